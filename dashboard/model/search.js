@@ -13,6 +13,9 @@ const PAGE = 1_000;
 const AGAIN = { unknown: 3_000, many: 15_000, unloaded: 60_000 };
 const FEW = 2_000;
 
+/** As the gateway does it: letter by letter. A capital sigma is the only letter that depends on those around it. */
+export const lower = (text) => text.replaceAll("Σ", "σ").toLowerCase();
+
 const IDLE = { key: null, state: "idle", more: false };
 /**
  * What the gateway was asked for last, by `key`: `{state}` is `idle`, `done` or `failed` with a `problem`; `more` if it
@@ -24,30 +27,33 @@ let wanted = { prefix: "", search: "" };
 let stop = null;
 let asking = false;
 let askedAt = -Infinity;
+let pause = 0;
 /** What is shown for the sake of this search alone. */
 const sought = new Set();
 
 /** Whether a lock has this text, in lower case, in its name, its owner or a value of its metadata. */
 export function fits({ name, owner, metadata }, part) {
-  const has = (text) => text !== null && text.toLowerCase().includes(part);
+  const has = (text) => text !== null && lower(text).includes(part);
   return part === "" || has(name) || has(owner) || matched(metadata, part) !== undefined;
 }
 
 /** The entry of the metadata whose value has this text, as `[name, value]`. */
 export function matched(metadata, part) {
-  return Object.entries(metadata ?? {}).find(([, value]) => value.toLowerCase().includes(part));
+  return Object.entries(metadata ?? {}).find(([, value]) => lower(value).includes(part));
 }
 
-const keyOf = ({ prefix, search }) => JSON.stringify([prefix, search.toLowerCase()]);
+const keyOf = ({ prefix, search }) => JSON.stringify([prefix, lower(search)]);
 
 /** Says what is searched for from now on; nothing with an empty text. */
 export function want(prefix, search) {
   if (keyOf({ prefix, search }) === keyOf(wanted)) return;
   wanted = { prefix, search };
   for (const name of sought) {
-    if (!search || !fits(locks.get(name) ?? { name, owner: null }, search.toLowerCase())) locks.delete(name);
+    if (search && fits(locks.get(name) ?? { name, owner: null }, lower(search))) continue;
+    locks.delete(name);
+    sought.delete(name);
+    changed();
   }
-  sought.clear();
   cancelSearch();
   if (isNeeded()) seek();
 }
@@ -60,15 +66,22 @@ export function isIncomplete(prefix, search) {
 /** Asks again if that is due. Called once a second. */
 export function seekAgain({ answers }) {
   if (!answers || asking || !isNeeded()) return;
-  const unknown = isUnknown() && (locks.size > FEW ? AGAIN.many : AGAIN.unknown);
-  if (now() - askedAt > (unknown || AGAIN.unloaded)) seek();
+  const least = locks.size > FEW ? AGAIN.many : AGAIN.unknown;
+  const due = isUnknown() ? Math.max(least, pause) : AGAIN.unloaded;
+  const since = now() - askedAt;
+  if (since <= due) return;
+  // On a busy store some lock is always unknown, and each walk is charged to the key.
+  pause = since > AGAIN.unloaded ? 0 : Math.min(2 * due, AGAIN.unloaded);
+  seek();
 }
 
 /** Stops asking: who is signed in may be somebody else by now. */
 export function cancelSearch() {
   stop?.abort();
+  stop = null;
   asking = false;
   askedAt = -Infinity;
+  pause = 0;
   seeking.value = IDLE;
 }
 

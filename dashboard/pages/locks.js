@@ -5,7 +5,7 @@ import { count, NOTHING, plural } from "../model/format.js";
 import { isLoaded, listing, load, locks, locksVersion, MOST } from "../model/locks.js";
 import { canBegin, isName, RULE } from "../model/name.js";
 import { go, lockHref, requery, route } from "../model/route.js";
-import { fits, isIncomplete, matched, MOST_FOUND, seeking, want } from "../model/search.js";
+import { fits, isIncomplete, lower, matched, MOST_FOUND, seeking, want } from "../model/search.js";
 import { exampleName, may, seesAll, seesSomething } from "../model/session.js";
 import { curl } from "../model/terminal.js";
 import { Copy } from "../parts/copy.js";
@@ -177,7 +177,7 @@ function Count({ prefix, search }) {
 
 /** Where it is not the name or the owner that was searched for, it is said what was found. */
 function Owner({ lock }) {
-  const part = searched().toLowerCase();
+  const part = lower(searched());
   const elsewhere = part && !fits({ ...lock, metadata: null }, part) && matched(lock.metadata, part);
   const [key, value] = elsewhere || [];
   return html`<${Foreign} value=${lock.owner} none="not said" />${elsewhere &&
@@ -203,7 +203,7 @@ function submitted(event, names) {
 }
 
 function found(prefix, search) {
-  const part = search.toLowerCase();
+  const part = lower(search);
   const rows = [];
   for (const lock of locks.values()) if (lock.name.startsWith(prefix) && fits(lock, part)) rows.push(lock);
   return rows;

@@ -16,6 +16,8 @@ function address(value) {
   if (!URL.canParse(value)) return null;
   const to = new URL(value);
   if (!["http:", "https:"].includes(to.protocol)) return null;
+  // Another spelling of the host: letters that look like others, a number, %65.
+  if (!value.toLowerCase().startsWith(to.origin)) return null;
   // What stands before an @ looks like the host.
   return to.username || to.password ? null : to.href;
 }

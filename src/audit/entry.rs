@@ -35,6 +35,9 @@ pub(super) struct AuditEntry<'a> {
     /// How many: keys that count now, lines that are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) count: Option<u64>,
+    /// How long a backup is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes: Option<u64>,
     /// How many refusals were left out of the log since the last line that says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) refusals_left_out: Option<u64>,

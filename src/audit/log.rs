@@ -32,7 +32,8 @@ use super::{
 
 /// The audit log, or none. Cheap to clone.
 ///
-/// Telling it something never waits for the disk, with one exception: [`Audit::lock_broken`].
+/// Telling it something never waits for the disk, with two exceptions: [`Audit::lock_broken`] and
+/// [`Audit::backed_up`].
 #[derive(Clone, Default)]
 pub struct Audit(Option<Log>);
 
@@ -60,10 +61,10 @@ pub enum AuditError {
     Thread(io::Error),
 }
 
-/// How long the answer to a break waits for its line. A disk that takes longer is stuck, and the
+/// How long an answer waits for its line, if it does. A disk that takes longer is stuck, and the
 /// operator's hands must not be tied by it.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
-/// How long it takes to look again whether there is room for the line of a break.
+/// How long it takes to look again whether there is room for such a line.
 const PAUSE: Duration = Duration::from_millis(5);
 const NO_ROOM: &str = "lines came faster than they could be written";
 
@@ -171,25 +172,21 @@ impl Audit {
     ///
     /// Dropped half-way, the line is written or not: call it where the break itself is seen through.
     pub async fn lock_broken(&self, broken: &BreakAttempt<'_>) {
-        let Some(log) = &self.0 else { return };
-        let left_out = log.bounds.take_left_out();
-        let mut entry = AuditEntry::new("break", log.clock.wall()).behind(left_out);
-        entry.set_requester(&broken.requester);
-        entry.name = Some(broken.name.as_str());
-        entry.fencing_token = broken.fencing_token.map(FencingToken::get);
-        entry.outcome = Some(broken.outcome);
-        entry.reason = Some(bounded(broken.reason));
-        let (kept, is_kept) = oneshot::channel();
-        if log
-            .send_within(KEPT_WITHIN, WriterMessage::Kept(entry.line(), kept))
-            .await
-        {
-            // An error: the thread has ended, and with it the process is about to.
-            drop(timeout(KEPT_WITHIN, is_kept).await);
-        } else {
-            log.bounds.put_back(left_out);
-            log.missing.add(1, NO_ROOM);
-        }
+        self.record_kept("break", &broken.requester, |entry| {
+            entry.name = Some(broken.name.as_str());
+            entry.fencing_token = broken.fencing_token.map(FencingToken::get);
+            entry.outcome = Some(broken.outcome);
+            entry.reason = Some(bounded(broken.reason));
+        })
+        .await;
+    }
+
+    /// Somebody is about to be sent a backup of so many bytes. Comes back as [`Audit::lock_broken`] does.
+    pub async fn backed_up(&self, requester: &Requester<'_>, bytes: usize) {
+        self.record_kept("backup", requester, |entry| {
+            entry.bytes = u64::try_from(bytes).ok();
+        })
+        .await;
     }
 
     /// Opens the file anew, after somebody has moved it away.
@@ -235,6 +232,31 @@ impl Audit {
             entry.set_requester(requester);
             fill(entry);
         });
+    }
+
+    /// Writes an entry, and waits until it is on the disk, but no longer than a moment.
+    async fn record_kept<'a>(
+        &self,
+        event: &'static str,
+        requester: &Requester<'a>,
+        fill: impl FnOnce(&mut AuditEntry<'a>),
+    ) {
+        let Some(log) = &self.0 else { return };
+        let left_out = log.bounds.take_left_out();
+        let mut entry = AuditEntry::new(event, log.clock.wall()).behind(left_out);
+        entry.set_requester(requester);
+        fill(&mut entry);
+        let (kept, is_kept) = oneshot::channel();
+        if log
+            .send_within(KEPT_WITHIN, WriterMessage::Kept(entry.line(), kept))
+            .await
+        {
+            // An error: the thread has ended, and with it the process is about to.
+            drop(timeout(KEPT_WITHIN, is_kept).await);
+        } else {
+            log.bounds.put_back(left_out);
+            log.missing.add(1, NO_ROOM);
+        }
     }
 
     fn record<'a>(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry<'a>)) {

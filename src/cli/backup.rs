@@ -1,10 +1,8 @@
 //! `latchgate backup`.
 
 use std::{
-    ffi::OsString,
-    fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
 
@@ -15,6 +13,7 @@ use crate::store::embedded::check_backup;
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
+    new_version::NewVersion,
     terminal::output,
 };
 
@@ -34,9 +33,6 @@ pub(super) struct BackupArgs {
     connection: ConnectionArgs,
 }
 
-/// Only this user may read it: it has names of locks, owners and metadata in it.
-const PRIVATE: u32 = 0o600;
-
 const EXISTS: &str = "exists; --force replaces it";
 
 pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Result<(), CliError> {
@@ -45,56 +41,47 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
         file: args.file.clone(),
         source,
     };
-    if !args.force && args.file.try_exists().map_err(unwritten)? {
+    let file = if args.force {
+        replaced(&args.file).map_err(unwritten)?
+    } else if args.file.try_exists().map_err(unwritten)? {
         return Err(CliError::Argument {
             flag: "FILE",
             error: EXISTS.to_owned(),
         });
-    }
+    } else {
+        args.file.clone()
+    };
     let bytes = client.backup().await?;
     let leases = check_backup(&bytes).map_err(CliError::Backup)?;
-    write(&args.file, &bytes, args.force).map_err(unwritten)?;
+    write(&file, &bytes, args.force).map_err(unwritten)?;
     let text = format!("{} bytes, leases: {leases}\n", bytes.len());
     output::answer(&text).map_err(CliError::Output)
 }
 
-/// Writes the whole file, durably, or leaves what is there as it is.
-fn write(file: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
-    let mut draft = OsString::from(file);
-    draft.push(".new");
-    let draft = PathBuf::from(draft);
-    // What somebody else left there may be open, or readable by others.
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
+/// The file that --force replaces: what a link leads to, and nothing but a file.
+fn replaced(file: &Path) -> io::Result<PathBuf> {
+    let found = fs::symlink_metadata(file);
+    if found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(file.to_owned());
     }
-    let written = write_draft(&draft, bytes).and_then(|()| {
-        if force {
-            fs::rename(&draft, file)
-        } else {
-            // Unlike a rename it replaces nothing.
-            fs::hard_link(&draft, file)
-        }
-    });
-    let removed = fs::remove_file(&draft);
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => io::Error::new(error.kind(), EXISTS),
-        _ => error,
-    })?;
-    if !force {
-        removed?;
+    let path = fs::canonicalize(file)?;
+    if fs::metadata(&path)?.is_file() {
+        Ok(path)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
     }
-    let directory = file.parent().filter(|it| !it.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn write_draft(draft: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(PRIVATE)
-        .open(draft)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+/// Writes the whole file, durably, or leaves what is there as it is.
+fn write(file: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
+    let mut new = NewVersion::beside(file)?;
+    new.write(bytes)?;
+    if force {
+        return new.replace(file);
+    }
+    new.take_free_place(file)
+        .map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => io::Error::new(error.kind(), EXISTS),
+            _ => error,
+        })
 }

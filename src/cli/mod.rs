@@ -14,6 +14,7 @@ mod healthcheck;
 mod inspect;
 mod key;
 mod list;
+mod new_version;
 mod openapi;
 mod program;
 mod release;

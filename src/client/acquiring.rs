@@ -13,6 +13,7 @@ use super::{
     backoff::{pause, random_fraction},
     call::Call,
     call_response::CallResponse,
+    inspect::Look,
     retry::Retry,
     retryable_failure::RetryableFailure,
 };
@@ -26,9 +27,12 @@ const LINK: Duration = Duration::from_secs(20);
 const SHORTEST_LINK: Duration = Duration::from_millis(500);
 /// How often somebody who watches is shown the queue. Nothing is asked where nobody watches.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often at most once a look was refused because of the rate of the key, which is needed to acquire.
+const LOOK_RATE_LIMITED: Duration = Duration::from_secs(30);
 /// Before a wait has taken so long there is nothing to be watched.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
-/// The longest outage that an acquire without an end sits out in one go.
+/// As good as for ever: the longest outage that an acquire without an end sits out in one go, and how long a
+/// lock that may not be viewed is not looked at again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
 /// How long giving up may take where nobody was reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
@@ -58,6 +62,20 @@ struct Watcher<'a> {
     report: &'a mut (dyn FnMut(&WaitStatus) + Send),
     /// How often the queue is looked at for it; `None`: never.
     looks_every: Option<Duration>,
+    /// Before then it is not looked at.
+    look_at: Instant,
+}
+
+// === impl Watcher ===
+
+impl<'a> Watcher<'a> {
+    fn new(report: &'a mut (dyn FnMut(&WaitStatus) + Send), looks_every: Option<Duration>) -> Self {
+        Self {
+            report,
+            looks_every,
+            look_at: Instant::now(),
+        }
+    }
 }
 
 // === impl Client ===
@@ -105,12 +123,7 @@ impl Acquiring {
         period: Duration,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        let (report, looks_every) = (watcher, Some(period));
-        let watcher = Watcher {
-            report,
-            looks_every,
-        };
-        self.run(Some(watcher)).await
+        self.run(Some(Watcher::new(watcher, Some(period)))).await
     }
 
     /// The same, telling no more than what the requests of the wait come to by themselves: nothing is
@@ -119,12 +132,7 @@ impl Acquiring {
         &mut self,
         listener: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        let (report, looks_every) = (listener, None);
-        let watcher = Watcher {
-            report,
-            looks_every,
-        };
-        self.run(Some(watcher)).await
+        self.run(Some(Watcher::new(listener, None))).await
     }
 
     /// Whether it waits for a lock that is held.
@@ -247,21 +255,48 @@ impl Acquiring {
             wait + client.options.request_timeout
         };
         let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
-        let looks_every = watcher.as_ref().and_then(|watcher| watcher.looks_every);
-        let mut look_at = Instant::now() + FIRST_LOOK;
+        let first_look = Instant::now() + FIRST_LOOK;
         loop {
+            let Some(Watcher {
+                looks_every: Some(period),
+                look_at,
+                ..
+            }) = watcher
+            else {
+                return copy.await;
+            };
             tokio::select! {
                 answer = &mut copy => return answer,
-                () = sleep_until(look_at), if looks_every.is_some() => {}
+                () = sleep_until(first_look.max(*look_at)) => {}
             }
-            let lock = tokio::select! {
+            let seen = tokio::select! {
                 answer = &mut copy => return answer,
-                lock = client.inspect_once(&self.name) => lock,
+                seen = client.look(&self.name) => seen,
             };
-            look_at = Instant::now() + looks_every.unwrap_or(LOOK);
-            if let Some(lock) = lock {
-                let owner = self.request.owner.as_ref().map(Owner::as_str);
-                let waiting = WaitStatus::of_look(lock, owner, self.asked.elapsed());
+            let answered = WaitStatus {
+                trouble: None,
+                ..self.waiting.clone()
+            };
+            let waiting = match seen {
+                Look::Seen(lock) => {
+                    let owner = self.request.owner.as_ref().map(Owner::as_str);
+                    Some(WaitStatus::of_look(lock, owner, self.asked.elapsed()))
+                }
+                Look::Forbidden => {
+                    *period = A_LONG_TIME;
+                    Some(WaitStatus {
+                        may_not_view: true,
+                        ..answered
+                    })
+                }
+                Look::RateLimited => {
+                    *period = LOOK_RATE_LIMITED.max(*period);
+                    Some(answered)
+                }
+                Look::Unseen => None,
+            };
+            *look_at = Instant::now() + *period;
+            if let Some(waiting) = waiting {
                 self.report(waiting, watcher);
             }
         }
@@ -464,6 +499,8 @@ pub struct WaitStatus {
     pub waiters: Option<u64>,
     /// Who holds the lock.
     pub holder: Option<Holder>,
+    /// Whether the key may not view the lock: then the queue is not looked at again.
+    pub may_not_view: bool,
     /// Why the gateway cannot be asked at the moment; it is tried again.
     pub trouble: Option<ClientError>,
 }
@@ -497,6 +534,7 @@ impl WaitStatus {
             position: ours.map(|waiter| waiter.position),
             waiters: Some(lock.waiter_count),
             holder: lock.holders.into_iter().next(),
+            may_not_view: false,
             trouble: None,
         }
     }

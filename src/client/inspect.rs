@@ -1,6 +1,6 @@
 //! Inspect: look at a lock.
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 
 use crate::lock::LockName;
@@ -43,6 +43,18 @@ pub enum LockState {
     Held,
 }
 
+/// What a single look at a lock came to.
+pub(super) enum Look {
+    /// The lock.
+    Seen(Inspection),
+    /// The key may not view it.
+    Forbidden,
+    /// The key has asked too often.
+    RateLimited,
+    /// There is nothing to be seen now.
+    Unseen,
+}
+
 #[derive(Deserialize)]
 struct Wire {
     state: LockState,
@@ -67,12 +79,21 @@ impl Client {
         }
     }
 
-    /// Looks just once; `None` if there is nothing to be seen now.
-    pub(super) async fn inspect_once(&self, name: &LockName) -> Option<Inspection> {
+    /// Looks just once.
+    pub(super) async fn look(&self, name: &LockName) -> Look {
         let call = Call::new(Method::GET, name, "");
         let answer = call.send_copy(self, self.options.request_timeout).await;
-        let answer = answer.ok().filter(|answer| answer.status.is_success())?;
-        Inspection::from_answer(answer).ok()
+        let Ok(answer) = answer else {
+            return Look::Unseen;
+        };
+        match answer.status {
+            StatusCode::FORBIDDEN => Look::Forbidden,
+            StatusCode::TOO_MANY_REQUESTS => Look::RateLimited,
+            status if status.is_success() => {
+                Inspection::from_answer(answer).map_or(Look::Unseen, Look::Seen)
+            }
+            _ => Look::Unseen,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     io::{self, ErrorKind},
     sync::Arc,
 };
@@ -13,18 +14,21 @@ use axum::{
 };
 use bytes::Bytes;
 use http::{
-    HeaderValue,
-    header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+    HeaderValue, Method,
+    header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE},
 };
+use tracing::info;
 use utoipa::{
     IntoResponses,
     openapi::{RefOr, Response as OpenApiResponse},
 };
 
-use crate::{auth::scope, engine::BackupParts, lock::NamePrefix};
+use crate::{
+    audit::Requester, auth::scope, config::StoreUrl, engine::BackupParts, lock::NamePrefix,
+};
 
 use super::{
-    extract::{Caller, NoQuery},
+    extract::{Caller, NoQuery, Provenance},
     problem::{Problem, ProblemCode as Code, problem_responses},
     state::AppState,
 };
@@ -58,11 +62,21 @@ const FILE: HeaderValue =
 pub(super) async fn backup(
     State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::AnyKey>,
+    provenance: Provenance,
+    method: Method,
     _: NoQuery,
 ) -> Result<Response, Problem> {
     let all = NamePrefix::default();
     if !caller.views_all(&all) || !caller.breaks_all(&all) {
         return Err(Problem::forbidden_backup());
+    }
+    let kind = HeaderValue::from_static("application/octet-stream");
+    let headers = [(CONTENT_TYPE, kind), (CONTENT_DISPOSITION, FILE)];
+    if method == Method::HEAD && matches!(gateway.config.store, StoreUrl::Embedded(_)) {
+        // Its length is not known without a copy.
+        let unmeasured =
+            Body::from_stream(futures_util::stream::empty::<Result<Bytes, Infallible>>());
+        return Ok((headers, unmeasured).into_response());
     }
     let Some(made) = gateway.engine.backup().await else {
         return Err(Problem::new(
@@ -71,14 +85,18 @@ pub(super) async fn backup(
         ));
     };
     let made = made?;
-    let kind = HeaderValue::from_static("application/octet-stream");
-    let length = HeaderValue::from(made.len);
-    let headers = [
-        (CONTENT_TYPE, kind),
-        (CONTENT_DISPOSITION, FILE),
-        (http::header::CONTENT_LENGTH, length),
-    ];
-    Ok((headers, Body::from_stream(parts(made))).into_response())
+    let bytes = made.len;
+    let requester = Requester {
+        key: caller.name().map(AsRef::as_ref),
+        request_id: provenance.request_id.as_str(),
+        remote: provenance.remote,
+    };
+    // Also where no audit log is kept.
+    let (key, id) = (requester.key, requester.request_id);
+    info!(key, bytes, id, "backup");
+    gateway.audit.backed_up(&requester, bytes).await;
+    let length = [(CONTENT_LENGTH, HeaderValue::from(bytes))];
+    Ok((headers, length, Body::from_stream(parts(made))).into_response())
 }
 
 /// The file in parts. It fails if that takes so long that the engine gives up.

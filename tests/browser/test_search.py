@@ -13,6 +13,26 @@ from test_many import fill
 SEARCH = "Search name, owner, metadata"
 
 
+def loads_few(context):
+    """A page that has loaded all it loads has heard of some only. Answers the queries that it sends."""
+    asked = []
+
+    def few(route):
+        query = parse_qs(urlparse(route.request.url).query)
+        asked.append(query)
+        answer = route.fetch()
+        if "search" in query:
+            return route.fulfill(response=answer)
+        body = answer.json()
+        one = body["locks"][-1]
+        holders = [{**one["holders"][0], "metadata": {}}]
+        locks = [{**one, "name": f"loaded:{number}", "holders": holders} for number in range(10_000)]
+        route.fulfill(response=answer, body=json.dumps({"locks": locks, "next_cursor": "x" * 24}))
+
+    context.route("**/locks?*", few)
+    return asked
+
+
 class Search(BrowserCase):
     def test_a_part_of_name_owner_or_metadata_is_found_whatever_its_case(self):
         self.gateway.acquire("deploy:prod", owner="anna", ttl_ms=600_000)
@@ -57,21 +77,7 @@ class Search(BrowserCase):
             other.submit(asyncio.run, fill(self.gateway.url, 60)).result()
         self.gateway.acquire("far:away", owner="zoe", ttl_ms=600_000, metadata={"job": "Needle"})
         context = self.context()
-        asked = []
-
-        def few(route):
-            """A page that has loaded all it loads has heard of some only."""
-            query = parse_qs(urlparse(route.request.url).query)
-            asked.append(query)
-            answer = route.fetch()
-            if "search" in query:
-                return route.fulfill(response=answer)
-            body = answer.json()
-            one = next(lock for lock in body["locks"] if lock["name"].startswith("many:"))
-            locks = [{**one, "name": f"loaded:{number}"} for number in range(10_000)]
-            route.fulfill(response=answer, body=json.dumps({"locks": locks, "next_cursor": "x" * 24}))
-
-        context.route("**/locks?*", few)
+        asked = loads_few(context)
         page = self.open("/locks", context=context)
         expect(page.get_by_text("There are more than the 10,000 that are loaded")).to_be_visible()
         rows = page.locator(".grid .body .of-name")
@@ -80,10 +86,58 @@ class Search(BrowserCase):
         self.assertEqual([query["search"] for query in asked if "search" in query], [["NEEDLE"]])
         page.get_by_label(SEARCH).fill("many:0005")
         expect(rows).to_have_count(10)
+        page.get_by_label(SEARCH).fill("many:00050")
+        expect(rows).to_have_text(["many:00050"])
         # What was shown for the sake of a search goes with it.
         page.get_by_label(SEARCH).fill("")
-        expect(page.get_by_text("10,000 locks and more held")).to_be_visible()
+        # Long before the list is read again.
+        expect(page.get_by_text("10,000 locks and more held")).to_be_visible(timeout=30_000)
         self.assert_fits(page)
+
+
+    def test_a_capital_sigma_is_found_in_the_middle_of_a_word(self):
+        self.gateway.acquire("greek", owner="ΟΔΟΣΑΣ", ttl_ms=600_000)
+        page = self.open("/locks?search=ΟΔΟΣ")
+        expect(page.locator(".grid .body .of-name")).to_have_text(["greek"])
+
+    def test_a_busy_store_is_searched_less_and_less_often(self):
+        context = self.context()
+        context.clock.install()
+        asked = []
+        context.on("request", lambda request: "/locks?limit=1000&search=" in request.url and asked.append(request.url))
+        page = self.open("/locks", context=context)
+        expect(page.locator(".live.is-live")).to_be_visible()
+        page.get_by_label(SEARCH).fill("nothing-like-that")
+        for number in range(60):
+            self.gateway.acquire(f"busy:{number}", ttl_ms=600_000)
+            page.clock.run_for(1_000)
+        self.assertIn(len(asked), range(2, 8))
+
+
+class Permitted(BrowserCase):
+    KEYS = {"ops": ["--view", "*", "--acquire", "*"]}
+
+    def test_a_search_is_asked_again_at_once_when_permissions_change(self):
+        self.gateway.acquire("far:away", ttl_ms=600_000, metadata={"job": "Needle"})
+        context = self.context()
+        loads_few(context)
+        unanswered = []
+
+        def first(route):
+            if unanswered:
+                return route.fallback()
+            unanswered.append(route)
+
+        context.route("**/locks?*search=*", first)
+        page = self.open("/locks", context=context)
+        self.sign_in(page, "ops")
+        expect(page.get_by_text("There are more than the 10,000 that are loaded")).to_be_visible()
+        with page.expect_request("**/locks?*search=*"):
+            page.get_by_label(SEARCH).fill("needle")
+        self.gateway.permit("ops", acquire=["team:"])
+        # By itself it is asked again a minute later.
+        expect(page.locator(".grid .body .of-name")).to_have_text(["far:away"], timeout=30_000)
+        self.assertEqual(len(unanswered), 1)
 
 
 class Links(BrowserCase):
@@ -100,6 +154,9 @@ class Links(BrowserCase):
             "hidden": "https://ci.example/\u202egpj.exe",
             "backslash": "https:\\\\ci.example",
             "none": "https://",
+            "look-alike": "https://\u0441i.example/",
+            "escaped": "https://%63i.example/",
+            "number": "http://127.1/",
         }
         self.gateway.acquire("linked", ttl_ms=600_000, metadata={**good, **bad})
         page = self.open("/locks/linked")

@@ -1,8 +1,10 @@
 """`scripts/pin-images`: every image of a registry gets its digest, or nothing is changed."""
 
 import email.message
+import tempfile
 import unittest
 import urllib.error
+from pathlib import Path
 
 import pin_images
 import program
@@ -24,16 +26,20 @@ class Images(unittest.TestCase):
         found = {image for text in TEXTS.values() for image, _ in SCRIPT.images(text)}
         named = {image.partition("/")[2].partition(":")[0] for image in found}
         self.assertEqual(named, {"library/rust", "library/redis", "distroless/cc-debian12"})
-        # No other file names one.
-        for path in [*program.ROOT.glob("k8s/**/*.yaml"), program.ROOT / "compose.yaml"]:
-            name = str(path.relative_to(program.ROOT))
-            self.assertEqual(bool(SCRIPT.images(path.read_text())), name in SCRIPT.FILES, name)
+
+    def test_a_quoted_image_is_found_and_pinned(self):
+        for quote in ("'", '"'):
+            text = f"  - image: {quote}docker.io/library/redis:7.4{quote}\n"
+            self.assertEqual(SCRIPT.images(text), [("docker.io/library/redis:7.4", None)])
+            pinned, _ = SCRIPT.pin({"a": text}, lambda image: DIGEST)
+            self.assertEqual(pinned["a"], text.replace("7.4", f"7.4@{DIGEST}"))
 
     def test_digests_are_written_behind_the_tags_replaced_and_taken_away(self):
         pinned, digests = SCRIPT.pin(TEXTS, lambda image: DIGEST)
         self.assertEqual(set(digests.values()), {"@" + DIGEST})
-        for path, text in pinned.items():
-            self.assertTrue(SCRIPT.images(text), path)
+        changed = {path for path, text in pinned.items() if text != TEXTS[path]}
+        self.assertEqual(changed, {"Dockerfile", "compose.yaml", "k8s/overlays/trial/redis.yaml"})
+        for text in pinned.values():
             for image, digest in SCRIPT.images(text):
                 self.assertEqual(digest, "@" + DIGEST, image)
         newer, _ = SCRIPT.pin(pinned, lambda image: DIGEST.replace("0", "9"))
@@ -50,6 +56,21 @@ class Images(unittest.TestCase):
 
         with self.assertRaisesRegex(SCRIPT.Failed, "distroless.*gone"):
             SCRIPT.pin(TEXTS, digest)
+
+
+    def test_one_that_cannot_be_written_leaves_all_as_they_were(self):
+        with tempfile.TemporaryDirectory() as directory:
+            root = Path(directory)
+            (root / "a").write_text("old")
+            with self.assertRaisesRegex(SCRIPT.Failed, "missing/b"):
+                SCRIPT.write({"a": "new", "missing/b": "new"}, root)
+            self.assertEqual([path.read_text() for path in root.iterdir()], ["old"])
+            (root / "b").write_text("old")
+            (root / "a").chmod(0o755)
+            SCRIPT.write({"a": "new", "b": "new"}, root)
+            self.assertEqual([(root / name).read_text() for name in "ab"], ["new", "new"])
+            self.assertEqual((root / "a").stat().st_mode & 0o777, 0o755)
+            self.assertEqual({path.name for path in root.iterdir()}, {"a", "b"})
 
 
 class Registry(unittest.TestCase):

@@ -1,4 +1,4 @@
-// The same from a terminal, to be copied.
+// The line for a terminal that does the same, ready to copy.
 
 import { html } from "../../view.js";
 import { may } from "../../model/session.js";

@@ -1,9 +1,8 @@
 //! Adds the table of a new key to a keys file.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -12,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{
     auth::{KeysFile, KeysFileError},
     bounded_file::{self, FileError},
+    cli::new_version::{NewVersion, directory},
     file_stamp::FileStamp,
 };
 
@@ -42,9 +42,6 @@ pub(in crate::cli) enum AppendError {
     Changed(PathBuf),
 }
 
-/// Who may read a keys file that did not exist: hashes are no secrets, but nobody else needs them.
-const NEW_MODE: u32 = 0o600;
-
 /// Adds the table of a key to a keys file, in one step: whoever reads the file sees it without the key or with
 /// it. A file that is not there is made. One that is there keeps its mode and its owner.
 pub(super) fn append(path: &Path, table: &str) -> Result<(), AppendError> {
@@ -54,14 +51,9 @@ pub(super) fn append(path: &Path, table: &str) -> Result<(), AppendError> {
         path: path.clone(),
         error,
     };
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let directory_file = File::open(directory).map_err(unwritable)?;
+    let locked = File::open(directory(&path)).map_err(unwritable)?;
     // Two keys that are made at the same time are both in the file then.
-    flock(&directory_file, FlockOperation::LockExclusive)
-        .map_err(|error| unwritable(error.into()))?;
+    flock(&locked, FlockOperation::LockExclusive).map_err(|error| unwritable(error.into()))?;
     let before = FileStamp::of(&path);
     let old = match bounded_file::read_text(&path, KeysFile::MAX_LEN) {
         Ok(text) => Some(text),
@@ -76,12 +68,23 @@ pub(super) fn append(path: &Path, table: &str) -> Result<(), AppendError> {
     let text = with_table(old.as_deref().unwrap_or_default(), table);
     // Also that no other key has its name, or its id.
     KeysFile::new(&path).parse(&text)?;
-    let new = NewVersion::write(directory, &path, &text).map_err(unwritable)?;
+    let new = new_version(&path, &text).map_err(unwritable)?;
     if FileStamp::of(&path) != before {
         return Err(AppendError::Changed(path.clone()));
     }
-    new.put_in_place(&path).map_err(unwritable)?;
-    directory_file.sync_all().map_err(unwritable)
+    new.replace(&path).map_err(unwritable)
+}
+
+/// The new version of a file, with the mode and the owner of the old one.
+fn new_version(path: &Path, text: &str) -> io::Result<NewVersion> {
+    let mut new = NewVersion::beside(path)?;
+    match fs::metadata(path) {
+        Ok(old) => new.take_after(&old)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    new.write(text.as_bytes())?;
+    Ok(new)
 }
 
 /// The text of a file with one more table.
@@ -94,60 +97,10 @@ fn with_table(old: &str, table: &str) -> String {
     format!("{old}{between}{table}")
 }
 
-/// A new version of a file, beside it. Dropped, it is removed.
-struct NewVersion(Option<PathBuf>);
-
-// === impl NewVersion ===
-
-impl NewVersion {
-    /// Writes it to the disk, with the mode and the owner of the old one.
-    fn write(directory: &Path, path: &Path, text: &str) -> io::Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let number = getrandom::u64().map_err(io::Error::other)?;
-        let temporary = directory.join(format!(".{name}.{number:016x}"));
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(NEW_MODE)
-            .open(&temporary)?;
-        let this = Self(Some(temporary));
-        match fs::metadata(path) {
-            Ok(old) => {
-                let own = file.metadata()?;
-                if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
-                    fchown(&file, Some(old.uid()), Some(old.gid()))?;
-                }
-                let mode = old.permissions().mode() & 0o7777;
-                file.set_permissions(fs::Permissions::from_mode(mode))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        Ok(this)
-    }
-
-    fn put_in_place(mut self, path: &Path) -> io::Result<()> {
-        if let Some(temporary) = &self.0 {
-            fs::rename(temporary, path)?;
-            self.0 = None;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for NewVersion {
-    fn drop(&mut self) {
-        if let Some(temporary) = &self.0 {
-            // What cannot be removed is in nobody's way.
-            drop(fs::remove_file(temporary));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use crate::auth::ApiKey;
 
     use super::*;

@@ -371,6 +371,9 @@ pub(crate) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) 
         (None, Some(waiters @ 1..)) => add(format_args!(", {waiters} waiting")),
         _ => {}
     }
+    if waiting.may_not_view {
+        add(format_args!(", the key may not view the lock"));
+    }
     if let Some(holder) = &waiting.holder {
         match &holder.owner {
             Some(owner) => add(format_args!(", held by {owner}")),

@@ -2,7 +2,12 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt, symlink},
+        net::UnixListener,
+    },
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -13,6 +18,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::key_fixture::{File, Made};
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
@@ -121,6 +127,101 @@ fn a_backup_replaces_a_file_only_if_it_is_told_to() {
     let whole = fs::read(&file).unwrap();
     assert_eq!(check_backup(&whole).unwrap(), 0);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_backup_follows_a_link_and_replaces_nothing_but_a_file() {
+    let gateway = Gateway::start();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("file"), "older").unwrap();
+    fs::set_permissions(at("file"), fs::Permissions::from_mode(0o644)).unwrap();
+    symlink("file", at("link")).unwrap();
+    let followed = back_up(&gateway, &at("link"), &["--force"]);
+    assert_eq!(followed.code, Some(0), "{followed:?}");
+    assert!(at("link").is_symlink());
+    assert_eq!(check_backup(&fs::read(at("file")).unwrap()).unwrap(), 0);
+    let mode = fs::metadata(at("file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let _socket = UnixListener::bind(at("socket")).unwrap();
+    symlink("socket", at("to-socket")).unwrap();
+    symlink("nothing", at("to-nothing")).unwrap();
+    for (name, said) in [
+        ("socket", "not a regular file"),
+        ("to-socket", "not a regular file"),
+        ("to-nothing", "No such file"),
+    ] {
+        let refused = back_up(&gateway, &at(name), &["--force"]);
+        assert_eq!(refused.code, Some(1), "{name}: {refused:?}");
+        assert!(refused.err.contains(said), "{name}: {refused:?}");
+    }
+    let kind = fs::symlink_metadata(at("socket")).unwrap().file_type();
+    assert!(kind.is_socket());
+    assert!(at("to-socket").is_symlink() && at("to-nothing").is_symlink());
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 5);
+}
+
+#[test]
+fn a_backup_leaves_the_files_beside_it_alone() {
+    let gateway = Gateway::start();
+    let place = tempfile::tempdir().unwrap();
+    let (file, beside) = (place.path().join("file"), place.path().join("file.new"));
+    fs::write(&beside, "of somebody").unwrap();
+    for arguments in [&[][..], &["--force"]] {
+        let ran = back_up(&gateway, &file, arguments);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(fs::read(&beside).unwrap(), b"of somebody");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn a_backup_is_logged_before_it_is_sent_and_head_makes_none() {
+    let key = Made::new("ops", &["--view", "*", "--break", "*"]);
+    let keys = File::new(&key.toml);
+    let place = tempfile::tempdir().unwrap();
+    let (file, audit) = (place.path().join("file"), place.path().join("audit"));
+    let gateway = Gateway::start_with(
+        Setup::default()
+            .with("LATCHGATE_AUTH_KEYS_FILE", keys.path())
+            .with("LATCHGATE_AUDIT_PATH", audit.to_str().unwrap()),
+    );
+    let head = format!(
+        "HEAD /backup HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+        gateway.address, key.key
+    );
+    let mut stream = TcpStream::connect(gateway.address).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(answer.contains("latchgate.00000001.log"), "{answer}");
+    // Nothing was made, so nobody knows how long it is.
+    assert!(!answer.contains("content-length"), "{answer}");
+
+    let ran = latchgate(&["backup", file.to_str().unwrap()])
+        .env("LATCHGATE_URL", &gateway.url())
+        .env("LATCHGATE_KEY", &key.key)
+        .read();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let audited = fs::read_to_string(&audit).unwrap();
+    let backups: Vec<Value> = audited
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["event"] == "backup")
+        .collect();
+    let [line] = &backups[..] else {
+        panic!("{audited}");
+    };
+    assert_eq!(line["key"], "ops");
+    assert_eq!(line["bytes"], fs::metadata(&file).unwrap().len());
+    assert_eq!(line["remote"], "127.0.0.1");
+    let log = gateway.log();
+    assert!(
+        log.contains("backup") && log.contains("key=\"ops\""),
+        "{log}"
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! `latchgate acquire --wait`.
 
-use super::run::start;
+use super::{
+    key_fixture::{File, Made},
+    run::start,
+};
 use crate::support::{
     gateway::Gateway,
     program::{Run, latchgate, program},
@@ -63,6 +66,21 @@ fn a_pipe_is_told_when_the_position_and_the_holder_change() {
     assert_eq!(released.read().code, Some(0));
     assert_eq!(second.wait().code, Some(0));
     third.said(", position 1 of 1, held by two");
+}
+
+#[test]
+fn a_pipe_is_told_that_the_key_may_not_view_the_lock() {
+    let key = Made::new("ci", &["--acquire", "*"]);
+    let keys = File::new(&key.toml);
+    let gateway = keys.gateway();
+    let acquire = ["acquire", "deploy"];
+    let held = on(&gateway, &acquire).env("LATCHGATE_KEY", &key.key).read();
+    assert_eq!(held.code, Some(0), "{held:?}");
+    let mut command = program();
+    command.args(["acquire", "deploy", "--wait", "5m"]);
+    command.env("LATCHGATE_KEY", &key.key);
+    let waiting = start(&gateway.url(), command);
+    waiting.said("waiting for deploy: 1s, the key may not view the lock");
 }
 
 #[test]

@@ -216,6 +216,34 @@ async fn whoever_watches_is_told_of_holder_and_trouble() {
     assert_eq!(told[1].waiters, Some(3));
 }
 
+#[tokio::test]
+async fn a_queue_that_may_not_be_looked_at_is_left_alone() {
+    for (refusal, hidden) in [
+        (Reply::problem(403, "forbidden", ""), true),
+        (Reply::problem(429, "rate-limited", ""), false),
+    ] {
+        let gateway = FakeGateway::new([Reply::Silence, refusal]);
+        let request = AcquireRequest {
+            wait: FOR_EVER,
+            ..AcquireRequest::default()
+        };
+        let mut told = Vec::new();
+        let mut watcher = |waiting: &WaitStatus| told.push(waiting.may_not_view);
+        let client = Client::new(ClientOptions {
+            url: gateway.url.clone(),
+            ..ClientOptions::default()
+        });
+        let mut acquiring = client.unwrap().acquiring(name(), request);
+        let often = Duration::from_millis(10);
+        tokio::select! {
+            _ = acquiring.finish_watched_every(often, &mut watcher) => panic!("nobody answers"),
+            () = tokio::time::sleep(often * 100) => {}
+        }
+        assert_eq!(told, [hidden]);
+        assert_eq!(gateway.received().len(), 2, "an acquire and a look");
+    }
+}
+
 /// Waits without hearing anything, and gives up.
 async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>) {
     let request = AcquireRequest {
