@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use axum::{
@@ -18,11 +18,7 @@ use tokio::time::Instant;
 use crate::{
     auth::LeaseSlot,
     engine::{Delivery, Granted},
-    http::{
-        json_response::JSON,
-        serve::{AnsweredOn, UnwrittenGrant},
-        state::AppState,
-    },
+    http::{json_response::JSON, serve::AnsweredOn, state::AppState},
 };
 
 use super::lease_body::LeaseBody;
@@ -43,8 +39,6 @@ pub(in crate::http) struct Acquired {
 struct Delivered {
     pending: Option<(Bytes, Delivery, LeaseSlot)>,
     connection: AnsweredOn,
-    /// What the end of the body waits for.
-    unwritten: Option<UnwrittenGrant>,
 }
 
 // === impl Acquired ===
@@ -90,7 +84,6 @@ impl IntoResponse for Acquired {
         let body = Body::new(Delivered {
             pending: Some((self.body, self.delivery, self.slot)),
             connection: self.connection,
-            unwritten: None,
         });
         (status, JSON, [(LOCATION, self.location)], body).into_response()
     }
@@ -104,21 +97,17 @@ impl http_body::Body for Delivered {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some((body, delivery, slot)) = self.pending.take() {
-            self.unwritten = self.connection.hand_over(delivery, slot);
-            return Poll::Ready(Some(Ok(Frame::data(body))));
-        }
-        if let Some(unwritten) = &self.unwritten {
-            ready!(unwritten.poll_written(cx));
-            self.unwritten = None;
-        }
-        Poll::Ready(None)
+        let pending = self.pending.take();
+        Poll::Ready(pending.map(|(body, delivery, slot)| {
+            self.connection.hand_over(delivery, slot);
+            Ok(Frame::data(body))
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pending.is_none() && self.unwritten.is_none()
+        self.pending.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

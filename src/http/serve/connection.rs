@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -22,10 +21,7 @@ use crate::{
     lifecycle::Lifecycle,
 };
 
-use super::{
-    peer_end::LookBudget,
-    unsettled::{GrantPosition, UnsettledGrants},
-};
+use super::{peer_end::LookBudget, unsettled::UnsettledGrants};
 
 /// The state of one connection. Its tasks change it, and every request carries it as its extension.
 #[derive(Debug)]
@@ -84,13 +80,6 @@ pub(in crate::http) struct UserTimeout(Option<Arc<ConnectionState>>);
 /// The connection on which a request is answered, if it came through one.
 #[derive(Debug)]
 pub(in crate::http) struct AnsweredOn(Option<Arc<ConnectionState>>);
-
-/// A grant on a connection that others share, until its first bytes are written. Dropped before, it is given back.
-#[derive(Debug)]
-pub(in crate::http) struct UnwrittenGrant {
-    connection: Arc<ConnectionState>,
-    position: GrantPosition,
-}
 
 /// How many connections are taken by requests that last: waits and streams. Cheap to clone.
 ///
@@ -337,40 +326,13 @@ impl UserTimeout {
 impl AnsweredOn {
     /// The answer with a grant is handed to HTTP. The grant is delivered when its first byte has left, and
     /// given back if the connection ends before.
-    ///
-    /// Over HTTP/2 a stream may be reset on a connection that goes on: that is seen for as long as its body has not
-    /// ended, so it is to end when this is written.
-    pub(in crate::http) fn hand_over(
-        &self,
-        delivery: Delivery,
-        slot: LeaseSlot,
-    ) -> Option<UnwrittenGrant> {
-        let Some(connection) = &self.0 else {
+    pub(in crate::http) fn hand_over(&self, delivery: Delivery, slot: LeaseSlot) {
+        if let Some(connection) = &self.0 {
+            connection.grants.add((delivery, slot));
+        } else {
             delivery.delivered();
             slot.keep();
-            return None;
-        };
-        let position = connection.grants.add((delivery, slot));
-        let is_shared = !connection.reads_heads.load(Ordering::Relaxed);
-        is_shared.then(|| UnwrittenGrant {
-            connection: Arc::clone(connection),
-            position,
-        })
-    }
-}
-
-// === impl UnwrittenGrant ===
-
-impl UnwrittenGrant {
-    /// Ready when something was written since the answer was handed over.
-    pub(in crate::http) fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.connection.grants.poll_written(self.position, cx)
-    }
-}
-
-impl Drop for UnwrittenGrant {
-    fn drop(&mut self) {
-        self.connection.grants.withdraw(self.position);
+        }
     }
 }
 

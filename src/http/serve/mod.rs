@@ -13,8 +13,6 @@ mod trailing_end;
 mod unsettled;
 
 pub use accept::serve;
-pub(super) use connection::{
-    AnsweredOn, LongRequestPermit, LongRequests, UnwrittenGrant, UserTimeout, peer,
-};
+pub(super) use connection::{AnsweredOn, LongRequestPermit, LongRequests, UserTimeout, peer};
 pub use in_flight::InFlightRequests;
 pub use request_handler::Service;

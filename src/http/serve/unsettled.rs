@@ -5,12 +5,9 @@
 //! only if nothing of it was sent. What the caller has acknowledged says nothing: one that reads its answer and
 //! then resets has not acknowledged it, and one that is killed before it reads has.
 
-use std::{
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Waker},
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use tracing::debug;
@@ -29,8 +26,6 @@ pub(super) struct UnsettledGrants<G = (Delivery, LeaseSlot)> {
     grants: Mutex<Vec<UnsettledGrant<G>>>,
     /// How many there are, so that the usual connection takes no lock to find none.
     count: AtomicUsize,
-    /// How many there have been.
-    added: AtomicU64,
     /// How many bytes the kernel has taken.
     written: AtomicU64,
     /// Whether bytes have come since the kernel took some last.
@@ -41,16 +36,6 @@ pub(super) struct UnsettledGrants<G = (Delivery, LeaseSlot)> {
     is_write_due: AtomicBool,
     /// Whether the connection is over. Written under the lock of the grants.
     is_over: AtomicBool,
-    /// Woken when bytes are written, and whether there are any.
-    watchers: Mutex<Vec<Waker>>,
-    has_watchers: AtomicBool,
-}
-
-/// Which of the grants of a connection it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct GrantPosition {
-    number: u64,
-    begins_at: u64,
 }
 
 #[derive(Debug)]
@@ -61,8 +46,6 @@ struct UnsettledGrant<G> {
     begins_at: u64,
     /// Whether the next request that comes shows that the answer was read.
     next_request_settles: bool,
-    /// Tells it from the others of its connection.
-    number: u64,
 }
 
 /// From how many on the kernel is asked which of them have left: callers that send their requests without
@@ -85,16 +68,12 @@ impl Deliverable for (Delivery, LeaseSlot) {
 
 impl<G: Deliverable> UnsettledGrants<G> {
     /// Keeps a grant whose answer is handed to HTTP now.
-    pub(super) fn add(&self, grant: G) -> GrantPosition {
-        let position = GrantPosition {
-            number: self.added.fetch_add(1, Ordering::Relaxed),
-            begins_at: self.written.load(Ordering::SeqCst),
-        };
+    pub(super) fn add(&self, grant: G) {
         let mut grants = self.lock();
         if self.is_over.load(Ordering::Relaxed) {
             // Nobody can take it any more. It is given back when the lock is not held.
             drop(grants);
-            return position;
+            return;
         }
         if grants.is_empty() {
             // Most connections never have a second one.
@@ -102,9 +81,8 @@ impl<G: Deliverable> UnsettledGrants<G> {
         }
         grants.push(UnsettledGrant {
             grant,
-            begins_at: position.begins_at,
+            begins_at: self.written.load(Ordering::Acquire),
             next_request_settles: self.is_answered_alone.load(Ordering::Relaxed),
-            number: position.number,
         });
         let excess = (grants.len() > MOST).then(|| grants.remove(0));
         self.count.store(grants.len(), Ordering::Release);
@@ -112,38 +90,6 @@ impl<G: Deliverable> UnsettledGrants<G> {
         self.is_write_due.store(true, Ordering::Release);
         if let Some(oldest) = excess {
             oldest.grant.delivered();
-        }
-        position
-    }
-
-    /// Ready when bytes have been written since the grant was added, or the connection is over.
-    pub(super) fn poll_written(&self, position: GrantPosition, cx: &mut Context<'_>) -> Poll<()> {
-        let is_written = || self.written.load(Ordering::SeqCst) > position.begins_at;
-        if is_written() || self.is_over.load(Ordering::SeqCst) {
-            return Poll::Ready(());
-        }
-        self.lock_watchers().push(cx.waker().clone());
-        // Whoever writes looks for watchers afterwards: one of both sees the other.
-        self.has_watchers.store(true, Ordering::SeqCst);
-        if is_written() || self.is_over.load(Ordering::SeqCst) {
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    }
-
-    /// Its caller does not want the answer any more: the grant is given back if nothing was written since it was
-    /// added.
-    pub(super) fn withdraw(&self, position: GrantPosition) {
-        let mut grants = self.lock();
-        let at = grants.iter().position(|it| it.number == position.number);
-        if let Some(at) = at
-            && self.written.load(Ordering::SeqCst) == position.begins_at
-        {
-            let unwritten = grants.remove(at);
-            self.count.store(grants.len(), Ordering::Release);
-            // It is given back when the lock is not held.
-            drop(grants);
-            drop(unwritten);
         }
     }
 
@@ -157,8 +103,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
         // Only the task of the connection writes it.
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let written = self.written.load(Ordering::Relaxed).saturating_add(bytes);
-        self.written.store(written, Ordering::SeqCst);
-        self.wake_watchers();
+        self.written.store(written, Ordering::Release);
         self.has_read_since_write.store(false, Ordering::Relaxed);
         if are_all {
             self.is_write_due.store(false, Ordering::Relaxed);
@@ -196,10 +141,9 @@ impl<G: Deliverable> UnsettledGrants<G> {
     /// The connection is over. `sent` is asked how many bytes have left, if no more can.
     pub(super) fn on_end(&self, sent: impl FnOnce() -> Option<u64>) {
         let grants = self.lock();
-        self.is_over.store(true, Ordering::SeqCst);
+        self.is_over.store(true, Ordering::Relaxed);
         let is_settled = grants.is_empty();
         drop(grants);
-        self.wake_watchers();
         if is_settled {
             return;
         }
@@ -214,21 +158,6 @@ impl<G: Deliverable> UnsettledGrants<G> {
             let count = undelivered.len();
             debug!(count, "a caller hung up before its lease was sent");
         }
-    }
-
-    fn wake_watchers(&self) {
-        // Most connections never have any, and pay nothing for it.
-        if self.has_watchers.load(Ordering::SeqCst) {
-            self.has_watchers.store(false, Ordering::SeqCst);
-            let watchers = std::mem::take(&mut *self.lock_watchers());
-            watchers.into_iter().for_each(Waker::wake);
-        }
-    }
-
-    fn lock_watchers(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.watchers
-            .lock()
-            .expect("no code panics while it holds the watchers of a connection")
     }
 
     /// Takes out those that have left.
@@ -262,23 +191,18 @@ impl<G> Default for UnsettledGrants<G> {
         Self {
             grants: Mutex::default(),
             count: AtomicUsize::new(0),
-            added: AtomicU64::new(0),
             written: AtomicU64::new(0),
             has_read_since_write: AtomicBool::new(false),
             is_answered_alone: AtomicBool::new(false),
             is_write_due: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            watchers: Mutex::default(),
-            has_watchers: AtomicBool::new(false),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, sync::Arc, time::Duration};
-
-    use tokio::time::timeout;
+    use std::sync::Arc;
 
     use super::*;
 
@@ -321,8 +245,8 @@ mod tests {
             self.grants.on_next_request();
         }
 
-        fn grant(&self, number: u32) -> GrantPosition {
-            self.grants.add(Witness(number, Arc::clone(&self.outcomes)))
+        fn grant(&self, number: u32) {
+            self.grants.add(Witness(number, Arc::clone(&self.outcomes)));
         }
 
         #[track_caller]
@@ -414,35 +338,6 @@ mod tests {
         rig.grants.on_end(|| None);
         rig.grant(1);
         rig.check(&[], &[1]);
-    }
-
-    #[test]
-    fn a_grant_that_is_withdrawn_is_given_back_unless_something_was_written_since() {
-        let rig = Rig::default();
-        let unwritten = rig.grant(1);
-        rig.grants.withdraw(unwritten);
-        rig.check(&[], &[1]);
-        rig.grants.withdraw(unwritten);
-        let written = rig.grant(2);
-        rig.grants.on_bytes_written(300, true);
-        rig.grants.withdraw(written);
-        rig.check(&[], &[1]);
-        rig.grants.on_end(|| None);
-        rig.check(&[2], &[1]);
-    }
-
-    #[tokio::test]
-    async fn tells_when_the_first_bytes_of_a_grant_are_written_or_never_will_be() {
-        let rig = Rig::default();
-        let is_told = async |happens: &dyn Fn()| {
-            let position = rig.grant(1);
-            let written = poll_fn(|cx| rig.grants.poll_written(position, cx));
-            let telling = async { tokio::join!(biased; written, async { happens() }) };
-            let told = timeout(Duration::from_mins(1), telling).await;
-            told.expect("who waits is woken");
-        };
-        is_told(&|| rig.grants.on_bytes_written(1, true)).await;
-        is_told(&|| rig.grants.on_end(|| None)).await;
     }
 
     #[test]
