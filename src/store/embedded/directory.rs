@@ -123,9 +123,15 @@ impl LogFiles {
     }
 
     fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        let flags = flags | OFlags::CLOEXEC;
+        // To open a pipe would wait for whoever writes to it.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
-        Ok(file.into())
+        let file = File::from(file);
+        if !file.metadata()?.is_file() {
+            let why = format!("{name} is not a regular file");
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok(file)
     }
 
     fn remove_file(&self, name: &str) -> io::Result<()> {

@@ -63,6 +63,21 @@ fn a_path_that_is_no_directory_is_refused() {
 }
 
 #[test]
+fn a_log_or_a_reserve_that_is_a_pipe_is_refused_without_waiting_for_a_writer() {
+    for name in ["latchgate.00000001.log", "latchgate.reserve"] {
+        let directory = TempDir::new().unwrap();
+        let pipe = directory.path().join(name);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let refused = open(directory.path()).unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("{name} is not a regular file")),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
 fn a_directory_that_nobody_may_write_is_refused() {
     // Not even root may make a file there.
     let refused = open("/sys".as_ref()).unwrap_err();
