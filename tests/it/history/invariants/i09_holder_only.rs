@@ -1,13 +1,14 @@
 //! I9: only the holder renews and releases. A token that nobody was given does nothing; a lease that has
 //! ended, or after which another was granted, is neither renewed nor released.
 
+use std::collections::HashMap;
+
 use super::super::{
     History, Report, Terms,
     found::Invariant,
     lease::Lease,
     line::{Ask, RecordedAnswer},
     op::{MS, NEVER, Op, OpOutcome},
-    read::Lock,
 };
 
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
@@ -28,25 +29,41 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
                 report.violated(Invariant::I9, name, op.returned(), what);
             }
         }
-        for lease in lock.leases.values() {
-            outlived(history, lock, lease, terms, report);
+        // Once for all leases: a lock that is taken in turns for ten minutes has a hundred thousand.
+        let (mut grants, mut uses) = (OpsOfLeases::new(), OpsOfLeases::new());
+        for op in history.of(lock) {
+            if let Some(fence) = op.granted() {
+                grants.entry(fence).or_default().push(op);
+            }
+            if let Some(fence) = op.about() {
+                uses.entry(fence).or_default().push(op);
+            }
+        }
+        let mut followed = None;
+        for lease in lock.leases.values().rev() {
+            let grants = grants.get(&lease.fence).into_iter().flatten();
+            let may_last = grants.map(|op| upper(op)).max().unwrap_or(NEVER);
+            let uses = uses.get(&lease.fence).into_iter().flatten().copied();
+            outlived(lease, uses, followed, may_last, terms, report);
+            followed = Some(followed.map_or(lease.granted, |next: u64| next.min(lease.granted)));
         }
     }
 }
 
-/// Looks for what was done with a lease after its end.
-fn outlived(history: &History, lock: &Lock, lease: &Lease, terms: &Terms, report: &mut Report) {
-    let followed = lock.leases.range(lease.fence + 1..);
-    let followed = followed.map(|(_, next)| next.granted).min();
-    let grant = history
-        .of(lock)
-        .filter(|op| op.granted() == Some(lease.fence));
-    let mut may_last = grant.map(upper).max().unwrap_or(NEVER);
+/// The operations of one lock, by the fencing token of the lease that they are about.
+type OpsOfLeases<'a> = HashMap<u64, Vec<&'a Op>>;
+
+/// Looks for what was done with a lease after its end. `followed` is when another lease was granted after it.
+fn outlived<'a>(
+    lease: &Lease,
+    uses: impl Iterator<Item = &'a Op>,
+    followed: Option<u64>,
+    mut may_last: u64,
+    terms: &Terms,
+    report: &mut Report,
+) {
     let mut ended = NEVER;
-    for op in history
-        .of(lock)
-        .filter(|op| op.about() == Some(lease.fence))
-    {
+    for op in uses {
         let repeatable = lease.keyed && matches!(op.ask, Ask::Release { .. });
         let done = matches!(
             op.answer(),
