@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     nodes::Nodes,
-    rig::{Rig, name, ttl},
+    rig::{Rig, eventually, name, ttl},
 };
 
 const CLIENTS: u64 = 50;
@@ -114,4 +114,51 @@ async fn the_same_with_two_of_five_nodes_frozen() {
     for node in [0, 3] {
         nodes.servers[node].thaw();
     }
+}
+
+/// How long a hand-off may take: ten times what one of a hundred may.
+const HAND_OFF: Duration = Duration::from_millis(500);
+
+/// A holder that got the lock from the queue releases it through the other gateway, where nobody waits and
+/// whose queue therefore hands nothing on: the gateway of those who wait must hear of it from the nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_next_although_the_holder_releases_at_another_gateway() {
+    let nodes = Nodes::start(3).await;
+    let [here, there] = [engine(&nodes), engine(&nodes)];
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let first = here.acquire(request()).await.unwrap();
+        first.delivery.delivered();
+        let mut waiting = JoinSet::new();
+        for waiters in 1..=2 {
+            let engine = here.clone();
+            waiting.spawn(async move {
+                let granted = engine.acquire(request()).await.unwrap();
+                granted.delivery.delivered();
+                granted.hash
+            });
+            eventually("it waits", async || {
+                let shown = here.inspect(&name("contended")).await.unwrap();
+                (shown.waiters == waiters).then_some(())
+            })
+            .await;
+        }
+        let released = here.release(name("contended"), first.hash).await;
+        released.unwrap();
+        let mut next = async || {
+            let next = timeout(BOUND, waiting.join_next()).await;
+            next.expect("its turn comes").unwrap().unwrap()
+        };
+        let second = next().await;
+        let released = there.release(name("contended"), second).await;
+        released.unwrap();
+        let began = Instant::now();
+        let third = next().await;
+        let took = began.elapsed();
+        if took >= HAND_OFF {
+            slow.push(took);
+        }
+        there.release(name("contended"), third).await.unwrap();
+    }
+    assert!(slow.len() <= 1, "{slow:?}");
 }

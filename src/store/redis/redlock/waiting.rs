@@ -48,6 +48,7 @@ impl Shared {
             take: turn.is_some() && local_queue.len(Instant::now()) == 0,
             undelivered_ttl: None,
             wake_within: attempt.wait.map(|_| WAKES),
+            others_wait: false,
         };
         let keys = self.keys(&attempt.name);
         let holder = match self.attempt(&keys, attempt, request).await? {
@@ -57,8 +58,13 @@ impl Shared {
             // Whose lease is at a minority may have released it long ago.
             AttemptOutcome::Split(_) | AttemptOutcome::Free => None,
         };
+        let is_held = holder.is_some();
         let joined = self.join(&local_queue, attempt, holder);
         drop(turn);
+        if !is_held && matches!(joined, Acquisition::Queued(_)) {
+            // No node will tell that it is free, and whoever contends for this queue already may be resting.
+            local_queue.woken.notify_one();
+        }
         Ok(joined)
     }
 
@@ -254,6 +260,8 @@ impl Shared {
             take: true,
             undelivered_ttl: (!head.attended).then_some(left),
             wake_within: Some(WAKES),
+            // They are not refused, and yet want to know when the head has released it through another gateway.
+            others_wait: local_queue.len(Instant::now()) > 1,
         };
         let turn = self.turn(local_queue).await?;
         if !local_queue.try_for(head) {

@@ -32,6 +32,8 @@ pub(in super::super) struct ReserveRequest {
     pub(in super::super) undelivered_ttl: Option<Duration>,
     /// For how long somebody waits who wants to be woken.
     pub(in super::super) wake_within: Option<Duration>,
+    /// Somebody else waits here, who wants to be woken also if this try is granted.
+    pub(in super::super) others_wait: bool,
 }
 
 // === impl Node ===
@@ -87,6 +89,7 @@ impl Node {
             }
             command.arg(u8::from(request.take)).arg(&run);
             command.arg(self.wait.as_millis().to_string());
+            command.arg(u8::from(request.others_wait));
         };
         let sent = self.once(
             connection,

@@ -5,7 +5,7 @@
 --   1  lock    string: the hash of the holder's token
 --   2  info    hash: the lease record
 --   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
---   4  wanted  string: there if a gateway was refused here that waits
+--   4  wanted  string: there if a gateway wants to be woken
 -- ARGV
 --   1  a nonce, which is the identity of this break
 --   2  how long to remember an end, in ms

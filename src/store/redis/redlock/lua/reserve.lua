@@ -7,7 +7,7 @@
 --   2  info    hash: the lease record
 --   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
 --   4  fence   string: the fence counter of the slot
---   5  wanted  string: there if a gateway was refused here that waits
+--   5  wanted  string: there if a gateway wants to be woken
 --   6  node    hash: what this node has learnt, and in which life
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt
@@ -24,6 +24,7 @@
 --  12  1 to take the lock if it is free, 0 only to ask
 --  13  the run of this server, or empty if no run of it forgets
 --  14  for how many ms it has no vote when it was found without its data
+--  15  1 if others wait at the gateway, who want to be woken for as long as ARGV 10 also if it is reserved
 -- Reply
 --   {reserved, ARGV 2, the fence that is proposed, the vote}
 --   {unlearnt, ARGV 2}                    it has no vote until it has learnt how far fences have come
@@ -159,5 +160,8 @@ end
 redis.call('HSET', info, unpack(fields))
 local until_then = string.format('%.0f', expiry)
 redis.call('PEXPIREAT', info, until_then)
+if ARGV[15] == '1' then
+  redis.call('SET', wanted, '1', 'PX', ARGV[10])
+end
 redis.call('SET', lock, token, 'PXAT', until_then)
 return { 'reserved', nonce, fence, vote.name }

@@ -6,7 +6,7 @@
 --   1  lock    string: the hash of the holder's token
 --   2  info    hash: the lease record
 --   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
---   4  wanted  string: there if a gateway was refused here that waits
+--   4  wanted  string: there if a gateway wants to be woken
 -- ARGV
 --   1  the hash of the token, which is the identity of the attempt
 --   2  the nonce of the try that is meant, or empty for the whole attempt
