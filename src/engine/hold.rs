@@ -339,7 +339,12 @@ impl HoldTask {
                 displaced = managed.entry.displaced() => match displaced {
                     Displaced::Released => return self.end(HoldEnd::Released),
                     // The renewal asks the store, which decides.
-                    Displaced::Adopted | Displaced::Broken | Displaced::Renewed => false,
+                    Displaced::Adopted => false,
+                    Displaced::Broken | Displaced::Renewed => {
+                        // What is heard from here on may be later than what the store is asked next.
+                        self.enter(managed);
+                        false
+                    }
                 },
                 () = self.events.closed() => return self.release(managed, ListenerGone::HungUp).await,
                 () = self.authorization.revoked() => return self.revoke(managed),
@@ -376,10 +381,7 @@ impl HoldTask {
                 }
                 Some(Renewal::Renewed(held, _)) => {
                     if managed.entry.is_displaced() {
-                        managed.entry = self
-                            .engine
-                            .streams
-                            .insert(managed.name.clone(), managed.token.hash());
+                        self.enter(managed);
                     }
                     // One that was answered too late is reported as lost.
                     match managed.loss_if_over() {
@@ -403,6 +405,12 @@ impl HoldTask {
         let token = lease.token.hash();
         let entry = self.engine.streams.insert(lease.name.clone(), token);
         ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
+    }
+
+    /// Hears of the lease again after it was displaced.
+    fn enter(&self, managed: &mut ManagedLease) {
+        let (name, token) = (managed.name.clone(), managed.token.hash());
+        managed.entry = self.engine.streams.insert(name, token);
     }
 
     /// Announces the grant, unless a renewal must first make its expiry known.

@@ -108,6 +108,36 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     assert_eq!(*store.renewals_asked.lock().unwrap(), asked);
 }
 
+/// A quorum breaks a lease at one node after the other: asked after the first, a majority keeps it yet.
+#[tokio::test(start_paused = true)]
+async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let token = Token::random();
+    let mut hold = engine
+        .adopt(name(), token.clone(), Authorization::default())
+        .await
+        .unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    let takes = Duration::from_millis(20);
+    *store.renewals_take.lock().unwrap() = takes;
+    let lost = Renewal::Lost(Loss::Broken { held: false });
+    let answers = [Ok(Renewal::Renewed(held(), None)), Ok(lost)];
+    store.renewals.lock().unwrap().extend(answers);
+    let told = Instant::now();
+    tell(&store, &token);
+    sleep(takes / 2).await;
+    tell(&store, &token);
+    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+    let end = hold.next().await;
+    let broken = HoldEnd::Lost(LossReason::Broken);
+    assert_eq!(
+        format!("{end:?}"),
+        format!("{:?}", Some(HoldEvent::Ended(broken)))
+    );
+    assert_eq!(told.elapsed(), 2 * takes);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_whose_caller_panics_is_recorded() {
     let holder = Holder::Lease(held());

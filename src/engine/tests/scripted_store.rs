@@ -61,6 +61,8 @@ pub(in crate::engine) struct ScriptedStore {
     confirm_takes: Mutex<Duration>,
     pub(super) attempts: Mutex<Vec<Attempt>>,
     pub(super) parking: Parking,
+    /// A renewal is answered so much later.
+    pub(super) renewals_take: Mutex<Duration>,
     pub(super) breaks: BreakFeed,
     /// What break answers; otherwise nobody holds the lock.
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
@@ -93,6 +95,7 @@ impl ScriptedStore {
             confirm_takes: Mutex::default(),
             attempts: Mutex::default(),
             parking: Parking::default(),
+            renewals_take: Mutex::default(),
             breaks: BreakFeed::default(),
             breakings: Mutex::default(),
             broken: Mutex::default(),
@@ -221,6 +224,10 @@ impl Store for ScriptedStore {
             std::future::pending::<()>().await;
         }
         let answer = self.renewals.lock().unwrap().pop_front();
+        let takes = *self.renewals_take.lock().unwrap();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
         answer.unwrap_or(Ok(Renewal::Renewed(held(), None)))
     }
 
