@@ -15,9 +15,9 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         let (now, from) = (self.from.attempts[attempt], self.from);
         let gateway = State::<ATTEMPTS>::gateway_of(attempt);
         if now.marks.has(Mark::Copy) {
-            self.happens(attempt, Event::CopyArrives, |state, variant| {
+            self.happens(attempt, Event::CopyArrives, |state, (variant, modes)| {
                 state.attempts[attempt].marks.remove(Mark::Copy);
-                script(state, variant, gateway, false).acquire(attempt, false);
+                script(state, (variant, modes), gateway, false).acquire(attempt, false);
                 // What it says of the gateway that sent it costs the others once more.
                 state.gateways[gateway].wasted = 0;
             });
@@ -66,8 +66,9 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                 attempt,
                 Event::Acquires { heard },
                 heard,
-                |state, variant| {
-                    let acquired = script(state, variant, gateway, heard).acquire(attempt, again);
+                |state, (variant, modes)| {
+                    let acquired =
+                        script(state, (variant, modes), gateway, heard).acquire(attempt, again);
                     if !heard {
                         return;
                     }
@@ -136,8 +137,8 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                 attempt,
                 Event::Confirms { heard },
                 heard,
-                |state, variant| {
-                    let in_time = script(state, variant, gateway, heard).confirm(attempt);
+                |state, (variant, modes)| {
+                    let in_time = script(state, (variant, modes), gateway, heard).confirm(attempt);
                     if heard && in_time {
                         state.answer(attempt);
                     } else if heard {
@@ -152,14 +153,19 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     fn leaves(&mut self, attempt: usize) {
         let gateway = State::<ATTEMPTS>::gateway_of(attempt);
         for heard in [true, false] {
-            self.may_be_lost(attempt, Event::Leaves { heard }, heard, |state, variant| {
-                let holds = script(state, variant, gateway, heard).leave(attempt);
-                if heard && holds {
-                    state.answer(attempt);
-                } else if heard {
-                    state.finish(attempt, Phase::Over);
-                }
-            });
+            self.may_be_lost(
+                attempt,
+                Event::Leaves { heard },
+                heard,
+                |state, (variant, modes)| {
+                    let holds = script(state, (variant, modes), gateway, heard).leave(attempt);
+                    if heard && holds {
+                        state.answer(attempt);
+                    } else if heard {
+                        state.finish(attempt, Phase::Over);
+                    }
+                },
+            );
         }
         self.is_uncertain(attempt);
     }
@@ -171,9 +177,9 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                 attempt,
                 Event::GivesBack { heard },
                 heard,
-                |state, variant| {
+                |state, (variant, modes)| {
                     if variant != Variant::NotGivenBack {
-                        script(state, variant, gateway, heard).give_back(attempt);
+                        script(state, (variant, modes), gateway, heard).give_back(attempt);
                     }
                     if heard {
                         state.finish(attempt, Phase::Over);
@@ -189,9 +195,9 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         }
         for heard in [true, false] {
             let event = Event::Releases { through, heard };
-            self.may_be_lost(attempt, event, heard, |state, variant| {
+            self.may_be_lost(attempt, event, heard, |state, (variant, modes)| {
                 state.finish(attempt, Phase::Over);
-                script(state, variant, through, heard).release();
+                script(state, (variant, modes), through, heard).release(Some(attempt));
             });
         }
     }
@@ -228,10 +234,14 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         }
         if marks.has(Mark::Orphan) {
             let gateway = State::<ATTEMPTS>::gateway_of(attempt);
-            self.happens(attempt, Event::GivesBackOrphan, |state, variant| {
-                state.attempts[attempt].marks.remove(Mark::Orphan);
-                script(state, variant, gateway, true).give_back_unheard(attempt);
-            });
+            self.happens(
+                attempt,
+                Event::GivesBackOrphan,
+                |state, (variant, modes)| {
+                    state.attempts[attempt].marks.remove(Mark::Orphan);
+                    script(state, (variant, modes), gateway, true).give_back_unheard(attempt);
+                },
+            );
         }
     }
 }

@@ -5,21 +5,34 @@ use crate::support::full;
 use super::{
     super::search::{SearchOutcome, search},
     model::{HandOff, Step},
-    state::{Faults, Holder},
+    state::{Faults, Mode},
     variant::Variant,
 };
 
 /// No model here has more states.
 const MOST: usize = 40_000_000;
 
+/// Of those who each want the lock alone.
 fn hand_off<const ATTEMPTS: usize>(variant: Variant, faults: Faults) -> SearchOutcome<Step> {
-    let model: HandOff<ATTEMPTS> = HandOff {
+    shared(variant, [Mode::Exclusive; ATTEMPTS], faults)
+}
+
+fn shared<const ATTEMPTS: usize>(
+    variant: Variant,
+    modes: [Mode; ATTEMPTS],
+    faults: Faults,
+) -> SearchOutcome<Step> {
+    let protocol = HandOff {
         variant,
-        holder: Holder::SomebodyElse,
+        modes,
         faults,
     };
-    search(&model, MOST)
+    search(&protocol, MOST)
 }
+
+const WRITER: Mode = Mode::Exclusive;
+const READER: Mode = Mode::Shared(9);
+const ONE_OF_TWO: Mode = Mode::Shared(2);
 
 #[test]
 fn three_who_wait_are_served_whatever_is_lost() {
@@ -55,6 +68,60 @@ fn two_who_wait_are_served_whatever_happens() {
     };
     let found = hand_off::<2>(Variant::Kept, faults).nothing_wrong();
     println!("losses, late copies, early ends, a death: {found}");
+}
+
+#[test]
+fn readers_and_a_writer_are_served_whatever_is_lost() {
+    let faults = Faults {
+        losses: u8::from(full()),
+        ..Faults::NONE
+    };
+    for modes in [[READER, WRITER, READER], [WRITER, READER, READER]] {
+        let found = shared(Variant::Kept, modes, faults).nothing_wrong();
+        println!("{modes:?}, callers hang up: {found}");
+    }
+}
+
+#[test]
+fn those_who_share_two_places_are_served_although_a_gateway_dies() {
+    let faults = Faults {
+        deaths: 1,
+        losses: u8::from(full()),
+        ..Faults::NONE
+    };
+    let modes = [ONE_OF_TWO; 3];
+    let found = shared(Variant::Kept, modes, faults).nothing_wrong();
+    println!("{modes:?}, a gateway dies: {found}");
+}
+
+#[test]
+fn two_in_either_mode_are_served_whatever_happens() {
+    let more = u8::from(full());
+    let faults = Faults {
+        losses: 1 + more,
+        early: 1 + more,
+        copies: 1,
+        deaths: 1,
+    };
+    for modes in [[READER, WRITER], [READER, READER], [WRITER, READER]] {
+        let found = shared(Variant::Kept, modes, faults).nothing_wrong();
+        println!("{modes:?}, losses, late copies, early ends, a death: {found}");
+    }
+}
+
+#[test]
+fn each_rule_of_shared_leases_is_needed() {
+    for (variant, modes) in [
+        (Variant::BargingReader, [READER, WRITER, READER]),
+        (Variant::OneTooMany, [ONE_OF_TWO; 3]),
+        (Variant::SlotByCount, [ONE_OF_TWO; 3]),
+        (Variant::ExpiryEndsTwo, [READER; 3]),
+        (Variant::OneAtATime, [READER; 3]),
+        (Variant::HeadLeavesAlone, [READER, WRITER, READER]),
+    ] {
+        let found = shared(variant, modes, Faults::NONE);
+        println!("{variant:?}: {found}; {}", found.wrong());
+    }
 }
 
 #[test]

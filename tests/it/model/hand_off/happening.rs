@@ -3,14 +3,18 @@
 use super::{
     model::{Event, GatewayTask, Step},
     script::Script,
-    state::{Faults, State},
+    state::{Faults, Mode, State},
     variant::Variant,
 };
+
+/// By which rules the scripts go, and how each attempt wants to hold the lock.
+pub(super) type Protocol<'model, const ATTEMPTS: usize> = (Variant, &'model [Mode; ATTEMPTS]);
 
 /// Finds what may happen next.
 pub(super) struct Transitions<'next, const ATTEMPTS: usize> {
     pub(super) from: &'next State<ATTEMPTS>,
     pub(super) variant: Variant,
+    pub(super) modes: &'next [Mode; ATTEMPTS],
     pub(super) to: &'next mut Vec<(Step, State<ATTEMPTS>)>,
 }
 
@@ -21,10 +25,10 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         &mut self,
         attempt: usize,
         event: Event,
-        act: impl FnOnce(&mut State<ATTEMPTS>, Variant),
+        act: impl FnOnce(&mut State<ATTEMPTS>, Protocol<'_, ATTEMPTS>),
     ) {
         let mut state = *self.from;
-        act(&mut state, self.variant);
+        act(&mut state, (self.variant, self.modes));
         self.to.push((Step::Attempt(attempt, event), state));
     }
 
@@ -34,13 +38,13 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         attempt: usize,
         event: Event,
         heard: bool,
-        act: impl FnOnce(&mut State<ATTEMPTS>, Variant),
+        act: impl FnOnce(&mut State<ATTEMPTS>, Protocol<'_, ATTEMPTS>),
     ) {
         let Faults { losses, .. } = self.from.faults;
         if heard || losses > 0 {
-            self.happens(attempt, event, |state, variant| {
+            self.happens(attempt, event, |state, protocol| {
                 state.faults.losses -= u8::from(!heard);
-                act(state, variant);
+                act(state, protocol);
             });
         }
     }
@@ -49,24 +53,25 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         &mut self,
         gateway: usize,
         work: GatewayTask,
-        act: impl FnOnce(&mut State<ATTEMPTS>, Variant),
+        act: impl FnOnce(&mut State<ATTEMPTS>, Protocol<'_, ATTEMPTS>),
     ) {
         let mut state = *self.from;
-        act(&mut state, self.variant);
+        act(&mut state, (self.variant, self.modes));
         self.to.push((Step::Gateway(gateway, work), state));
     }
 }
 
 /// A script about to run.
-pub(super) fn script<const ATTEMPTS: usize>(
-    state: &mut State<ATTEMPTS>,
-    variant: Variant,
+pub(super) fn script<'state, const ATTEMPTS: usize>(
+    state: &'state mut State<ATTEMPTS>,
+    (variant, modes): Protocol<'state, ATTEMPTS>,
     me: usize,
     heard: bool,
-) -> Script<'_, ATTEMPTS> {
+) -> Script<'state, ATTEMPTS> {
     Script {
         state,
         variant,
+        modes,
         me,
         heard,
     }

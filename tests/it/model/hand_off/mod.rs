@@ -1,4 +1,5 @@
-//! The queue of one lock and its hand-off, over two gateways on one store.
+//! The queue of one lock and its hand-off, over two gateways on one store, with those who want the lock alone and
+//! those who share it.
 //!
 //! *What is modelled.* Attempts ask through a gateway of their own and stand in the queue that the store
 //! keeps. Every script runs whole, in any order with all others: acquire, confirm, leave, give back,
@@ -10,7 +11,9 @@
 //! dead although it lives. Where a lease is answered to a caller, that one holds the lock from then on
 //! until it releases it or it expires, which both notice at one instant.
 //!
-//! *What must hold.* No two hold the lock. Nobody is granted it past somebody who stands before them in
+//! *What must hold.* Whoever wants the lock alone is alone with it; of those who share it no more hold it than the
+//! last to be granted it allows, and each has a place of its own. Nobody is left at the head of the queue who could be
+//! granted the lock by the script that has just run. Nobody is granted it past somebody who stands before them in
 //! the queue and lives. A gateway that has died costs the others no more than one provisional grant. And
 //! when faults have ended and nobody new comes, everything comes to rest by itself, and then nobody waits
 //! and nobody holds the lock: neither is a place forgotten nor a grant left that nobody heard of. This is

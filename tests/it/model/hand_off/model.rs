@@ -3,7 +3,7 @@
 use super::{
     super::search::Model,
     happening::Transitions,
-    state::{Faults, Holder, Mark, Phase, State},
+    state::{Faults, Mark, Mode, Phase, State},
     variant::Variant,
 };
 
@@ -11,8 +11,8 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandOff<const ATTEMPTS: usize> {
     pub(super) variant: Variant,
-    /// Who holds the lock in the beginning.
-    pub(super) holder: Holder,
+    /// How each attempt wants to hold the lock.
+    pub(super) modes: [Mode; ATTEMPTS],
     pub(super) faults: Faults,
 }
 
@@ -113,13 +113,14 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
     type Step = Step;
 
     fn beginning(&self) -> Self::State {
-        State::beginning(self.holder, self.faults)
+        State::beginning(self.faults)
     }
 
     fn next(&self, from: &Self::State, to: &mut Vec<(Step, Self::State)>) {
         let mut happening = Transitions {
             from,
             variant: self.variant,
+            modes: &self.modes,
             to,
         };
         for attempt in 0..ATTEMPTS {
@@ -139,8 +140,34 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
                 return Some("somebody lives by a lease that is not theirs");
             }
         }
+        let holding = |&attempt: &usize| state.attempts[attempt].phase == Phase::Holding;
+        for attempt in (0..ATTEMPTS).filter(holding) {
+            let beside = (0..ATTEMPTS).filter(|&other| other != attempt && state.is_held_by(other));
+            if self.modes[attempt] == Mode::Exclusive && beside.clone().count() > 0 {
+                return Some("one who wants the lock alone is not alone");
+            }
+            let slots = beside.filter_map(|other| state.slots[other]);
+            if slots
+                .into_iter()
+                .any(|slot| state.slots[attempt] == Some(slot))
+            {
+                return Some("two have one place");
+            }
+        }
+        // Each limit was kept at its own grant, so the widest of those who share it is kept always.
+        let limits = (0..ATTEMPTS).filter(|&attempt| state.is_held_by(attempt));
+        let widest = limits.map(|attempt| match self.modes[attempt] {
+            Mode::Exclusive => 1,
+            Mode::Shared(limit) => usize::from(limit),
+        });
+        if state.holders() > widest.max().unwrap_or_default() {
+            return Some("more hold the lock than any of them allows");
+        }
         if state.overtaken {
             return Some("somebody was passed by");
+        }
+        if state.passed_by {
+            return Some("the head could be granted the lock, and nobody looks");
         }
         let wasted = state.gateways.iter().any(|gateway| gateway.wasted > 1);
         wasted.then_some("a gateway that has died is waited for again")
@@ -187,7 +214,7 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
         if state.attempts.iter().any(|attempt| waits(attempt.phase)) {
             return Some("somebody waits for ever");
         }
-        if state.holder != Holder::Nobody {
+        if !state.is_free() {
             return Some("the lock is held by somebody who does not know");
         }
         let mut queue = state.queue.iter();

@@ -1,7 +1,7 @@
 //! The scripts: each runs whole, as in `src/store/redis/lua`.
 
 use super::{
-    state::{Attempt, Holder, Lease, Mark, Marks, News, Phase, State},
+    state::{Attempt, Lease, Mark, Marks, Mode, News, Phase, State},
     variant::Variant,
 };
 
@@ -9,6 +9,7 @@ use super::{
 pub(super) struct Script<'state, const ATTEMPTS: usize> {
     pub(super) state: &'state mut State<ATTEMPTS>,
     pub(super) variant: Variant,
+    pub(super) modes: &'state [Mode; ATTEMPTS],
     /// The gateway that runs it.
     pub(super) me: usize,
     /// Whether its answer arrives, and so the news that are in it.
@@ -29,8 +30,13 @@ pub(super) enum Acquired {
 impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
     /// `acquire.lua`, of an attempt that is ready to wait. `late`: earlier copies may still come.
     pub(super) fn acquire(&mut self, attempt: usize, late: bool) -> Acquired {
-        let barging = self.variant == Variant::Barging;
-        if self.state.holder == Holder::Nobody && !barging {
+        let reader = matches!(self.modes[attempt], Mode::Shared(_));
+        let barging = match self.variant {
+            Variant::Barging => true,
+            Variant::BargingReader => reader && !self.state.is_free(),
+            _ => false,
+        };
+        if !barging {
             self.hand_over();
         }
         if self.state.is_held_by(attempt) {
@@ -46,7 +52,7 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         if late {
             self.state.attempts[attempt].marks.add(Mark::Late);
         }
-        if self.state.holder == Holder::Nobody {
+        if (barging || self.state.queue.is_empty()) && self.admits(attempt) {
             self.grant(attempt, Lease::Settled);
             if late {
                 self.remember(attempt);
@@ -75,10 +81,8 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
 
     /// `leave.lua`; whether the attempt holds the lock after all.
     pub(super) fn leave(&mut self, attempt: usize) -> bool {
-        if self.state.holder == Holder::Nobody {
-            // It may be the head itself, in the last moment.
-            self.hand_over();
-        }
+        // It may be the head itself, in the last moment.
+        self.hand_over();
         if self.state.is_held_by(attempt) {
             self.settle(attempt);
             return true;
@@ -90,6 +94,10 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
             self.remember(attempt);
         }
         self.state.queue.remove(attempt);
+        if self.variant != Variant::HeadLeavesAlone {
+            self.hand_over();
+        }
+        self.look_back();
         false
     }
 
@@ -97,34 +105,70 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
     pub(super) fn give_back(&mut self, attempt: usize) {
         self.remember(attempt);
         if self.state.is_held_by(attempt) {
-            self.state.end_lease();
+            self.state.end_lease(attempt);
         } else {
             self.state.queue.remove(attempt);
         }
-        if self.state.holder == Holder::Nobody {
-            self.hand_over();
-        }
+        self.hand_over();
+        self.look_back();
     }
 
     /// `give_back.lua`, of a grant that word has come of and nobody waits for. Only of that grant, and
     /// only as long as its attempt has not heard of it.
     pub(super) fn give_back_unheard(&mut self, attempt: usize) {
-        let heard =
-            self.state.lease == Lease::Settled && self.variant != Variant::GivenBackThoughHeard;
+        let heard = self.state.leases[attempt] == Some(Lease::Settled)
+            && self.variant != Variant::GivenBackThoughHeard;
         if self.state.is_held_by(attempt) && !heard {
             self.give_back(attempt);
         }
     }
 
-    /// `release.lua`.
-    pub(super) fn release(&mut self) {
-        self.state.end_lease();
+    /// `release.lua`, of an attempt or of somebody else.
+    pub(super) fn release(&mut self, attempt: Option<usize>) {
+        match attempt {
+            Some(attempt) => self.state.end_lease(attempt),
+            None => self.state.somebody_else = false,
+        }
         self.hand_over();
+        self.look_back();
     }
 
-    /// `hand_over.lua`: passes the free lock to the first who lives, and clears away the dead before.
-    pub(super) fn hand_over(&mut self) {
+    /// `advance.lua`.
+    pub(super) fn advance(&mut self) {
+        self.hand_over();
+        self.look_back();
+    }
+
+    /// No script leaves a head that can be granted the lock.
+    fn look_back(&mut self) {
+        let head = self.state.queue.iter().next();
+        self.state.passed_by |= head.is_some_and(|head| {
+            let gateway = State::<ATTEMPTS>::gateway_of(head);
+            self.counts_as_alive(gateway) && self.state.admits(self.modes, head)
+        });
+    }
+
+    fn admits(&self, attempt: usize) -> bool {
+        let one_more = self.variant == Variant::OneTooMany;
+        match self.modes[attempt] {
+            Mode::Shared(limit) if one_more => {
+                let mut modes = *self.modes;
+                modes[attempt] = Mode::Shared(limit + 1);
+                self.state.admits(&modes, attempt)
+            }
+            _ => self.state.admits(self.modes, attempt),
+        }
+    }
+
+    /// `hand_over.lua`: passes the lock to the first who lives, as long as that one may hold it beside those
+    /// who do, and clears away the dead before.
+    fn hand_over(&mut self) {
         loop {
+            let alone =
+                |attempt| self.state.is_held_by(attempt) && self.modes[attempt] == Mode::Exclusive;
+            if self.state.somebody_else || (0..ATTEMPTS).any(alone) {
+                return;
+            }
             let mut queue = self.state.queue.iter();
             let next = match self.variant {
                 Variant::LastComeFirstServed => queue.next_back(),
@@ -137,6 +181,9 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
             if !self.counts_as_alive(theirs) && self.variant != Variant::DeadKept {
                 self.state.queue.remove(next);
                 continue;
+            }
+            if !self.admits(next) {
+                return;
             }
             if theirs == self.me {
                 self.grant(next, Lease::Told);
@@ -155,7 +202,9 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
                     self.marks(next).add(Mark::Word);
                 }
             }
-            return;
+            if self.variant == Variant::OneAtATime {
+                return;
+            }
         }
     }
 
@@ -176,14 +225,21 @@ impl<const ATTEMPTS: usize> Script<'_, ATTEMPTS> {
         });
         self.state.overtaken |= overtaken;
         self.state.queue.remove(attempt);
-        self.state.holder = Holder::Attempt(u8::try_from(attempt).expect("there are few"));
-        self.state.lease = lease;
+        let slot = match (self.modes[attempt], self.variant) {
+            (Mode::Exclusive, _) => None,
+            (Mode::Shared(_), Variant::SlotByCount) => u8::try_from(self.state.holders()).ok(),
+            (Mode::Shared(limit), _) => {
+                (0..limit).find(|slot| !self.state.slots.contains(&Some(*slot)))
+            }
+        };
+        self.state.leases[attempt] = Some(lease);
+        self.state.slots[attempt] = slot;
     }
 
     /// `settle.lua`: the grant lasts its TTL, and its attempt has heard of it.
     fn settle(&mut self, attempt: usize) {
-        if self.state.lease != Lease::Settled {
-            self.state.lease = Lease::Settled;
+        if self.state.leases[attempt] != Some(Lease::Settled) {
+            self.state.leases[attempt] = Some(Lease::Settled);
             self.remember_if_late(attempt);
         }
     }

@@ -3,23 +3,28 @@
 /// Everybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct State<const ATTEMPTS: usize> {
-    pub(super) holder: Holder,
-    /// Of the lease of an attempt.
-    pub(super) lease: Lease,
+    /// Somebody who is none of the attempts holds the lock alone, and releases it at some time.
+    pub(super) somebody_else: bool,
+    /// What each attempt holds.
+    pub(super) leases: [Option<Lease>; ATTEMPTS],
+    /// The place of each that holds one of a limited number.
+    pub(super) slots: [Option<u8>; ATTEMPTS],
     pub(super) queue: Queue<ATTEMPTS>,
     pub(super) gateways: [Gateway; 2],
     pub(super) attempts: [Attempt; ATTEMPTS],
     pub(super) faults: Faults,
     /// Somebody was granted the lock past somebody who stood before them.
     pub(super) overtaken: bool,
+    /// A script has left a head in the queue that it could have granted the lock.
+    pub(super) passed_by: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
-    Nobody,
-    /// One who is none of the attempts, and releases the lock at some time.
-    SomebodyElse,
-    Attempt(u8),
+/// How an attempt wants to hold the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Exclusive,
+    /// Beside others that share it, as long as fewer than so many hold it.
+    Shared(u8),
 }
 
 /// How an attempt came to its lease.
@@ -125,7 +130,7 @@ pub(super) struct Faults {
 // === impl State ===
 
 impl<const ATTEMPTS: usize> State<ATTEMPTS> {
-    pub(super) fn beginning(holder: Holder, faults: Faults) -> Self {
+    pub(super) fn beginning(faults: Faults) -> Self {
         let gateway = Gateway {
             runs: true,
             counts_as_alive: false,
@@ -137,8 +142,9 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
             marks: Marks(0),
         };
         Self {
-            holder,
-            lease: Lease::Settled,
+            somebody_else: true,
+            leases: [None; ATTEMPTS],
+            slots: [None; ATTEMPTS],
             queue: Queue {
                 tickets: [0; ATTEMPTS],
             },
@@ -146,6 +152,7 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
             attempts: [attempt; ATTEMPTS],
             faults,
             overtaken: false,
+            passed_by: false,
         }
     }
 
@@ -159,22 +166,42 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
     }
 
     pub(super) fn is_held_by(&self, attempt: usize) -> bool {
-        matches!(self.holder, Holder::Attempt(holder) if usize::from(holder) == attempt)
+        self.leases[attempt].is_some()
     }
 
-    /// The lease that there is ends. Word of it is old from now on.
-    pub(super) fn end_lease(&mut self) {
-        if let Holder::Attempt(holder) = self.holder {
-            let marks = &mut self.attempts[usize::from(holder)].marks;
-            if marks.has(Mark::Word) {
-                marks.remove(Mark::Word);
-                marks.add(Mark::OldWord);
+    /// How many of the attempts hold it.
+    pub(super) fn holders(&self) -> usize {
+        self.leases.iter().flatten().count()
+    }
+
+    /// Whether nobody holds it.
+    pub(super) fn is_free(&self) -> bool {
+        !self.somebody_else && self.holders() == 0
+    }
+
+    /// Whether an attempt may hold it beside those who do.
+    pub(super) fn admits(&self, modes: &[Mode; ATTEMPTS], attempt: usize) -> bool {
+        let alone =
+            (0..ATTEMPTS).any(|other| self.is_held_by(other) && modes[other] == Mode::Exclusive);
+        match modes[attempt] {
+            Mode::Exclusive => self.is_free(),
+            Mode::Shared(limit) => {
+                !self.somebody_else && !alone && self.holders() < usize::from(limit)
             }
-            // What is given back is that very grant.
-            marks.remove(Mark::Orphan);
         }
-        self.holder = Holder::Nobody;
-        self.lease = Lease::Settled;
+    }
+
+    /// The lease of an attempt ends. Word of it is old from now on.
+    pub(super) fn end_lease(&mut self, attempt: usize) {
+        let marks = &mut self.attempts[attempt].marks;
+        if marks.has(Mark::Word) {
+            marks.remove(Mark::Word);
+            marks.add(Mark::OldWord);
+        }
+        // What is given back is that very grant.
+        marks.remove(Mark::Orphan);
+        self.leases[attempt] = None;
+        self.slots[attempt] = None;
     }
 
     /// What a gateway knows of an attempt that is over is nothing.

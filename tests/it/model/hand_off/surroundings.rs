@@ -3,7 +3,7 @@
 use super::{
     happening::{Transitions, script},
     model::{Event, GatewayTask, Step},
-    state::{Attempt, Holder, Lease, Mark, News, Phase, State},
+    state::{Attempt, Lease, Mark, Mode, News, Phase, State},
     variant::Variant,
 };
 
@@ -12,36 +12,51 @@ use super::{
 impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     /// How its lease may end by itself.
     pub(super) fn at_lease(&mut self, attempt: usize) {
-        if !self.from.is_held_by(attempt) {
+        let Some(lease) = self.from.leases[attempt] else {
             return;
-        }
-        let (now, lease) = (self.from.attempts[attempt], self.from.lease);
+        };
+        let now = self.from.attempts[attempt];
         let runs = self.from.its_gateway(attempt).runs;
         let provisional = lease == Lease::Provisional;
         if now.phase == Phase::Holding {
-            return self.happens(attempt, Event::Expires, |state, _| {
+            return self.happens(attempt, Event::Expires, |state, (variant, modes)| {
                 state.finish(attempt, Phase::Over);
-                state.end_lease();
+                state.end_lease(attempt);
+                let beside = (0..ATTEMPTS)
+                    .find(|&other| state.is_held_by(other) && modes[other] != Mode::Exclusive);
+                if variant == Variant::ExpiryEndsTwo
+                    && let Some(beside) = beside
+                {
+                    state.end_lease(beside);
+                }
             });
         }
         let word = now.marks.has(Mark::Word) || now.marks.has(Mark::Orphan);
         let is_over = now.phase == Phase::Over && !word;
         if provisional && is_over {
             self.happens(attempt, Event::EndsUnconfirmed, |state, _| {
-                state.end_lease();
-                let gateway = &mut state.gateways[State::<ATTEMPTS>::gateway_of(attempt)];
+                state.end_lease(attempt);
+                let its = State::<ATTEMPTS>::gateway_of(attempt);
+                // Those that are granted together end together.
+                let beside = (0..ATTEMPTS).any(|other| {
+                    State::<ATTEMPTS>::gateway_of(other) == its
+                        && state.leases[other] == Some(Lease::Provisional)
+                });
+                let gateway = &mut state.gateways[its];
                 if !gateway.runs {
                     // It counts as alive no longer than the grant lasts.
                     gateway.counts_as_alive = false;
-                    gateway.wasted += 1;
+                    gateway.wasted += u8::from(!beside);
                 }
             });
         } else if is_over && !runs && lease != Lease::Unlimited {
-            self.happens(attempt, Event::EndsAbandoned, |state, _| state.end_lease());
+            self.happens(attempt, Event::EndsAbandoned, |state, _| {
+                state.end_lease(attempt);
+            });
         } else if self.from.faults.early > 0 {
             self.happens(attempt, Event::EndsEarly, |state, _| {
                 state.faults.early -= 1;
-                state.end_lease();
+                state.end_lease(attempt);
             });
         }
     }
@@ -62,15 +77,17 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             .map(|attempt| from.attempts[attempt]);
         let awaited = attempts.clone().any(Attempt::has_place);
         let timers = self.variant != Variant::NoTimers;
-        if timers && awaited && from.holder == Holder::Nobody && !from.queue.is_empty() {
+        let head = from.queue.iter().next();
+        let due = head.is_some_and(|head| from.is_free() || from.admits(self.modes, head));
+        if timers && awaited && due {
             for heard in [true, false] {
                 if heard || from.faults.losses > 0 {
                     self.works(
                         gateway,
                         GatewayTask::Advances { heard },
-                        |state, variant| {
+                        |state, (variant, modes)| {
                             state.faults.losses -= u8::from(!heard);
-                            script(state, variant, gateway, heard).hand_over();
+                            script(state, (variant, modes), gateway, heard).advance();
                         },
                     );
                 }
@@ -100,7 +117,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
 
     pub(super) fn at_somebody_else(&mut self) {
         let from = self.from;
-        if from.holder != Holder::SomebodyElse {
+        if !from.somebody_else {
             return;
         }
         for through in (0..2).filter(|&through| from.gateways[through].runs) {
@@ -108,14 +125,14 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                 if heard || from.faults.losses > 0 {
                     let mut state = *from;
                     state.faults.losses -= u8::from(!heard);
-                    script(&mut state, self.variant, through, heard).release();
+                    script(&mut state, (self.variant, self.modes), through, heard).release(None);
                     let step = Step::SomebodyElseReleases { through, heard };
                     self.to.push((step, state));
                 }
             }
         }
         let mut state = *from;
-        state.holder = Holder::Nobody;
+        state.somebody_else = false;
         self.to.push((Step::SomebodyElseExpires, state));
     }
 }

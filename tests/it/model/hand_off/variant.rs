@@ -30,4 +30,16 @@ pub(super) enum Variant {
     SentAgainForgotten,
     /// Nobody gives back what was granted to a caller who has gone.
     NotGivenBack,
+    /// Who shares the lock joins those who hold it, whoever is queued.
+    BargingReader,
+    /// One more than its limit holds the lock.
+    OneTooMany,
+    /// The place of a lease is how many hold the lock, and not the first that is free.
+    SlotByCount,
+    /// The expiry of one lease ends another beside it.
+    ExpiryEndsTwo,
+    /// A script grants the lock to one, and not to those behind that may share it.
+    OneAtATime,
+    /// Where the head leaves, nobody looks after the next.
+    HeadLeavesAlone,
 }
