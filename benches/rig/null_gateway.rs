@@ -15,7 +15,9 @@ use std::{
 use latchgate::{
     cli,
     config::Config,
-    lock::{BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, TokenHash, Ttl},
+    lock::{
+        BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, Mode, TokenHash, Ttl,
+    },
     store::{
         AnyStore, Store, StoreError,
         contract::{
@@ -58,6 +60,7 @@ impl Store for NullStore {
         let fence = 1_700_000_000_000_000 + self.fences.fetch_add(1, Ordering::Relaxed);
         Ok(Acquisition::Granted(HeldLease {
             fence: FencingToken::new(fence).expect("it is far below the largest"),
+            mode: Mode::Exclusive,
             ttl: attempt.ttl,
             expires_in: attempt.ttl.duration(),
             held_for: Duration::ZERO,

@@ -15,6 +15,8 @@ struct Body<'a> {
     fencing_token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign_mark: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    all: Option<bool>,
 }
 
 // === impl Client ===
@@ -36,12 +38,13 @@ impl Client {
             reason: reason.as_str(),
             fencing_token: match target {
                 Some(BreakTarget::Lease(fence)) => Some(fence.get()),
-                Some(BreakTarget::Foreign(_)) | None => None,
+                Some(BreakTarget::Foreign(_) | BreakTarget::All) | None => None,
             },
             foreign_mark: match &target {
                 Some(BreakTarget::Foreign(mark)) => Some(mark.as_str()),
-                Some(BreakTarget::Lease(_)) | None => None,
+                Some(BreakTarget::Lease(_) | BreakTarget::All) | None => None,
             },
+            all: (target == Some(BreakTarget::All)).then_some(true),
         };
         let call = Call::new(Method::POST, name, "/break").json(&body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);

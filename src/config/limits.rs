@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{HoldLimit, Ttl};
+use crate::lock::{HoldLimit, Limit, Ttl};
 
 use super::{Invalid, Millis};
 
@@ -27,6 +27,9 @@ pub struct LimitsConfig {
     /// How many requests may wait for one lock, at all gateways together. One more is answered with
     /// 429.
     pub max_waiters_per_name: u64,
+    /// How many may share a lock whose requests name no `limit`, and the largest `limit` that a request may
+    /// name: 1 to 9999.
+    pub max_holders: u64,
     /// How many may listen to events (`/events`) at this gateway. One more is answered with 503.
     pub max_event_streams: usize,
     /// How long a lease acquired with an `Idempotency-Key` waits for its caller to ask again after
@@ -54,6 +57,8 @@ impl LimitsConfig {
         Invalid::unless_at_most(default, max)?;
         // A hold limit is never shorter than its TTL, so this bound would refuse every request.
         Invalid::unless_at_most(min, max_hold)?;
+        let holders = 1..=u64::from(Limit::MAX);
+        Invalid::unless_in("limits.max_holders", self.max_holders, holders)?;
         // Zero gives back at once. Longer than a minute the lock only looks stuck.
         let grace = self.reconnect_grace_ms.0;
         Invalid::unless_in("limits.reconnect_grace_ms", grace, 0..=60_000)
@@ -74,6 +79,8 @@ impl Default for LimitsConfig {
             max_waiters: 100_000,
             // Nobody at the end of a longer queue gets the lock within the longest wait.
             max_waiters_per_name: 10_000,
+            // Readers beyond that are a mistake sooner than a wish, and all are told of in one script.
+            max_holders: 1_000,
             // Each costs a connection and up to a few hundred KiB if it reads slowly; people and
             // dashboards listen, not workers.
             max_event_streams: 256,

@@ -12,7 +12,7 @@ use crate::{
     auth::Authorization,
     lock::{
         CallerId, FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, KeeperId, Lease,
-        LockName, Metadata, Owner, Salt, Token, TokenHash, Ttl,
+        LockName, Metadata, Owner, Salt, Sharing, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -39,6 +39,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals.
     pub hold_limit: Option<HoldLimit>,
+    /// How the caller wants to share the lock; `None`: alone.
+    pub sharing: Option<Sharing>,
     /// What of this the caller asked for.
     pub explicit: ExplicitTerms,
     /// How long the caller wants to stand in the queue; zero for not at all.
@@ -106,6 +108,9 @@ pub enum AcquireError {
     /// The caller may not have the lock any more: the API key is gone, or permits less.
     #[error("the caller may not have the lock any more")]
     Revoked,
+    /// The store cannot share a lock.
+    #[error("the store cannot share a lock")]
+    CannotShare,
     /// The gateway is about to stop.
     #[error("the gateway is draining")]
     Draining,
@@ -195,11 +200,14 @@ impl Engine {
         }
     }
 
-    fn may_begin(&self, wait: Duration) -> Result<(), AcquireError> {
+    fn may_begin(&self, request: &AcquireRequest) -> Result<(), AcquireError> {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
-        if !wait.is_zero() {
+        if request.sharing.is_some() && !self.0.store.shares() {
+            return Err(AcquireError::CannotShare);
+        }
+        if !request.wait.is_zero() {
             let waiting = self.0.store.parking().len();
             let reserved = &self.0.reserved_positions;
             if !reserved.has_room_beside(waiting, self.0.most_waiters) {
@@ -213,7 +221,7 @@ impl Engine {
         let EngineShared {
             metrics, lifecycle, ..
         } = &*self.0;
-        self.may_begin(request.wait)
+        self.may_begin(&request)
             .inspect_err(|error| metrics.acquired(failure_outcome(error)))?;
         if request.wait.is_zero() {
             let attempt = AcquireAttempt::new(&self.0, request, None);
@@ -296,6 +304,7 @@ impl AcquireAttempt {
                 let fingerprint = Fingerprint::of(
                     request.explicit.ttl,
                     request.explicit.hold_limit,
+                    request.sharing,
                     request.owner.as_ref(),
                     &request.metadata,
                 );
@@ -321,6 +330,7 @@ impl AcquireAttempt {
             token: token.hash(),
             ttl: request.ttl,
             hold_limit: request.hold_limit,
+            sharing: request.sharing,
             owner: request.owner,
             metadata: request.metadata,
             idempotency,
@@ -616,6 +626,7 @@ fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
         | AcquireError::IdempotencyMismatch
         | AcquireError::IdempotencyExpired
         | AcquireError::Revoked
+        | AcquireError::CannotShare
         | AcquireError::Draining => AcquireOutcome::Refused,
         AcquireError::Store(StoreError::Unavailable(_)) => AcquireOutcome::Unavailable,
         AcquireError::Store(StoreError::Indeterminate(_)) => AcquireOutcome::Unknown,

@@ -6,7 +6,7 @@ use crate::{
     lock::{BreakTarget, LockName, Reason},
     store::{
         Store, StoreError,
-        contract::{Breaking, Holder},
+        contract::{Breaking, Holder, SharedHolders},
     },
 };
 
@@ -18,6 +18,9 @@ pub enum BreakError {
     /// Something else holds the lock than what was to be broken.
     #[error("somebody else holds the lock")]
     HolderChanged(Holder),
+    /// Several may hold the lock, and the request did not say which of them is meant.
+    #[error("the lock is shared")]
+    Ambiguous(SharedHolders),
     /// Nobody holds the lock.
     #[error("nobody holds the lock")]
     NotHeld,
@@ -49,14 +52,16 @@ impl Engine {
             let outcome = match engine.store.break_lock(&name, target).await {
                 Ok(Breaking::Broken(holder)) => {
                     engine.metrics.lock_broken();
-                    let lease = match &holder {
-                        Holder::Lease(lease) => Some(lease),
-                        Holder::Foreign { .. } => None,
-                    };
-                    engine.events.broken(&name, lease, reason.as_str());
+                    if let Holder::Foreign { .. } = &holder {
+                        engine.events.broken(&name, None, reason.as_str());
+                    }
+                    for lease in holder.leases() {
+                        engine.events.broken(&name, Some(lease), reason.as_str());
+                    }
                     Ok(holder)
                 }
                 Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
+                Ok(Breaking::Ambiguous(holders)) => Err(BreakError::Ambiguous(holders)),
                 Ok(Breaking::NotHeld) => Err(BreakError::NotHeld),
                 Err(error) => Err(error.into()),
             };

@@ -6,7 +6,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use super::{
-    CallerId, FencingToken, ForeignMark, HoldLimit, LockName, Metadata, Owner, Token, Ttl, token,
+    CallerId, FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
+    Token, Ttl, token,
 };
 
 /// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
@@ -115,6 +116,7 @@ impl Fingerprint {
     pub fn of(
         ttl: Option<Ttl>,
         hold_limit: Option<HoldLimit>,
+        sharing: Option<Sharing>,
         owner: Option<&Owner>,
         metadata: &Metadata,
     ) -> Self {
@@ -125,6 +127,9 @@ impl Fingerprint {
         };
         part(&ttl.map_or(0, Ttl::as_millis).to_be_bytes());
         part(&hold_limit.map_or(0, HoldLimit::as_millis).to_be_bytes());
+        // 0: alone; 1: shared, without a limit.
+        let limit = |sharing: Sharing| 1 + sharing.explicit_limit().map_or(0, Limit::get);
+        part(&sharing.map_or(0, limit).to_be_bytes());
         part(owner.map(Owner::as_str).unwrap_or_default().as_bytes());
         for (name, value) in metadata.iter() {
             part(name.as_bytes());
@@ -172,6 +177,8 @@ stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
 pub enum BreakTarget {
     /// The lease with this fencing token.
     Lease(FencingToken),
+    /// Whatever leases hold it when it is looked at, however many share it.
+    All,
     /// A client that uses no gateway, by the mark of what it has written.
     Foreign(ForeignMark),
 }
@@ -243,14 +250,21 @@ mod tests {
         let owner = Owner::new("x").unwrap();
         let metadata = Metadata::new([("a".to_owned(), "b".to_owned())].into()).unwrap();
         let limit = HoldLimit::MAX;
+        let shared = |limit, has_slot| {
+            let limit = Limit::new(limit).unwrap();
+            Some(Sharing { limit, has_slot })
+        };
         let none = Metadata::default();
         let all = [
-            Fingerprint::of(None, None, None, &none),
-            Fingerprint::of(Some(ttl), None, None, &none),
-            Fingerprint::of(Some(Ttl::MAX), None, None, &none),
-            Fingerprint::of(None, Some(limit), None, &none),
-            Fingerprint::of(None, None, Some(&owner), &none),
-            Fingerprint::of(None, None, None, &metadata),
+            Fingerprint::of(None, None, None, None, &none),
+            Fingerprint::of(Some(ttl), None, None, None, &none),
+            Fingerprint::of(Some(Ttl::MAX), None, None, None, &none),
+            Fingerprint::of(None, Some(limit), None, None, &none),
+            Fingerprint::of(None, None, shared(1, false), None, &none),
+            Fingerprint::of(None, None, shared(1, true), None, &none),
+            Fingerprint::of(None, None, shared(2, true), None, &none),
+            Fingerprint::of(None, None, None, Some(&owner), &none),
+            Fingerprint::of(None, None, None, None, &metadata),
         ];
         for (i, a) in all.iter().enumerate() {
             for (j, b) in all.iter().enumerate() {

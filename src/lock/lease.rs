@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{FencingToken, LockName, Metadata, Owner, Token, Ttl};
+use super::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl};
 
 /// A lease as the store saw it when it answered.
 ///
@@ -15,6 +15,8 @@ use super::{FencingToken, LockName, Metadata, Owner, Token, Ttl};
 pub struct HeldLease {
     /// The fencing token of the grant.
     pub fence: FencingToken,
+    /// With whom it shares the lock.
+    pub mode: Mode,
     /// For how long the lease was last granted: what a renewal without a TTL of its own gives.
     pub ttl: Ttl,
     /// What was left of it at [`HeldLease::as_of`].
@@ -89,6 +91,7 @@ impl HeldLease {
             owner,
             metadata,
             fence: _,
+            mode: _,
             ttl: _,
             expires_in: _,
             held_for: _,
@@ -110,6 +113,7 @@ mod tests {
         let asked = Instant::now();
         let lease = HeldLease {
             fence: FencingToken::new(1).unwrap(),
+            mode: Mode::Exclusive,
             ttl: Ttl::MIN,
             expires_in: seconds(60),
             held_for: seconds(1),
@@ -133,6 +137,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let lease = |limit| HeldLease {
             fence: FencingToken::new(1).unwrap(),
+            mode: Mode::Exclusive,
             ttl: Ttl::MIN,
             expires_in: second,
             held_for: Duration::ZERO,

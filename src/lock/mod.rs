@@ -13,6 +13,7 @@ mod name_prefix;
 mod owner;
 mod reason;
 mod search;
+mod sharing;
 mod token;
 mod ttl;
 
@@ -31,5 +32,6 @@ pub use name_prefix::NamePrefix;
 pub use owner::{Owner, OwnerError};
 pub use reason::{Reason, ReasonError};
 pub use search::{SearchText, SearchTextError};
+pub use sharing::{Limit, LimitError, Mode, Sharing};
 pub use token::{Token, TokenError, TokenHash};
 pub use ttl::{Ttl, TtlError};

@@ -98,6 +98,8 @@ trait DynStore: Send + Sync {
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError>;
 
+    fn shares(&self) -> bool;
+
     fn breaks(&self) -> &BreakFeed;
 
     fn parking(&self) -> &Parking;
@@ -254,6 +256,10 @@ impl Store for AnyStore {
         measured!(self, "break", store => store.break_lock(name, target))
     }
 
+    fn shares(&self) -> bool {
+        with_store!(self, store => store.shares())
+    }
+
     fn breaks(&self) -> &BreakFeed {
         with_store!(self, store => store.breaks())
     }
@@ -398,6 +404,10 @@ impl<S: Store> DynStore for BoxedStore<S> {
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         self.0.break_lock(name, target).await
+    }
+
+    fn shares(&self) -> bool {
+        self.0.shares()
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, Owner, Salt, TokenHash, Ttl,
+        LockName, Metadata, Owner, Salt, Sharing, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
@@ -24,7 +24,8 @@ use super::{
 /// Every clause is a conformance case that every store runs.
 ///
 /// 1. **Exclusion.** Between a grant and its expiry, release or break, no other token is granted the
-///    name.
+///    name; of a shared lease, no token that does not share it. At a grant with a limit fewer than that many
+///    other leases live.
 /// 2. **Fences rise.** Each new grant of a name carries a fencing token greater than every earlier
 ///    one: over release, expiry, break and restart.
 /// 3. **Replay.** The same idempotency key returns the same lease while it lives, and is refused for
@@ -63,6 +64,14 @@ use super::{
 ///     this one and no other, with a mark what a foreign client has written that has this one. For [`TOMBSTONE`] its token is told that the lease was broken
 ///     ([`Loss::Broken`]), its idempotency key is refused, and a late copy of its acquire is not
 ///     granted. Repeated after a lost reply it ends no other lease.
+///
+/// 12. **Slots are distinct.** A lease of an attempt with a limit of its own has the smallest slot that no living
+///     lease of the name has, below that limit.
+///
+/// Clauses 2 to 12 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
+/// keeper and an idempotency key of its own. The queue is one, and strictly in order (clause 6): no attempt passes
+/// the head, whatever either of them wants. Whatever frees a place, or removes the head, grants the next as long
+/// as they may hold the lock.
 ///
 /// The token is minted per attempt, so its hash is also the identity of the attempt.
 ///
@@ -161,7 +170,13 @@ pub trait Store: Send + Sync + 'static {
     /// Shows locks that are held, in no order: a part of them at a time (clause 10).
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// Takes a lock away from whoever holds it: with `target`, only if that is what holds it (clause 11).
+    /// Whether a lock may be shared here. If not, no attempt that wants to share one is sent.
+    fn shares(&self) -> bool {
+        true
+    }
+
+    /// Takes a lock away from whoever holds it: with `target`, only if that is what holds it (clause 11). Of a lock
+    /// that is shared the target must say which lease is meant, or all.
     fn break_lock(
         &self,
         name: &LockName,
@@ -215,6 +230,8 @@ pub struct Attempt {
     pub ttl: Ttl,
     /// How long the lease may be kept with renewals, from its grant.
     pub hold_limit: Option<HoldLimit>,
+    /// How the attempt wants to share the lock; `None`: it wants to be alone.
+    pub sharing: Option<Sharing>,
     /// Who asks.
     pub owner: Option<Owner>,
     /// What to attach.
@@ -323,7 +340,22 @@ pub enum Holder {
         /// What it has written; `None` if that is nothing that a client writes into a lock.
         mark: Option<ForeignMark>,
     },
+    /// Leases of ours that share it.
+    Shared(SharedHolders),
 }
+
+/// The leases that share a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedHolders {
+    /// At most [`SHOWN_HOLDERS`] of them, those first that end soonest. What was broken is shown whole. May be
+    /// empty in the answer to an attempt that is queued.
+    pub leases: Vec<HeldLease>,
+    /// How many they are.
+    pub count: u64,
+}
+
+/// How many of the leases that share a lock are shown.
+pub const SHOWN_HOLDERS: usize = 100;
 
 /// Who renews a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -402,6 +434,8 @@ pub const INSPECTED_WAITERS: usize = 100;
 pub struct Waiter {
     /// Who waits.
     pub owner: Option<Owner>,
+    /// How it wants to share the lock; `None`: it wants to be alone.
+    pub sharing: Option<Sharing>,
     /// For how long already.
     pub waited: Duration,
 }
@@ -426,6 +460,8 @@ pub enum Breaking {
     Broken(Holder),
     /// Something else holds the lock than what was to be broken.
     HolderChanged(Holder),
+    /// Several may hold the lock, and it was not said which is meant.
+    Ambiguous(SharedHolders),
     /// Nobody holds the lock.
     NotHeld,
 }
@@ -463,10 +499,45 @@ impl Holder {
     /// Whether a list with this filter shows the lock, whose name begins as it says.
     pub fn is_shown(&self, name: &LockName, filter: &ListFilter) -> bool {
         match self {
-            Self::Lease(lease) => filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata)),
+            Self::Lease(lease) => shows_lease(filter, name, lease),
+            // Any of those that are seen.
+            Self::Shared(holders) => {
+                let mut leases = holders.leases.iter();
+                leases.any(|lease| shows_lease(filter, name, lease))
+            }
             Self::Foreign { .. } => filter.shows(name, None, None),
         }
     }
+
+    /// The leases that are seen to hold the lock.
+    pub fn leases(&self) -> &[HeldLease] {
+        match self {
+            Self::Lease(lease) => std::slice::from_ref(lease),
+            Self::Shared(holders) => &holders.leases,
+            Self::Foreign { .. } => &[],
+        }
+    }
+
+    /// The same, to change what is told of them.
+    pub fn leases_mut(&mut self) -> &mut [HeldLease] {
+        match self {
+            Self::Lease(lease) => std::slice::from_mut(lease),
+            Self::Shared(holders) => &mut holders.leases,
+            Self::Foreign { .. } => &mut [],
+        }
+    }
+
+    /// How many hold the lock.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Lease(_) | Self::Foreign { .. } => 1,
+            Self::Shared(holders) => holders.count,
+        }
+    }
+}
+
+fn shows_lease(filter: &ListFilter, name: &LockName, lease: &HeldLease) -> bool {
+    filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
 }
 
 // === impl BreakFeed ===

@@ -27,6 +27,15 @@ pub(super) async fn check_lease(
             Some(Holder::Lease(lease)) if lease.fence == key.fence => {
                 LeaseCheck::Living(lease.expires_in)
             }
+            Some(Holder::Shared(holders)) => {
+                let mut leases = holders.leases.iter();
+                match leases.find(|lease| lease.fence == key.fence) {
+                    Some(lease) => LeaseCheck::Living(lease.expires_in),
+                    // It may be one of those that are not shown, because others end sooner.
+                    None if holders.count > holders.leases.len() as u64 => LeaseCheck::Unknown,
+                    None => LeaseCheck::Gone,
+                }
+            }
             Some(Holder::Lease(_) | Holder::Foreign { .. }) | None => LeaseCheck::Gone,
         },
         Err(

@@ -21,7 +21,7 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName,
-        Metadata, TokenHash, Ttl,
+        Metadata, Mode, TokenHash, Ttl,
     },
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
@@ -329,6 +329,7 @@ const STANDS: Duration = Duration::from_hours(24);
 pub(in crate::engine) fn held() -> HeldLease {
     HeldLease {
         fence: FencingToken::new(7).unwrap(),
+        mode: Mode::Exclusive,
         ttl: ttl(),
         expires_in: ttl().duration(),
         held_for: Duration::ZERO,
@@ -380,6 +381,7 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
 
 pub(super) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
+        sharing: None,
         name: name(),
         ttl: Ttl::MAX,
         hold_limit: None,

@@ -25,7 +25,9 @@ use crate::{
         serve::{AnsweredOn, LongRequests},
         state::AppState,
     },
-    lock::{HoldLimit, IdempotencyHash, IdempotencyKey, LockName, Metadata, Owner, Ttl},
+    lock::{
+        HoldLimit, IdempotencyHash, IdempotencyKey, Limit, LockName, Metadata, Owner, Sharing, Ttl,
+    },
 };
 
 use super::{
@@ -156,6 +158,7 @@ impl IntoResponses for AcquireProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
+            Code::UnsupportedByStore,
             Code::FenceExhausted,
             Code::OutcomeUnknown,
         ])
@@ -195,6 +198,18 @@ pub(in crate::http) struct AcquireBody {
         minimum = 100, maximum = 604_800_000
     )]
     hold_limit: Option<HoldLimit>,
+    /// `exclusive`: to hold the lock alone. `shared`: beside others that share it. Left out: `exclusive`, or with
+    /// a `limit` `shared`.
+    #[schema(rename = "mode", value_type = Option<String>, pattern = "^(exclusive|shared)$")]
+    sharing: Option<Sharing>,
+    /// With `shared`: the lock is granted as long as fewer than so many hold it, so at most so many do if all
+    /// requests name the same limit. The lease then has a `slot`. Left out: as many as the gateway allows.
+    #[schema(rename = "limit", value_type = Option<u64>, minimum = 1, maximum = 9999)]
+    #[expect(
+        dead_code,
+        reason = "it is a part of `sharing`; here the document describes it"
+    )]
+    limit: (),
     /// Who asks, for people to read: shown to those who find the lock held, never trusted. No
     /// control characters.
     #[schema(
@@ -260,6 +275,7 @@ impl AcquireBody {
         Ok(AcquireRequest {
             ttl: self.ttl,
             hold_limit: self.hold_limit,
+            sharing: self.sharing,
             explicit: self.explicit,
             wait: self.wait.unwrap_or_default(),
             owner: self.owner,
@@ -289,6 +305,8 @@ impl RequestBody for AcquireBody {
             explicit,
             wait,
             hold_limit,
+            sharing: sharing(fields, limits),
+            limit: (),
             owner: owner(fields),
             metadata: metadata(fields),
         }
@@ -326,6 +344,39 @@ fn hold_limit(fields: &mut Fields<'_>, limits: &LimitsConfig, ttl: Ttl) -> Optio
         return None;
     }
     fields.check("max_hold_ms", HoldLimit::from_millis(ms, ttl))
+}
+
+fn sharing(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Option<Sharing> {
+    let mode = fields.text("mode");
+    let limit = fields.whole("limit");
+    let is_shared = match mode.as_deref() {
+        None => limit.is_some(),
+        Some("shared") => true,
+        Some("exclusive") => {
+            if limit.is_some() {
+                fields.refuse(
+                    "limit",
+                    "is of a shared lock; leave it out, or ask for \"mode\": \"shared\"",
+                );
+            }
+            false
+        }
+        Some(_) => {
+            fields.refuse("mode", "is neither exclusive nor shared");
+            false
+        }
+    };
+    let most = limits.max_holders;
+    if let Some(limit) = limit.filter(|limit| !(1..=most).contains(limit)) {
+        fields.refuse("limit", format!("is {limit}; allowed are 1 to {most}"));
+        return None;
+    }
+    let bound = Limit::new(limit.unwrap_or(most));
+    let limit_of = fields.check("limit", bound)?;
+    is_shared.then_some(Sharing {
+        limit: limit_of,
+        has_slot: limit.is_some(),
+    })
 }
 
 fn owner(fields: &mut Fields<'_>) -> Option<Owner> {

@@ -91,7 +91,7 @@ pub(in crate::http) async fn break_lock(
         name: name.clone(),
         fence: match target {
             Some(BreakTarget::Lease(fence)) => Some(fence),
-            Some(BreakTarget::Foreign(_)) | None => None,
+            Some(BreakTarget::Foreign(_) | BreakTarget::All) | None => None,
         },
         reason: reason.clone(),
     };
@@ -101,8 +101,10 @@ pub(in crate::http) async fn break_lock(
         .engine
         .break_lock(name.clone(), target, reason, write_record);
     let mut holder = broken.await?;
-    if let (Holder::Lease(lease), false) = (&mut holder, caller.views(&name)) {
-        lease.hide_details();
+    if !caller.views(&name) {
+        for lease in holder.leases_mut() {
+            lease.hide_details();
+        }
     }
     Ok(JsonResponse(HeldLockBody::new(
         &name,
@@ -121,7 +123,7 @@ impl BreakRecord {
                 self.fence = Some(lease.fence);
                 "broken"
             }
-            Ok(Holder::Foreign { .. }) => "broken",
+            Ok(Holder::Shared(_) | Holder::Foreign { .. }) => "broken",
             Err(error) => Problem::from(error.clone()).code.as_str(),
         };
         // Also where no audit log is kept.

@@ -177,6 +177,7 @@ impl IntoResponses for HoldProblems {
             Code::StoreUnavailable,
             Code::Overloaded,
             Code::Draining,
+            Code::UnsupportedByStore,
             Code::FenceExhausted,
             Code::OutcomeUnknown,
         ])

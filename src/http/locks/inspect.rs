@@ -1,5 +1,6 @@
 //! `GET /locks/{name}`: look at a lock.
 
+use std::hash::{Hash, Hasher};
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
@@ -79,6 +80,15 @@ fn tag(holder: Option<&Holder>) -> HeaderValue {
     let holder = match holder {
         None => return HeaderValue::from_static("W/\"free\""),
         Some(Holder::Lease(lease)) => format!("W/\"held-{}\"", lease.fence.get()),
+        // Others may join them, and leave: by all who are shown.
+        Some(Holder::Shared(holders)) => {
+            let mut hash = std::hash::DefaultHasher::new();
+            for lease in &holders.leases {
+                lease.fence.get().hash(&mut hash);
+            }
+            holders.count.hash(&mut hash);
+            format!("W/\"shared-{:016x}\"", hash.finish())
+        }
         Some(Holder::Foreign { mark, .. }) => match mark {
             Some(mark) => format!("W/\"foreign-{mark}\""),
             None => return HeaderValue::from_static("W/\"foreign\""),

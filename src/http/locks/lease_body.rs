@@ -23,6 +23,8 @@ use crate::{
     "name": "deploy:prod",
     "token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
     "fencing_token": 1_795_170_000_000_042_u64,
+    "mode": "exclusive",
+    "slot": null,
     "ttl_ms": 30_000,
     "expires_in_ms": 30_000,
     "expires_at": "2026-11-20T12:00:30.000Z",
@@ -44,6 +46,12 @@ pub(in crate::http) struct LeaseBody {
     /// protects, and let that refuse any number smaller than the largest it has seen.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     fencing_token: u64,
+    /// `exclusive`, or `shared` with others that hold the lock.
+    mode: &'static str,
+    /// For a request with a `limit`: the smallest number from 0 that no other lease of the lock has, always below
+    /// the limit. Else null.
+    #[schema(required = true)]
+    slot: Option<u16>,
     /// For how long the lease was last granted.
     ttl_ms: u64,
     /// What is left of it, without the time since the gateway asked the store. Count it from when you *received* the
@@ -82,6 +90,8 @@ impl LeaseBody {
             name: lease.name,
             token: lease.token,
             fencing_token: held.fence.get(),
+            mode: held.mode.as_str(),
+            slot: held.mode.slot(),
             ttl_ms: held.ttl.as_millis(),
             expires_in_ms: millis(held.expires_in),
             expires_at: displayed(now.checked_add(held.expires_in)),
@@ -108,6 +118,8 @@ impl LeaseBody {
             }
             json.push(b'"');
             field(json, "fencing_token", &self.fencing_token);
+            field(json, "mode", &self.mode);
+            field(json, "slot", &self.slot);
             field(json, "ttl_ms", &self.ttl_ms);
             field(json, "expires_in_ms", &self.expires_in_ms);
             let (ends, began) = (&self.expires_at, &self.acquired_at);
@@ -183,7 +195,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::lock::{FencingToken, HeldLease, Ttl};
+    use crate::lock::{FencingToken, HeldLease, Mode, Ttl};
 
     #[test]
     fn is_written_as_json_whatever_its_owner_and_metadata_say() {
@@ -193,6 +205,7 @@ mod tests {
             token: Token::random(),
             held: HeldLease {
                 fence: FencingToken::new(17).unwrap(),
+                mode: Mode::Exclusive,
                 ttl: Ttl::from_millis(30_000).unwrap(),
                 expires_in: Duration::from_secs(20),
                 held_for: Duration::from_millis(1_500),
@@ -209,7 +222,7 @@ mod tests {
         assert_eq!(
             told,
             serde_json::json!({
-                "name": "deploy:eu", "token": token, "fencing_token": 17, "ttl_ms": 30_000,
+                "name": "deploy:eu", "token": token, "fencing_token": 17, "mode": "exclusive", "slot": null, "ttl_ms": 30_000,
                 "expires_in_ms": 20_000, "expires_at": "1970-01-01T00:00:22.000Z",
                 "acquired_at": "1970-01-01T00:00:00.500Z", "renew_after_ms": 6_666,
                 "hold_expires_in_ms": null, "owner": "\"me\", \u{fc}",

@@ -240,6 +240,8 @@ pub(in crate::http) struct PageBody {
         "owner": "ci-runner-7",
         "metadata": {"job": "4711"},
         "fencing_token": 1_795_170_000_000_042_u64,
+        "mode": "exclusive",
+        "slot": null,
         "ttl_ms": 30_000,
         "expires_in_ms": 21_480,
         "expires_at": "2026-11-20T12:00:30.000Z",
@@ -257,7 +259,7 @@ pub(in crate::http) struct HeldLockBody {
     #[schema(min_items = 1, max_items = 100)]
     holders: Vec<HolderBody>,
     /// How many hold it in all.
-    holder_count: usize,
+    holder_count: u64,
 }
 
 /// A lock on a page.
@@ -292,8 +294,8 @@ impl HeldLockBody {
     pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime) -> Self {
         Self {
             name: name.as_str().to_owned(),
-            holders: vec![HolderBody::new(holder, now)],
-            holder_count: 1,
+            holder_count: holder.count(),
+            holders: HolderBody::all_of(holder, now),
         }
     }
 }

@@ -25,6 +25,8 @@ use super::{
         "owner": "ci-runner-7",
         "metadata": {"job": "4711"},
         "fencing_token": 1_795_170_000_000_042_u64,
+        "mode": "exclusive",
+        "slot": null,
         "ttl_ms": 30_000,
         "expires_in_ms": 21_480,
         "expires_at": "2026-11-20T12:00:30.000Z",
@@ -46,7 +48,7 @@ pub(in crate::http) struct LockBody {
     #[schema(max_items = 100)]
     holders: Vec<HolderBody>,
     /// How many hold it in all.
-    holder_count: usize,
+    holder_count: u64,
     /// Who waits for it, in the order in which they are served: the first 100 of them.
     #[schema(max_items = 100)]
     waiters: Vec<WaiterBody>,
@@ -118,6 +120,12 @@ pub(in crate::http) struct HolderBody {
         pattern = "^[0-9a-f]{40}$"
     )]
     foreign_mark: Option<String>,
+    /// `exclusive` or `shared`; null for a foreign client.
+    #[schema(required = true)]
+    mode: Option<&'static str>,
+    /// The slot of a shared lease whose request had a limit; else null.
+    #[schema(required = true)]
+    slot: Option<u16>,
 }
 
 // === impl LockBody ===
@@ -125,8 +133,9 @@ pub(in crate::http) struct HolderBody {
 impl LockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(name: &LockName, inspection: Inspection, now: SystemTime) -> Self {
-        let holders = inspection.holder.into_iter();
-        let holders: Vec<_> = holders.map(|holder| HolderBody::new(holder, now)).collect();
+        let holder_count = inspection.holder.as_ref().map_or(0, Holder::count);
+        let holder = inspection.holder;
+        let holders = holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now));
         let state = if holders.is_empty() {
             LockState::Free
         } else {
@@ -135,8 +144,8 @@ impl LockBody {
         Self {
             name: name.as_str().to_owned(),
             state,
-            holder_count: holders.len(),
             holders,
+            holder_count,
             waiters: (1..)
                 .zip(inspection.queue)
                 .map(|(position, waiter)| WaiterBody::new(position, waiter))
@@ -162,10 +171,17 @@ impl WaiterBody {
 
 impl HolderBody {
     /// `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn new(holder: Holder, now: SystemTime) -> Self {
+    pub(super) fn all_of(holder: Holder, now: SystemTime) -> Vec<Self> {
+        let as_of = Instant::now();
         match holder {
-            Holder::Lease(lease) => Self::of_lease(lease.at(Instant::now()), now),
-            Holder::Foreign { expires_in, mark } => Self {
+            Holder::Lease(lease) => vec![Self::of_lease(lease.at(as_of), now)],
+            Holder::Shared(holders) => {
+                let leases = holders.leases.into_iter();
+                leases
+                    .map(|lease| Self::of_lease(lease.at(as_of), now))
+                    .collect()
+            }
+            Holder::Foreign { expires_in, mark } => vec![Self {
                 owner: None,
                 metadata: MetadataBody::default(),
                 fencing_token: None,
@@ -176,7 +192,9 @@ impl HolderBody {
                 hold_expires_in_ms: None,
                 foreign: true,
                 foreign_mark: mark.map(|mark| mark.to_string()),
-            },
+                mode: None,
+                slot: None,
+            }],
         }
     }
 
@@ -192,6 +210,8 @@ impl HolderBody {
             hold_expires_in_ms: lease.hold_expires_in.map(millis),
             foreign: false,
             foreign_mark: None,
+            mode: Some(lease.mode.as_str()),
+            slot: lease.mode.slot(),
         }
     }
 }

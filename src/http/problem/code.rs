@@ -115,6 +115,11 @@ problem_codes! {
         "A lease lives under this `Idempotency-Key`, and it was asked for with another \
          `ttl_ms`, `max_hold_ms`, `owner` or `metadata`.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
+    UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
+        "The store of this gateway cannot do this",
+        "The request is well-formed, but the store that keeps the leases cannot carry it out: a quorum of Redis \
+         servers does not share locks, because a majority of counters does not bound a count. Nothing happened.",
+        "Ask for the lock without `mode`, or use a gateway on another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \

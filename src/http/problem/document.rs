@@ -47,7 +47,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     /// With `locked`: how many hold the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
-    holder_count: Option<usize>,
+    holder_count: Option<u64>,
     /// With `locked`: how long the request waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -92,7 +92,7 @@ impl<'a> ProblemDocument<'a> {
             Extra::Fields(errors) => document.errors = Some(errors),
             Extra::Locked(locked) => {
                 document.holders = Some(&locked.holders);
-                document.holder_count = Some(locked.holders.len());
+                document.holder_count = Some(locked.holder_count);
                 document.waited_ms = Some(locked.waited_ms);
                 document.waiters = Some(locked.waiters);
             }

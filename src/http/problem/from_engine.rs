@@ -60,6 +60,10 @@ impl From<AcquireError> for Problem {
                 "The lease that was granted under this idempotency key has ended. To take the lock \
                  again, use a new key.",
             ),
+            AcquireError::CannotShare => Self::new(
+                Code::UnsupportedByStore,
+                "A quorum of Redis servers cannot share a lock: a majority of counters does not bound a count.",
+            ),
             // Only a key can be taken back.
             AcquireError::Revoked => crate::auth::Refusal::Unknown.into(),
             AcquireError::Draining => draining(),
@@ -115,6 +119,15 @@ impl From<BreakError> for Problem {
                 Code::HolderChanged,
                 "The lock is held by a client that uses no gateway, and it is not what was meant. \
                  Nothing was broken.",
+            ),
+            BreakError::HolderChanged(Holder::Shared(_)) => Self::new(
+                Code::HolderChanged,
+                "The lock is shared by other leases than what was meant. Nothing was broken.",
+            ),
+            BreakError::Ambiguous(_) => Self::new(
+                Code::InvalidRequest,
+                "The lock is shared. Say with fencing_token which lease is meant, or \"all\": true. Nothing was \
+                 broken.",
             ),
             BreakError::NotHeld => Self::new(Code::NotHeld, "Nobody holds the lock."),
             BreakError::Store(error) => error.into(),

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     http::locks::MetadataBody,
-    lock::Ttl,
+    lock::{HeldLease, Ttl},
     store::contract::{Contention, Holder},
 };
 
@@ -22,6 +22,7 @@ const PASSING_ON: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
     pub(super) holders: Vec<CurrentHolder>,
+    pub(super) holder_count: u64,
     pub(super) waited_ms: u64,
     pub(super) waiters: u64,
     pub(super) retry_after_ms: u64,
@@ -39,6 +40,12 @@ pub(in crate::http) struct CurrentHolder {
     /// The fencing token of the lease; null if a foreign client holds the lock.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
+    /// `exclusive` or `shared`; null if a foreign client holds the lock.
+    #[schema(required = true)]
+    mode: Option<&'static str>,
+    /// The slot of a shared lease whose request had a limit; else null.
+    #[schema(required = true)]
+    slot: Option<u16>,
     /// What is left of the lease; null if a foreign client holds the lock without an expiry.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
@@ -51,10 +58,13 @@ pub(in crate::http) struct CurrentHolder {
 impl Locked {
     /// `jitter` varies the time after which to ask again; any number will do.
     pub(super) fn by(contention: Contention, waited: Duration, jitter: u32) -> Self {
-        let holder = contention.holder.map(CurrentHolder::from);
-        let left = match &holder {
+        let holder_count = contention.holder.as_ref().map_or(0, Holder::count);
+        let holders = contention
+            .holder
+            .map_or_else(Vec::new, CurrentHolder::all_of);
+        let left = match holders.first() {
             None => PASSING_ON,
-            Some(holder) => holder.expires_in_ms.map_or(LONGEST, Duration::from_millis),
+            Some(soonest) => soonest.expires_in_ms.map_or(LONGEST, Duration::from_millis),
         };
         let left = left.clamp(Ttl::MIN.duration(), LONGEST);
         // After the lease is over for a short one, so that asking again can succeed; within the
@@ -66,7 +76,8 @@ impl Locked {
             left + spread
         };
         Self {
-            holders: holder.into_iter().collect(),
+            holders,
+            holder_count,
             waited_ms: millis(waited),
             waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
@@ -82,6 +93,8 @@ impl Locked {
                 owner,
                 metadata,
                 fencing_token: _,
+                mode: _,
+                slot: _,
                 expires_in_ms: _,
                 foreign: _,
             } = holder;
@@ -93,23 +106,32 @@ impl Locked {
 
 // === impl CurrentHolder ===
 
-impl From<Holder> for CurrentHolder {
-    fn from(holder: Holder) -> Self {
+impl CurrentHolder {
+    fn all_of(holder: Holder) -> Vec<Self> {
         match holder {
-            Holder::Lease(lease) => Self {
-                expires_in_ms: Some(millis(lease.left_at(Instant::now()))),
-                owner: lease.owner.map(|owner| owner.as_str().to_owned()),
-                metadata: MetadataBody(lease.metadata),
-                fencing_token: Some(lease.fence.get()),
-                foreign: false,
-            },
-            Holder::Foreign { expires_in, .. } => Self {
+            Holder::Lease(lease) => vec![Self::of_lease(lease)],
+            Holder::Shared(holders) => holders.leases.into_iter().map(Self::of_lease).collect(),
+            Holder::Foreign { expires_in, .. } => vec![Self {
                 owner: None,
                 metadata: MetadataBody::default(),
                 fencing_token: None,
+                mode: None,
+                slot: None,
                 expires_in_ms: expires_in.map(millis),
                 foreign: true,
-            },
+            }],
+        }
+    }
+
+    fn of_lease(lease: HeldLease) -> Self {
+        Self {
+            expires_in_ms: Some(millis(lease.left_at(Instant::now()))),
+            owner: lease.owner.map(|owner| owner.as_str().to_owned()),
+            metadata: MetadataBody(lease.metadata),
+            fencing_token: Some(lease.fence.get()),
+            mode: Some(lease.mode.as_str()),
+            slot: lease.mode.slot(),
+            foreign: false,
         }
     }
 }

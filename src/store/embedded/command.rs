@@ -14,7 +14,7 @@ use crate::{
         StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Breaking, Contention, GiveBack, Holder, Leaving, QueuePosition,
-            Release, Renewal, Renewer,
+            Release, Renewal, Renewer, SharedHolders,
         },
     },
 };
@@ -262,6 +262,14 @@ fn living(held: HeldLease, delay: Delay) -> Result<HeldLease, StoreError> {
 fn contended(contention: Contention, delay: Delay) -> Contention {
     let holder = contention.holder.map(|holder| match holder {
         Holder::Lease(held) => Holder::Lease(delay.age(held)),
+        Holder::Shared(holders) => Holder::Shared(SharedHolders {
+            leases: holders
+                .leases
+                .into_iter()
+                .map(|held| delay.age(held))
+                .collect(),
+            ..holders
+        }),
         foreign @ Holder::Foreign { .. } => foreign,
     });
     Contention {

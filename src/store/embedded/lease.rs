@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     clock::Clock,
-    lock::{FencingToken, HeldLease, KeeperId, Metadata, Owner, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, KeeperId, Metadata, Mode, Owner, TokenHash, Ttl},
     store::contract::{Attempt, Idempotency},
 };
 
@@ -168,6 +168,7 @@ impl Lease {
     pub(super) fn held(&self, now: Moment) -> HeldLease {
         HeldLease {
             fence: self.fence,
+            mode: Mode::Exclusive,
             ttl: self.ttl,
             expires_in: self.expires_at.since(now),
             held_for: now.since(self.granted_at),

@@ -394,7 +394,9 @@ impl State {
         };
         let (token, delivered) = (lease.token, !lease.is_undelivered());
         let holder = Holder::Lease(lease.held(now));
-        if target.is_some_and(|target| target != BreakTarget::Lease(lease.fence)) {
+        if target.is_some_and(|target| {
+            ![BreakTarget::Lease(lease.fence), BreakTarget::All].contains(&target)
+        }) {
             return (Breaking::HolderChanged(holder), None);
         }
         self.end(name, false, now);

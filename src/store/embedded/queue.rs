@@ -142,6 +142,7 @@ impl Queued {
     pub(super) fn to_waiter(&self, now: Moment) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
+            sharing: self.attempt.sharing,
             waited: now.since(self.since),
         }
     }

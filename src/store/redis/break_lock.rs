@@ -43,7 +43,7 @@ pub(super) async fn break_lock(
             return Ok(Breaking::NotHeld);
         };
         gateway.floors.raise_to_holder(keys.slot(), Some(&holder));
-        if target.is_some_and(|target| target != found) {
+        if target.is_some_and(|target| target != found && target != BreakTarget::All) {
             return Ok(Breaking::HolderChanged(holder));
         }
         let struck = scripts.break_lock(dispatch, gateway, keys, found);

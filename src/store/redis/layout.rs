@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, Owner, Salt, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, HoldLimit, Mode, Owner, Salt, TokenHash, Ttl},
     store::contract::{Attempt, Waiter},
 };
 
@@ -107,6 +107,7 @@ pub(super) fn waiter(ticket: &str, now_us: u64) -> Option<Waiter> {
     Some(Waiter {
         // Shown, never trusted: what another hand has written is left out.
         owner: Owner::new(owner).ok(),
+        sharing: None,
         waited: Duration::from_micros(now_us.saturating_sub(queued)),
     })
 }
@@ -142,6 +143,7 @@ impl<'a> Record<'a> {
         let (owner, metadata) = self.details()?.split_once('\n')?;
         Some(HeldLease {
             fence: FencingToken::new(number(self.text, 70, 16)?).ok()?,
+            mode: Mode::Exclusive,
             ttl: Ttl::from_millis(number(self.text, 118, 8)?).ok()?,
             expires_in: Duration::from_millis(ends.saturating_sub(now)),
             held_for: Duration::from_millis(now.saturating_sub(since)),
@@ -189,7 +191,7 @@ mod tests {
         let metadata = Metadata::new(metadata.into()).unwrap();
         let key = keyed.then(|| Idempotency {
             hash: IdempotencyKey::random().hash(&CallerId::ANONYMOUS, &name),
-            fingerprint: Fingerprint::of(None, None, None, &metadata),
+            fingerprint: Fingerprint::of(None, None, None, None, &metadata),
             salt: Salt::from_bytes([7; 16]),
         });
         Attempt {
@@ -197,6 +199,7 @@ mod tests {
             token: Token::random().hash(),
             ttl: Ttl::from_millis(30_000).unwrap(),
             hold_limit: Some(HoldLimit::from_millis(600_000, Ttl::MIN).unwrap()),
+            sharing: None,
             owner: Some(Owner::new("ci").unwrap()),
             metadata,
             idempotency: key,

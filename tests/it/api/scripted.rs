@@ -8,8 +8,8 @@ use std::{
 
 use latchgate::{
     lock::{
-        BreakTarget, FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, TokenHash,
-        Ttl,
+        BreakTarget, FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, Mode,
+        TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError,
@@ -80,6 +80,7 @@ pub(crate) fn held() -> HeldLease {
     let ttl = Ttl::from_millis(30_000).unwrap();
     HeldLease {
         fence: FencingToken::new(42).unwrap(),
+        mode: Mode::Exclusive,
         ttl,
         expires_in: ttl.duration(),
         held_for: Duration::ZERO,

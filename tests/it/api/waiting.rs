@@ -266,6 +266,7 @@ async fn a_grant_whose_caller_hangs_up_while_it_is_confirmed_is_given_back() {
 async fn inspect_shows_the_queue_and_its_length() {
     let service = Service::start();
     let waiter = |owner: Option<&str>, ms| Waiter {
+        sharing: None,
         owner: owner.map(|owner| Owner::new(owner).unwrap()),
         waited: Duration::from_millis(ms),
     };

@@ -33,6 +33,7 @@ pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
         token: token(),
         ttl: ttl(ms),
         hold_limit: None,
+        sharing: None,
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,
@@ -45,7 +46,7 @@ pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
     let plain = attempt(lock, ms);
     let idempotency = Idempotency {
         hash: key,
-        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, &plain.metadata),
+        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata),
         salt: Salt::random(),
     };
     Attempt {

@@ -76,7 +76,8 @@ pub(super) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixt
     granted(&store, &first).await;
     let mut other = keyed("lock", LONG, key);
     let idempotency = other.idempotency.as_mut().expect("it is keyed");
-    idempotency.fingerprint = Fingerprint::of(Some(ttl(SHORT)), None, None, &Metadata::default());
+    idempotency.fingerprint =
+        Fingerprint::of(Some(ttl(SHORT)), None, None, None, &Metadata::default());
     let outcome = store.acquire(&other).await.unwrap();
     assert_eq!(outcome, Acquisition::IdempotencyMismatch);
     released(&store, &first).await;

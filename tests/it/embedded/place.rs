@@ -58,6 +58,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
         token: Token::random().hash(),
         ttl: Ttl::from_millis(3_600_000).unwrap(),
         hold_limit: None,
+        sharing: None,
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,

@@ -215,6 +215,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
         Metrics::default(),
     );
     let request = AcquireRequest {
+        sharing: None,
         authorization: latchgate::auth::Authorization::default(),
         name: name("lock"),
         ttl: ttl(3_000),

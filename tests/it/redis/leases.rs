@@ -25,7 +25,7 @@ pub(super) fn keyed(lock: &str, key: &str) -> Attempt {
         .hash();
     attempt.idempotency = Some(Idempotency {
         hash: key.hash(&CallerId::ANONYMOUS, &attempt.name),
-        fingerprint: Fingerprint::of(Some(attempt.ttl), None, None, &attempt.metadata),
+        fingerprint: Fingerprint::of(Some(attempt.ttl), None, None, None, &attempt.metadata),
         salt,
     });
     attempt
@@ -190,7 +190,7 @@ async fn an_idempotency_key_answers_the_living_lease_and_is_refused_after_its_en
     }
     let mut different = keyed("keyed", "a");
     different.idempotency.as_mut().unwrap().fingerprint =
-        Fingerprint::of(Some(Ttl::MAX), None, None, &Metadata::default());
+        Fingerprint::of(Some(Ttl::MAX), None, None, None, &Metadata::default());
     let mismatch = rig.store.acquire(&different).await.unwrap();
     assert_eq!(mismatch, Acquisition::IdempotencyMismatch);
     let held = rig.store.acquire(&keyed("keyed", "b")).await.unwrap();

@@ -162,6 +162,7 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
         token: token(),
         ttl: ttl(30_000),
         hold_limit: None,
+        sharing: None,
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,

@@ -47,6 +47,7 @@ fn engine(nodes: &Nodes) -> Engine {
 
 fn request() -> AcquireRequest {
     AcquireRequest {
+        sharing: None,
         name: name("contended"),
         ttl: ttl(30_000),
         hold_limit: None,

@@ -57,7 +57,7 @@ async fn what_one_node_shows_and_another_does_not_the_late_one_decides() {
         let shown = shown.await.unwrap().holder;
         let fence = shown.map(|holder| match holder {
             Holder::Lease(lease) => lease.fence,
-            Holder::Foreign { .. } => panic!("{holder:?}"),
+            Holder::Shared(_) | Holder::Foreign { .. } => panic!("{holder:?}"),
         });
         assert_eq!(fence, (!has_ended).then_some(lease.fence));
     }

@@ -19,7 +19,7 @@ use crate::support::{Fault, Proxy};
 
 fn keyed(key: IdempotencyHash) -> Attempt {
     let plain = attempt("lock");
-    let fingerprint = Fingerprint::of(Some(plain.ttl), None, None, &plain.metadata);
+    let fingerprint = Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata);
     Attempt {
         idempotency: Some(Idempotency {
             hash: key,
@@ -105,7 +105,7 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
     let lease = eventually("its place is granted the lock", async || {
         match rig.store.inspect(&left.name).await.ok()?.holder? {
             Holder::Lease(lease) => Some(lease),
-            Holder::Foreign { .. } => None,
+            Holder::Shared(_) | Holder::Foreign { .. } => None,
         }
     })
     .await;

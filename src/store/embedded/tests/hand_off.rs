@@ -240,7 +240,7 @@ async fn shown(rig: &Rig) -> (Option<FencingToken>, u64) {
     let shown = rig.shown("lock").await;
     let fence = shown.holder.map(|holder| match holder {
         Holder::Lease(held) => held.fence,
-        Holder::Foreign { .. } => panic!("there are no others"),
+        Holder::Shared(_) | Holder::Foreign { .. } => panic!("there are no others"),
     });
     (fence, shown.waiters)
 }

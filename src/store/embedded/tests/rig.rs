@@ -173,6 +173,7 @@ pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
         token: Token::random().hash(),
         ttl: ttl(ms),
         hold_limit: None,
+        sharing: None,
         owner: None,
         metadata: Metadata::default(),
         idempotency: None,
@@ -184,7 +185,7 @@ pub(super) fn keyed(lock: &str, ms: u64, hash: IdempotencyHash) -> Attempt {
     let plain = attempt(lock, ms);
     let idempotency = Idempotency {
         hash,
-        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, &plain.metadata),
+        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata),
         salt: Salt::random(),
     };
     Attempt {

@@ -37,7 +37,7 @@ impl Floors {
 
     /// Takes note of the fence of somebody's lease.
     pub(crate) fn raise_to_holder(&self, slot: Slot, holder: Option<&Holder>) {
-        if let Some(Holder::Lease(lease)) = holder {
+        for lease in holder.into_iter().flat_map(Holder::leases) {
             self.raise(slot, lease.fence);
         }
     }

@@ -184,6 +184,8 @@ impl RedisGateway {
                 expires_in: Some(left),
                 ..
             }) => self.watch_expiry(keys.name(), *left),
+            // The script says when to look again.
+            Some(Holder::Shared(_)) => {}
             // Without an expiry, or free although nobody could be granted it: looked after once a
             // period.
             Some(Holder::Foreign {

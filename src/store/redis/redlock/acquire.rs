@@ -16,7 +16,7 @@ use std::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, LockName, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, HoldLimit, LockName, Mode, Salt, TokenHash},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Holder},
@@ -226,6 +226,7 @@ impl Shared {
         }
         Ok(HeldLease {
             fence,
+            mode: Mode::Exclusive,
             ttl: attempt.ttl,
             expires_in: left,
             held_for: Duration::ZERO,

@@ -45,7 +45,7 @@ impl Shared {
             let Some(holder) = holding.holder() else {
                 return Ok(Breaking::NotHeld);
             };
-            if target.is_some_and(|target| target != found) {
+            if target.is_some_and(|target| target != found && target != BreakTarget::All) {
                 return if known {
                     Ok(Breaking::HolderChanged(holder))
                 } else {

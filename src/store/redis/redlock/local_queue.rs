@@ -372,6 +372,7 @@ impl LocalWaiter {
     pub(super) fn to_waiter(&self, now: Instant) -> Waiter {
         Waiter {
             owner: self.attempt.owner.clone(),
+            sharing: self.attempt.sharing,
             waited: now.saturating_duration_since(self.since),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, Owner, Ttl},
+    lock::{FencingToken, HeldLease, Mode, Owner, Ttl},
     store::StoreError,
 };
 
@@ -26,6 +26,7 @@ impl Reply {
     fn read_lease(&mut self) -> Option<HeldLease> {
         Some(HeldLease {
             fence: FencingToken::new(u64::try_from(self.integer()?).ok()?).ok()?,
+            mode: Mode::Exclusive,
             ttl: Ttl::from_millis(u64::try_from(self.integer()?).ok()?).ok()?,
             expires_in: millis(self.integer()?)?,
             held_for: millis(self.integer()?)?,

@@ -188,6 +188,7 @@ mod tests {
     fn kept(fence: u64) -> Renewal {
         let lease = HeldLease {
             fence: FencingToken::new(fence).unwrap(),
+            mode: crate::lock::Mode::Exclusive,
             ttl: Ttl::MIN,
             expires_in: Duration::from_secs(1),
             held_for: Duration::ZERO,

@@ -284,6 +284,11 @@ impl Store for RedlockStore {
         &self.shared.breaks
     }
 
+    fn shares(&self) -> bool {
+        // A majority of counters does not bound a count.
+        false
+    }
+
     fn parking(&self) -> &Parking {
         &self.shared.parking
     }

@@ -125,7 +125,7 @@ mod tests {
     use tokio::time::Instant;
 
     use crate::{
-        lock::{FencingToken, ForeignMark, HeldLease, Metadata, Token, Ttl},
+        lock::{FencingToken, ForeignMark, HeldLease, Metadata, Mode, Token, Ttl},
         store::{Unavailability, Uncertainty},
     };
 
@@ -143,6 +143,7 @@ mod tests {
             left: Duration::from_secs(1),
             lease: HeldLease {
                 fence: FencingToken::new(fence).unwrap(),
+                mode: Mode::Exclusive,
                 ttl: Ttl::MIN,
                 expires_in: Duration::from_secs(1),
                 held_for: Duration::ZERO,

@@ -378,6 +378,7 @@ mod tests {
     fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(fence).unwrap(),
+            mode: crate::lock::Mode::Exclusive,
             ttl: Ttl::MIN,
             expires_in: Duration::from_millis(left),
             held_for: Duration::ZERO,

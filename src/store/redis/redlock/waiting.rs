@@ -322,6 +322,7 @@ impl Shared {
 fn left_of(holder: &Holder) -> Duration {
     match holder {
         Holder::Lease(lease) => lease.expires_in,
+        Holder::Shared(_) => PERIOD,
         Holder::Foreign { expires_in, .. } => expires_in.unwrap_or(PERIOD),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Salt},
+    lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Mode, Salt},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{Acquisition, Attempt, QueuePosition},
@@ -160,6 +160,7 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let limit = attempt.hold_limit.map(HoldLimit::duration);
     Some(HeldLease {
         fence: FencingToken::new(fence).ok()?,
+        mode: Mode::Exclusive,
         ttl: attempt.ttl,
         expires_in: limit.map_or(ttl, |limit| ttl.min(limit)),
         held_for: Duration::ZERO,

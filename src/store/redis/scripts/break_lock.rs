@@ -40,6 +40,7 @@ impl Scripts {
         let nonce = Token::random().hash().to_string();
         let (fence, mark) = match target {
             BreakTarget::Lease(fence) => (format!("{:016}", fence.get()), String::new()),
+            BreakTarget::All => unreachable!("looked at first"),
             BreakTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
         let fill = |command: &mut ScriptCall, sending| {

@@ -57,6 +57,7 @@ pub(super) fn queue(reply: &mut Reply) -> Option<Vec<Waiter>> {
         // One whose ticket was lost stands there until its turn comes.
         queue.push(waiter(&ticket, now).unwrap_or(Waiter {
             owner: None,
+            sharing: None,
             waited: Duration::ZERO,
         }));
     }

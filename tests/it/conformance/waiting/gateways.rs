@@ -48,6 +48,7 @@ pub(super) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
 /// A request of this owner that waits for long.
 pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
     AcquireRequest {
+        sharing: None,
         name: name(lock),
         ttl: ttl(LONG),
         hold_limit: None,
@@ -185,7 +186,9 @@ impl Gateways {
     pub(super) async fn holder(&self, lock: &str) -> Option<Owner> {
         match self.shown(lock).await.holder {
             Some(Holder::Lease(held)) => held.owner,
-            Some(Holder::Foreign { .. }) => panic!("{lock} is held by a foreign client"),
+            Some(Holder::Shared(_) | Holder::Foreign { .. }) => {
+                panic!("{lock} is held by a foreign client")
+            }
             None => None,
         }
     }

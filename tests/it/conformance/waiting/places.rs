@@ -363,7 +363,7 @@ impl KeptPlace {
         let shown = self.store.inspect(&self.left.name).await.unwrap();
         match shown.holder? {
             Holder::Lease(held) => Some(held),
-            Holder::Foreign { .. } => panic!("nobody is foreign"),
+            Holder::Shared(_) | Holder::Foreign { .. } => panic!("nobody is foreign"),
         }
     }
 }

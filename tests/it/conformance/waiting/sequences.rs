@@ -313,7 +313,9 @@ impl Game {
         let shown = store.inspect(&name(LOCK)).await.unwrap();
         let holder = match &shown.holder {
             Some(Holder::Lease(held)) => held.owner.clone(),
-            Some(Holder::Foreign { .. }) => return self.check(false, "nobody is foreign"),
+            Some(Holder::Shared(_) | Holder::Foreign { .. }) => {
+                return self.check(false, "nobody is foreign");
+            }
             None => None,
         };
         if self.model.holder().is_some() && self.model.holder_that_knows().is_none() {

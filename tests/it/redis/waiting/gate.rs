@@ -217,6 +217,7 @@ impl PendingAcquire {
 /// Half a minute, for whoever waits as long as it takes.
 pub(crate) fn request(lock: &str) -> AcquireRequest {
     AcquireRequest {
+        sharing: None,
         name: name(lock),
         ttl: ttl(30_000),
         hold_limit: None,
