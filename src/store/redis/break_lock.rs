@@ -1,15 +1,18 @@
 //! Breaks a lock: looks at what holds it, and ends exactly that.
 
 use crate::{
-    lock::BreakTarget,
-    store::{StoreError, Unavailability, contract::Breaking},
+    lock::{BreakTarget, Limit},
+    store::{
+        StoreError, Unavailability,
+        contract::{Breaking, Holder, SHOWN_HOLDERS, SharedHolders},
+    },
 };
 
 use super::{
     client::{dispatch::Dispatch, failure::Failure},
     keys::Keys,
     queue::gateway::RedisGateway,
-    scripts::{BreakResult, ListedHolder, Scripts},
+    scripts::{BreakResult, ListedHolder, ScriptTarget, Scripts},
 };
 
 /// How often it is looked again if the lock has passed on between the look and the break. Each time
@@ -28,30 +31,96 @@ pub(super) async fn break_lock(
     target: Option<BreakTarget>,
 ) -> Result<Breaking, StoreError> {
     for _ in 0..LOOKS {
-        let seen = scripts.list(dispatch, keys).await?;
-        let found = match &seen {
-            ListedHolder::Nobody => None,
-            ListedHolder::Lease(lease) => Some(BreakTarget::Lease(lease.fence)),
-            ListedHolder::Foreign(_, mark) => Some(BreakTarget::Foreign(*mark)),
-            ListedHolder::Odd(_) => {
-                let limit = dispatch.limit();
-                let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
-                return Err(refused.await);
-            }
-        };
-        let (Some(found), Some(holder)) = (found, seen.holder()) else {
+        // Of those who share it all are looked at: what is broken is shown.
+        let most = target.map_or(SHOWN_HOLDERS, |_| usize::from(Limit::MAX));
+        let seen = scripts.list(dispatch, keys, most).await?;
+        if let ListedHolder::Odd(_) = &seen {
+            let limit = dispatch.limit();
+            let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
+            return Err(refused.await);
+        }
+        let Some(holder) = seen.holder() else {
             return Ok(Breaking::NotHeld);
         };
         gateway.floors.raise_to_holder(keys.slot(), Some(&holder));
-        if target.is_some_and(|target| target != found && target != BreakTarget::All) {
-            return Ok(Breaking::HolderChanged(holder));
-        }
-        let struck = scripts.break_lock(dispatch, gateway, keys, found);
+        let (meant, broken) = match choose(holder, target) {
+            Ok(chosen) => chosen,
+            Err(breaking) => return Ok(breaking),
+        };
+        let struck = scripts.break_lock(dispatch, gateway, keys, meant);
         match struck.await? {
-            BreakResult::Broken => return Ok(Breaking::Broken(holder)),
+            BreakResult::Broken => return Ok(Breaking::Broken(broken)),
             BreakResult::Changed => {}
         }
     }
     let reason = "the lock passes on faster than it can be broken".to_owned();
     Err(Unavailability::Refused(reason).into())
+}
+
+/// What is to be broken of what holds the lock, or why nothing is.
+fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, Holder), Breaking> {
+    match (holder, target) {
+        (Holder::Lease(lease), None | Some(BreakTarget::All)) => {
+            Ok((ScriptTarget::Lease(lease.fence), Holder::Lease(lease)))
+        }
+        (Holder::Lease(lease), Some(BreakTarget::Lease(fence))) if lease.fence == fence => {
+            Ok((ScriptTarget::Lease(fence), Holder::Lease(lease)))
+        }
+        // What is meant by all are leases; a foreign client is named by its mark, or not at all.
+        (
+            Holder::Foreign {
+                expires_in,
+                mark: Some(mark),
+            },
+            None | Some(BreakTarget::All),
+        ) => {
+            let holder = Holder::Foreign {
+                expires_in,
+                mark: Some(mark),
+            };
+            Ok((ScriptTarget::Foreign(mark), holder))
+        }
+        (
+            Holder::Foreign {
+                expires_in,
+                mark: Some(mark),
+            },
+            Some(BreakTarget::Foreign(meant)),
+        ) if mark == meant => {
+            let holder = Holder::Foreign {
+                expires_in,
+                mark: Some(mark),
+            };
+            Ok((ScriptTarget::Foreign(mark), holder))
+        }
+        (Holder::Shared(mut holders), None) => {
+            holders.leases.truncate(SHOWN_HOLDERS);
+            Err(Breaking::Ambiguous(holders))
+        }
+        (Holder::Shared(holders), Some(BreakTarget::All)) => {
+            match holders.leases.iter().map(|lease| lease.fence).max() {
+                Some(highest) => Ok((ScriptTarget::UpTo(highest), Holder::Shared(holders))),
+                None => Err(Breaking::HolderChanged(Holder::Shared(holders))),
+            }
+        }
+        (Holder::Shared(SharedHolders { mut leases, count }), Some(target)) => {
+            let meant = leases
+                .iter()
+                .position(|lease| target == BreakTarget::Lease(lease.fence));
+            match meant {
+                Some(meant) => {
+                    let lease = leases.swap_remove(meant);
+                    Ok((ScriptTarget::Lease(lease.fence), Holder::Lease(lease)))
+                }
+                None => {
+                    leases.truncate(SHOWN_HOLDERS);
+                    let holders = SharedHolders { leases, count };
+                    Err(Breaking::HolderChanged(Holder::Shared(holders)))
+                }
+            }
+        }
+        (holder @ (Holder::Lease(_) | Holder::Foreign { .. }), _) => {
+            Err(Breaking::HolderChanged(holder))
+        }
+    }
 }

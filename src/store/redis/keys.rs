@@ -135,6 +135,11 @@ impl Keys {
         format!("lg:{{{}}}:of:{id}", self.name)
     }
 
+    /// One of the keys of a lock that is shared: `shared`, `leases` or `slots`.
+    pub(super) fn of_shared(&self, kind: &str) -> String {
+        format!("lg:{{{}}}:{kind}", self.name)
+    }
+
     pub(super) fn slot(&self) -> Slot {
         self.slot
     }

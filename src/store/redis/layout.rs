@@ -7,11 +7,11 @@
 //! |---|---|---|---|
 //! | 1..65 | id: `2` and the hash of the token | 1 | `q` queued; `w` granted, not confirmed |
 //! | 66 | state: `h` delivered, `u` undelivered, `p` provisional, `k` granted to a place that is kept | 2..17 | gateway; blank: kept for a caller who is away |
-//! | 67 | mode: `x` exclusive | 18 | mode |
+//! | 67 | mode: `x` exclusive, `s` shared, `n` shared with a slot | 18 | mode |
 //! | 68 | whether it has an idempotency key | 19 | whether it has an idempotency key |
 //! | 69 | whether it was answered again under its key: `2` if only to the first who heard of it | 20 | `0` |
 //! | 70 | whether a copy of its acquire may arrive late | 21 | whether a copy of its acquire may arrive late |
-//! | | | 22..25 | limit: `0000`, of shared leases only |
+//! | | | 22..25 | limit: of those that share the lock; else `0000` |
 //! | 71..86 | fence | 26..41 | since when it is queued, in µs |
 //! | 87..102 | since when it is held, in µs | 42..57 | until when it counts, in µs |
 //! | 103..118 | until when it is held, in µs | | |
@@ -22,7 +22,7 @@
 //! | 216.. | details | 155.. | details |
 //!
 //! The details are, with an idempotency key, its hash (64), the fingerprint (64) and the salt (32); then the
-//! owner, a line feed, and the metadata as JSON. A letter in the place of a ticket says what became of its
+//! owner, a line feed, and the metadata as JSON; of a lease with a slot, a line feed and the slot. A letter in the place of a ticket says what became of its
 //! attempt: `g` given back, or granted while a copy of its acquire may arrive, `a` its lease was adopted, `s` its
 //! place was taken over, `r` released, `b` broken (and of a break `x` carried out, `y` not).
 
@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, Mode, Owner, Salt, TokenHash, Ttl},
+    lock::{FencingToken, HeldLease, HoldLimit, Limit, Mode, Owner, Salt, Sharing, TokenHash, Ttl},
     store::contract::{Attempt, Waiter},
 };
 
@@ -41,6 +41,8 @@ use super::client::calls::{hex, metadata_from_json, metadata_json};
 const LAYOUT: u8 = b'2';
 /// By what a ticket begins that stands in the queue.
 pub(super) const QUEUED: u8 = b'q';
+/// What stands in the place of a lease while several share the lock.
+pub(super) const SHARED: &[u8] = b"2*";
 /// How long the id is.
 pub(super) const ID: usize = 65;
 /// How long the head of a lease is, and that of a ticket.
@@ -107,9 +109,30 @@ pub(super) fn waiter(ticket: &str, now_us: u64) -> Option<Waiter> {
     Some(Waiter {
         // Shown, never trusted: what another hand has written is left out.
         owner: Owner::new(owner).ok(),
-        sharing: None,
+        sharing: sharing(ticket)?,
         waited: Duration::from_micros(now_us.saturating_sub(queued)),
     })
+}
+
+/// How an attempt wants to share the lock, as a ticket and an acquire say it: a mode, and a limit.
+pub(super) fn sharing_text(sharing: Option<Sharing>) -> (char, u16) {
+    match sharing {
+        None => ('x', 0),
+        Some(Sharing { limit, has_slot }) => (if has_slot { 'n' } else { 's' }, limit.get()),
+    }
+}
+
+/// How one who waits wants to share the lock; `None` if the ticket makes no sense.
+#[expect(clippy::option_option, reason = "to be alone is an answer, too")]
+fn sharing(ticket: &str) -> Option<Option<Sharing>> {
+    let has_slot = match ticket.as_bytes().get(17)? {
+        b'x' => return Some(None),
+        b's' => false,
+        b'n' => true,
+        _ => return None,
+    };
+    let limit = Limit::new(number(ticket, 21, 4)?).ok()?;
+    Some(Some(Sharing { limit, has_slot }))
 }
 
 fn number(text: &str, from: usize, length: usize) -> Option<u64> {
@@ -140,10 +163,19 @@ impl<'a> Record<'a> {
         let ends = number(self.text, 102, 16)? / 1_000;
         let hold = number(self.text, 126, 9)?;
         let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
-        let (owner, metadata) = self.details()?.split_once('\n')?;
+        let mut details = self.details()?.split('\n');
+        let (owner, metadata, slot) = (details.next()?, details.next()?, details.next());
+        let mode = match (self.text.as_bytes()[66], slot) {
+            (b'x', None) => Mode::Exclusive,
+            (b's', None) => Mode::Shared { slot: None },
+            (b'n', Some(slot)) => Mode::Shared {
+                slot: Some(slot.parse().ok()?),
+            },
+            _ => return None,
+        };
         Some(HeldLease {
             fence: FencingToken::new(number(self.text, 70, 16)?).ok()?,
-            mode: Mode::Exclusive,
+            mode,
             ttl: Ttl::from_millis(number(self.text, 118, 8)?).ok()?,
             expires_in: Duration::from_millis(ends.saturating_sub(now)),
             held_for: Duration::from_millis(now.saturating_sub(since)),

@@ -196,8 +196,12 @@ impl Dispatch {
             return sent;
         }
         let alone = (script, KeyForm::LockAlone);
-        let reply = self.once(alone, keys, echo, limit, &fill).await?;
-        if reply.kind() == "moving" {
+        let mut reply = self.once(alone, keys, echo, limit, &fill).await?;
+        if reply.kind() == "shared" {
+            let shared = (script, KeyForm::SharedAlone);
+            reply = self.once(shared, keys, echo, limit, &fill).await?;
+        }
+        if matches!(reply.kind(), "moving" | "shared") {
             let why = "the slot is being moved".to_owned();
             return Err(Failure::Moving(Unavailability::Refused(why)));
         }
@@ -298,6 +302,8 @@ pub(crate) enum KeyForm {
     Whole,
     /// The lock, which is its first, while its slot is being moved.
     LockAlone,
+    /// The lock and the keys of those who share it, which exist as long as it does, while its slot is being moved.
+    SharedAlone,
 }
 
 /// How often a command goes where a server points before it is tried again from the beginning.
@@ -516,12 +522,16 @@ fn redirect_loop() -> Failure {
 /// A call of a script as a cluster takes it. What comes in is complete: verb, script, how many keys,
 /// keys, arguments.
 fn recast(command: &ScriptCall, script: &Script, form: KeyForm, keys: &Keys) -> ScriptCall {
-    let (kept, guard) = match form {
-        KeyForm::LockAlone => (1, None),
-        KeyForm::Whole if script.writes() => (script.keys(), Some(keys.absent())),
-        KeyForm::Whole => (script.keys(), None),
+    let (kept, more) = match form {
+        KeyForm::LockAlone => (1, Vec::new()),
+        KeyForm::SharedAlone => {
+            let shared = ["shared", "leases", "slots"].map(|kind| keys.of_shared(kind));
+            (1, shared.into())
+        }
+        KeyForm::Whole if script.writes() => (script.keys(), vec![keys.absent()]),
+        KeyForm::Whole => (script.keys(), Vec::new()),
     };
-    let named = kept + usize::from(guard.is_some());
+    let named = kept + more.len();
     let mut recast = ScriptCall::with_capacity(command.size());
     for (n, argument) in command.arguments().enumerate() {
         match n.checked_sub(3) {
@@ -529,10 +539,10 @@ fn recast(command: &ScriptCall, script: &Script, form: KeyForm, keys: &Keys) -> 
             Some(key) if key >= kept && key < script.keys() => &mut recast,
             _ => recast.arg(argument),
         };
-        if n == 2 + script.keys()
-            && let Some(guard) = &guard
-        {
-            recast.arg(guard);
+        if n == 2 + script.keys() {
+            for key in &more {
+                recast.arg(key);
+            }
         }
     }
     recast

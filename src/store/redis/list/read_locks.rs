@@ -14,7 +14,7 @@ use crate::{
     lock::{HeldLease, LockName},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{HeldLock, Holder},
+        contract::{HeldLock, Holder, SHOWN_HOLDERS},
     },
 };
 
@@ -223,7 +223,7 @@ impl RedisListing<'_> {
         keys: Keys,
         waiters: Option<u64>,
     ) -> Result<Option<(Keys, HeldLock)>, StoreError> {
-        let holder = match self.scripts.list(self.dispatch, &keys).await {
+        let holder = match self.scripts.list(self.dispatch, &keys, SHOWN_HOLDERS).await {
             Ok(seen) => seen.holder(),
             // Where a slot is being moved, what belongs together may be in two places, or be missing.
             Err(StoreError::Unavailable(why)) if self.dispatch.topology.is_cluster() => {

@@ -123,6 +123,10 @@ impl RedisGateway {
                     }
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
+                ScriptNews::Provisional(token) => {
+                    // One that waits elsewhere by now, or no more, is looked after by whoever made it.
+                    let _delivered = self.parking.deliver(&token, News::GrantedProvisionally);
+                }
                 ScriptNews::Superseded(token) => self.supersede(&token),
                 ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
                 ScriptNews::Unsent => {
@@ -171,8 +175,13 @@ impl RedisGateway {
         }
     }
 
-    /// Takes note that somebody is queued through this gateway.
-    pub(crate) fn note_queued(&self, keys: &Keys, contention: &Contention) {
+    /// Takes note that somebody is queued through this gateway; of a lock that is shared also when it may pass on.
+    pub(crate) fn note_queued(
+        &self,
+        keys: &Keys,
+        contention: &Contention,
+        next_look: Option<Duration>,
+    ) {
         self.slots().insert(keys.slot(), Instant::now());
         match &contention.holder {
             // A grant that is not confirmed yet may end sooner once it is.
@@ -184,8 +193,9 @@ impl RedisGateway {
                 expires_in: Some(left),
                 ..
             }) => self.watch_expiry(keys.name(), *left),
-            // The script says when to look again.
-            Some(Holder::Shared(_)) => {}
+            Some(Holder::Shared(_)) => {
+                self.watch_expiry(keys.name(), next_look.unwrap_or_default());
+            }
             // Without an expiry, or free although nobody could be granted it: looked after once a
             // period.
             Some(Holder::Foreign {

@@ -4,7 +4,10 @@
 use std::{collections::HashSet, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -135,8 +138,12 @@ impl TimerActions for QueueMaintenance {
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let keys = Keys::of(&name, &self.tags, &self.gateway.id);
-            if let Err(error) = self.scripts.lapse(&self.dispatch, &keys, &token).await {
-                debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
+            match self.scripts.lapse(&self.dispatch, &keys, &token).await {
+                Ok(true) => self.gateway.timers.set(&name, Duration::ZERO),
+                Ok(false) => {}
+                Err(error) => {
+                    debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
+                }
             }
         })
     }

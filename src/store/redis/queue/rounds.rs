@@ -23,7 +23,7 @@ use super::{
         Slot, SlotTags,
         client::{answered, dispatch::Dispatch, failure::Failure, run::RunId, shard::Shard},
         keys::Keys,
-        layout::{ID, id, token_in},
+        layout::{ID, SHARED, id, token_in},
     },
     gateway::{ALIVE, RedisGateway},
     lost_waiters::LostWaiters,
@@ -214,6 +214,10 @@ impl Rounds {
     fn judge(&self, name: &LockName, value: &Value, left: &Value) -> Result<(), Failure> {
         match (value, left) {
             (_, Value::Int(-2)) => self.gateway.watch_expiry(name, Duration::ZERO),
+            // When the head is next of a lock that is shared, and who was granted it, only a script can tell.
+            (Value::BulkString(value), _) if value.starts_with(SHARED) => {
+                self.gateway.watch_expiry(name, Duration::ZERO);
+            }
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
                     // Held by an attempt that waits here: its message was lost. By anybody else: as expected.

@@ -12,13 +12,13 @@
 --   3  what the lease is granted with: TTL, hold limit, .. as `layout.rs` packs it
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
---   6  empty or nothing: it does not wait, and no earlier copy of this command may arrive. Else mode 1,
---      whether it has a key 1, '0', whether an earlier copy may arrive 1, limit 4
+--   6  empty or nothing: it wants to be alone, does not wait, and no earlier copy of this command may arrive. Else
+--      mode 1, whether it has a key 1, '0', whether an earlier copy may arrive 1, limit 4
 --   7  how long the attempt wants to wait, in ms, or empty, or nothing
 --   8  how many may be queued, or nothing if it does not wait
 --   9  the key that says that this gateway is alive, if that is to be said
 -- Reply
---   granted ARGV 1: news, fence
+--   granted ARGV 1: news, fence, slot if it has one
 --   again ARGV 1: news, lease, time           this attempt holds the lock already
 --   replayed ARGV 1: news, lease, time, keeper
 --                                             the lease that lives under the idempotency key, and who kept
@@ -54,7 +54,9 @@ local counter, floor = KEYS[2], ARGV[4]
 -- import clock
 -- import fence
 
--- Nobody holds the lock, and nobody stands before the attempt.
+local take_shared
+
+-- Nobody stands before the attempt, and nobody holds the lock, or those with whom it may be shared.
 local function take(us)
   local fence, why = draw(us)
   if type(why) == 'table' then
@@ -74,7 +76,11 @@ local function take(us)
     end
   end
   local ends = string.format('%016.0f', us + ARGV[2] * 1000)
-  redis.call('SET', lock, id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3], 'PX', ARGV[2])
+  local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
+  if take_shared then
+    return take_shared(lease, us)
+  end
+  redis.call('SET', lock, lease, 'PX', ARGV[2])
   return 'granted ' .. id .. ' 0:16:' .. fence
 end
 
@@ -84,7 +90,9 @@ if place == '' and redis.call('EXISTS', lock, wait, of, used or of) == 0 then
 end
 local seen = redis.call('MGET', lock, of, used or of)
 local held, became, whose = seen[1], seen[2], used and seen[3]
-if not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
+-- `x`: it wants to be alone.
+local alone = place == '' or string.byte(place) == 120
+if alone and not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
   return take(clock())
 end
 
@@ -93,6 +101,7 @@ local late, waits = string.byte(place, 4) == 49, ARGV[7] and tonumber(ARGV[7])
 
 -- import field
 -- import lease
+-- import shared
 -- import contention
 
 -- Writes the ticket of an attempt whose id stands in the queue.
@@ -109,11 +118,11 @@ local function stand(us, queued, count, ahead)
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end
-  return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. contention(count, held, us)
+  return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. contention(count, held, us, '0')
 end
 
 -- What most of those who wait find is a lock that somebody else holds, and nothing of their own.
-if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id then
+if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id and not is_shared(held) then
   local count = redis.call('RPUSH', wait, id)
   if count <= tonumber(ARGV[8]) then
     if count == 1 then
@@ -142,41 +151,55 @@ local function refuse(kind, more)
 end
 
 local us = clock()
+local share = is_shared(held) and sharing()
+if share and share.prune(us) == 0 then
+  held, share = nil, nil
+end
 -- Nobody passes those who wait. What is no string was read as nothing, and ends the script here.
-if not held and not redis.call('GET', lock) then
+local passed, why = nil, nil
+if share then
+  passed, why = admit(us, share)
+elseif not held and not redis.call('GET', lock) then
   local first = redis.call('LPOP', wait)
   if first then
-    local passed, why = hand_over(first, us)
-    if passed == 'stays' then
-      return refuse(why, why == 'clock' and field(string.sub(us, 1, -7)))
-    elseif type(passed) == 'table' then
-      return passed
-    end
-    seen = redis.call('MGET', lock, of, used or of)
-    held, became, whose = seen[1], seen[2], used and seen[3]
+    passed, why = hand_over(first, us)
   end
+end
+if passed then
+  if passed == 'stays' then
+    return refuse(why, why == 'clock' and field(string.sub(us, 1, -7)))
+  elseif type(passed) == 'table' then
+    return passed
+  end
+  seen = redis.call('MGET', lock, of, used or of)
+  held, became, whose = seen[1], seen[2], used and seen[3]
+  share = is_shared(held) and sharing()
 end
 
 -- It has left already if its place is kept, and what that is granted belongs to whoever comes back.
 if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
   return refuse('superseded')
 end
-local ours = is_lease(held)
-if ours and string.sub(held, 1, 65) == id then
+local lease = is_lease(held) and held
+if share then
+  lease = share.find(id, us)
+end
+if lease and string.sub(lease, 1, 65) == id then
   -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
-  if used and kept_by(held) ~= string.sub(id, 2) then
+  if used and kept_by(lease) ~= string.sub(id, 2) then
     return refuse('superseded')
   end
   redis.call('DEL', name .. 'absent')
-  held = settle_lease(held, us)
-  if held and late then
-    local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
+  lease = settle_lease(lease, us, share)
+  if lease and late then
+    local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
     redis.call('SET', of, 'g', 'PX', left + TOMBSTONE)
   end
-  if held then
-    return 'again ' .. id .. ' ' .. field(news) .. field(held) .. field(us)
+  if lease then
+    return 'again ' .. id .. ' ' .. field(news) .. field(lease) .. field(us)
   end
-  ours = false
+  held = redis.call('GET', lock)
+  share = is_shared(held) and share
 end
 local letter = became and string.sub(became, 1, 1)
 if letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
@@ -184,38 +207,60 @@ if letter == 'g' or letter == 'b' or (letter == 'r' and not used) then
 elseif letter == 'a' or letter == 's' then
   return refuse('superseded')
 end
--- A key is first compared with that of the lease.
-if ours and used and string.byte(held, 68) == 49 and string.sub(held, 216, 279) == key then
-  if string.sub(held, 280, 343) ~= string.sub(ARGV[3], 162, 225) then
+-- A key is first compared with that of the lease: of those who share the lock, with that of the lease it leads to.
+if share then
+  lease = whose and string.byte(whose) == 108 and share.find(string.sub(whose, 2), us)
+end
+if lease and used and string.byte(lease, 68) == 49 and string.sub(lease, 216, 279) == key then
+  if string.sub(lease, 280, 343) ~= string.sub(ARGV[3], 162, 225) then
     return refuse('mismatch')
   end
   redis.call('DEL', name .. 'absent')
   -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
-  local before = kept_by(held)
+  local before = kept_by(lease)
   local replaces = before ~= string.sub(id, 2) and may_replace('2' .. before, 'a')
-  local first = is_untold(held) or (string.byte(held, 69) == 50 and before == string.sub(id, 2))
+  local first = is_untold(lease) or (string.byte(lease, 69) == 50 and before == string.sub(id, 2))
   local kind = first and 'collected ' or 'replayed '
-  held = settle_lease(held, us)
-  if held then
-    local left = math.max(0, math.floor((string.sub(held, 103, 118) - us) / 1000))
+  lease = settle_lease(lease, us, share)
+  if lease then
+    local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
     if replaces then
       redis.call('SET', name .. 'of:2' .. before, 'a', 'PX', left + TOMBSTONE)
     end
     -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
-    held = string.sub(held, 1, 68) .. (first and '2' or '1') .. string.sub(held, 70, 151)
-      .. string.sub(id, 2) .. string.sub(held, 216)
-    redis.call('SET', lock, held, 'KEEPTTL')
-    return kind .. id .. ' ' .. field(news) .. field(held) .. field(us) .. field(before)
+    lease = string.sub(lease, 1, 68) .. (first and '2' or '1') .. string.sub(lease, 70, 151)
+      .. string.sub(id, 2) .. string.sub(lease, 216)
+    if share then
+      share.rewrite(lease)
+    else
+      redis.call('SET', lock, lease, 'KEEPTTL')
+    end
+    return kind .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(before)
   end
+  held = redis.call('GET', lock)
+  share = is_shared(held) and share
 end
 if letter == 'r' or (whose and string.byte(whose) == 108) then
   return refuse('expired')
 end
 
+-- Whether it may hold the lock, if nobody stands before it.
+local fits = not held or (share and not alone and share.prune(us) < tonumber(string.sub(place, 5, 8)))
+if not alone then
+  take_shared = function(taken, now)
+    share = share or sharing()
+    if not held then
+      share.open()
+    end
+    local granted = share.grant(taken, now)
+    local slot = string.match(granted, '\n(%d+)$')
+    return 'granted ' .. id .. ' ' .. field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
+  end
+end
 local count
-if not (held and waits) then
+if fits or not waits then
   count = redis.call('LLEN', wait)
-  if not held and count == 0 then
+  if fits and count == 0 then
     if whose and whose ~= 'q' .. id then
       -- The newest request owns the key: an older one that did not confirm its grant in time does not
       -- take it back.
@@ -226,7 +271,7 @@ if not (held and waits) then
     end
     return take(us)
   elseif not waits and not (whose and count > 0) then
-    return refuse('held', contention(count, held, us))
+    return refuse('held', contention(count, held, us, SHOWN_HOLDERS))
   end
 end
 
@@ -269,7 +314,12 @@ elseif is_queued(became) then
   end
 end
 if not waits then
-  return refuse('held', contention(redis.call('LLEN', wait), held, us))
+  if share then
+    -- It may have been the head.
+    admit(us, share)
+    held = redis.call('GET', lock)
+  end
+  return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))
 end
 local ahead = at
 if at then

@@ -1,6 +1,6 @@
 //! Calls `acquire.lua`.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Mode, Salt},
@@ -18,7 +18,7 @@ use super::{
             run::RunId,
         },
         keys::Keys,
-        layout::{Record, id, pack},
+        layout::{Record, id, pack, sharing_text},
         queue::gateway::RedisGateway,
     },
     GrantKnowledge, Scripts, queueing,
@@ -57,18 +57,13 @@ impl Scripts {
             command.arg(keys.lock()).arg(keys.fence());
             command.arg(&id).arg(lasts).arg(&rest);
             command.arg(queueing::gateway(keys, gateway));
-            let waits_or_late = waits || late;
+            let waits_or_late = waits || late || attempt.sharing.is_some();
             // What most attempts do not need is left out: each argument costs the server as much as a small command.
             if waits_or_late || !key.is_empty() {
                 command.arg(key);
             }
             if waits_or_late {
-                command.arg(match (key.is_empty(), late) {
-                    (true, false) => "x0000000",
-                    (true, true) => "x0010000",
-                    (false, false) => "x1000000",
-                    (false, true) => "x1010000",
-                });
+                command.arg(&*marks(attempt, late));
             }
             if let Some(waiting) = attempt.wait {
                 command.arg(waiting.max_wait.min(LONGEST_WAIT).as_millis().to_string());
@@ -87,7 +82,7 @@ impl Scripts {
         match (&outcome, earlier) {
             (Ok(Acquisition::Granted(lease)), _) => gateway.floors.raise(keys.slot(), lease.fence),
             (Ok(Acquisition::Queued(place)), earlier) => {
-                gateway.note_queued(keys, &place.contention);
+                gateway.note_queued(keys, &place.contention, reply.next_look());
                 if says_it_is_alive {
                     gateway.note_announced(keys.slot());
                 }
@@ -106,6 +101,22 @@ impl Scripts {
         }
         Ok((outcome?, run))
     }
+}
+
+/// Mode, whether there is a key, whether an earlier copy may arrive, and limit.
+fn marks(attempt: &Attempt, late: bool) -> Cow<'static, str> {
+    let keyed = attempt.idempotency.is_some();
+    if attempt.sharing.is_none() {
+        return Cow::Borrowed(match (keyed, late) {
+            (false, false) => "x0000000",
+            (false, true) => "x0010000",
+            (true, false) => "x1000000",
+            (true, true) => "x1010000",
+        });
+    }
+    let (mode, limit) = sharing_text(attempt.sharing);
+    let (keyed, late) = (u8::from(keyed), u8::from(late));
+    Cow::Owned(format!("{mode}{keyed}0{late}{limit:04}"))
 }
 
 fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition, StoreError> {
@@ -158,9 +169,18 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let fence = u64::try_from(reply.integer()?).ok()?;
     let ttl = attempt.ttl.duration();
     let limit = attempt.hold_limit.map(HoldLimit::duration);
+    let mode = match attempt.sharing {
+        None => Mode::Exclusive,
+        Some(sharing) => Mode::Shared {
+            slot: match sharing.has_slot {
+                true => Some(u16::try_from(reply.integer()?).ok()?),
+                false => None,
+            },
+        },
+    };
     Some(HeldLease {
         fence: FencingToken::new(fence).ok()?,
-        mode: Mode::Exclusive,
+        mode,
         ttl: attempt.ttl,
         expires_in: limit.map_or(ttl, |limit| ttl.min(limit)),
         held_for: Duration::ZERO,

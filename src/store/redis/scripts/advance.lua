@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Advance: passes a lock that nobody holds to the head of its queue.
+-- Advance: passes a lock that nobody holds to the head of its queue, and one that is shared to those who may share it.
 --
 -- KEYS
 --   1  lock   string: the lease, or what a foreign client has written
@@ -16,7 +16,7 @@
 -- Replay
 --   Somebody holds it by then.
 -- Clock
---   TIME of this Redis, only where the lock is free.
+--   TIME of this Redis, only where the lock is free or shared.
 -- Cluster
 --   As for acquire.
 -- Cost
@@ -31,8 +31,43 @@ local OFTEN = 500
 
 local held, left = redis.call('GETRANGE', lock, '0', '134'), redis.call('PTTL', lock)
 
+-- import clock
+-- import fence
 -- import field
+-- import lease
+-- import shared
+-- import send
+-- import gateways
+-- import hand_over
 
+local function answer(passed, why, us)
+  if type(passed) == 'table' then
+    return passed
+  elseif passed == 'stays' then
+    return why .. ' ' .. lock .. ' ' .. field(news) .. (why == 'clock' and field(string.sub(us, 1, -7)) or '')
+  end
+  return (passed == 'nobody' and 'idle ' or 'passed ') .. lock .. ' ' .. field(news)
+end
+
+if is_shared(held) then
+  local us, share = clock(), sharing()
+  if share.prune(us) > 0 then
+    local passed, why = admit(us, share)
+    if type(passed) == 'table' or passed == 'stays' then
+      return answer(passed, why, us)
+    end
+    -- Those of this gateway that are not confirmed yet: the message of their grant may be lost.
+    local soon = string.format('%.0f', us + PROVISIONAL * 1000)
+    for _, lease in ipairs(share.ending(us, soon, MOST_GRANTS)) do
+      local of = name .. 'of:' .. string.sub(lease, 1, 65)
+      if string.byte(lease, 66) == 112 and redis.call('GETRANGE', of, '1', '16') == me then
+        news = news .. field('11:provisional64:' .. string.sub(lease, 2, 65))
+      end
+    end
+    return 'held ' .. lock .. ' ' .. field(news) .. field(share.next_look(us))
+  end
+  left = -2
+end
 if left ~= -2 then
   local state = string.byte(held, 66)
   if string.byte(held) == 50 and (state == 112 or state == 107) then
@@ -45,19 +80,6 @@ local first = redis.call('LPOP', wait)
 if not first then
   return 'idle ' .. lock .. ' 0:'
 end
-
--- import clock
--- import fence
--- import lease
--- import send
--- import gateways
--- import hand_over
-
 local us = try_clock()
 local passed, why = hand_over(first, us)
-if type(passed) == 'table' then
-  return passed
-elseif passed == 'stays' then
-  return why .. ' ' .. lock .. ' ' .. field(news) .. (why == 'clock' and field(string.sub(us, 1, -7)) or '')
-end
-return (passed == 'nobody' and 'idle ' or 'passed ') .. lock .. ' ' .. field(news)
+return answer(passed, why, us)

@@ -7,9 +7,10 @@
 -- ARGV
 --   1  a nonce, which is the identity of this break
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  the fence of the lease that is meant, in 16 digits, or empty
+--   3  the fence of the lease that is meant, in 16 digits, or empty; of all that share the lock, the highest
 --   4  the mark of the foreign value that is meant, or empty
 --   5  1 if an earlier copy of this command may still arrive, else 0
+--   6  1 if all are meant that share the lock, with fences up to that one; else nothing
 -- Reply
 --   broken ARGV 1: news
 --   changed ARGV 1: news  something else holds it, or nothing
@@ -32,6 +33,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import fence
 -- import field
 -- import lease
+-- import shared
 -- import attempt_marks
 -- import send
 -- import gateways
@@ -42,11 +44,46 @@ local became = redis.call('GET', of)
 if became then
   return (became == 'x' and 'broken ' or 'changed ') .. nonce .. ' 0:'
 end
+-- Remembers that a lease is broken, and tells its keeper.
+local function remember_break(id, lease, delivered, replaces)
+  if replaces then
+    redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)
+  end
+  if delivered and string.byte(lease, 68) == 49 then
+    redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
+  end
+  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+  send('all', 'broken', string.sub(id, 2))
+end
+
+if is_shared(held) then
+  local us, share = clock(), sharing()
+  local broken = {}
+  for _, lease in ipairs(share.prune(us) > 0 and share.all() or {}) do
+    local fence = string.sub(lease, 71, 86)
+    if fence == ARGV[3] or (ARGV[6] and fence < ARGV[3]) then
+      local delivered = not is_untold(lease)
+      local replaces = delivered and may_replace(string.sub(lease, 1, 65), 'b')
+      broken[#broken + 1] = { lease = lease, delivered = delivered, replaces = replaces }
+    end
+  end
+  if #broken > 0 then
+    redis.call('SET', of, 'x', 'PX', TOMBSTONE)
+    for _, it in ipairs(broken) do
+      local id = string.sub(it.lease, 1, 65)
+      remember_break(id, it.lease, it.delivered, it.replaces)
+      share.drop(id, it.lease)
+    end
+    pass_freed(us, share)
+    return 'broken ' .. nonce .. ' ' .. field(news)
+  end
+  held = redis.call('GET', lock)
+end
 local ours, meant = is_lease(held), nil
 if ours then
   meant = string.sub(held, 71, 86) == ARGV[3]
 else
-  meant = held and redis.sha1hex(held) == ARGV[4]
+  meant = held and not is_shared(held) and redis.sha1hex(held) == ARGV[4]
 end
 if not meant then
   if ARGV[5] == '1' then
@@ -70,14 +107,7 @@ end
 -- The lock goes last: stopped half-way, it is still held and can be broken again.
 redis.call('SET', of, 'x', 'PX', TOMBSTONE)
 if ours then
-  if replaces then
-    redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)
-  end
-  if delivered and string.byte(held, 68) == 49 then
-    redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
-  end
-  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
-  send('all', 'broken', string.sub(id, 2))
+  remember_break(id, held, delivered, replaces)
 end
 if passed ~= 'passed' then
   redis.call('DEL', lock)

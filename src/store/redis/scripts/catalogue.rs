@@ -31,6 +31,7 @@ const PARTS: &Parts = &[
     ("fence", include_str!("parts/fence.lua")),
     ("field", include_str!("parts/field.lua")),
     ("gateways", include_str!("parts/gateways.lua")),
+    ("shared", include_str!("parts/shared.lua")),
     ("hand_over", include_str!("parts/hand_over.lua")),
     ("grant_ttl", include_str!("parts/grant_ttl.lua")),
     ("lease", include_str!("parts/lease.lua")),
@@ -72,6 +73,9 @@ pub(crate) fn typed_keys(keys: &Keys, echo: &str) -> Vec<(String, &'static str)>
         (keys.wait().to_owned(), "list"),
         (keys.fence().to_owned(), "string"),
         (keys.of_id(echo), "string"),
+        (keys.of_shared("shared"), "zset"),
+        (keys.of_shared("leases"), "hash"),
+        (keys.of_shared("slots"), "string"),
     ]
 }
 

@@ -4,13 +4,15 @@
 -- KEYS
 --   1  lock     string: the lease, or what a foreign client has written
 --   2  gateway  string: there as long as this gateway is alive
---   While the slot is being moved only key 1 is given.
+--   4  slots   bitmap: only while the slot is being moved, of a lock that is shared; 2 and 3 are then `shared` and `leases`
+--   While the slot is being moved only key 1 is given, or these four.
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 -- Reply
 --   confirmed ARGV 1: lease, time
 --   lost ARGV 1:        it came too late, or the attempt has left and its place was granted the lock
 --   superseded ARGV 1:  a newer request under its idempotency key keeps the lease
+--   shared ARGV 1:      nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1:      nothing was done: there may be more to see of it
 -- Replay
 --   Answers the lease again, as it is by then. Never brings back what has ended.
@@ -29,22 +31,30 @@ local held = redis.call('GET', lock)
 -- import clock
 -- import field
 -- import lease
+-- import shared
 -- import grant_ttl
 
-if not is_lease(held) or string.sub(held, 1, 65) ~= id then
-  return (KEYS[2] and 'lost ' or 'moving ') .. id .. ' '
+local whole, us, share = KEYS[2] and not KEYS[4], clock(), nil
+if is_shared(held) then
+  if not KEYS[2] then
+    return 'shared ' .. id .. ' '
+  end
+  share = sharing()
+  held = share.find(id, us)
+end
+if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then
+  return (whole and 'lost ' or 'moving ') .. id .. ' '
 end
 -- A newer request under the same idempotency key may have been answered it meanwhile, and keeps it.
 if kept_by(held) ~= string.sub(id, 2) then
   return 'superseded ' .. id .. ' '
 end
-local us = clock()
 -- The attempt has left if its place was kept: then this is a copy from before.
-held = string.byte(held, 66) ~= 107 and settle_lease(held, us, not KEYS[2])
+held = string.byte(held, 66) ~= 107 and settle_lease(held, us, share, not whole)
 if not held then
   return 'lost ' .. id .. ' '
 end
-if KEYS[2] then
+if whole then
   redis.call('PEXPIRE', KEYS[2], '6000')
 end
 return 'confirmed ' .. id .. ' ' .. field(held) .. field(us)

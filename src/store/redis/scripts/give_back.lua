@@ -34,19 +34,24 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import fence
 -- import field
 -- import lease
+-- import shared
 -- import attempt_marks
 -- import send
 -- import gateways
 -- import hand_over
 
 local held = redis.call('GET', lock)
-local ours = is_lease(held) and string.sub(held, 1, 65) == id
-if ARGV[4] ~= '' and not (ours and string.sub(held, 71, 86) == ARGV[4]) then
+local lease, share, us = is_lease(held) and string.sub(held, 1, 65) == id and held, is_shared(held) and sharing(), nil
+if share then
+  us = clock()
+  lease = share.find(id, us)
+end
+if ARGV[4] ~= '' and not (lease and string.sub(lease, 71, 86) == ARGV[4]) then
   -- Its attempt may have asked again since, and have been granted it anew.
   return 'nothing ' .. id .. ' 0:'
 end
 
-if not ours then
+if not lease then
   local body = redis.call('GET', of)
   if is_ticket(body) then
     -- It may be the head itself, and must not be granted what it gives up.
@@ -55,20 +60,30 @@ if not ours then
     end
     bury(id, body)
   end
-  local passed = not held and hand_over(redis.call('LPOP', wait), try_clock())
+  local passed = nil
+  if share and share.prune(us) > 0 then
+    passed = admit(us, share)
+  elseif share or not held then
+    passed = hand_over(redis.call('LPOP', wait), try_clock())
+  end
   remember_end(id, 'g', TOMBSTONE)
   return type(passed) == 'table' and passed or 'nothing ' .. id .. ' ' .. field(news)
 end
 
-local keyed = string.byte(held, 68) == 49
-local adopted = kept_by(held) ~= string.sub(id, 2)
+local keyed = string.byte(lease, 68) == 49
+local adopted = kept_by(lease) ~= string.sub(id, 2)
 -- The message of the grant may be late, and its attempt have been answered otherwise.
-local heard = ARGV[3] == '1' and string.byte(held, 66) == 104
-if adopted or heard or (keyed and string.byte(held, 69) == 49) then
+local heard = ARGV[3] == '1' and string.byte(lease, 66) == 104
+if adopted or heard or (keyed and string.byte(lease, 69) == 49) then
   return 'kept ' .. id .. ' 0:'
 end
 local replaces = may_replace(id, 'g')
-local passed = hand_over(redis.call('LPOP', wait), try_clock())
+local passed = nil
+if share then
+  share.drop(id, lease)
+else
+  passed = hand_over(redis.call('LPOP', wait), try_clock())
+end
 if type(passed) == 'table' then
   return passed
 end
@@ -77,14 +92,16 @@ if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
 if keyed then
-  local used = name .. 'key:' .. string.sub(held, 216, 279)
+  local used = name .. 'key:' .. string.sub(lease, 216, 279)
   if ARGV[3] == '0' then
     redis.call('SET', used, 'l' .. id, 'PX', TOMBSTONE)
   else
     redis.call('DEL', used)
   end
 end
-if passed ~= 'passed' then
+if share then
+  pass_freed(us, share)
+elseif passed ~= 'passed' then
   redis.call('DEL', lock)
 end
 return 'given_back ' .. id .. ' ' .. field(news)

@@ -23,6 +23,7 @@ local name = string.sub(lock, 1, -5)
 -- import clock
 -- import field
 -- import lease
+-- import shared
 -- import contention
 
 local held, us = redis.call('GET', lock), clock()
@@ -42,4 +43,4 @@ if #ids > 0 then
   end
 end
 return 'shown ' .. lock .. ' ' .. field(table.concat(shown)) .. '16:' .. us
-  .. contention(redis.call('LLEN', wait) - over, held, us)
+  .. contention(redis.call('LLEN', wait) - over, held, us, SHOWN_HOLDERS)

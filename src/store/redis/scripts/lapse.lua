@@ -6,7 +6,7 @@
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 -- Reply
---   lapsed ARGV 1:
+--   lapsed ARGV 1: 1 if the lock is shared
 --   kept ARGV 1:    it is kept for longer, somebody stands there, or it is gone
 -- Replay
 --   Has lapsed already.
@@ -42,4 +42,5 @@ local used = name .. 'key:' .. string.sub(body, 155, 218)
 if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)
 end
-return 'lapsed ' .. id .. ' '
+-- It may have been the head, and kept those behind it from sharing the lock.
+return 'lapsed ' .. id .. ' ' .. (redis.pcall('GETRANGE', KEYS[1], '0', '1') == '2*' and '1:1' or '1:0')

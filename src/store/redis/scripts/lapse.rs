@@ -14,20 +14,21 @@ use super::{
 // === impl Scripts ===
 
 impl Scripts {
-    /// Gives up the place of an attempt if it was kept until now.
+    /// Gives up the place of an attempt if it was kept until now. Answers whether the lock may pass on because of that.
     pub(in crate::store::redis) async fn lapse(
         &self,
         dispatch: &Dispatch,
         keys: &Keys,
         token: &TokenHash,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let id = id(token);
         let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(&id);
         };
-        let reply = dispatch.run(&self.lapse, keys, &id, fill).await?.reply;
+        let mut reply = dispatch.run(&self.lapse, keys, &id, fill).await?.reply;
         match reply.kind() {
-            "lapsed" | "kept" => Ok(()),
+            "lapsed" => Ok(reply.integer() == Some(1)),
+            "kept" => Ok(false),
             _ => Err(reply.unexpected()),
         }
     }

@@ -32,6 +32,7 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import fence
 -- import field
 -- import lease
+-- import shared
 -- import attempt_marks
 -- import send
 -- import gateways
@@ -44,7 +45,14 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 local LONG = 512
 
 local held, us = redis.call('GET', lock), clock()
-if not held then
+local share = is_shared(held) and sharing()
+if share and share.prune(us) == 0 then
+  held, share = nil, nil
+end
+if share then
+  redis.call('GET', of)
+  admit(us, share)
+elseif not held then
   -- A ticket of another type ends the script before the lock passes on.
   redis.call('GET', of)
   -- It may be the head itself, in the last moment.
@@ -53,19 +61,26 @@ if not held then
     return passed
   elseif passed == 'passed' then
     held = redis.call('GET', lock)
+    share = is_shared(held) and sharing()
   end
 end
-if is_lease(held) and string.sub(held, 1, 65) == id then
-  if string.byte(held, 66) == 107 then
+local lease = is_lease(held) and string.sub(held, 1, 65) == id and held
+if share then
+  lease = share.find(id, us)
+end
+if lease then
+  if string.byte(lease, 66) == 107 then
     -- An earlier copy had the place kept: what it is granted belongs to whoever comes back.
-    return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us)
-  elseif kept_by(held) ~= string.sub(id, 2) then
+    return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS)
+  elseif kept_by(lease) ~= string.sub(id, 2) then
     return 'superseded ' .. id .. ' ' .. field(news)
   end
-  held = settle_lease(held, us)
-  if held then
-    return 'granted ' .. id .. ' ' .. field(news) .. field(held) .. field(us)
+  lease = settle_lease(lease, us, share)
+  if lease then
+    return 'granted ' .. id .. ' ' .. field(news) .. field(lease) .. field(us)
   end
+  held = redis.call('GET', lock)
+  share = is_shared(held) and share
 end
 
 local body, count, left = redis.call('GET', of), redis.call('LLEN', wait), 0
@@ -107,4 +122,9 @@ else
     count = count - sweep(0, LONG, us, stands)
   end
 end
-return 'left ' .. id .. ' ' .. field(news) .. contention(math.max(0, count - left), held, us)
+if share then
+  -- It may have been the head, and kept those behind it from sharing the lock.
+  admit(us, share)
+  held, count = redis.call('GET', lock), redis.call('LLEN', wait)
+end
+return 'left ' .. id .. ' ' .. field(news) .. contention(math.max(0, count - left), held, us, SHOWN_HOLDERS)

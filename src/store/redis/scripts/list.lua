@@ -4,9 +4,10 @@
 -- KEYS
 --   1  lock  string: the lease, or what a foreign client has written
 -- ARGV
---   none
+--   1  how many of the leases that share it are shown
 -- Reply
 --   held KEYS 1: what is left in ms, lease, time
+--   shared KEYS 1: what is left in ms, how many, when to look again in ms, leases, time
 --   foreign KEYS 1: what is left in ms, mark  no lease of ours; -1: for ever
 --   odd KEYS 1: what is left in ms            there is something that is not to be understood
 --   free KEYS 1:
@@ -15,15 +16,17 @@
 -- Clock
 --   TIME of this Redis, once.
 -- Cluster
---   One key.
+--   All keys carry the name as hash tag.
 -- Cost
---   O(1), but for the length of a foreign value.
+--   O(1), but for the length of a foreign value, and O(m) for the m leases that are shown.
 
 local lock = KEYS[1]
+local name = string.sub(lock, 1, -5)
 
 -- import clock
 -- import field
 -- import lease
+-- import shared
 
 -- What is of another type must not keep the others on the page from being shown.
 local held = redis.pcall('GET', lock)
@@ -33,6 +36,9 @@ end
 local left = redis.call('PTTL', lock)
 if type(held) == 'table' then
   return 'odd ' .. lock .. ' ' .. field(left)
+elseif is_shared(held) then
+  local shown = sharing().show(clock(), ARGV[1])
+  return shown and 'shared ' .. lock .. ' ' .. field(left) .. shown or 'free ' .. lock .. ' '
 elseif is_lease(held) then
   return 'held ' .. lock .. ' ' .. field(left) .. field(held) .. field(clock())
 end

@@ -4,7 +4,10 @@ use tokio::time::Duration;
 
 use crate::{
     lock::{ForeignMark, HeldLease},
-    store::{StoreError, contract::Holder},
+    store::{
+        StoreError,
+        contract::{Holder, SharedHolders},
+    },
 };
 
 use super::{
@@ -23,6 +26,8 @@ use super::{
 pub(in crate::store::redis) enum ListedHolder {
     /// A lease of ours.
     Lease(HeldLease),
+    /// Leases of ours that share it.
+    Shared(SharedHolders),
     /// A foreign client, with what is left, and a mark of what it has written.
     Foreign(Option<Duration>, ForeignMark),
     /// Something that this version does not understand: a key of another type, or a record of
@@ -35,13 +40,15 @@ pub(in crate::store::redis) enum ListedHolder {
 // === impl Scripts ===
 
 impl Scripts {
+    /// Shows who holds the lock, of those who share it at most so many.
     pub(in crate::store::redis) async fn list(
         &self,
         dispatch: &Dispatch,
         keys: &Keys,
+        most: usize,
     ) -> Result<ListedHolder, StoreError> {
         let fill = |command: &mut ScriptCall, _| {
-            command.arg(keys.lock());
+            command.arg(keys.lock()).arg(most);
         };
         let run = dispatch.run(&self.list, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;
@@ -54,6 +61,10 @@ impl Scripts {
             "held" => Ok(reply
                 .read_held()
                 .map_or(ListedHolder::Odd(left), ListedHolder::Lease)),
+            "shared" => match reply.shared() {
+                Some(holders) => Ok(ListedHolder::Shared(holders)),
+                None => Err(reply.unexpected()),
+            },
             "foreign" => match reply.mark() {
                 Some(mark) => Ok(ListedHolder::Foreign(left, mark)),
                 None => Err(reply.unexpected()),
@@ -76,6 +87,7 @@ impl ListedHolder {
     pub(in crate::store::redis) fn holder(self) -> Option<Holder> {
         match self {
             Self::Lease(lease) => Some(Holder::Lease(lease)),
+            Self::Shared(holders) => Some(Holder::Shared(holders)),
             Self::Foreign(expires_in, mark) => Some(Holder::Foreign {
                 expires_in,
                 mark: Some(mark),

@@ -20,7 +20,7 @@ mod release;
 mod renew;
 
 pub(super) use advance::Advance;
-pub(super) use break_lock::BreakResult;
+pub(super) use break_lock::{BreakResult, ScriptTarget};
 pub(super) use catalogue::{Scripts, typed_keys};
 pub(super) use give_back::{GrantKnowledge, TakeBackOutcome};
 pub(super) use list::ListedHolder;

@@ -17,8 +17,10 @@ use super::super::{
 pub(in crate::store::redis) enum ScriptNews {
     /// The lock has passed to an attempt that waits here.
     Granted(TokenHash, HeldLease),
-    /// It has passed to somebody else, for this long.
+    /// It has passed to somebody else, for this long; or those who share it hold it for so long before it may pass on.
     Passed(Duration),
+    /// An attempt that was queued through this gateway holds the lock beside others, and has not confirmed it.
+    Provisional(TokenHash),
     /// The place of an attempt that waits here was taken over.
     Superseded(TokenHash),
     /// The lock is free; there were more dead tickets than are cleared away at once.
@@ -62,6 +64,7 @@ impl ScriptNews {
                 let ms = u64::try_from(fields.integer()?).ok()?;
                 Some(Self::Passed(Duration::from_millis(ms)))
             }
+            "provisional" => token_hash(&fields.text()?).map(Self::Provisional),
             "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
             "more" => Some(Self::More),
             "unsent" => Some(Self::Unsent),
@@ -99,6 +102,7 @@ mod tests {
         let ticket = token.to_string();
         let read = news(&[
             &["passed", "3000"],
+            &["provisional", &ticket],
             &["superseded", &ticket],
             &["more"],
             &["unsent"],
@@ -106,6 +110,7 @@ mod tests {
         ]);
         let expected = [
             ScriptNews::Passed(Duration::from_secs(3)),
+            ScriptNews::Provisional(token),
             ScriptNews::Superseded(token),
             ScriptNews::More,
             ScriptNews::Unsent,

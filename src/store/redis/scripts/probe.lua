@@ -23,11 +23,15 @@ local reply = tried({
   { 'SET', probe, '', 'PX', '1000' }, { 'GET', probe }, { 'PTTL', probe },
   { 'GETRANGE', probe, '0', '0' }, { 'EXISTS', probe }, { 'SCAN', '0', 'COUNT', '1' },
   { 'MGET', probe }, { 'SET', probe, '', 'GET' }, { 'SETRANGE', probe, '0', '1' },
-  { 'PEXPIRE', probe, '1000', 'LT' }, { 'PEXPIRE', probe, '0' }, { 'GETDEL', probe },
+  { 'SETBIT', probe, '0', '1' }, { 'BITPOS', probe, '0' }, { 'PEXPIRE', probe, '1000', 'LT' },
+  { 'PEXPIRE', probe, '0' }, { 'GETDEL', probe },
   { 'RPUSH', probe, 'm', 'm' }, { 'LPUSH', probe, 'm' }, { 'LPOS', probe, 'm' },
   { 'LSET', probe, '0', 'm' }, { 'LINDEX', probe, '0' }, { 'LRANGE', probe, '0', '0' },
   { 'LLEN', probe }, { 'LREM', probe, '1', 'm' }, { 'LPOP', probe }, { 'RPOP', probe },
   { 'DEL', probe },
+  { 'HSET', probe, 'm', 'm' }, { 'HGET', probe, 'm' }, { 'HMGET', probe, 'm' }, { 'HVALS', probe },
+  { 'HDEL', probe, 'm' }, { 'DEL', probe }, { 'ZADD', probe, '1', 'm' }, { 'ZCARD', probe },
+  { 'ZCOUNT', probe, '1', '1' }, { 'ZRANGE', probe, '1', '1', 'BYSCORE' }, { 'ZREM', probe, 'm' }, { 'DEL', probe },
 })
 -- A key that is named by another one, as those of an attempt are.
 reply[#reply + 1] = 'keys that are not declared'

@@ -6,7 +6,7 @@ use crate::{
     lock::HeldLease,
     store::{
         StoreError,
-        contract::{Contention, Holder},
+        contract::{Contention, Holder, SharedHolders},
     },
 };
 
@@ -38,6 +38,20 @@ impl Reply {
         let (held, now) = told.ok_or_else(|| not_ours(keys))?;
         let left = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
         Ok((held, self.micros().map(left)))
+    }
+
+    /// Those who share a lock, in the fields that follow. What of them makes no sense is only counted.
+    pub(super) fn shared(&mut self) -> Option<SharedHolders> {
+        let count = u64::try_from(self.integer()?).ok()?;
+        let look = u64::try_from(self.integer()?).ok()?;
+        self.note_next_look(Duration::from_millis(look));
+        let (mut shown, now) = (self.nested()?, self.micros()?);
+        let mut leases = Vec::new();
+        while !shown.is_over() {
+            let text = shown.text()?;
+            leases.extend(Record::read(&text).and_then(|record| record.lease(now, self.sent())));
+        }
+        Some(SharedHolders { leases, count })
     }
 
     /// A time of the store, in microseconds.
@@ -77,6 +91,9 @@ impl Reply {
         let waiters = waiters.ok_or_else(|| self.unexpected())?;
         let holder = match self.text().as_deref() {
             Some("held") => Some(Holder::Lease(self.held(keys)?)),
+            Some("shared") => Some(Holder::Shared(
+                self.shared().ok_or_else(|| self.unexpected())?,
+            )),
             Some("foreign") => Some(self.foreign().ok_or_else(|| self.unexpected())?),
             Some("passing") => None,
             _ => return Err(self.unexpected()),

@@ -4,7 +4,8 @@
 -- KEYS
 --   1  lock   string: the lease, or what a foreign client has written
 --   2  fence  string: the fence counter of the slot
---   While the slot is being moved only key 1 is given.
+--   4  slots   bitmap: only while the slot is being moved, of a lock that is shared; 2 and 3 are then `shared` and `leases`
+--   While the slot is being moved only key 1 is given, or these four.
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
@@ -14,6 +15,7 @@
 --   adopted ARGV 1: news         another keeper goes on with it
 --   another | free ARGV 1: news  the token does not hold the lock; is somebody else holding it?
 --   broken ARGV 1: news, 0 | 1   its lease was broken; 1: somebody else is holding the lock
+--   shared ARGV 1: news          nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1: news          nothing was done: the token does not hold the lock, and what became
 --                                of it is not to be seen
 -- Replay
@@ -31,7 +33,8 @@ local lock, id = KEYS[1], ARGV[1]
 local name = string.sub(lock, 1, -5)
 -- The head, and the idempotency key if it has one.
 local held = redis.call('GETRANGE', lock, '0', '278')
-if string.sub(held, 1, 65) ~= id then
+local shares = string.byte(held, 2) == 42 and string.byte(held) == 50
+if not shares and string.sub(held, 1, 65) ~= id then
   if not KEYS[2] then
     return 'moving ' .. id .. ' 0:'
   end
@@ -43,28 +46,31 @@ if string.sub(held, 1, 65) ~= id then
   end
   return (held == '' and 'free ' or 'another ') .. id .. ' 0:'
 end
-if ARGV[3] then
+if ARGV[3] and not shares then
   local keeper = string.sub(held, 152, 215)
   if (string.byte(keeper) == 32 and string.sub(id, 2) or keeper) ~= ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
   end
 end
 if not KEYS[2] then
+  if shares then
+    return 'shared ' .. id .. ' 0:'
+  end
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:'
 end
 
-local function remember_release()
-  if string.byte(held, 68) == 49 then
+local function remember_release(lease)
+  if string.byte(lease, 68) == 49 then
     redis.call('SET', name .. 'of:' .. id, 'r', 'PX', 'TOMBSTONE')
-    redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', 'TOMBSTONE')
+    redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', 'TOMBSTONE')
   end
 end
 
 local wait = name .. 'wait'
-local first = redis.call('LPOP', wait)
-if not first then
-  remember_release()
+local first = not shares and redis.call('LPOP', wait)
+if not (first or shares) then
+  remember_release(held)
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:'
 end
@@ -75,15 +81,44 @@ local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17), ''
 -- import fence
 -- import field
 -- import lease
+-- import shared
 -- import send
 -- import gateways
 -- import hand_over
+
+if shares then
+  local alone, us, share = KEYS[4], clock(), sharing()
+  local lease = share.find(id, us)
+  if not lease then
+    local became = not alone and redis.call('GET', name .. 'of:' .. id)
+    if alone then
+      return 'moving ' .. id .. ' 0:'
+    elseif became == 'r' then
+      return 'released ' .. id .. ' 0:'
+    elseif became == 'b' then
+      return 'broken ' .. id .. ' 0:1:1'
+    end
+    return 'another ' .. id .. ' 0:'
+  elseif ARGV[3] and kept_by(lease) ~= ARGV[3] then
+    return 'adopted ' .. id .. ' 0:'
+  elseif alone then
+    share.drop(id, lease)
+    if share.prune(us) > 0 then
+      share.end_with_last(us)
+    end
+    return 'released ' .. id .. ' 0:'
+  end
+  remember_release(lease)
+  share.drop(id, lease)
+  pass_freed(us, share)
+  return 'released ' .. id .. ' ' .. field(news)
+end
 
 local passed = hand_over(first, try_clock())
 if type(passed) == 'table' then
   return passed
 end
-remember_release()
+remember_release(held)
 if passed ~= 'passed' then
   redis.call('DEL', lock)
 end

@@ -4,7 +4,8 @@
 -- KEYS
 --   1  lock   string: the lease, or what a foreign client has written
 --   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
---   While the slot is being moved only key 1 is given.
+--   4  slots   bitmap: only while the slot is being moved, of a lock that is shared; 2 and 3 are then `shared` and `leases`
+--   While the slot is being moved only key 1 is given, or these four.
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
 --   2  ttl in ms, or empty for the lease's own
@@ -20,6 +21,7 @@
 --   adopted ARGV 1:             another keeper goes on with it
 --   another | free ARGV 1:      the token does not hold the lock; is somebody else holding it?
 --   broken ARGV 1: 0 | 1        its lease was broken; 1: somebody else is holding the lock
+--   shared ARGV 1:              nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1:              nothing was done: what it takes is not to be seen
 -- Replay
 --   Renews again. Never brings back what has ended. A ttl that is shorter than what the lease has marks
@@ -42,10 +44,19 @@ local held = redis.call('GET', lock)
 -- import clock
 -- import field
 -- import lease
+-- import shared
 -- import grant_ttl
 
-if not is_lease(held) or string.sub(held, 1, 65) ~= id then
+local whole, share, us = KEYS[2] and not KEYS[4], nil, nil
+if is_shared(held) then
   if not KEYS[2] then
+    return 'shared ' .. id .. ' '
+  end
+  share, us = sharing(), clock()
+  held = share.find(id, us) or held
+end
+if not (share or is_lease(held)) or string.sub(held, 1, 65) ~= id then
+  if not whole then
     return 'moving ' .. id .. ' '
   elseif redis.call('GET', name .. 'of:' .. id) == 'b' then
     return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')
@@ -55,16 +66,22 @@ end
 local keeper, adopts = ARGV[6], ARGV[7]
 if keeper and not adopts and kept_by(held) ~= keeper then
   return 'adopted ' .. id .. ' '
-elseif adopts and not KEYS[2] then
+elseif adopts and not whole then
   return 'moving ' .. id .. ' '
 end
 
-local us, since = clock(), string.sub(held, 87, 102)
+us = us or clock()
+local since = string.sub(held, 87, 102)
 local own = tonumber(string.sub(held, 119, 126))
 local ttl = tonumber(ARGV[2]) or own
 local left = time_left(held, since, us, ttl)
 if left <= 0 then
   -- Its limit is this very millisecond, and Redis keeps the key until the next.
+  if share then
+    share.drop(id, held)
+    share.prune(us)
+    return 'another ' .. id .. ' '
+  end
   redis.call('DEL', lock)
   return 'free ' .. id .. ' '
 end
@@ -79,7 +96,11 @@ if marked ~= named then
   return 'marked ' .. id .. ' ' .. field(marked)
 end
 if named == '' and ttl < own and left == ttl then
-  redis.call('SETRANGE', lock, '135', stamp)
+  if share then
+    share.rewrite(string.sub(held, 1, 135) .. stamp .. string.sub(held, 152))
+  else
+    redis.call('SETRANGE', lock, '135', stamp)
+  end
   return 'marked ' .. id .. ' ' .. field(stamp)
 end
 
@@ -102,16 +123,20 @@ local sooner = ends < was
 held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
   .. (named ~= '' and stamp or string.sub(held, 136, 151))
   .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
-redis.call('SET', lock, held, 'PX', left)
-if KEYS[2] and string.byte(held, 68) == 49 then
+if share then
+  share.keep(held, us)
+else
+  redis.call('SET', lock, held, 'PX', left)
+end
+if whole and string.byte(held, 68) == 49 then
   redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
 end
 
 -- import send
 
-if sooner and KEYS[2] then
+if sooner and whole then
   -- Those who wait look after the lock at its old end.
-  foretell(left)
+  foretell(share and share.next_look(us) or left)
 elseif sooner and left < SHORT then
   -- Whether somebody waits is not to be seen.
   send('all', 'ends', string.format('%.0f', left))

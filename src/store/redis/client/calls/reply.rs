@@ -3,7 +3,7 @@
 use std::vec;
 
 use bb8_redis::redis::Value;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::{
     lock::ForeignMark,
@@ -20,6 +20,8 @@ pub(crate) struct Reply {
     /// When the command was sent that it answers: its times count from then.
     sent: Instant,
     by: Option<RunId>,
+    /// After how long the lock may pass on that it tells of, if several share it.
+    next_look: Option<Duration>,
 }
 
 /// What follows kind and echo.
@@ -77,6 +79,7 @@ impl Reply {
             fields,
             sent,
             by: None,
+            next_look: None,
         })
     }
 
@@ -91,6 +94,7 @@ impl Reply {
             fields,
             sent,
             by: None,
+            next_look: None,
         }
     }
 
@@ -105,6 +109,15 @@ impl Reply {
     /// When the command was sent that it answers. The store decided later than that.
     pub(crate) fn sent(&self) -> Instant {
         self.sent
+    }
+
+    /// After how long the lock may pass on that it tells of, as far as it was read; `None` if nobody shares it.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.next_look
+    }
+
+    pub(crate) fn note_next_look(&mut self, after: Duration) {
+        self.next_look = Some(after);
     }
 
     /// Which run of which server gave it, if that was asked.

@@ -20,8 +20,9 @@ end
 
 -- Makes a lease that may not have been delivered last its full TTL from now, and answers it; nothing if its
 -- limit is this very instant. A grant that was provisional counts from now, and its idempotency key is
--- used. One that was delivered is left as it is. `alone`: no key but the lock may be touched.
-local function settle_lease(held, us, alone)
+-- used. One that was delivered is left as it is. `share`: it shares the lock. `alone`: no key but the lock, and what
+-- belongs to those who share it, may be touched.
+local function settle_lease(held, us, share, alone)
   local state = string.byte(held, 66)
   if state == 104 then
     return until_its_end(held, us)
@@ -29,12 +30,21 @@ local function settle_lease(held, us, alone)
   local id, since = string.sub(held, 1, 65), is_untold(held) and us or string.sub(held, 87, 102)
   local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
   if left <= 0 then
-    redis.call('DEL', lock)
+    if share then
+      share.drop(id, held)
+      share.prune(us)
+    else
+      redis.call('DEL', lock)
+    end
     return nil
   end
   local lease = id .. 'h' .. string.sub(held, 67, 86) .. since
     .. string.format('%016.0f', us + left * 1000) .. string.sub(held, 119)
-  redis.call('SET', lock, lease, 'PX', left)
+  if share then
+    share.keep(lease, us)
+  else
+    redis.call('SET', lock, lease, 'PX', left)
+  end
   if not alone then
     if string.byte(held, 70) == 49 then
       redis.call('SET', name .. 'of:' .. id, 'g', 'PX', left + TOMBSTONE)

@@ -1,8 +1,10 @@
--- Passes a lock that is free, or becomes so, to the first in the queue who is alive. The script that
--- imports it names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`.
+-- Passes a lock that is free, or becomes so, to the first in the queue who is alive, and one that is shared to those
+-- who may share it. The script that imports it names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`.
 
 -- How many dead tickets one script clears away: a few milliseconds. The gateway asks again for the rest.
 local MOST_DEAD = 512
+-- How many one script grants a lock that they share. The gateway asks again for the rest.
+local MOST_GRANTS = 64
 
 -- The idempotency key of a ticket, and where it leads to: a newer request may stand under it by now.
 local function key_of(body)
@@ -46,8 +48,9 @@ local function put_back(id, body)
   end
 end
 
--- Grants the lock to a ticket that was taken out of the queue.
-local function pass(id, body, fence, us)
+-- Grants the lock to a ticket that was taken out of the queue; `share`: beside others. Answers how soon that may end,
+-- in ms.
+local function pass(id, body, fence, us, share)
   local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
   local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
@@ -58,7 +61,11 @@ local function pass(id, body, fence, us)
   end
   local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18, 21) .. fence .. us
     .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
-  redis.call('SET', lock, lease, 'PX', lasts)
+  if share then
+    lease = share.grant(lease, us)
+  else
+    redis.call('SET', lock, lease, 'PX', lasts)
+  end
   if mine then
     if string.byte(body, 21) == 49 then
       redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
@@ -67,18 +74,88 @@ local function pass(id, body, fence, us)
       redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + TOMBSTONE)
     end
     news = news .. field('7:granted' .. field(lease) .. '16:' .. us)
-    return foretell(lasts)
+    if not share then
+      foretell(lasts)
+    end
+    return lasts
   end
   -- It stays a ticket until the grant is confirmed, but does not stand in the queue.
   local left = string.sub(body, 42, 57) - us
   redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + TOMBSTONE)
   -- From its confirmation on it lasts its TTL, which may be over sooner.
   local soonest = math.min(lasts, ttl)
-  news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))
   if not kept then
     send(gateway, 'granted', string.sub(id, 2), fence)
   end
-  foretell(soonest)
+  if not share then
+    news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))
+    foretell(soonest)
+  end
+  return soonest
+end
+
+-- Grants a lock that is shared to the head of the queue, and to the next, as long as they may share it. `soonest`: how
+-- soon a lease may end that was granted just before. Answers as `hand_over`; where somebody waits whose turn it is
+-- not, that is `nobody`.
+local function admit(us, share, soonest)
+  local count, granted, waits, failed = share.prune(us), soonest and 1 or 0, false, nil
+  for _ = 1, MOST_DEAD do
+    local id = redis.call('LINDEX', wait, '0')
+    waits = id and true
+    if not id then
+      break
+    end
+    local of = name .. 'of:' .. id
+    local body = redis.pcall('GET', of)
+    if type(body) == 'table' and string.sub(body.err, 1, 9) ~= 'WRONGTYPE' then
+      failed = body
+      break
+    end
+    local alive = is_queued(body) and owns_key(id, body)
+    local fits = alive and string.byte(body, 18) ~= 120 and count < tonumber(string.sub(body, 22, 25))
+    alive = alive and lives(body, us, fits)
+    if alive and not fits then
+      break
+    elseif alive and granted == MOST_GRANTS then
+      news = news .. '6:4:more'
+      break
+    end
+    local fence, why
+    if alive then
+      fence, why = draw(us)
+      if not fence then
+        failed = why
+        break
+      end
+    end
+    redis.call('LPOP', wait)
+    redis.call('DEL', of)
+    if alive then
+      -- What raises here must not lose the ticket.
+      local done, lasts = pcall(pass, id, body, fence, us, share)
+      if not done then
+        put_back(id, body)
+        failed = { err = lasts }
+        break
+      end
+      soonest = math.min(soonest or lasts, lasts)
+      count, granted = count + 1, granted + 1
+    else
+      bury(id, body)
+    end
+  end
+  if waits then
+    local look = share.next_look(us)
+    look = soonest and math.min(look, soonest) or look
+    news = news .. field('6:passed' .. field(string.format('%.0f', look)))
+    foretell(look)
+  end
+  if granted > 0 then
+    return 'passed'
+  elseif type(failed) == 'table' then
+    return failed
+  end
+  return failed and 'stays' or 'nobody', failed
 end
 
 -- The time, or the error of Redis if the user may not read it any more.
@@ -119,9 +196,13 @@ local function hand_over(id, us)
       return { err = alive }
     elseif alive then
       local fence, why = draw(us)
-      if fence then
+      if fence and string.byte(body, 18) == 120 then
         pass(id, body, fence, us)
         return 'passed'
+      elseif fence then
+        local share = sharing()
+        share.open()
+        return admit(us, share, pass(id, body, fence, us, share))
       end
       put_back(id, body)
       if type(why) == 'table' then
@@ -138,4 +219,15 @@ local function hand_over(id, us)
     return 'more'
   end
   return 'nobody'
+end
+
+-- Passes on what leases have left that shared the lock. They have ended, so that it is no failure if it cannot be
+-- passed on: the next round does.
+local function pass_freed(us, share)
+  if share.prune(us) == 0 then
+    hand_over(redis.call('LPOP', wait), us)
+  else
+    share.end_with_last(us)
+    admit(us, share)
+  end
 end

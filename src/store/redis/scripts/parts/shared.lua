@@ -1,0 +1,143 @@
+-- Knows the leases that share a lock. The script that imports it names the key `lock`, and `name`.
+--
+-- `:lock` is SHARED then, until the last of them ends. `:shared` (sorted set) has their ids by their ends, in us;
+-- `:leases` (hash) has the leases by their ids, as `layout.rs` says; `:slots` (bitmap) has the slots that are taken.
+-- These three are believed only beside SHARED: whoever writes it deletes them first, since a foreign client may
+-- have deleted `:lock` alone. They last longer than `:lock`, so that one that is missing was lost.
+
+local SHARED = '2*'
+-- How many arguments a command has at most: Lua takes some thousand.
+local MOST_UNPACKED = 1000
+
+local function is_shared(held)
+  return held and string.sub(held, 1, 2) == SHARED
+end
+
+-- What is done with them. It is made where a lock is shared: a lock that is held alone does not pay for the functions.
+local function sharing()
+  local ids, leases, slots = name .. 'shared', name .. 'leases', name .. 'slots'
+  local share = {}
+
+  -- Shares a lock that is free, or becomes so.
+  function share.open()
+    redis.call('DEL', ids, leases, slots)
+    -- Until the first is granted, which sets the end.
+    redis.call('SET', lock, SHARED, 'PX', 'TOMBSTONE')
+    redis.call('SETBIT', slots, '0', '0')
+  end
+
+  function share.close()
+    redis.call('DEL', lock, ids, leases, slots)
+  end
+
+  -- Ends a lease, and frees its slot.
+  function share.drop(id, lease)
+    redis.call('ZREM', ids, id)
+    redis.call('HDEL', leases, id)
+    local slot = string.match(lease, '\n(%d+)$')
+    if slot then
+      redis.call('SETBIT', slots, slot, '0')
+    end
+  end
+
+  -- Ends those whose time is over, and answers how many are left. If there are none, the lock is free. Keys of another
+  -- type end the script here, before it writes.
+  function share.prune(us)
+    local over = redis.call('ZRANGE', ids, '-inf', us, 'BYSCORE')
+    redis.call('HGET', leases, '')
+    redis.call('GETRANGE', slots, '0', '0')
+    for _, id in ipairs(over) do
+      share.drop(id, redis.call('HGET', leases, id) or '')
+    end
+    local count = redis.call('ZCARD', ids)
+    if count == 0 then
+      share.close()
+    end
+    return count
+  end
+
+  -- The living lease with an id.
+  function share.find(id, us)
+    local lease = redis.call('HGET', leases, id)
+    return lease and string.sub(lease, 103, 118) > us and lease or nil
+  end
+
+  -- Writes a lease whose end stays as it is.
+  function share.rewrite(lease)
+    redis.call('HSET', leases, string.sub(lease, 1, 65), lease)
+  end
+
+  -- Lets the lock end with the last lease. `id`: one whose end has just been set.
+  function share.end_with_last(us, id)
+    local last = redis.call('ZRANGE', ids, '-1', '-1', 'WITHSCORES')
+    local left = math.max(1, math.ceil((last[2] - us) / 1000))
+    redis.call('PEXPIRE', lock, left)
+    if id == last[1] then
+      for _, key in ipairs({ ids, leases, slots }) do
+        redis.call('PEXPIRE', key, left + TOMBSTONE)
+      end
+    end
+  end
+
+  -- Writes a lease with its end.
+  function share.keep(lease, us)
+    local id = string.sub(lease, 1, 65)
+    share.rewrite(lease)
+    redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
+    share.end_with_last(us, id)
+  end
+
+  -- Grants a lease, and answers it: with a slot, if its mode has one.
+  function share.grant(lease, us)
+    if string.byte(lease, 67) == 110 then
+      local slot = redis.call('BITPOS', slots, '0')
+      redis.call('SETBIT', slots, slot, '1')
+      lease = lease .. '\n' .. string.format('%.0f', slot)
+    end
+    share.keep(lease, us)
+    return lease
+  end
+
+  -- The leases that end after a time, soonest first, at most so many.
+  function share.ending(us, before, most)
+    local found = redis.call('ZRANGE', ids, '(' .. us, before, 'BYSCORE', 'LIMIT', '0', most)
+    local shown = {}
+    for i = 1, #found, MOST_UNPACKED do
+      for _, lease in ipairs(redis.call('HMGET', leases, unpack(found, i, math.min(#found, i + MOST_UNPACKED - 1)))) do
+        shown[#shown + 1] = lease or ''
+      end
+    end
+    return shown
+  end
+
+  function share.all()
+    return redis.call('HVALS', leases)
+  end
+
+  -- After how many ms the head of the queue may be granted the lock if none of those who share it renews its lease:
+  -- a head that wants it alone after the last of them, one with a limit when fewer than that hold it.
+  function share.next_look(us)
+    local head = redis.pcall('LINDEX', name .. 'wait', '0')
+    local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '153')
+    local limit = is_queued(body) and string.byte(body, 18) ~= 120 and tonumber(string.sub(body, 22, 25)) or 1
+    local after = '(' .. us
+    local rank = math.max(0, redis.call('ZCOUNT', ids, after, '+inf') - limit)
+    local at = redis.call('ZRANGE', ids, after, '+inf', 'BYSCORE', 'LIMIT', rank, '1', 'WITHSCORES')[2]
+    return at and math.ceil((at - us) / 1000) or 0
+  end
+
+  -- How many hold the lock, when to look again, at most so many of the leases, and the time; nothing if none is left.
+  function share.show(us, most)
+    local count = redis.call('ZCOUNT', ids, '(' .. us, '+inf')
+    if count == 0 then
+      return nil
+    end
+    local shown = most ~= '0' and share.ending(us, '+inf', most) or {}
+    for i, lease in ipairs(shown) do
+      shown[i] = field(lease)
+    end
+    return field(count) .. field(share.next_look(us)) .. field(table.concat(shown)) .. field(us)
+  end
+
+  return share
+end
