@@ -107,17 +107,18 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
             let meant = leases
                 .iter()
                 .position(|lease| target == BreakTarget::Lease(lease.fence));
-            match meant {
-                Some(meant) => {
-                    let lease = leases.swap_remove(meant);
-                    Ok((ScriptTarget::Lease(lease.fence), Holder::Lease(lease)))
-                }
-                None => {
-                    leases.truncate(SHOWN_HOLDERS);
-                    let holders = SharedHolders { leases, count };
-                    Err(Breaking::HolderChanged(Holder::Shared(holders)))
-                }
+            if let Some(meant) = meant {
+                let lease = leases.swap_remove(meant);
+                let target = ScriptTarget::Lease(lease.fence);
+                let broken = SharedHolders {
+                    leases: vec![lease],
+                    count: 1,
+                };
+                return Ok((target, Holder::Shared(broken)));
             }
+            leases.truncate(SHOWN_HOLDERS);
+            let holders = SharedHolders { leases, count };
+            Err(Breaking::HolderChanged(Holder::Shared(holders)))
         }
         (holder @ (Holder::Lease(_) | Holder::Foreign { .. }), _) => {
             Err(Breaking::HolderChanged(holder))

@@ -219,6 +219,7 @@ mod sharing {
 
     use super::super::{
         embedded::Embedded,
+        redis::Redis,
         sharing::{breaks, grants, keys, leases, shown, slots},
         waiting::{shared as queue, shared_ends as ends},
     };
@@ -226,6 +227,9 @@ mod sharing {
     conformance! {
         stores: {
             embedded = ready(Embedded::start());
+            redis = Redis::start();
+            sentinel = Redis::watched();
+            cluster = Redis::clustered();
         }
         cases: {
             grants:

@@ -209,7 +209,7 @@ elseif letter == 'a' or letter == 's' then
 end
 -- A key is first compared with that of the lease: of those who share the lock, with that of the lease it leads to.
 if share then
-  lease = whose and string.byte(whose) == 108 and share.find(string.sub(whose, 2), us)
+  lease = whose and share.find(string.sub(whose, 2), us)
 end
 if lease and used and string.byte(lease, 68) == 49 and string.sub(lease, 216, 279) == key then
   if string.sub(lease, 280, 343) ~= string.sub(ARGV[3], 162, 225) then

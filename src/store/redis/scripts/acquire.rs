@@ -172,9 +172,10 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
     let mode = match attempt.sharing {
         None => Mode::Exclusive,
         Some(sharing) => Mode::Shared {
-            slot: match sharing.has_slot {
-                true => Some(u16::try_from(reply.integer()?).ok()?),
-                false => None,
+            slot: if sharing.has_slot {
+                Some(u16::try_from(reply.integer()?).ok()?)
+            } else {
+                None
             },
         },
     };

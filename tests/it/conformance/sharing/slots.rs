@@ -109,7 +109,7 @@ pub(in super::super) async fn are_free_again_after_a_break_and_a_give_back(fixtu
 }
 
 pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &dyn Fixture) {
-    let store = fixture.store();
+    let mut store = fixture.store();
     let [first, second] = ["lock"; 2].map(|lock| under(key(), one_of(3, lock, LONG)));
     granted(&store, &first).await;
     assert_eq!(slot(fixture, &second).await, Some(1));
@@ -127,6 +127,7 @@ pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &d
             released(&store, other).await;
         }
         fixture.restart().await;
+        store = fixture.store();
     }
 }
 
