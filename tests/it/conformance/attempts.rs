@@ -2,12 +2,14 @@
 
 use latchgate::{
     lock::{
-        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, LockName, Metadata, Salt, Token,
-        TokenHash, Ttl,
+        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, Salt,
+        Sharing, Token, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store,
-        contract::{Acquisition, Attempt, Idempotency, Release},
+        contract::{
+            Acquisition, Attempt, Holder, Idempotency, Release, Renewal, SharedHolders, Waiting,
+        },
     },
 };
 
@@ -55,6 +57,58 @@ pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
     }
 }
 
+/// How those share a lock who set a limit, or none.
+pub(super) fn share(limit: Option<u64>) -> Sharing {
+    /// As many as a gateway allows to those who set none.
+    const MOST: u64 = 1_000;
+    Sharing {
+        limit: Limit::new(limit.unwrap_or(MOST)).unwrap(),
+        has_slot: limit.is_some(),
+    }
+}
+
+/// A new attempt that shares the lock with any number of others.
+pub(super) fn reader(lock: &str, ms: u64) -> Attempt {
+    Attempt {
+        sharing: Some(share(None)),
+        ..attempt(lock, ms)
+    }
+}
+
+/// A new attempt that shares the lock, as one of so many.
+pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
+    Attempt {
+        sharing: Some(share(Some(limit))),
+        ..attempt(lock, ms)
+    }
+}
+
+/// The same attempt under an idempotency key.
+pub(super) fn under(key: IdempotencyHash, attempt: Attempt) -> Attempt {
+    let ttl = Some(attempt.ttl);
+    let idempotency = Idempotency {
+        hash: key,
+        fingerprint: Fingerprint::of(ttl, None, attempt.sharing, None, &attempt.metadata),
+        salt: Salt::random(),
+    };
+    Attempt {
+        idempotency: Some(idempotency),
+        ..attempt
+    }
+}
+
+/// The same attempt, which waits for longer than a test takes.
+pub(super) fn patient(attempt: Attempt) -> Attempt {
+    let waiting = Waiting {
+        max_wait: std::time::Duration::from_secs(50),
+        longest_queue: 100,
+    };
+    Attempt {
+        wait: Some(waiting),
+        ..attempt
+    }
+}
+
 /// A new attempt for a lease that may be kept for so long.
 pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     let limit = HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap();
@@ -94,6 +148,29 @@ pub(super) async fn refused(store: &AnyStore, attempt: &Attempt) {
 pub(super) async fn released(store: &AnyStore, attempt: &Attempt) {
     let release = store.release(&attempt.name, &attempt.token).await.unwrap();
     assert_eq!(release, Release::Released);
+}
+
+/// Makes a living lease last so long from now, and no longer.
+pub(super) async fn renewed(store: &AnyStore, attempt: &Attempt, ms: u64) -> HeldLease {
+    let Attempt { name, token, .. } = attempt;
+    match store.renew(name, token, Some(ttl(ms))).await.unwrap() {
+        Renewal::Renewed(held, _) => held,
+        other => panic!("not renewed: {other:?}"),
+    }
+}
+
+/// Those who share the lock, of whom there must be some.
+pub(super) async fn sharers(store: &AnyStore, lock: &str) -> SharedHolders {
+    match store.inspect(&name(lock)).await.unwrap().holder {
+        Some(Holder::Shared(holders)) => holders,
+        other => panic!("not shared: {other:?}"),
+    }
+}
+
+/// How many hold the lock.
+pub(super) async fn holders(store: &AnyStore, lock: &str) -> u64 {
+    let shown = store.inspect(&name(lock)).await.unwrap();
+    shown.holder.map_or(0, |holder| holder.count())
 }
 
 /// Whether nobody holds the lock.

@@ -212,3 +212,117 @@ conformance! {
             of_many_clients_exclude_rise_keep_order_and_leave_no_orphan,;
     }
 }
+
+/// The cases of locks that are shared. The quorum store shares none.
+mod sharing {
+    use std::future::ready;
+
+    use super::super::{
+        embedded::Embedded,
+        sharing::{breaks, grants, keys, leases, shown, slots},
+        waiting::{shared as queue, shared_ends as ends},
+    };
+
+    conformance! {
+        stores: {
+            embedded = ready(Embedded::start());
+        }
+        cases: {
+            grants:
+                those_who_share_a_lock_hold_it_together,
+                one_who_wants_to_be_alone_is_refused_until_the_last_has_gone,
+                nobody_shares_with_one_who_is_alone,
+                as_many_as_the_limit_says_hold_it_together,
+                a_limit_binds_at_its_own_grant_only,
+                those_without_a_limit_count_for_those_with_one,
+                of_many_concurrent_attempts_as_many_are_granted_as_the_limit_says,
+                nobody_is_inside_beside_one_who_is_alone,
+                fences_rise_over_both_modes,
+                the_expiry_of_one_frees_one_place,
+                the_expiry_of_all_frees_the_lock,
+                nothing_of_those_who_shared_it_comes_back,
+                a_name_that_is_shared_does_not_touch_another,;
+            leases:
+                a_release_ends_the_one_and_no_other,
+                who_does_not_share_it_can_do_nothing_with_it,
+                each_expires_with_its_own_ttl,
+                a_renewal_makes_one_last_and_no_other,
+                a_longer_one_outlasts_what_a_renewal_shortens,
+                each_stops_at_its_own_hold_limit,
+                a_lease_is_told_with_all_that_it_was_given,
+                they_survive_a_restart_and_still_exclude,
+                one_who_was_granted_confirms_and_does_not_leave,;
+            slots:
+                are_the_smallest_that_are_free,
+                are_had_by_those_with_a_limit_alone,
+                are_distinct_over_different_limits,
+                are_free_again_after_the_expiry,
+                are_free_again_after_a_break_and_a_give_back,
+                stay_those_of_the_lease_while_it_lives,
+                begin_at_zero_when_nobody_holds_the_lock,
+                of_many_who_come_and_go_are_never_had_twice,;
+            keys:
+                a_lost_reply_is_answered_again_with_the_same_lease_and_slot,
+                the_same_key_answers_the_same_lease_however_many_share_it,
+                the_same_key_in_another_mode_or_with_another_limit_is_a_mismatch,
+                a_key_is_refused_after_the_release_while_others_share_it,
+                a_key_is_refused_after_the_expiry_while_others_share_it,
+                many_concurrent_attempts_under_one_key_are_one_grant,
+                different_keys_are_different_holders,
+                a_give_back_ends_the_one_and_no_other,
+                a_give_back_before_the_acquire_arrives_refuses_it,
+                a_give_back_racing_the_acquire_leaves_nothing_held,
+                a_lease_that_was_answered_again_is_not_given_back,
+                each_has_a_keeper_of_its_own,
+                an_older_request_of_the_key_is_told_that_it_is_superseded,;
+            shown:
+                inspect_shows_first_who_ends_first,
+                of_very_many_those_are_shown_who_end_first,
+                one_alone_in_shared_mode_is_shown_as_such,
+                a_list_shows_a_shared_lock_once,
+                a_list_shows_a_lock_to_the_owner_of_any_of_its_leases,
+                a_list_shows_nothing_of_those_who_have_gone,;
+            breaks:
+                with_a_fence_end_that_lease_and_no_other,
+                of_all_end_all_that_share_it,
+                of_all_end_one_who_is_alone,
+                of_all_show_whole_what_they_end,
+                must_say_which_lease_is_meant,
+                with_another_target_end_nothing,
+                repeated_with_the_fence_end_no_other_lease,
+                do_not_reach_who_has_expired,
+                use_up_the_keys_and_outlast_late_copies,
+                are_heard_of_by_every_gateway,;
+            queue:
+                one_who_reads_does_not_pass_one_who_waits_to_be_alone,
+                one_with_a_larger_limit_does_not_pass_one_with_a_small_one,
+                those_who_read_and_stand_together_are_granted_together,
+                of_those_who_stand_together_as_many_are_granted_as_may,
+                one_who_waits_and_may_share_it_has_it_at_once,
+                a_hundred_who_stand_together_are_granted_together,
+                a_crowd_in_both_modes_is_served_and_never_too_many_at_once,
+                those_who_wait_are_shown_with_how_they_want_to_share_it,
+                a_full_queue_takes_nobody_and_the_lock_is_shared_with_nobody_else,
+                an_attempt_is_told_how_many_are_before_it_and_who_share_the_lock,;
+            ends:
+                one_who_leaves_the_head_lets_the_next_share_it_at_once,
+                one_whose_wait_runs_out_lets_the_next_share_it_at_once,
+                one_who_leaves_behind_the_head_lets_nobody_pass,
+                a_kept_place_holds_back_the_next_until_its_time_is_over,
+                a_place_that_is_given_up_lets_the_next_share_it_at_once,
+                a_head_that_is_given_back_lets_the_next_share_it_at_once,
+                a_head_that_leaves_lets_the_next_share_it_at_once,
+                a_lease_that_is_given_back_makes_room_for_the_next,
+                a_grant_that_is_not_delivered_passes_on,
+                the_expiry_of_one_makes_room_for_one,
+                a_small_limit_waits_for_as_many_expiries_as_it_takes,
+                one_who_wants_to_be_alone_waits_for_the_last_expiry,
+                lease_after_lease_that_expires_serves_all,
+                a_place_is_not_free_while_the_lease_is_renewed,
+                a_break_makes_room_for_as_many_as_it_ends,
+                a_break_of_all_grants_one_who_waits_to_be_alone,
+                a_kept_place_is_granted_beside_others_and_collected,
+                a_kept_place_that_nobody_collects_passes_on,;
+        }
+    }
+}

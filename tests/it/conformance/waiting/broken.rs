@@ -59,7 +59,7 @@ pub(in super::super) async fn leases_end_the_stream_that_holds_them_at_once(fixt
 }
 
 /// Waits until a word from each handle to the store reaches each.
-async fn listening(fixture: &dyn Fixture) {
+pub(in super::super) async fn listening(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     for hearer in &stores {
         for teller in &stores {

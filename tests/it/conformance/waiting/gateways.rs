@@ -24,7 +24,7 @@ use tokio::{
 
 use super::super::{
     Fixture,
-    attempts::{LONG, name, ttl},
+    attempts::{LONG, name, share, ttl},
 };
 use crate::support::{Random, eventually};
 
@@ -44,6 +44,14 @@ pub(super) struct Gateways {
 
 /// A caller that waits for the answer to its acquire.
 pub(super) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
+
+/// A request of this owner that waits to share the lock, with as many as the limit says.
+pub(super) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
+    AcquireRequest {
+        sharing: Some(share(limit)),
+        ..request("lock", owner)
+    }
+}
 
 /// A request of this owner that waits for long.
 pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
@@ -107,9 +115,14 @@ impl Gateways {
 
     /// Acquires without waiting, and must be granted the lock.
     pub(super) async fn hold(&self, lock: &str) -> Lease {
+        self.hold_as(request(lock, "first holder")).await
+    }
+
+    /// The same for this request.
+    pub(super) async fn hold_as(&self, request: AcquireRequest) -> Lease {
         let request = AcquireRequest {
             wait: Duration::ZERO,
-            ..request(lock, "first holder")
+            ..request
         };
         let granted = self.any().acquire(request).await.unwrap();
         granted.delivery.delivered();
@@ -191,6 +204,16 @@ impl Gateways {
             }
             None => None,
         }
+    }
+
+    /// The owners of the leases that hold `lock`, in the order of the alphabet.
+    pub(super) async fn owners(&self) -> Vec<String> {
+        let holder = self.shown("lock").await.holder;
+        let leases = holder.as_ref().map_or(&[][..], Holder::leases);
+        let owners = leases.iter().filter_map(|lease| lease.owner.as_ref());
+        let mut owners: Vec<_> = owners.map(|owner| owner.as_str().to_owned()).collect();
+        owners.sort_unstable();
+        owners
     }
 
     pub(super) async fn release(&self, lock: &str, token: &Token) {

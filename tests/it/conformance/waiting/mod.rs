@@ -14,6 +14,8 @@ pub(super) mod places;
 pub(super) mod queue;
 mod queue_model;
 pub(super) mod sequences;
+pub(super) mod shared;
+pub(super) mod shared_ends;
 pub(super) mod streams;
 
-use gateways::{Gateways, LATE, new_key, request};
+use gateways::{Gateways, LATE, new_key, request, sharing};

@@ -1,0 +1,268 @@
+//! Clause 11 for locks that are shared: what is broken, and who has to say so.
+
+use std::{collections::HashSet, time::Duration};
+
+use latchgate::{
+    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease},
+    store::{
+        AnyStore, Store as _, StoreError, Unavailability,
+        contract::{
+            Acquisition, Attempt, Breaking, BrokenLease, GiveBack, Holder, Loss, Release, Renewal,
+            SharedHolders,
+        },
+    },
+};
+use tokio::time::timeout;
+
+use super::super::{
+    Fixture,
+    attempts::{
+        LONG, SHORT, attempt, granted, holders, is_free, key, name, one_of, reader, released,
+        renewed, under,
+    },
+    waiting::broken::listening,
+};
+use crate::support::eventually;
+
+/// Longer than a word takes, on a machine that does other things as well.
+const LATE: Duration = Duration::from_mins(1);
+
+/// Acquires as each of these.
+async fn held(fixture: &dyn Fixture, sharing: &[Attempt]) -> Vec<HeldLease> {
+    let mut leases = Vec::new();
+    for one in sharing {
+        leases.push(granted(&fixture.store(), one).await);
+    }
+    leases
+}
+
+/// Breaks `lock`, at the last gateway.
+async fn break_lock(fixture: &dyn Fixture, target: Option<BreakTarget>) -> Breaking {
+    let stores = fixture.gateways();
+    let store = stores.last().expect("there is one");
+    store.break_lock(&name("lock"), target).await.unwrap()
+}
+
+async fn broken(fixture: &dyn Fixture, target: BreakTarget) -> Holder {
+    match break_lock(fixture, Some(target)).await {
+        Breaking::Broken(holder) => holder,
+        other => panic!("not broken: {other:?}"),
+    }
+}
+
+/// All of them, or the one, that were broken in shared mode.
+fn fences(holder: &Holder) -> HashSet<FencingToken> {
+    holder.leases().iter().map(|lease| lease.fence).collect()
+}
+
+async fn is_told(store: &AnyStore, asked: &Attempt, lost: Loss) {
+    let renewal = store.renew(&asked.name, &asked.token, None).await;
+    assert_eq!(renewal.unwrap(), Renewal::Lost(lost));
+    let release = store.release(&asked.name, &asked.token).await;
+    assert_eq!(release.unwrap(), Release::Lost(lost));
+}
+
+pub(in super::super) async fn with_a_fence_end_that_lease_and_no_other(fixture: &dyn Fixture) {
+    let sharing = ["lock"; 3].map(|lock| one_of(3, lock, LONG));
+    let leases = held(fixture, &sharing).await;
+    let meant = leases[1].fence;
+    let Holder::Shared(SharedHolders { leases: gone, .. }) = broken(fixture, meant.into()).await
+    else {
+        panic!("it was shared");
+    };
+    assert_eq!(gone.len(), 1);
+    assert_eq!((gone[0].fence, gone[0].mode), (meant, leases[1].mode));
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        let store = fixture.store();
+        is_told(&store, &sharing[1], Loss::Broken { held: true }).await;
+        for other in [&sharing[0], &sharing[2]] {
+            renewed(&store, other, LONG).await;
+        }
+        assert_eq!(holders(&store, "lock").await, 2);
+    }
+}
+
+pub(in super::super) async fn of_all_end_all_that_share_it(fixture: &dyn Fixture) {
+    let sharing = [
+        one_of(4, "lock", LONG),
+        reader("lock", 2 * LONG),
+        one_of(4, "lock", LONG),
+    ];
+    let leases = held(fixture, &sharing).await;
+    granted(&fixture.store(), &reader("other", LONG)).await;
+    let gone = broken(fixture, BreakTarget::All).await;
+    let Holder::Shared(SharedHolders { count: 3, .. }) = gone else {
+        panic!("three shared it: {gone:?}");
+    };
+    let expected: HashSet<_> = leases.iter().map(|lease| lease.fence).collect();
+    assert_eq!(fences(&gone), expected);
+    for lease in gone.leases() {
+        assert!(lease.mode.is_shared(), "{lease:?}");
+    }
+    let store = fixture.store();
+    assert!(is_free(&store, "lock").await);
+    assert_eq!(holders(&store, "other").await, 1);
+    for one in &sharing {
+        is_told(&store, one, Loss::Broken { held: false }).await;
+    }
+    let next = granted(&store, &attempt("lock", LONG)).await;
+    assert!(leases.iter().all(|lease| lease.fence < next.fence));
+    for one in &sharing {
+        is_told(&store, one, Loss::Broken { held: true }).await;
+    }
+}
+
+pub(in super::super) async fn of_all_end_one_who_is_alone(fixture: &dyn Fixture) {
+    let lease = granted(&fixture.store(), &attempt("lock", LONG)).await;
+    match broken(fixture, BreakTarget::All).await {
+        Holder::Lease(gone) => assert_eq!(gone.fence, lease.fence),
+        other => panic!("it was held by one alone: {other:?}"),
+    }
+    assert!(is_free(&fixture.store(), "lock").await);
+    let again = break_lock(fixture, Some(BreakTarget::All)).await;
+    assert_eq!(again, Breaking::NotHeld);
+}
+
+pub(in super::super) async fn of_all_show_whole_what_they_end(fixture: &dyn Fixture) {
+    const MANY: u64 = 120;
+    let sharing: Vec<_> = (0..MANY).map(|_| reader("lock", LONG)).collect();
+    let leases = held(fixture, &sharing).await;
+    let gone = broken(fixture, BreakTarget::All).await;
+    assert_eq!(gone.count(), MANY);
+    let expected: HashSet<_> = leases.iter().map(|lease| lease.fence).collect();
+    assert_eq!(fences(&gone), expected);
+    assert!(is_free(&fixture.store(), "lock").await);
+}
+
+pub(in super::super) async fn must_say_which_lease_is_meant(fixture: &dyn Fixture) {
+    let sharing = [reader("lock", LONG), one_of(3, "lock", LONG)];
+    for (before, one) in sharing.iter().enumerate() {
+        granted(&fixture.store(), one).await;
+        // Also while one alone shares it: there might be more by now.
+        match break_lock(fixture, None).await {
+            Breaking::Ambiguous(shown) => {
+                assert_eq!(shown.count, before as u64 + 1);
+                assert_eq!(shown.leases.len(), before + 1);
+            }
+            other => panic!("not ambiguous: {other:?}"),
+        }
+        assert_eq!(holders(&fixture.store(), "lock").await, before as u64 + 1);
+    }
+    for one in &sharing {
+        released(&fixture.store(), one).await;
+    }
+    assert_eq!(break_lock(fixture, None).await, Breaking::NotHeld);
+}
+
+pub(in super::super) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
+    let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
+    let leases = held(fixture, &sharing).await;
+    let beyond = FencingToken::new(leases[1].fence.get() + 1).unwrap();
+    let before = FencingToken::new(leases[0].fence.get() - 1).unwrap();
+    let mark = ForeignMark::new(&"0".repeat(ForeignMark::DIGITS)).unwrap();
+    for target in [beyond.into(), before.into(), mark.into()] {
+        match break_lock(fixture, Some(target)).await {
+            Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 2),
+            other => panic!("{target:?}: {other:?}"),
+        }
+    }
+    for one in &sharing {
+        released(&fixture.store(), one).await;
+    }
+}
+
+pub(in super::super) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fixture) {
+    let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
+    let leases = held(fixture, &sharing).await;
+    let target = BreakTarget::from(leases[0].fence);
+    broken(fixture, target).await;
+    let next = one_of(2, "lock", LONG);
+    let newer = granted(&fixture.store(), &next).await;
+    // The slot is the same, and the lease is another.
+    assert_eq!(newer.mode, leases[0].mode);
+    match break_lock(fixture, Some(target)).await {
+        Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 2),
+        other => panic!("{other:?}"),
+    }
+    for one in [&next, &sharing[1]] {
+        released(&fixture.store(), one).await;
+    }
+    assert_eq!(break_lock(fixture, Some(target)).await, Breaking::NotHeld);
+}
+
+pub(in super::super) async fn do_not_reach_who_has_expired(fixture: &dyn Fixture) {
+    let [over, kept] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
+    let leases = held(fixture, &[over.clone(), kept]).await;
+    let store = fixture.store();
+    renewed(&store, &over, SHORT).await;
+    eventually("one expires", async || {
+        (holders(&store, "lock").await == 1).then_some(())
+    })
+    .await;
+    match break_lock(fixture, Some(leases[0].fence.into())).await {
+        Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 1),
+        other => panic!("{other:?}"),
+    }
+    let gone = broken(fixture, BreakTarget::All).await;
+    assert_eq!(fences(&gone), HashSet::from([leases[1].fence]));
+    let renewal = store.renew(&over.name, &over.token, None).await.unwrap();
+    assert_eq!(renewal, Renewal::Lost(Loss::Free), "it was not broken");
+}
+
+pub(in super::super) async fn use_up_the_keys_and_outlast_late_copies(fixture: &dyn Fixture) {
+    let (by_fence, by_all) = (key(), key());
+    let sharing = [
+        under(by_fence, one_of(3, "lock", LONG)),
+        under(by_all, one_of(3, "lock", LONG)),
+        one_of(3, "lock", LONG),
+    ];
+    let leases = held(fixture, &sharing).await;
+    broken(fixture, leases[0].fence.into()).await;
+    broken(fixture, BreakTarget::All).await;
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        let store = fixture.store();
+        for one in &sharing {
+            let withdrawn = StoreError::from(Unavailability::Withdrawn);
+            assert_eq!(store.acquire(one).await, Err(withdrawn));
+            let given_back = store.give_back(&one.name, &one.token).await.unwrap();
+            assert_eq!(given_back, GiveBack::NothingHeld);
+        }
+        for key in [by_fence, by_all] {
+            let again = under(key, one_of(3, "lock", LONG));
+            let outcome = store.acquire(&again).await.unwrap();
+            assert_eq!(outcome, Acquisition::IdempotencyExpired);
+        }
+        assert!(is_free(&store, "lock").await);
+    }
+}
+
+pub(in super::super) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
+    listening(fixture).await;
+    let sharing = ["lock"; 4].map(|lock| reader(lock, LONG));
+    let leases = held(fixture, &sharing).await;
+    let mut listeners: Vec<_> = fixture
+        .gateways()
+        .iter()
+        .map(|store| store.breaks().listen())
+        .collect();
+    broken(fixture, leases[2].fence.into()).await;
+    broken(fixture, BreakTarget::All).await;
+    let expected: HashSet<_> = sharing.iter().map(|one| one.token).collect();
+    for listener in &mut listeners {
+        let mut heard = HashSet::new();
+        while heard != expected {
+            let word = timeout(LATE, listener.recv()).await;
+            let BrokenLease { name: lock, token } = word.expect("a word comes").unwrap();
+            if lock == name("lock") {
+                assert!(expected.contains(&token), "of somebody else");
+                heard.insert(token);
+            }
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Clauses 3, 8 and 9 for locks that are shared: what may be repeated, given back and adopted.
+
+use latchgate::{
+    lock::{IdempotencyHash, KeeperId, Salt},
+    store::{
+        AnyStore, Store as _, StoreError, Unavailability,
+        contract::{
+            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Release, Renewal, Renewer,
+        },
+    },
+};
+use tokio::task::JoinSet;
+
+use super::super::{
+    Fixture,
+    attempts::{
+        LONG, SHORT, attempt, granted, holders, is_free, key, one_of, reader, refused, released,
+        renewed, ttl, under,
+    },
+};
+use crate::support::eventually;
+
+/// Two of those who share the lock, as many as may, of whom the first has a key.
+async fn full(fixture: &dyn Fixture, key: IdempotencyHash) -> [Attempt; 2] {
+    let (first, second) = (under(key, one_of(2, "lock", LONG)), one_of(2, "lock", LONG));
+    for one in [&first, &second] {
+        granted(&fixture.store(), one).await;
+    }
+    [first, second]
+}
+
+fn salt(attempt: &Attempt) -> Option<Salt> {
+    attempt.idempotency.as_ref().map(|it| it.salt)
+}
+
+pub(in super::super) async fn a_lost_reply_is_answered_again_with_the_same_lease_and_slot(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let sharing = [
+        one_of(3, "lock", LONG),
+        reader("lock", LONG),
+        under(key(), one_of(3, "lock", LONG)),
+    ];
+    let mut told = Vec::new();
+    for one in &sharing {
+        told.push(granted(&store, one).await);
+    }
+    // The lock is full by then.
+    refused(&store, &one_of(3, "lock", LONG)).await;
+    for (one, told) in sharing.iter().zip(&told) {
+        for store in fixture.gateways() {
+            let again = granted(&store, one).await;
+            assert_eq!((again.fence, again.mode), (told.fence, told.mode));
+        }
+    }
+    assert_eq!(holders(&store, "lock").await, 3);
+}
+
+pub(in super::super) async fn the_same_key_answers_the_same_lease_however_many_share_it(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    let [first, second] = full(fixture, key).await;
+    let told = granted(&fixture.store(), &first).await;
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        for store in fixture.gateways() {
+            let again = under(key, one_of(2, "lock", LONG));
+            match store.acquire(&again).await.unwrap() {
+                Acquisition::Replayed(held, again, _) => {
+                    assert_eq!((held.fence, held.mode), (told.fence, told.mode));
+                    assert_eq!(Some(again), salt(&first));
+                }
+                other => panic!("not replayed: {other:?}"),
+            }
+        }
+        assert_eq!(holders(&fixture.store(), "lock").await, 2);
+    }
+    released(&fixture.store(), &second).await;
+    released(&fixture.store(), &first).await;
+}
+
+pub(in super::super) async fn the_same_key_in_another_mode_or_with_another_limit_is_a_mismatch(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let (key, alone) = (key(), key());
+    let [first, _second] = full(fixture, key).await;
+    for other in [
+        attempt("lock", LONG),
+        reader("lock", LONG),
+        one_of(3, "lock", LONG),
+    ] {
+        let outcome = store.acquire(&under(key, other)).await.unwrap();
+        assert_eq!(outcome, Acquisition::IdempotencyMismatch);
+    }
+    released(&store, &first).await;
+
+    granted(&store, &under(alone, attempt("alone", LONG))).await;
+    for other in [reader("alone", LONG), one_of(3, "alone", LONG)] {
+        let outcome = store.acquire(&under(alone, other)).await.unwrap();
+        assert_eq!(outcome, Acquisition::IdempotencyMismatch);
+    }
+}
+
+pub(in super::super) async fn a_key_is_refused_after_the_release_while_others_share_it(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    let [first, _second] = full(fixture, key).await;
+    released(&fixture.store(), &first).await;
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        is_used(fixture, key).await;
+        // The release may be repeated.
+        released(&fixture.store(), &first).await;
+    }
+    assert_eq!(holders(&fixture.store(), "lock").await, 1);
+}
+
+pub(in super::super) async fn a_key_is_refused_after_the_expiry_while_others_share_it(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    let [first, _second] = full(fixture, key).await;
+    renewed(&fixture.store(), &first, SHORT).await;
+    eventually("the one with the key expires", async || {
+        (holders(&fixture.store(), "lock").await == 1).then_some(())
+    })
+    .await;
+    is_used(fixture, key).await;
+    assert_eq!(holders(&fixture.store(), "lock").await, 1);
+}
+
+async fn is_used(fixture: &dyn Fixture, key: IdempotencyHash) {
+    let again = under(key, one_of(2, "lock", LONG));
+    let outcome = fixture.store().acquire(&again).await.unwrap();
+    assert_eq!(outcome, Acquisition::IdempotencyExpired);
+}
+
+pub(in super::super) async fn many_concurrent_attempts_under_one_key_are_one_grant(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    granted(&fixture.store(), &reader("lock", LONG)).await;
+    let mut attempts = JoinSet::new();
+    for store in fixture.gateways().into_iter().cycle().take(32) {
+        attempts.spawn(async move {
+            let attempt = under(key, one_of(9, "lock", LONG));
+            match store.acquire(&attempt).await.unwrap() {
+                Acquisition::Granted(held) => (held.fence, held.mode, salt(&attempt), true),
+                Acquisition::Replayed(held, salt, _) => (held.fence, held.mode, Some(salt), false),
+                other => panic!("neither granted nor replayed: {other:?}"),
+            }
+        });
+    }
+    let answers = attempts.join_all().await;
+    let (fence, mode, salt, _) = answers[0];
+    assert_eq!(answers.iter().filter(|(.., new)| *new).count(), 1);
+    let same = |it: &(_, _, _, bool)| (it.0, it.1, it.2) == (fence, mode, salt);
+    assert!(answers.iter().all(same), "{answers:?}");
+    assert_eq!(holders(&fixture.store(), "lock").await, 2);
+}
+
+pub(in super::super) async fn different_keys_are_different_holders(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let sharing = ["lock"; 3].map(|lock| under(key(), one_of(3, lock, LONG)));
+    for (one, slot) in sharing.iter().zip(0..) {
+        assert_eq!(granted(&store, one).await.mode.slot(), Some(slot));
+    }
+    refused(&store, &under(key(), one_of(3, "lock", LONG))).await;
+}
+
+pub(in super::super) async fn a_give_back_ends_the_one_and_no_other(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let [first, second] = full(fixture, key()).await;
+    for (one, left) in [(&first, 1), (&second, 0)] {
+        assert_eq!(given_back(&store, one).await, GiveBack::GivenBack);
+        assert_eq!(holders(&store, "lock").await, left);
+        // A copy of its acquire that arrives late is not granted, although there is room.
+        is_withdrawn(&store, one).await;
+        assert_eq!(given_back(&store, one).await, GiveBack::NothingHeld);
+    }
+    assert!(is_free(&store, "lock").await);
+}
+
+pub(in super::super) async fn a_give_back_before_the_acquire_arrives_refuses_it(
+    fixture: &dyn Fixture,
+) {
+    granted(&fixture.store(), &reader("lock", LONG)).await;
+    let late = one_of(9, "lock", LONG);
+    let outcome = given_back(&fixture.store(), &late).await;
+    assert_eq!(outcome, GiveBack::NothingHeld);
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        is_withdrawn(&fixture.store(), &late).await;
+    }
+    assert_eq!(holders(&fixture.store(), "lock").await, 1);
+}
+
+pub(in super::super) async fn a_give_back_racing_the_acquire_leaves_nothing_held(
+    fixture: &dyn Fixture,
+) {
+    granted(&fixture.store(), &reader("lock", LONG)).await;
+    let stores = fixture.gateways();
+    for _turn in 0..20 {
+        let racing = one_of(2, "lock", LONG);
+        let (late, there) = (racing.clone(), stores[stores.len() - 1].clone());
+        let mut acquire = JoinSet::new();
+        acquire.spawn(async move { there.acquire(&late).await });
+        let outcome = given_back(&stores[0], &racing).await;
+        let acquired = acquire.join_all().await.remove(0);
+        match outcome {
+            GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),
+            GiveBack::NothingHeld => assert_eq!(acquired, Err(Unavailability::Withdrawn.into())),
+        }
+        assert_eq!(holders(&stores[0], "lock").await, 1);
+    }
+}
+
+pub(in super::super) async fn a_lease_that_was_answered_again_is_not_given_back(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    let [first, second] = full(fixture, key).await;
+    let again = under(key, one_of(2, "lock", LONG));
+    let outcome = fixture.store().acquire(&again).await.unwrap();
+    assert!(matches!(outcome, Acquisition::Replayed(..)), "{outcome:?}");
+    let outcome = given_back(&fixture.store(), &first).await;
+    assert_eq!(outcome, GiveBack::NothingHeld);
+    // The other is nobody's but its own.
+    let outcome = given_back(&fixture.store(), &second).await;
+    assert_eq!(outcome, GiveBack::GivenBack);
+    released(&fixture.store(), &first).await;
+}
+
+async fn given_back(store: &AnyStore, attempt: &Attempt) -> GiveBack {
+    let outcome = store.give_back(&attempt.name, &attempt.token).await;
+    outcome.unwrap()
+}
+
+async fn is_withdrawn(store: &AnyStore, attempt: &Attempt) {
+    let withdrawn = StoreError::from(Unavailability::Withdrawn);
+    assert_eq!(store.acquire(attempt).await, Err(withdrawn));
+}
+
+pub(in super::super) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let [first, second] = full(fixture, key()).await;
+    let [adopter, stranger] = [KeeperId::random(), KeeperId::random()];
+    let renewal = renew_as(&store, Renewer::Adopter(adopter), &first).await;
+    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    // Whoever kept the first does nothing to it any more, and who keeps it nothing to the second.
+    let firsts = [KeeperId::of_attempt(&first.token), stranger];
+    let seconds = [KeeperId::of_attempt(&first.token), adopter];
+    for (lease, keeper) in firsts
+        .map(|keeper| (&first, keeper))
+        .into_iter()
+        .chain(seconds.map(|keeper| (&second, keeper)))
+    {
+        let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
+        assert_eq!(renewal, Renewal::Adopted);
+        let release = store
+            .release_as(Some(keeper), &lease.name, &lease.token)
+            .await
+            .unwrap();
+        assert_eq!(release, Release::Adopted);
+    }
+    assert_eq!(given_back(&store, &first).await, GiveBack::NothingHeld);
+    assert_eq!(holders(&store, "lock").await, 2);
+    for (lease, keeper) in [
+        (&first, adopter),
+        (&second, KeeperId::of_attempt(&second.token)),
+    ] {
+        let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
+        assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+        let release = store.release_as(Some(keeper), &lease.name, &lease.token);
+        assert_eq!(release.await.unwrap(), Release::Released);
+    }
+    assert!(is_free(&store, "lock").await);
+}
+
+pub(in super::super) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
+    fixture: &dyn Fixture,
+) {
+    let key = key();
+    let [older, _second] = full(fixture, key).await;
+    let newer = under(key, one_of(2, "lock", LONG));
+    let answer = fixture.store().acquire(&newer).await.unwrap();
+    let Acquisition::Replayed(_, _, before) = answer else {
+        panic!("not replayed: {answer:?}");
+    };
+    assert_eq!(before, Some(KeeperId::of_attempt(&older.token)));
+    for store in fixture.gateways() {
+        let Attempt { name, token, .. } = &older;
+        let again = store.acquire(&older).await.unwrap();
+        assert_eq!(again, Acquisition::Superseded);
+        let left = store.leave(name, token, None).await.unwrap();
+        assert_eq!(left, Leaving::Superseded);
+        let confirmed = store.confirm(name, token).await.unwrap();
+        assert_eq!(confirmed, Confirmation::Superseded);
+    }
+    let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
+    let renewal = renew_as(&fixture.store(), keeper, &older).await;
+    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+}
+
+async fn renew_as(store: &AnyStore, renewer: Renewer, lease: &Attempt) -> Renewal {
+    let renewal = store.renew_as(renewer, &lease.name, &lease.token, Some(ttl(LONG)));
+    renewal.await.unwrap()
+}

@@ -1,0 +1,231 @@
+//! Each of the leases that share a lock has a token, a TTL and a hold limit of its own.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::{HoldLimit, Mode},
+    store::{
+        Store as _,
+        contract::{Attempt, Confirmation, Leaving, Loss, Release, Renewal},
+    },
+};
+use tokio::time::Instant;
+
+use super::super::{
+    Fixture,
+    attempts::{
+        LONG, SHORT, attempt, granted, holders, is_free, limited, name, one_of, reader, refused,
+        released, renewed, share, sharers, token, ttl,
+    },
+};
+use crate::support::eventually;
+
+pub(in super::super) async fn a_release_ends_the_one_and_no_other(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let [first, second, third] = ["lock"; 3].map(|lock| reader(lock, LONG));
+    for one in [&first, &second, &third] {
+        granted(&store, one).await;
+    }
+    released(&store, &second).await;
+    for again in 0..2 {
+        let release = store.release(&second.name, &second.token).await.unwrap();
+        assert_eq!(release, Release::Lost(Loss::HeldByAnother), "{again}");
+        let renewal = store.renew(&second.name, &second.token, None).await;
+        assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::HeldByAnother));
+    }
+    for one in [&first, &third] {
+        renewed(&store, one, LONG).await;
+        released(&store, one).await;
+    }
+    let release = store.release(&third.name, &third.token).await.unwrap();
+    assert_eq!(release, Release::Lost(Loss::Free));
+    assert!(is_free(&store, "lock").await);
+}
+
+pub(in super::super) async fn who_does_not_share_it_can_do_nothing_with_it(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    granted(&store, &reader("lock", LONG)).await;
+    granted(&store, &one_of(2, "lock", LONG)).await;
+    // Neither with a token of nobody nor with that of another lock.
+    let other = reader("other", LONG);
+    granted(&store, &other).await;
+    for token in [token(), other.token] {
+        let lost = Loss::HeldByAnother;
+        let release = store.release(&name("lock"), &token).await.unwrap();
+        assert_eq!(release, Release::Lost(lost));
+        let renewal = store.renew(&name("lock"), &token, None).await.unwrap();
+        assert_eq!(renewal, Renewal::Lost(lost));
+        let confirmation = store.confirm(&name("lock"), &token).await.unwrap();
+        assert_eq!(confirmation, Confirmation::Lost);
+        let leaving = store.leave(&name("lock"), &token, None).await.unwrap();
+        assert!(matches!(leaving, Leaving::Left(_)), "{leaving:?}");
+    }
+    assert_eq!(holders(&store, "lock").await, 2);
+}
+
+pub(in super::super) async fn each_expires_with_its_own_ttl(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let asked = Instant::now();
+    let (short, long) = (reader("lock", SHORT), reader("lock", LONG));
+    let kept = granted(&store, &long).await;
+    granted(&store, &short).await;
+    eventually("the short one expires", async || {
+        (holders(&store, "lock").await == 1).then_some(())
+    })
+    .await;
+    assert!(asked.elapsed() >= Duration::from_millis(SHORT), "too early");
+    let renewal = store.renew(&short.name, &short.token, None).await.unwrap();
+    assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
+    let release = store.release(&short.name, &short.token).await.unwrap();
+    assert_eq!(release, Release::Lost(Loss::HeldByAnother));
+    assert_eq!(
+        sharers(&store, "lock").await.leases[0].fence,
+        kept.fence,
+        "the wrong one has gone"
+    );
+    refused(&store, &attempt("lock", LONG)).await;
+    released(&store, &long).await;
+    granted(&store, &attempt("lock", LONG)).await;
+}
+
+pub(in super::super) async fn a_renewal_makes_one_last_and_no_other(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let [kept, left] = ["lock"; 2].map(|lock| one_of(2, lock, SHORT));
+    let before = granted(&store, &kept).await;
+    granted(&store, &left).await;
+    let after = renewed(&store, &kept, LONG).await;
+    assert_eq!((after.fence, after.mode), (before.fence, before.mode));
+    assert_eq!(after.ttl, ttl(LONG));
+    eventually("the other expires", async || {
+        (holders(&store, "lock").await == 1).then_some(())
+    })
+    .await;
+    let renewal = store.renew(&left.name, &left.token, None).await.unwrap();
+    assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
+    // Made shorter than it was, it ends so much earlier.
+    renewed(&store, &kept, SHORT).await;
+    eventually("the last expires", async || {
+        is_free(&store, "lock").await.then_some(())
+    })
+    .await;
+    granted(&store, &attempt("lock", LONG)).await;
+}
+
+pub(in super::super) async fn a_longer_one_outlasts_what_a_renewal_shortens(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let (long, short) = (reader("lock", LONG), reader("lock", LONG));
+    granted(&store, &short).await;
+    granted(&store, &long).await;
+    renewed(&store, &short, SHORT).await;
+    eventually("the short one expires", async || {
+        (holders(&store, "lock").await == 1).then_some(())
+    })
+    .await;
+    let held = renewed(&store, &long, LONG).await;
+    assert!(held.expires_in > Duration::from_millis(LONG / 2));
+}
+
+pub(in super::super) async fn each_stops_at_its_own_hold_limit(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let bounded = Attempt {
+        sharing: Some(share(None)),
+        ..limited("lock", SHORT, 2 * SHORT)
+    };
+    let free = reader("lock", SHORT);
+    let held = granted(&store, &bounded).await;
+    assert!(held.hold_expires_in.is_some());
+    granted(&store, &free).await;
+    let held = renewed(&store, &bounded, LONG).await;
+    assert!(held.expires_in <= Duration::from_millis(2 * SHORT));
+    let held = renewed(&store, &free, LONG).await;
+    assert!(held.expires_in > Duration::from_millis(LONG / 2));
+    eventually("the hold limit is reached", async || {
+        (holders(&store, "lock").await == 1).then_some(())
+    })
+    .await;
+    released(&store, &free).await;
+}
+
+pub(in super::super) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    granted(&store, &one_of(4, "lock", LONG)).await;
+    let wanted = Attempt {
+        sharing: Some(share(Some(4))),
+        hold_limit: Some(HoldLimit::from_millis(86_400_000, ttl(LONG)).unwrap()),
+        owner: Some(latchgate::lock::Owner::new("ci 'äöü' {\"a\":1}").unwrap()),
+        metadata: latchgate::lock::Metadata::new(
+            [("job".to_owned(), "straße 4711".to_owned())].into(),
+        )
+        .unwrap(),
+        ..attempt("lock", LONG)
+    };
+    let told = granted(&store, &wanted).await;
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        let shared = sharers(&fixture.store(), "lock").await;
+        let shown = shared.leases.iter().find(|it| it.fence == told.fence);
+        for lease in [&told, shown.expect("it is shown")] {
+            assert_eq!(lease.mode, Mode::Shared { slot: Some(1) });
+            assert_eq!(lease.ttl, wanted.ttl);
+            assert_eq!(lease.owner, wanted.owner);
+            assert_eq!(lease.metadata, wanted.metadata);
+            assert!(lease.expires_in <= Duration::from_millis(LONG));
+            assert!(lease.expires_in > Duration::from_millis(LONG / 2));
+            assert!(lease.hold_expires_in > Some(Duration::from_hours(23)));
+        }
+    }
+}
+
+pub(in super::super) async fn they_survive_a_restart_and_still_exclude(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let asked = Instant::now();
+    let sharing = [one_of(3, "lock", LONG), reader("lock", LONG)];
+    let mut told = Vec::new();
+    for one in &sharing {
+        told.push(granted(&store, one).await);
+    }
+    let soon_over = one_of(3, "lock", 2 * SHORT);
+    granted(&store, &soon_over).await;
+    fixture.restart().await;
+    let store = fixture.store();
+    refused(&store, &attempt("lock", LONG)).await;
+    eventually("the short one expires", async || {
+        (holders(&store, "lock").await == 2).then_some(())
+    })
+    .await;
+    assert!(asked.elapsed() >= Duration::from_millis(2 * SHORT));
+    assert!(asked.elapsed() < Duration::from_secs(30), "it began anew");
+    for (one, told) in sharing.iter().zip(&told) {
+        let held = renewed(&store, one, LONG).await;
+        assert_eq!((held.fence, held.mode), (told.fence, told.mode));
+    }
+    // The slot of the one that has gone is free, and no other.
+    let held = granted(&store, &one_of(3, "lock", LONG)).await;
+    assert_eq!(held.mode.slot(), Some(1));
+    released(&store, &sharing[0]).await;
+    fixture.restart().await;
+    assert_eq!(holders(&fixture.store(), "lock").await, 2);
+}
+
+pub(in super::super) async fn one_who_was_granted_confirms_and_does_not_leave(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let [first, second] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
+    for one in [&first, &second] {
+        let held = granted(&store, one).await;
+        let Confirmation::Confirmed(confirmed) =
+            store.confirm(&one.name, &one.token).await.unwrap()
+        else {
+            panic!("it holds the lock");
+        };
+        assert_eq!((confirmed.fence, confirmed.mode), (held.fence, held.mode));
+        let Leaving::Granted(told) = store.leave(&one.name, &one.token, None).await.unwrap() else {
+            panic!("it holds the lock");
+        };
+        assert_eq!((told.fence, told.mode), (held.fence, held.mode));
+    }
+    assert_eq!(holders(&store, "lock").await, 2);
+}

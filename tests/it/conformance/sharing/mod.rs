@@ -1,0 +1,8 @@
+//! Locks that several hold: who may share one with whom, and that every clause holds for each of their leases.
+
+pub(super) mod breaks;
+pub(super) mod grants;
+pub(super) mod keys;
+pub(super) mod leases;
+pub(super) mod shown;
+pub(super) mod slots;

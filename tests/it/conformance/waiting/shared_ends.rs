@@ -1,0 +1,452 @@
+//! Whatever frees a place of a shared lock, or removes the head of its queue, grants the next.
+
+use std::time::Duration;
+
+use latchgate::{
+    engine::{AcquireError, AcquireRequest},
+    lock::{BreakTarget, FencingToken, HeldLease, IdempotencyKey, Lease},
+    store::{
+        AnyStore, Store as _,
+        contract::{Attempt, Breaking, Confirmation, GiveBack, Leaving},
+        parking::Parked,
+    },
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    super::{
+        Fixture,
+        attempts::{LONG, SHORT, attempt, granted, name, one_of, patient, reader, renewed, ttl},
+    },
+    Gateways, LATE, new_key, request, sharing,
+};
+
+/// How long what holds a lock is looked at before it is said that it stays so.
+const A_WHILE: Duration = Duration::from_millis(200);
+/// Long enough to ask again on a busy machine.
+const GRACE: u64 = 10_000;
+
+fn keyed(request: AcquireRequest, key: &IdempotencyKey) -> AcquireRequest {
+    AcquireRequest {
+        idempotency_key: Some(key.clone()),
+        // Longer than the grace by far.
+        ttl: ttl(3 * GRACE),
+        ..request
+    }
+}
+
+async fn lasts(gateways: &Gateways, lease: &Lease, ms: u64) -> Instant {
+    let asked = Instant::now();
+    let token = lease.token.clone();
+    let renewal = gateways
+        .any()
+        .renew(name("lock"), token, Some(ttl(ms)), None);
+    renewal.await.unwrap();
+    asked
+}
+
+pub(in super::super) async fn one_who_leaves_the_head_lets_the_next_share_it_at_once(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::of(fixture);
+    let _held = gateways.hold_as(sharing(None, "holds")).await;
+    let writer = gateways.queue(request("lock", "writer"), 1).await;
+    let [r1, r2] = [
+        gateways.queue(sharing(None, "r1"), 2).await,
+        gateways.queue(sharing(Some(3), "r2"), 3).await,
+    ];
+    let next = gateways.queue(sharing(Some(3), "next"), 4).await;
+    assert!(r1.is_waiting());
+    writer.hang_up();
+    r1.granted().await;
+    r2.granted().await;
+    assert_eq!(gateways.owners().await, ["holds", "r1", "r2"]);
+    assert!(next.is_waiting());
+}
+
+pub(in super::super) async fn one_whose_wait_runs_out_lets_the_next_share_it_at_once(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::of(fixture);
+    let _held = gateways.hold_as(sharing(Some(2), "holds")).await;
+    let hasty = AcquireRequest {
+        wait: Duration::from_millis(SHORT),
+        ..request("lock", "hasty")
+    };
+    let hasty = gateways.ask(hasty);
+    let next = gateways.ask(sharing(Some(2), "next"));
+    let error = hasty.refused().await;
+    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    next.granted().await;
+    assert_eq!(gateways.owners().await, ["holds", "next"]);
+}
+
+pub(in super::super) async fn one_who_leaves_behind_the_head_lets_nobody_pass(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::of(fixture);
+    let held = gateways.hold_as(sharing(None, "holds")).await;
+    let writer = gateways.queue(request("lock", "writer"), 1).await;
+    let gone = gateways.queue(sharing(None, "gone"), 2).await;
+    let reader = gateways.queue(sharing(None, "reader"), 3).await;
+    gone.hang_up();
+    gateways.queued("lock", 2).await;
+    sleep(A_WHILE).await;
+    assert!(writer.is_waiting() && reader.is_waiting());
+    gateways.release("lock", &held.token).await;
+    let alone = writer.granted().await;
+    assert_eq!(gateways.owners().await, ["writer"]);
+    gateways.release("lock", &alone.token).await;
+    reader.granted().await;
+}
+
+pub(in super::super) async fn a_kept_place_holds_back_the_next_until_its_time_is_over(
+    fixture: &dyn Fixture,
+) {
+    const KEPT: u64 = 2_000;
+    let gateways = Gateways::with_grace(fixture, KEPT);
+    let _held = gateways.hold_as(sharing(None, "holds")).await;
+    let key = new_key();
+    let writer = gateways
+        .queue(keyed(request("lock", "writer"), &key), 1)
+        .await;
+    let reader = gateways.queue(sharing(None, "reader"), 2).await;
+    let left = Instant::now();
+    writer.hang_up();
+    gateways.parked(1).await;
+    reader.granted().await;
+    let waited = left.elapsed();
+    assert!(waited >= Duration::from_millis(KEPT), "{waited:?}");
+    assert_eq!(gateways.owners().await, ["holds", "reader"]);
+}
+
+pub(in super::super) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(
+    fixture: &dyn Fixture,
+) {
+    // Longer than the case may take: nobody may have to wait for it.
+    let gateways = Gateways::with_grace(fixture, LONG);
+    let _held = gateways.hold_as(sharing(None, "holds")).await;
+    for hangs_up in [true, false] {
+        let key = new_key();
+        let writer = keyed(request("lock", "writer"), &key);
+        let waits = gateways.queue(writer.clone(), 1).await;
+        let reader = gateways.queue(sharing(None, "reader"), 2).await;
+        if hangs_up {
+            waits.hang_up();
+            gateways.parked(1).await;
+        }
+        let looks = AcquireRequest {
+            wait: Duration::ZERO,
+            ..writer
+        };
+        let error = gateways.ask(looks).refused().await;
+        assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+        let lease = reader.granted().await;
+        assert_eq!(gateways.owners().await, ["holds", "reader"]);
+        gateways.release("lock", &lease.token).await;
+    }
+}
+
+/// Queues an attempt at a handle to the store.
+async fn queued(store: &AnyStore, attempt: &Attempt) -> Parked {
+    use latchgate::store::contract::Acquisition;
+    let place = store.parking().park(attempt.name.clone(), attempt.token);
+    match store.acquire(attempt).await.unwrap() {
+        Acquisition::Queued(_) => place,
+        other => panic!("not queued: {other:?}"),
+    }
+}
+
+/// Waits for the grant of an attempt that was queued, and takes it.
+async fn confirmed(store: &AnyStore, attempt: &Attempt, mut place: Parked) -> HeldLease {
+    timeout(LATE, place.news()).await.expect("there are news");
+    match store.confirm(&attempt.name, &attempt.token).await.unwrap() {
+        Confirmation::Confirmed(held) => held,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+pub(in super::super) async fn a_head_that_is_given_back_lets_the_next_share_it_at_once(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    granted(&store, &reader("lock", LONG)).await;
+    let writer = patient(attempt("lock", LONG));
+    let _left = queued(&store, &writer).await;
+    let next = patient(reader("lock", LONG));
+    let place = queued(&store, &next).await;
+    let outcome = store.give_back(&writer.name, &writer.token).await;
+    assert_eq!(outcome.unwrap(), GiveBack::NothingHeld);
+    confirmed(&store, &next, place).await;
+}
+
+pub(in super::super) async fn a_head_that_leaves_lets_the_next_share_it_at_once(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    granted(&store, &one_of(2, "lock", LONG)).await;
+    let writer = patient(attempt("lock", LONG));
+    let _left = queued(&store, &writer).await;
+    let next = patient(one_of(2, "lock", LONG));
+    let place = queued(&store, &next).await;
+    let outcome = store.leave(&writer.name, &writer.token, None).await;
+    let Leaving::Left(_) = outcome.unwrap() else {
+        panic!("it held nothing");
+    };
+    let held = confirmed(&store, &next, place).await;
+    assert_eq!(held.mode.slot(), Some(1));
+}
+
+pub(in super::super) async fn a_lease_that_is_given_back_makes_room_for_the_next(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let [first, second] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
+    for one in [&first, &second] {
+        granted(&store, one).await;
+    }
+    let next = patient(one_of(2, "lock", LONG));
+    let place = queued(&store, &next).await;
+    let outcome = store.give_back(&first.name, &first.token).await;
+    assert_eq!(outcome.unwrap(), GiveBack::GivenBack);
+    let held = confirmed(&store, &next, place).await;
+    assert_eq!(held.mode.slot(), Some(0));
+    renewed(&store, &second, LONG).await;
+}
+
+pub(in super::super) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let _held = gateways.hold_as(sharing(Some(2), "holds")).await;
+    let gone = gateways.hold_as(sharing(Some(2), "gone")).await;
+    let unlucky = gateways.queue(sharing(Some(2), "unlucky"), 1).await;
+    let next = gateways.queue(sharing(Some(2), "next"), 2).await;
+    gateways.release("lock", &gone.token).await;
+    // The answer could not be sent: the delivery is dropped.
+    drop(unlucky.answer().await.unwrap());
+    let lease = next.granted().await;
+    assert_eq!(lease.held.mode.slot(), Some(1));
+    assert_eq!(gateways.owners().await, ["holds", "next"]);
+}
+
+pub(in super::super) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let [_stays, ends] = [
+        gateways.hold_as(sharing(Some(2), "stays")).await,
+        gateways.hold_as(sharing(Some(2), "ends")).await,
+    ];
+    let first = gateways.queue(sharing(Some(2), "first"), 1).await;
+    let second = gateways.queue(sharing(Some(2), "second"), 2).await;
+    let short = lasts(&gateways, &ends, SHORT).await;
+    let next = first.granted().await;
+    assert!(short.elapsed() >= Duration::from_millis(SHORT));
+    assert_eq!(next.held.mode, ends.held.mode, "the slot that is free");
+    sleep(A_WHILE).await;
+    assert!(second.is_waiting(), "one place was free");
+    assert_eq!(gateways.owners().await, ["first", "stays"]);
+}
+
+pub(in super::super) async fn a_small_limit_waits_for_as_many_expiries_as_it_takes(
+    fixture: &dyn Fixture,
+) {
+    const SECOND: u64 = 3 * SHORT;
+    let gateways = Gateways::of(fixture);
+    let mut held = Vec::new();
+    for owner in ["a", "b", "c"] {
+        held.push(gateways.hold_as(sharing(Some(3), owner)).await);
+    }
+    let small = gateways.queue(sharing(Some(2), "small"), 1).await;
+    let behind = gateways.queue(sharing(Some(9), "behind"), 2).await;
+    let short = lasts(&gateways, &held[2], SECOND).await;
+    lasts(&gateways, &held[1], SHORT).await;
+    // The end of the first is too early, that of the last too late.
+    small.granted().await;
+    let waited = short.elapsed();
+    assert!(waited >= Duration::from_millis(SECOND), "{waited:?}");
+    behind.granted().await;
+    assert_eq!(gateways.owners().await, ["a", "behind", "small"]);
+}
+
+pub(in super::super) async fn one_who_wants_to_be_alone_waits_for_the_last_expiry(
+    fixture: &dyn Fixture,
+) {
+    const LAST: u64 = 3 * SHORT;
+    let gateways = Gateways::of(fixture);
+    let mut held = Vec::new();
+    for owner in ["a", "b", "c"] {
+        held.push(gateways.hold_as(sharing(None, owner)).await);
+    }
+    let writer = gateways.queue(request("lock", "writer"), 1).await;
+    let reader = gateways.queue(sharing(None, "reader"), 2).await;
+    let short = lasts(&gateways, &held[0], LAST).await;
+    lasts(&gateways, &held[2], SHORT).await;
+    lasts(&gateways, &held[1], 2 * SHORT).await;
+    let alone = writer.granted().await;
+    let waited = short.elapsed();
+    assert!(waited >= Duration::from_millis(LAST), "{waited:?}");
+    assert!(reader.is_waiting());
+    gateways.release("lock", &alone.token).await;
+    reader.granted().await;
+}
+
+pub(in super::super) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(gateways.hold_as(sharing(Some(2), "first")).await);
+    }
+    let mut callers = Vec::new();
+    for waiters in 1..=6 {
+        // Two by two share it, and two are alone.
+        let never_releases = match waiters {
+            3 | 4 => request("lock", "never releases"),
+            _ => sharing(Some(2), "never releases"),
+        };
+        let request = AcquireRequest {
+            ttl: ttl(SHORT / 2),
+            ..never_releases
+        };
+        callers.push(gateways.queue(request, waiters).await);
+    }
+    let short = Instant::now();
+    for lease in &held {
+        lasts(&gateways, lease, SHORT).await;
+    }
+    let mut fence = held[1].held.fence;
+    for caller in callers {
+        let lease = caller.granted().await;
+        assert!(lease.held.fence > fence);
+        fence = lease.held.fence;
+    }
+    // The first two, two together, one, one: the last two begin then.
+    assert!(short.elapsed() >= Duration::from_millis(SHORT + 3 * SHORT / 2));
+    gateways.idle("lock").await;
+}
+
+pub(in super::super) async fn a_place_is_not_free_while_the_lease_is_renewed(
+    fixture: &dyn Fixture,
+) {
+    /// No machine is so busy that a renewal takes as long.
+    const TTL: u64 = 3_000;
+    let gateways = Gateways::of(fixture);
+    let _long = gateways.hold_as(sharing(Some(2), "long")).await;
+    let lease = gateways.hold_as(sharing(Some(2), "renews")).await;
+    lasts(&gateways, &lease, TTL).await;
+    let caller = gateways.queue(sharing(Some(2), "waits"), 1).await;
+    let until = Instant::now() + Duration::from_millis(TTL + TTL / 2);
+    while Instant::now() < until {
+        sleep(Duration::from_millis(TTL / 30)).await;
+        lasts(&gateways, &lease, TTL).await;
+        assert!(caller.is_waiting());
+    }
+    gateways.release("lock", &lease.token).await;
+    caller.granted().await;
+}
+
+async fn broken(fixture: &dyn Fixture, target: BreakTarget) {
+    let stores = fixture.gateways();
+    let store = stores.last().expect("there is one");
+    let breaking = store.break_lock(&name("lock"), Some(target)).await;
+    assert!(matches!(breaking, Ok(Breaking::Broken(_))), "{breaking:?}");
+}
+
+pub(in super::super) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixture) {
+    let gateways = Gateways::of(fixture);
+    let mut held = Vec::new();
+    for owner in ["a", "b"] {
+        held.push(gateways.hold_as(sharing(Some(2), owner)).await);
+    }
+    let mut waiting = Vec::new();
+    for (before, owner) in ["c", "d", "e"].into_iter().enumerate() {
+        let request = sharing(Some(2), owner);
+        waiting.push(gateways.queue(request, before as u64 + 1).await);
+    }
+    let mut waiting = waiting.into_iter();
+    let mut next = async || waiting.next().expect("there is one").granted().await;
+    broken(fixture, fence(&held[0]).into()).await;
+    let third = next().await;
+    assert_eq!(third.held.mode, held[0].held.mode);
+    assert_eq!(gateways.owners().await, ["b", "c"]);
+    broken(fixture, BreakTarget::All).await;
+    next().await;
+    next().await;
+    // Those who were granted the lock by the break are not what was broken.
+    assert_eq!(gateways.owners().await, ["d", "e"]);
+}
+
+pub(in super::super) async fn a_break_of_all_grants_one_who_waits_to_be_alone(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::of(fixture);
+    for owner in ["a", "b", "c"] {
+        gateways.hold_as(sharing(None, owner)).await;
+    }
+    let writer = gateways.queue(request("lock", "writer"), 1).await;
+    let reader = gateways.queue(sharing(None, "reader"), 2).await;
+    broken(fixture, BreakTarget::All).await;
+    let alone = writer.granted().await;
+    assert!(reader.is_waiting());
+    assert_eq!(gateways.owners().await, ["writer"]);
+    broken(fixture, BreakTarget::All).await;
+    assert!(reader.granted().await.held.fence > alone.held.fence);
+}
+
+fn fence(lease: &Lease) -> FencingToken {
+    lease.held.fence
+}
+
+pub(in super::super) async fn a_kept_place_is_granted_beside_others_and_collected(
+    fixture: &dyn Fixture,
+) {
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let writer = gateways.hold("lock").await;
+    let key = new_key();
+    let gone = gateways
+        .queue(keyed(sharing(Some(2), "comes back"), &key), 1)
+        .await;
+    let beside = gateways.queue(sharing(Some(2), "beside"), 2).await;
+    let behind = gateways.queue(sharing(Some(2), "behind"), 3).await;
+    gone.hang_up();
+    gateways.parked(2).await;
+    gateways.release("lock", &writer.token).await;
+    let second = beside.granted().await;
+    // The place has one of the two, and its slot is the first.
+    assert_eq!(second.held.mode.slot(), Some(1));
+    assert_eq!(gateways.owners().await, ["beside", "comes back"]);
+    assert!(behind.is_waiting());
+    let back = gateways
+        .ask(keyed(sharing(Some(2), "comes back"), &key))
+        .answer()
+        .await
+        .unwrap();
+    assert!(back.delivery.is_replay());
+    assert_eq!(back.lease.held.mode.slot(), Some(0));
+    assert!(back.lease.held.expires_in > Duration::from_millis(2 * GRACE));
+    back.delivery.delivered();
+    gateways.release("lock", &back.lease.token).await;
+    behind.granted().await;
+}
+
+pub(in super::super) async fn a_kept_place_that_nobody_collects_passes_on(fixture: &dyn Fixture) {
+    const SOON: u64 = 1_000;
+    let gateways = Gateways::with_grace(fixture, SOON);
+    let [_stays, ends] = [
+        gateways.hold_as(sharing(Some(2), "stays")).await,
+        gateways.hold_as(sharing(Some(2), "ends")).await,
+    ];
+    let key = new_key();
+    let gone = gateways
+        .queue(keyed(sharing(Some(2), "gone"), &key), 1)
+        .await;
+    let next = gateways.queue(sharing(Some(2), "next"), 2).await;
+    gone.hang_up();
+    gateways.parked(1).await;
+    gateways.release("lock", &ends.token).await;
+    let lease = next.granted().await;
+    assert_eq!(gateways.owners().await, ["next", "stays"]);
+    // Nobody has heard of that grant, so its key may still be used.
+    let back = gateways
+        .queue(keyed(sharing(Some(2), "gone"), &key), 1)
+        .await;
+    gateways.release("lock", &lease.token).await;
+    assert!(back.granted().await.held.fence > lease.held.fence);
+}
