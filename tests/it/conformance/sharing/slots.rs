@@ -116,6 +116,7 @@ pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &d
     released(&store, &first).await;
     // Whatever is asked of it, it keeps the slot that it has, and nobody else is given it.
     for turn in 0..3 {
+        let store = fixture.store();
         let held = renewed(&store, &second, LONG).await;
         assert_eq!(held.mode.slot(), Some(1));
         assert_eq!(slot(fixture, &second).await, Some(1));
