@@ -118,16 +118,12 @@ impl Held {
         }
     }
 
-    /// The mode of a lease that is granted now beside those who hold the lock, or to the first.
-    pub(super) fn mode_of_next(held: Option<&Self>, sharing: Option<Sharing>) -> Mode {
-        match sharing {
-            None => Mode::Exclusive,
-            Some(Sharing { has_slot, .. }) => Mode::Shared {
-                slot: has_slot.then(|| {
-                    let sharers = held.and_then(Self::sharers);
-                    sharers.map_or(0, |sharers| sharers.slots.smallest_free())
-                }),
-            },
+    /// The mode of a lease that shares the lock with those who hold it, if anybody does.
+    pub(super) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
+        let sharers = held.and_then(Self::sharers);
+        let smallest_free = || sharers.map_or(0, |sharers| sharers.slots.smallest_free());
+        Mode::Shared {
+            slot: sharing.has_slot.then(smallest_free),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, Mode, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{
@@ -38,6 +38,7 @@ impl State {
             return Err(Unavailability::Withdrawn.into());
         }
         let key = attempt.idempotency.as_ref();
+        let mut may_share = None;
         if let Some(held) = self.living(name, now) {
             if let Some(lease) = held.of_token(token) {
                 // Under its key a newer request may have been answered it meanwhile, and keeps it; or its place
@@ -52,13 +53,17 @@ impl State {
             {
                 return Ok(self.replay(attempt, &lease, key, now));
             }
+            may_share = Some(held.admits(attempt.sharing));
         }
         if let Some(key) = key
             && self.remembers(&RowKey::used_key(&key.hash), now)
         {
             return Ok(Acquisition::IdempotencyExpired);
         }
-        if !self.may_be_granted(attempt) {
+        // A lock that is free has no queue.
+        let is_granted =
+            may_share.is_none_or(|may_share| may_share && self.queues().of(name).is_none());
+        if !is_granted {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
                 None => self.refuse_held(attempt, now),
@@ -70,17 +75,12 @@ impl State {
         Ok(Acquisition::Granted(held))
     }
 
-    /// Whether an attempt may be granted its lock at once. A lock that is free has no queue.
-    fn may_be_granted(&self, attempt: &Attempt) -> bool {
-        self.held(&attempt.name).is_none_or(|held| {
-            held.admits(attempt.sharing) && self.queues().of(&attempt.name).is_none()
-        })
-    }
-
     /// The lease that an attempt is granted now, beside those that are there.
     fn grant(&mut self, attempt: &Attempt, now: Moment) -> Result<Lease, StoreError> {
         let fence = self.next_fence()?;
-        let mode = Held::mode_of_next(self.held(&attempt.name), attempt.sharing);
+        let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
+            Held::mode_beside(self.held(&attempt.name), sharing)
+        });
         Ok(Lease::grant(attempt, mode, fence, now))
     }
 

@@ -550,25 +550,25 @@ impl State {
 
     /// Removes a lease of the name, whoever asked for that.
     pub(super) fn remove(&mut self, name: &LockName, fence: FencingToken) -> Option<Lease> {
-        let mode = self.held.get(name)?.with_fence(fence)?.mode;
-        self.note_whether_held(name, mode);
-        let lease = match mode {
-            Mode::Exclusive => match self.held.remove(name)? {
-                Held::Exclusive(lease) => Some(lease),
-                Held::Shared(_) => None,
-            },
-            Mode::Shared { .. } => self.remove_sharer(name, fence),
-        }?;
+        let lease = match self.held.remove(name)? {
+            Held::Exclusive(lease) if lease.fence == fence => lease,
+            other @ (Held::Exclusive(_) | Held::Shared(_)) => {
+                self.held.insert(name.clone(), other);
+                return self.remove_sharer(name, fence);
+            }
+        };
         self.forget(name, &lease);
-        self.note_before(name, mode, fence, Some(&lease));
+        self.note_before(name, Mode::Exclusive, fence, Some(&lease));
         Some(lease)
     }
 
     fn remove_sharer(&mut self, name: &LockName, fence: FencingToken) -> Option<Lease> {
+        let mode = self.held.get(name)?.sharers()?.with_fence(fence)?.mode;
+        self.note_whether_held(name, mode);
         let Held::Shared(sharers) = self.held.get_mut(name)? else {
             return None;
         };
-        let lease = sharers.remove(fence);
+        let lease = sharers.remove(fence)?;
         if sharers.is_empty() {
             if let Some(awaited) = sharers.awaited {
                 self.awaited.remove(&awaited);
@@ -577,7 +577,9 @@ impl State {
         } else {
             self.watch(name);
         }
-        lease
+        self.forget(name, &lease);
+        self.note_before(name, mode, fence, Some(&lease));
+        Some(lease)
     }
 
     /// Nothing is to be done at the end of a lease that was removed.

@@ -16,7 +16,7 @@ use crate::{
             layout::{IS_CONTINUED, LogError, MARK},
             lease::{Lease, Moment},
             log::{Log, LogEnd, Volume},
-            replay::Contents,
+            replay::{Contents, fuzzed_segment},
             row::{Meta, Rows},
             state::{CopyCursor, State},
         },
@@ -210,6 +210,58 @@ fn a_write_of_which_any_part_reached_the_disk_is_whole_or_given_up() {
             assert_eq!(clean, left == 3 || used(&torn) == ends[2], "{lost:?}");
         }
     }
+}
+
+#[test]
+fn a_lock_that_is_shared_and_held_by_one_alone_is_refused() {
+    let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
+    let of = |mode, fence| {
+        let fence = FencingToken::new(fence).unwrap();
+        Lease::grant(&asked, mode, fence, now)
+    };
+    let shared = [of(slotted(0), 1), of(slotted(1), 2)];
+    for (alone, is_right) in [("lock", false), ("other", true)] {
+        let (disk, mut rows) = (Disk::default(), Rows::default());
+        rows.lease(&name(alone), &of(Mode::Exclusive, 3));
+        for lease in &shared {
+            rows.lease(&asked.name, lease);
+        }
+        let mut log = begin(&disk);
+        log.append(&meta(3), &rows).unwrap();
+        let contents = Log::read(&disk);
+        if is_right {
+            let (contents, _) = contents.unwrap().unwrap();
+            assert_eq!(contents.leases.len(), 3);
+        } else {
+            let error = contents.unwrap_err().error.to_string();
+            assert!(error.contains("its lock is shared"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_lease_under_the_key_of_another_is_refused() {
+    let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
+    let fence = FencingToken::new(0x1234).unwrap();
+    let mut rows = Rows::default();
+    rows.lease(&asked.name, &Lease::grant(&asked, slotted(0), fence, now));
+    let mut record = [0_u8; 24].to_vec();
+    meta(1).encode(&mut record);
+    record.extend_from_slice(&1_u64.to_le_bytes());
+    let key = record.len() + 6;
+    record.extend_from_slice(rows.as_bytes());
+    assert!(fuzzed_segment(&record).contains("lock"));
+    for at in [key, key + 8] {
+        let mut other = record.clone();
+        // It is a lease that is alone, or one with another fencing token.
+        other[at] = if at == key { b'l' } else { 1 };
+        let read = fuzzed_segment(&other);
+        assert!(!read.contains("leases"), "{at}: {read}");
+    }
+    let mut other = record.clone();
+    other[key + 8] = 1;
+    let read = fuzzed_segment(&other);
+    assert!(read.contains("mode or fencing token"), "{read}");
 }
 
 fn slotted(slot: u64) -> Mode {
