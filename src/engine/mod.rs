@@ -24,7 +24,7 @@ mod tests;
 
 pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted};
 pub use backup::BackupParts;
-pub use break_lock::BreakError;
+pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};
 pub use loss::LossReason;

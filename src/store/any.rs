@@ -7,7 +7,7 @@ use futures_util::TryFutureExt;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     telemetry::{
         metrics::{Metrics, StoreFigures},
         trace::{self, Span, SpanKind},
@@ -18,7 +18,7 @@ use super::{
     Store, StoreError,
     contract::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
-        Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
+        Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer, Requesting,
     },
     embedded::{EmbeddedStore, StoreBackup},
     parking::Parking,
@@ -97,6 +97,13 @@ trait DynStore: Send + Sync {
         name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError>;
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError>;
 
     fn shares(&self) -> bool;
 
@@ -256,6 +263,15 @@ impl Store for AnyStore {
         measured!(self, "break", store => store.break_lock(name, target))
     }
 
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        measured!(self, "request_release", store => store.request_release(name, target, request))
+    }
+
     fn shares(&self) -> bool {
         with_store!(self, store => store.shares())
     }
@@ -404,6 +420,15 @@ impl<S: Store> DynStore for BoxedStore<S> {
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         self.0.break_lock(name, target).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        self.0.request_release(name, target, request).await
     }
 
     fn shares(&self) -> bool {

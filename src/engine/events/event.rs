@@ -40,6 +40,8 @@ with_all! {
         Acquired,
         /// A lease lasts longer.
         Renewed,
+        /// The holder of a lease was asked to release it within a time.
+        ReleaseRequested,
         /// A lease has ended because its holder gave it back, or was gone.
         Released,
         /// A lease has ended because its time was over.
@@ -62,6 +64,7 @@ impl EventKind {
             Self::Queued => "queued",
             Self::Acquired => "acquired",
             Self::Renewed => "renewed",
+            Self::ReleaseRequested => "release-requested",
             Self::Released => "released",
             Self::Expired => "expired",
             Self::Lost => "lost",
@@ -79,7 +82,12 @@ impl EventKind {
     pub(super) fn ends_lease(self) -> bool {
         match self {
             Self::Released | Self::Expired | Self::Broken => true,
-            Self::Queued | Self::Acquired | Self::Renewed | Self::Lost | Self::Gap => false,
+            Self::Queued
+            | Self::Acquired
+            | Self::Renewed
+            | Self::ReleaseRequested
+            | Self::Lost
+            | Self::Gap => false,
         }
     }
 }

@@ -43,7 +43,7 @@ impl EventIngest {
                 self.tracker.watch_none();
                 Some(news.event)
             }
-            EventKind::Queued => Some(news.event),
+            EventKind::Queued | EventKind::ReleaseRequested => Some(news.event),
         }
     }
 

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::LossReason,
-    lock::{HeldLease, Lease, LockName, Owner, TokenHash},
+    lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, TokenHash},
     store::contract::QueuePosition,
 };
 
@@ -91,6 +91,26 @@ impl Bus {
                 ..Event::of(EventKind::Lost, name, at)
             },
             lease: Some(LeaseTag::of(token)),
+            if_known: false,
+        });
+    }
+
+    /// The holder of a lease was asked to release it.
+    pub(in crate::engine) fn release_requested(
+        &self,
+        name: &LockName,
+        lease: &HeldLease,
+        request: &ReleaseRequest,
+    ) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                fence: Some(lease.fence),
+                owner: lease.owner.clone(),
+                expires_in: Some(request.within),
+                reason: Some(request.reason.as_str().to_owned().into()),
+                ..Event::of(EventKind::ReleaseRequested, name, at)
+            },
+            lease: None,
             if_known: false,
         });
     }

@@ -21,13 +21,14 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName,
-        Metadata, Mode, TokenHash, Ttl,
+        Metadata, Mode, ReleaseRequest, TokenHash, Ttl,
     },
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal, Renewer,
+            Requesting,
         },
         parking::{News, Parking},
     },
@@ -68,6 +69,8 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// Which lease was to be broken.
     pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
+    pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
+    pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// What list answers; otherwise an empty page.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// Commands wait here for a permit.
@@ -99,6 +102,8 @@ impl ScriptedStore {
             breaks: BreakFeed::default(),
             breakings: Mutex::default(),
             broken: Mutex::default(),
+            requested: Mutex::default(),
+            requestings: Mutex::default(),
             pages: Mutex::default(),
             gate: Semaphore::new(100),
             changed: Notify::new(),
@@ -296,6 +301,22 @@ impl Store for ScriptedStore {
         answer.unwrap_or(Ok(Breaking::NotHeld))
     }
 
+    async fn request_release(
+        &self,
+        _name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        self.pass_gate().await;
+        self.requested
+            .lock()
+            .unwrap()
+            .push((target, request.clone()));
+        self.changed.notify_waiters();
+        let answer = self.requestings.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Requesting::NotHeld))
+    }
+
     fn breaks(&self) -> &BreakFeed {
         &self.breaks
     }
@@ -336,6 +357,7 @@ pub(in crate::engine) fn held() -> HeldLease {
         hold_expires_in: None,
         owner: None,
         metadata: Metadata::default(),
+        release_requested: None,
         as_of: Instant::now() + STANDS,
     }
 }

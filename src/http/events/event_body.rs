@@ -67,7 +67,7 @@ struct EventData<'a> {
     /// Who asked for it; null if the request named nobody or it is not known. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<OrNull<&'a str>>,
-    /// With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
+    /// With `release-requested`: how much time its holder has. With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
     /// With `acquired`: how long the holder had waited.
@@ -76,7 +76,7 @@ struct EventData<'a> {
     /// With `queued`: the place in the queue; 1 is served next.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<u64>,
-    /// Why, with `lost`, `broken`, `gap` and `end`, and with `released` if it was not the holder.
+    /// Why, with `release-requested`, `lost`, `broken`, `gap` and `end`, and with `released` if it was not the holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
     /// When, in RFC 3339, by the clock of the gateway where it happened. For display only. Not with
@@ -139,6 +139,7 @@ impl<'a> EventData<'a> {
         let is_of_lease = match event.kind {
             Kind::Acquired
             | Kind::Renewed
+            | Kind::ReleaseRequested
             | Kind::Released
             | Kind::Expired
             | Kind::Lost

@@ -37,6 +37,7 @@ use crate::{
 use super::{
     acquire::WaiterCount,
     lease_body::{LeaseBody, millis},
+    release_request_body::ReleaseRequestBody,
 };
 
 /// A hold on its way to whoever listens. Dropped, the lock is released.
@@ -246,6 +247,10 @@ pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes,
             "renewed",
             &json(&RemainingTime::of(Some(held.left_at(Instant::now())))),
         ),
+        HoldEvent::ReleaseRequested(request) => encode(
+            "release-requested",
+            &json(&ReleaseRequestBody::from(request)),
+        ),
         HoldEvent::Ended(end) => return Err(end),
     })
 }
@@ -363,7 +368,7 @@ impl HoldCount {
     /// Counts what happens.
     pub(super) fn update(&mut self, event: &HoldEvent) {
         match event {
-            HoldEvent::Queued(_) => {}
+            HoldEvent::Queued(_) | HoldEvent::ReleaseRequested(_) => {}
             HoldEvent::Granted(lease) => {
                 if let Some(mut waiter) = self.waiter.take() {
                     waiter.finish();

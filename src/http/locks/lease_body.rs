@@ -212,6 +212,7 @@ mod tests {
                 hold_expires_in: None,
                 owner: Some(Owner::new("\"me\", \u{fc}").unwrap()),
                 metadata: Metadata::new(metadata).unwrap(),
+                release_requested: None,
                 as_of: Instant::now() + Duration::from_mins(1),
             },
             waited: Duration::from_millis(7),

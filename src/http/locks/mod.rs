@@ -14,6 +14,7 @@ mod lease_body;
 mod list;
 mod lock_body;
 mod release;
+mod release_request_body;
 mod renew;
 
 pub(super) use acquire::{__path_acquire, acquire};

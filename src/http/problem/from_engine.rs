@@ -124,6 +124,11 @@ impl From<BreakError> for Problem {
                 Code::HolderChanged,
                 "The lock is shared by other leases than what was meant. Nothing was broken.",
             ),
+            BreakError::Foreign(_) => Self::new(
+                Code::InvalidRequest,
+                "A client holds the lock that uses no gateway, and cannot be asked. Leave grace_ms out to break its \
+                 hold at once. Nothing happened.",
+            ),
             BreakError::Ambiguous(_) => Self::new(
                 Code::InvalidRequest,
                 "The lock is shared. Say with fencing_token which lease is meant, or \"all\": true. Nothing was \

@@ -21,12 +21,12 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation, GiveBack,
-            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, Renewer,
+            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -218,6 +218,22 @@ impl Store for EmbeddedStore {
             self.breaks.publish(BrokenLease { name, token });
         }
         Ok(breaking)
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let request = Box::new(request.clone());
+        let ask = self.ask(|answer| Command::RequestRelease(name.clone(), target, request, answer));
+        let (requesting, tokens) = ask.await?;
+        for token in tokens {
+            let name = name.clone();
+            self.breaks.publish(BrokenLease { name, token });
+        }
+        Ok(requesting)
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -18,13 +18,13 @@ use crate::{
     clock::Clock,
     config::RedisConfig,
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
-            Renewer,
+            Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -33,7 +33,7 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
-    break_lock::break_lock,
+    break_lock::{break_lock, request_release},
     client::{
         dispatch::Dispatch,
         failure::ACL_LINE,
@@ -345,6 +345,19 @@ impl Store for RedisStore {
         let keys = self.keys(name);
         let dispatch = self.dispatch.for_one_request();
         break_lock(&dispatch, &self.scripts, &self.gateway, &keys, target).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        let dispatch = self.dispatch.for_one_request();
+        let (scripts, gateway) = (&self.scripts, &self.gateway);
+        request_release(&dispatch, scripts, gateway, &keys, target, request).await
     }
 
     fn breaks(&self) -> &BreakFeed {

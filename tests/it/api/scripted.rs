@@ -9,13 +9,14 @@ use std::{
 use latchgate::{
     lock::{
         BreakTarget, FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, Mode,
-        TokenHash, Ttl,
+        ReleaseRequest, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Holder, Inspection, Leaving, ListQuery, Page, QueuePosition, Release, Renewal, Renewer,
+            Requesting,
         },
         parking::{News, Parking},
     },
@@ -35,6 +36,7 @@ pub(crate) struct Script {
     pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
     pub(crate) list: Mutex<VecDeque<Result<Page, StoreError>>>,
     pub(crate) break_lock: Mutex<VecDeque<Result<Breaking, StoreError>>>,
+    pub(crate) request_release: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     pub(crate) breaks: BreakFeed,
     pub(crate) check: Mutex<Vec<Check>>,
     pub(crate) asked: Mutex<Vec<StoreCall>>,
@@ -60,6 +62,7 @@ pub(crate) enum StoreCall {
     Inspect,
     List(Box<ListQuery>),
     Break(LockName, Option<BreakTarget>),
+    RequestRelease(LockName, Option<BreakTarget>, Box<ReleaseRequest>),
 }
 
 /// Holds commands up until it is lifted.
@@ -87,6 +90,7 @@ pub(crate) fn held() -> HeldLease {
         hold_expires_in: None,
         owner: None,
         metadata: Metadata::default(),
+        release_requested: None,
         as_of: Instant::now() + STANDS,
     }
 }
@@ -317,6 +321,20 @@ impl Store for Scripted {
         let asked = StoreCall::Break(name.clone(), meant);
         let broken = Breaking::Broken(Holder::Lease(held()));
         self.0.next(asked, &self.0.break_lock, broken).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        meant: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let asked = StoreCall::RequestRelease(name.clone(), meant, Box::new(request.clone()));
+        let mut lease = held();
+        lease.request_release(request);
+        let requested = Requesting::Requested(Holder::Lease(lease));
+        let answers = &self.0.request_release;
+        self.0.next(asked, answers, requested).await
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -18,6 +18,7 @@ mod redis;
 mod redlock;
 mod release;
 mod renew;
+mod requests;
 mod sharing;
 mod stores;
 mod told;

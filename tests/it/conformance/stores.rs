@@ -8,7 +8,7 @@ use super::{
     exclusion, expiry, fences, give_back, idempotency, keepers, late, list, random,
     redis::Redis,
     redlock::Redlock,
-    release, renew, told,
+    release, renew, requests, told,
     waiting::{
         broken, crowd, expiries, histories, leaving, order, orphans, places, queue, sequences,
         streams,
@@ -137,6 +137,16 @@ conformance! {
             outlast_a_late_copy_of_the_acquire,
             leave_nothing_to_be_given_back,
             survive_a_restart,;
+        requests:
+            are_heard_with_the_next_renewal,
+            end_a_lease_however_often_it_is_renewed,
+            end_a_lease_whose_gateway_is_gone,
+            with_the_earliest_end_count,
+            leave_a_short_ttl_as_it_is,
+            concern_that_lease_alone,
+            are_of_what_holds_the_lock_only,
+            use_up_the_key_of_the_lease,
+            are_heard_of_by_every_gateway,;
         late:
             a_grant_is_told_without_the_time_since_it_was_made,
             a_renewal_is_told_without_the_time_since_it_was_made,

@@ -240,6 +240,7 @@ impl Shared {
             }),
             owner: attempt.owner.clone(),
             metadata: attempt.metadata.clone(),
+            release_requested: None,
             as_of: now,
         })
     }

@@ -195,6 +195,7 @@ mod tests {
             hold_expires_in: None,
             owner: None,
             metadata: Metadata::default(),
+            release_requested: None,
             as_of: Instant::now(),
         };
         Renewal::Renewed(lease, None)

@@ -23,12 +23,12 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, RedlockUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -269,6 +269,16 @@ impl Store for RedlockStore {
         let _working = self.enter()?;
         let _room = self.room().await?;
         self.shared.page(query).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let _working = self.enter()?;
+        self.shared.request_release(name, target, request).await
     }
 
     async fn break_lock(
