@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use crate::store::{
-    Store, StoreError, Unavailability,
-    contract::{Acquisition, Attempt, Release, Renewal, Renewer},
-    embedded::{BackupError, OpenError, check_backup},
+use crate::{
+    lock::Sharing,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Release, Renewal, Renewer},
+        embedded::{BackupError, OpenError, check_backup},
+    },
 };
 
 use super::{
     disk::Fault,
-    rig::{Rig, attempt, key, keyed, one_of, reader},
+    rig::{Rig, attempt, key, keyed, one_of, share},
 };
 
 const LONG: u64 = 3_600_000;
@@ -94,7 +97,13 @@ async fn those_who_share_a_lock_are_in_it_whoever_comes_and_goes_meanwhile() {
     let rig = Rig::start();
     let held: Vec<_> = (0..SHARERS)
         .map(|number| match number % 3 {
-            0 => reader("pool", LONG),
+            0 => Attempt {
+                sharing: Some(Sharing {
+                    has_slot: false,
+                    ..share(Some(9_999))
+                }),
+                ..attempt("pool", LONG)
+            },
             _ => one_of(9_999, "pool", LONG + number as u64 % 100),
         })
         .collect();
