@@ -51,7 +51,7 @@ impl Engine {
         DetachOnDrop::new(&self.0.lifecycle, async move {
             let outcome = match engine.store.break_lock(&name, target).await {
                 Ok(Breaking::Broken(holder)) => {
-                    engine.metrics.lock_broken();
+                    engine.metrics.lock_broken(holder.count());
                     if let Holder::Foreign { .. } = &holder {
                         engine.events.broken(&name, None, reason.as_str());
                     }

@@ -56,7 +56,8 @@ struct EventsProblems;
 /// With API keys you get the events of locks that your key may view, and every `gap`.
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
-/// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
+/// `owner` (null if there is none or it is not known), `mode` (`exclusive` or `shared`; null if it is not known),
+/// `slot` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
 /// `waited_ms` (`acquired`), `position` (`queued`), `reason` and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by

@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    acquire::AcquireBody,
+    acquire_body::{AcquireBody, AcquireSchema},
     annotated::{Annotated, Notes},
     header_params::{AdoptedTokenHeader, KeyHeader, LockPath, PreferHeader},
     hold_stream::{EventSchema, HoldCount, HoldStream},
@@ -92,7 +92,7 @@ const QUEUED: Duration = Duration::from_secs(30);
     tag = "locks",
     params(LockPath, KeyHeader, PreferHeader, AdoptedTokenHeader),
     request_body(
-        content = AcquireBody,
+        content = AcquireSchema,
         description = "What is asked for, as for acquire. It may be left out."
     ),
     responses(

@@ -46,11 +46,13 @@ pub(in crate::http) struct LeaseBody {
     /// protects, and let that refuse any number smaller than the largest it has seen.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     fencing_token: u64,
-    /// `exclusive`, or `shared` with others that hold the lock.
+    /// `exclusive`, or `shared` with others that hold the lock. The fencing token of a shared lease orders
+    /// grants, and does not exclude the other holders.
+    #[schema(pattern = "^(exclusive|shared)$")]
     mode: &'static str,
-    /// For a request with a `limit`: the smallest number from 0 that no other lease of the lock has, always below
-    /// the limit. Else null.
-    #[schema(required = true)]
+    /// For a request with a `limit`: the smallest number from 0 that no other lease of the lock has, always
+    /// below the limit. Else null.
+    #[schema(required = true, maximum = 9_998)]
     slot: Option<u16>,
     /// For how long the lease was last granted.
     ttl_ms: u64,
@@ -205,7 +207,7 @@ mod tests {
             token: Token::random(),
             held: HeldLease {
                 fence: FencingToken::new(17).unwrap(),
-                mode: Mode::Exclusive,
+                mode: Mode::Shared { slot: Some(2) },
                 ttl: Ttl::from_millis(30_000).unwrap(),
                 expires_in: Duration::from_secs(20),
                 held_for: Duration::from_millis(1_500),
@@ -222,8 +224,9 @@ mod tests {
         assert_eq!(
             told,
             serde_json::json!({
-                "name": "deploy:eu", "token": token, "fencing_token": 17, "mode": "exclusive", "slot": null, "ttl_ms": 30_000,
-                "expires_in_ms": 20_000, "expires_at": "1970-01-01T00:00:22.000Z",
+                "name": "deploy:eu", "token": token, "fencing_token": 17, "mode": "shared", "slot": 2,
+                "ttl_ms": 30_000, "expires_in_ms": 20_000,
+                "expires_at": "1970-01-01T00:00:22.000Z",
                 "acquired_at": "1970-01-01T00:00:00.500Z", "renew_after_ms": 6_666,
                 "hold_expires_in_ms": null, "owner": "\"me\", \u{fc}",
                 "metadata": {"\\": "a \"b\""}, "waited_ms": 7,

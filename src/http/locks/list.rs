@@ -140,7 +140,8 @@ pub(super) struct ListParameters {
         example = "deploy:"
     )]
     prefix: Option<String>,
-    /// The owner of the lease, exactly. A foreign client has none.
+    /// The owner of the lease, exactly; of a shared lock, of any of those that it shows. A foreign client has
+    /// none.
     #[param(
         nullable = false,
         min_length = 1,
@@ -255,7 +256,7 @@ pub(in crate::http) struct PageBody {
 pub(in crate::http) struct HeldLockBody {
     /// The lock.
     name: String,
-    /// Who holds it: one entry.
+    /// Who holds it, or held it until now: of several who share it the first 100.
     #[schema(min_items = 1, max_items = 100)]
     holders: Vec<HolderBody>,
     /// How many hold it in all.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 use super::{
-    acquire,
+    acquire_body,
     header_params::{LockPath, TokenHeader},
     lease_body::LeaseBody,
     release,
@@ -145,7 +145,7 @@ impl RequestBody for RenewBody {
     fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
         Self {
             token: release::token(fields),
-            ttl: acquire::ttl(fields, limits),
+            ttl: acquire_body::ttl(fields, limits),
         }
     }
 }
