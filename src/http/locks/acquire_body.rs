@@ -62,7 +62,11 @@ pub(in crate::http) struct AcquireSchema {
     limit: Option<u64>,
     /// Who asks, for people to read: shown to those who find the lock held, never trusted. No
     /// control characters.
-    #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$")]
+    #[schema(
+        min_length = 1,
+        max_length = 128,
+        pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
+    )]
     owner: Option<String>,
     /// Small facts to attach to the lease, shown like the owner: at most 16 texts, names and values
     /// together at most 2048 bytes. No empty names, no control characters.

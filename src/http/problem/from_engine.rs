@@ -152,7 +152,9 @@ fn why_held(
 ) -> Cow<'static, str> {
     let why: Cow<'static, str> = match (holder, sharing) {
         (None, _) => return "The lock is passing to somebody who waited for it.".into(),
-        (Some(Holder::Lease(_) | Holder::Foreign { .. }), _) => "Somebody else holds the lock".into(),
+        (Some(Holder::Lease(_) | Holder::Foreign { .. }), _) => {
+            "Somebody else holds the lock".into()
+        }
         (Some(Holder::Shared(_)), None) => "Others share the lock".into(),
         (Some(Holder::Shared(holders)), Some(Sharing { limit, .. })) => {
             let count = holders.count;

@@ -170,6 +170,10 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        lock::{FencingToken, Limit, Metadata, Mode},
+        store::contract::SharedHolders,
+    };
 
     fn retry_after(holder: Option<Holder>, jitter: u32) -> (u64, u64) {
         let contention = Contention { holder, waiters: 0 };
@@ -205,6 +209,58 @@ mod tests {
                 assert!((least..=most).contains(&ms), "{left:?} {jitter}: {ms} ms");
                 assert!(seconds.contains(&header), "{left:?} {jitter}: {header} s");
             }
+        }
+    }
+
+    /// Three leases that share a lock and end after one, two and four seconds, and so many more.
+    fn shared_by(more: u64) -> Holder {
+        let lease = |seconds| HeldLease {
+            fence: FencingToken::new(1).unwrap(),
+            mode: Mode::Shared { slot: None },
+            ttl: Ttl::MIN,
+            expires_in: Duration::from_secs(seconds),
+            held_for: Duration::ZERO,
+            hold_expires_in: None,
+            owner: None,
+            metadata: Metadata::default(),
+            as_of: Instant::now() + Duration::from_hours(1),
+        };
+        Holder::Shared(SharedHolders {
+            // Renewed since they were put in order.
+            leases: [2, 1, 4].map(lease).into(),
+            count: 3 + more,
+        })
+    }
+
+    #[test]
+    fn sends_callers_back_when_there_is_a_place_for_what_they_want() {
+        let limit = |limit| {
+            Some(Sharing {
+                limit: Limit::new(limit).unwrap(),
+                has_slot: true,
+            })
+        };
+        for (more, wanted, seconds) in [
+            // There is room, but somebody waits before this one.
+            (0, limit(4), 1),
+            (0, limit(3), 1),
+            (0, limit(2), 2),
+            (0, limit(1), 4),
+            (0, None, 4),
+            (1, limit(4), 1),
+            (1, limit(2), 4),
+            // Whoever decides it is not seen.
+            (1, limit(1), 5),
+            (1, None, 5),
+        ] {
+            let contention = Contention {
+                holder: Some(shared_by(more)),
+                waiters: 0,
+            };
+            let left = time_to_wait(contention.holder.as_ref(), wanted);
+            assert_eq!(left, Duration::from_secs(seconds), "{more} {wanted:?}");
+            let locked = Locked::by(contention, wanted, Duration::ZERO, 0);
+            assert_eq!(u128::from(locked.retry_after_ms), left.as_millis());
         }
     }
 

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
-    client::{AcquireRequest, ApiKey, Client, ClientError, ClientOptions, LockState},
-    lock::{IdempotencyKey, Metadata, Owner},
+    client::{AcquireMode, AcquireRequest, ApiKey, Client, ClientError, ClientOptions, LockState},
+    lock::{IdempotencyKey, Limit, Metadata, Owner},
 };
 use tokio::time::Instant;
 
@@ -25,6 +25,9 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
         ttl: Some(Duration::from_secs(30)),
         wait: Duration::ZERO,
         max_hold: Some(Duration::from_mins(1)),
+        mode: AcquireMode::Shared {
+            limit: Limit::new(3).ok(),
+        },
         owner: Some(Owner::new("me").unwrap()),
         metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),
         idempotency_key: Some(IdempotencyKey::new(key).unwrap()),
@@ -40,7 +43,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"ttl_ms":30000,"max_hold_ms":60000,"owner":"me","metadata":{"job":"7"}}"#
+        r#"{"ttl_ms":30000,"max_hold_ms":60000,"mode":"shared","limit":3,"owner":"me","metadata":{"job":"7"}}"#
     );
 }
 
