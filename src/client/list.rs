@@ -59,6 +59,7 @@ struct WirePage {
 struct WireLock {
     name: String,
     holders: Vec<Holder>,
+    #[serde(default)]
     holder_count: u64,
 }
 

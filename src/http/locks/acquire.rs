@@ -40,18 +40,12 @@ struct AcquireProblems;
 /// body takes all defaults, with any content type: `curl -X POST localhost:7420/locks/deploy` works
 /// as it stands.
 ///
-/// `"mode": "shared"` asks for the lock beside others that share it: readers beside readers, and a
-/// writer (`exclusive`) alone. With a `limit` it is granted while fewer than so many hold the lock:
-/// `"limit": 3` for at most three deploys. Both modes stand in one queue, in order.
+/// `"mode": "shared"` asks for the lock beside others that share it: readers beside readers, a writer
+/// (`exclusive`) alone. `"limit": 3` is for at most three. All stand in one queue, in order.
 ///
 /// With `wait_ms` (or `Prefer: wait=N`) a request for a held lock stands in the queue of that lock, and is answered when
 /// it is served or when its wait is over. All gateways on a store share the queue; it is served in
-/// order, and nobody passes it. The wait costs nothing while it lasts, but the connection must
-/// last: keep the time-out of the HTTP client longer than `wait_ms`.
-///
-/// Count `expires_in_ms` from when you *received* the answer, and leave the time that the answer may have travelled. What
-/// passed since the gateway asked the store is subtracted, however long the gateway stood still. Whoever waited
-/// is answered at least half of the TTL, unless the store is so slow, or `max_hold_ms` so short, that there is less.
+/// order, and nobody passes it. The connection must last as long. Whoever waited is answered at least half of the TTL, unless the store is so slow, or `max_hold_ms` so short, that there is less.
 ///
 /// If the connection breaks before the answer has been sent, the request leaves the queue, and a
 /// lease that it was granted is released. With an `Idempotency-Key` the place and the lease are
@@ -62,9 +56,8 @@ struct AcquireProblems;
 /// still waits there is answered 409 `superseded`.
 ///
 /// Of two requests with one key the one that reaches the store last has the place; the other is
-/// answered 409 `superseded`. That is by arrival, not by when they were sent: a request that was
-/// given up, and held up on its way, can come after the one that was sent in its stead. If you are
-/// told `superseded` and sent no newer request, ask again.
+/// answered 409 `superseded`. A request that was given up, and held up on its way, can come after the one
+/// that was sent in its stead: if you are told `superseded` and sent no newer request, ask again.
 ///
 /// A lease that is answered again under its `Idempotency-Key` (200) is not released when that
 /// answer is lost: the first one may have arrived. It ends when it is released, or with its TTL. A

@@ -43,21 +43,18 @@ pub(in crate::http) struct AcquireSchema {
     #[schema(minimum = 100, maximum = 86_400_000)]
     ttl_ms: Option<u64>,
     /// How long to wait for a lock that is held, in milliseconds. 0, or left out: not at all. Your own
-    /// time-out must be longer, and so must that of every proxy on the way: stay at or below 25000
-    /// behind an API gateway that gives up after 29 s.
+    /// time-out must be longer, and so must that of every proxy on the way.
     #[schema(minimum = 0, maximum = 55_000)]
     wait_ms: Option<u64>,
     /// The longest time that the lease may be kept with renewals, in milliseconds from its grant.
     /// Not less than `ttl_ms`. Left out: renewals may go on for ever.
     #[schema(minimum = 100, maximum = 604_800_000)]
     max_hold_ms: Option<u64>,
-    /// `exclusive`: to hold the lock alone. `shared`: beside others that share it. Left out:
-    /// `exclusive`, or `shared` if there is a `limit`.
+    /// `exclusive`, to hold the lock alone, or `shared`. Left out: `exclusive`, or with a `limit` `shared`.
     #[schema(pattern = "^(exclusive|shared)$")]
     mode: Option<String>,
-    /// The lock is granted as long as fewer than so many hold it, and the lease has a `slot`. It binds at
-    /// this grant only: use one limit per name. Only with `shared`. Left out: no `slot`, and as many
-    /// holders as the gateway allows.
+    /// With `shared`: the lock is granted while fewer than so many hold it, and the lease has a `slot`. It binds
+    /// at this grant only, so use one limit per name.
     #[schema(minimum = 1, maximum = 1_000)]
     limit: Option<u64>,
     /// Who asks, for people to read: shown to those who find the lock held, never trusted. No

@@ -54,8 +54,8 @@ struct BreakRecord {
 /// repetition of a break that was not answered breaks nothing else: either of these answers says that
 /// the lease is gone. Without it the current lease is broken, and a repetition breaks the next one.
 ///
-/// Of a lock that is shared the `fencing_token` names one lease, and the others go on. `"all": true` breaks all that
-/// hold the lock when it is looked at; sent again, it breaks those that have come since. With neither the answer is 400.
+/// Of a shared lock the `fencing_token` names one lease, and the others go on. `"all": true` breaks all that hold it
+/// now; sent again, those that have come since. With neither the answer is 400.
 ///
 /// A foreign client has no fencing token. Send its `foreign_mark` instead, with the same answers. Most
 /// clients write something new each time, and so have another mark each time; one that always writes the
@@ -72,7 +72,7 @@ struct BreakRecord {
     params(LockPath),
     request_body(content = BreakBody, description = "Why, and from whom."),
     responses(
-        (status = 200, body = HeldLockBody, description = "What was broken, as it was before: of several leases the first 100, and how many they were."),
+        (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
         BreakProblems,
     )
 )]
@@ -210,8 +210,7 @@ pub(in crate::http) struct BreakBody {
         min_length = 40, max_length = 40, pattern = "^[0-9a-f]{40}$"
     )]
     mark: Option<ForeignMark>,
-    /// Whether all are meant that hold the lock, however many share it. Not together with `fencing_token` or
-    /// `foreign_mark`. Left out: false.
+    /// Whether all are meant that hold the lock. Not together with `fencing_token` or `foreign_mark`.
     #[schema(value_type = Option<bool>)]
     all: bool,
 }

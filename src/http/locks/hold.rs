@@ -82,8 +82,7 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// when it renews next, and ends with `lost` if that is too late.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
-/// `max_hold_ms` is 86400000 (24 h) if it is left out: a client that is frozen, or a proxy that
-/// collects the stream, looks as if somebody listened. If the gateway dies, the lease ends within
+/// `max_hold_ms` is 86400000 (24 h) if it is left out. If the gateway dies, the lease ends within
 /// its TTL.
 #[utoipa::path(
     post,

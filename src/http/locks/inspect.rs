@@ -38,8 +38,8 @@ struct InspectProblems;
 /// are served. A lock that was never taken is free. A client that took the lock in the store itself
 /// shows as `foreign`, with what is known of it.
 ///
-/// The `ETag` names who holds the lock: the lease by its fencing token, those who share it together, a foreign client by
-/// its mark, or nobody. A lock that more than 100 share has none.
+/// The `ETag` names who holds the lock: the lease by its fencing token, all who share it, a foreign client by its mark, or
+/// nobody. A lock that more than 100 share has none.
 /// With it in `If-None-Match` the answer is 304 for as long as that is the same. It is a weak one, because
 /// the rest of the answer changes without it: what is left of the lease, its TTL after a renewal, and who waits.
 #[utoipa::path(

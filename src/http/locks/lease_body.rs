@@ -46,13 +46,12 @@ pub(in crate::http) struct LeaseBody {
     /// protects, and let that refuse any number smaller than the largest it has seen.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     fencing_token: u64,
-    /// `exclusive`, or `shared` with others that hold the lock. The fencing token of a shared lease orders
-    /// grants, and does not exclude the other holders.
-    #[schema(pattern = "^(exclusive|shared)$")]
+    /// `exclusive` or `shared`. The fencing token of a shared lease orders grants, and does not exclude the
+    /// other holders.
     mode: &'static str,
-    /// For a request with a `limit`: the smallest number from 0 that no other lease of the lock has, always
-    /// below the limit. Else null.
-    #[schema(required = true, maximum = 9_998)]
+    /// With a `limit`: the smallest number from 0 that no other lease of the lock has, always below the limit.
+    /// Else null.
+    #[schema(required = true)]
     slot: Option<u16>,
     /// For how long the lease was last granted.
     ttl_ms: u64,
@@ -60,10 +59,10 @@ pub(in crate::http) struct LeaseBody {
     /// answer, and leave the time that the answer may have travelled. To be certain, count from when you sent the
     /// request, and renew first if it waited.
     expires_in_ms: u64,
-    /// When it ends, by the clock of the gateway. For display only: work with `expires_in_ms`.
+    /// When it ends, by the clock of the gateway.
     #[schema(value_type = String, format = DateTime)]
     expires_at: Rfc3339Timestamp,
-    /// When it was granted, by the clock of the gateway. For display only.
+    /// When it was granted, by the clock of the gateway.
     #[schema(value_type = String, format = DateTime)]
     acquired_at: Rfc3339Timestamp,
     /// After how long to renew it: a third of what is left.

@@ -44,8 +44,7 @@ pub(in crate::http) struct LockBody {
     name: String,
     /// Whether somebody holds it.
     state: LockState,
-    /// Who holds it: none if it is free, and several if they share it: the first 100 of them, those first
-    /// that end soonest.
+    /// Who holds it: nobody if it is free; of several who share it 100 at most, those that end soonest.
     #[schema(max_items = 100)]
     holders: Vec<HolderBody>,
     /// How many hold it in all.
@@ -77,11 +76,10 @@ pub(in crate::http) struct WaiterBody {
     /// Who asked, for people to read.
     #[schema(required = true)]
     owner: Option<String>,
-    /// How it wants to hold the lock: `exclusive` or `shared`.
-    #[schema(pattern = "^(exclusive|shared)$")]
+    /// `exclusive` or `shared`, as it was asked for.
     mode: &'static str,
-    /// As long as fewer than how many hold the lock it wants to share it, if it said so; else null.
-    #[schema(required = true, minimum = 1, maximum = 9_999)]
+    /// The limit that was asked for; null without one.
+    #[schema(required = true)]
     limit: Option<u16>,
     /// How long it has waited so far.
     waited_ms: u64,
@@ -107,10 +105,10 @@ pub(in crate::http) struct HolderBody {
     /// lack.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When it ends, by the clock of the gateway. For display only.
+    /// When it ends, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
-    /// When it was granted, by the clock of the gateway. For display only.
+    /// When it was granted, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     acquired_at: Option<String>,
     /// What is left until the hold limit of the lease; null if it has none.
@@ -127,11 +125,11 @@ pub(in crate::http) struct HolderBody {
         pattern = "^[0-9a-f]{40}$"
     )]
     foreign_mark: Option<String>,
-    /// `exclusive`, or `shared` with others that hold the lock; null for a foreign client.
-    #[schema(required = true, pattern = "^(exclusive|shared)$")]
+    /// `exclusive` or `shared`; null for a foreign client.
+    #[schema(required = true)]
     mode: Option<&'static str>,
-    /// The slot of a shared lease whose request had a `limit`; else null.
-    #[schema(required = true, maximum = 9_998)]
+    /// The slot of a lease that was granted with a `limit`; else null.
+    #[schema(required = true)]
     slot: Option<u16>,
 }
 

@@ -41,10 +41,10 @@ pub(in crate::http) struct CurrentHolder {
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
     /// `exclusive` or `shared`; null if a foreign client holds the lock.
-    #[schema(required = true, pattern = "^(exclusive|shared)$")]
+    #[schema(required = true)]
     mode: Option<&'static str>,
-    /// The slot of a shared lease whose request had a `limit`; else null.
-    #[schema(required = true, maximum = 9_998)]
+    /// The slot of a lease that was granted with a `limit`; else null.
+    #[schema(required = true)]
     slot: Option<u16>,
     /// What is left of the lease; null if a foreign client holds the lock without an expiry.
     #[schema(required = true)]

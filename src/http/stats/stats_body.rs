@@ -22,8 +22,7 @@ use super::totals_body::TotalsBody;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stats)]
 pub(in crate::http) struct StatsBody {
-    /// Which run of which gateway answers. Another one behind a load balancer, or the same after a
-    /// restart, counts by itself.
+    /// Which run of which gateway answers: each counts by itself.
     #[schema(example = "4f0c5b1e8d2a9c37")]
     instance: String,
     /// The version of the program.

@@ -11,7 +11,7 @@ use crate::telemetry::metrics::{AcquireOutcome, LeaseOutcome, Totals};
 pub(super) struct TotalsBody {
     /// Acquires and holds, by how they ended.
     acquires: AcquiresBody,
-    /// Leases that were granted to share their lock, a part of `acquires.granted`.
+    /// How many of `acquires.granted` share their lock.
     shared_grants: u64,
     /// Renewals, by how they ended.
     renewals: RenewalsBody,
@@ -23,7 +23,7 @@ pub(super) struct TotalsBody {
     abandoned_waits: u64,
     /// Leases that were ended because nobody was there to use them.
     given_back: u64,
-    /// Leases, and locks of foreign clients, that were taken away with a break.
+    /// Leases that were taken away with a break.
     broken: u64,
     /// Leases that had ended when their holder came to renew or release them.
     expired_while_held: u64,
