@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{
     key::Key,
     listener::Listener,
-    scripted::{StoreCall, contention, free, held, held_by, sharers, shown},
+    scripted::{StoreCall, contention, free, held, held_by, queued, sharers, shown},
     service::{JSON, Service, WITH_TOKEN},
 };
 
@@ -440,20 +440,56 @@ async fn shared_grants_and_leases_are_counted_among_all() {
     assert_eq!(stats["totals"]["shared_grants"], 2);
 }
 
+/// The next event of a stream.
+async fn event(events: &mut Listener) -> Value {
+    loop {
+        let chunk = events.chunk().await.unwrap();
+        let data = chunk.lines().find_map(|line| line.strip_prefix("data: "));
+        if let Some(data) = data {
+            return serde_json::from_str(data).unwrap();
+        }
+    }
+}
+
 #[tokio::test]
-async fn events_of_a_shared_lease_say_so() {
+async fn events_of_a_shared_lease_say_so_also_where_only_its_token_is_known() {
     let service = Service::start();
     let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut events = Listener::ask(service.connect().await, request).await;
     events.chunk().await;
-    service.acquire(r#"{"limit":3,"owner":"ci"}"#).await;
-    let acquired = events.chunk().await.unwrap();
-    let data = acquired
-        .lines()
-        .find_map(|line| line.strip_prefix("data: "));
-    let event: Value = serde_json::from_str(data.unwrap()).unwrap();
-    assert_eq!(
-        (&event["kind"], &event["mode"], &event["slot"]),
-        (&json!("acquired"), &json!("shared"), &json!(0))
-    );
+    let lease = service.acquire(r#"{"limit":3,"owner":"ci"}"#).await.json();
+    let acquired = event(&mut events).await;
+    let token = [("lock-token", lease["token"].as_str().unwrap())];
+    let released = service.ask(Method::DELETE, "/locks/a", &token, "").await;
+    assert_eq!(released.status, 204);
+    let released = event(&mut events).await;
+    for (event, kind) in [(acquired, "acquired"), (released, "released")] {
+        assert_eq!(event["kind"], kind);
+        assert_eq!(
+            (&event["mode"], &event["slot"]),
+            (&json!("shared"), &json!(0)),
+            "{event}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_event_of_a_wait_says_what_is_waited_for() {
+    let service = Service::start();
+    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut events = Listener::ask(service.connect().await, request).await;
+    events.chunk().await;
+    for (body, mode) in [
+        (r#"{"wait_ms":100}"#, "exclusive"),
+        (r#"{"wait_ms":100,"limit":2}"#, "shared"),
+    ] {
+        service.script.acquires(queued(0));
+        service.acquire(body).await;
+        let queued = event(&mut events).await;
+        assert_eq!(
+            (&queued["kind"], &queued["mode"]),
+            (&json!("queued"), &json!(mode))
+        );
+        assert_eq!(queued.get("slot"), None, "nothing is granted");
+    }
 }
