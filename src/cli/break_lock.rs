@@ -24,6 +24,10 @@ use super::{
 /// holds the lock by then, nothing is broken. If several share it, say which lease is meant, or --all. The previous holder learns of it from its next renewal, or
 /// at once if it holds the lock by a stream. Nothing can stop it from working on.
 #[derive(Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(super) struct BreakArgs {
     /// The lock
     name: LockName,

@@ -1,5 +1,7 @@
 //! Columns of text.
 
+use std::fmt::Write;
+
 /// Rows as lines whose columns are aligned.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let widths: [usize; N] = std::array::from_fn(|column| {
@@ -7,10 +9,10 @@ pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
         widths.max().unwrap_or_default() + 2
     });
     let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths);
-        let line: String = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            write!(line, "{cell:<width$}").expect("writing to a String never fails");
+        }
         line.trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()

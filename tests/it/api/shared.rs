@@ -290,9 +290,12 @@ async fn inspect(
     inspection: Inspection,
     seen: &str,
 ) -> super::service::ApiResponse {
-    let mut script = service.script.inspect.lock().unwrap();
-    script.push_back(Ok(inspection));
-    drop(script);
+    service
+        .script
+        .inspect
+        .lock()
+        .unwrap()
+        .push_back(Ok(inspection));
     let seen = [("if-none-match", seen)];
     service.ask(Method::GET, "/locks/a", &seen, "").await
 }

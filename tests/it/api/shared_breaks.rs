@@ -7,10 +7,7 @@ use latchgate::{
     auth::Gate,
     config::Config,
     lock::{BreakTarget, FencingToken, Owner},
-    store::{
-        StoreError,
-        contract::{Breaking, Holder, SharedHolders},
-    },
+    store::contract::{Breaking, Holder, SharedHolders},
 };
 use serde_json::Value;
 
@@ -29,12 +26,12 @@ async fn break_lock(service: &Service, body: &str) -> ApiResponse {
     service.ask(post, "/locks/a/break", JSON, body).await
 }
 
-fn answers(script: &Script, breaking: Result<Breaking, StoreError>) {
-    script.break_lock.lock().unwrap().push_back(breaking);
+fn answers(script: &Script, breaking: Breaking) {
+    script.break_lock.lock().unwrap().push_back(Ok(breaking));
 }
 
-fn broken(holders: SharedHolders) -> Result<Breaking, StoreError> {
-    Ok(Breaking::Broken(Holder::Shared(holders)))
+fn broken(holders: SharedHolders) -> Breaking {
+    Breaking::Broken(Holder::Shared(holders))
 }
 
 #[tokio::test]
@@ -80,7 +77,7 @@ async fn all_is_not_sent_together_with_one() {
 #[tokio::test]
 async fn a_break_that_could_mean_several_names_the_fields_that_say_which() {
     let service = Service::start();
-    answers(&service.script, Ok(Breaking::Ambiguous(sharers(3, 3))));
+    answers(&service.script, Breaking::Ambiguous(sharers(3, 3)));
     let answer = break_lock(&service, r#"{"reason":"x"}"#).await;
     assert_eq!(
         answer.errors(),
@@ -89,7 +86,7 @@ async fn a_break_that_could_mean_several_names_the_fields_that_say_which() {
             "all: is missing: instead of fencing_token send true, to break all of them",
         ]
     );
-    let changed = Ok(Breaking::HolderChanged(Holder::Shared(sharers(1, 1))));
+    let changed = Breaking::HolderChanged(Holder::Shared(sharers(1, 1)));
     answers(&service.script, changed);
     let answer = break_lock(&service, r#"{"reason":"x","fencing_token":1}"#).await;
     assert_eq!(answer.problem(), (409, "holder-changed".to_owned()));
@@ -167,12 +164,12 @@ async fn what_was_not_broken_is_one_line_with_what_was_meant() {
     let store = Scripted(Arc::clone(&script));
     let service = Service::audited(store, Config::default(), Gate::open(), audit(&path));
     for (breaking, body) in [
-        (Ok(Breaking::Ambiguous(sharers(3, 3))), r#"{"reason":"x"}"#),
+        (Breaking::Ambiguous(sharers(3, 3)), r#"{"reason":"x"}"#),
         (
-            Ok(Breaking::HolderChanged(Holder::Lease(held()))),
+            Breaking::HolderChanged(Holder::Lease(held())),
             r#"{"reason":"x","fencing_token":7}"#,
         ),
-        (Ok(Breaking::NotHeld), ALL),
+        (Breaking::NotHeld, ALL),
     ] {
         answers(&script, breaking);
         break_lock(&service, body).await;

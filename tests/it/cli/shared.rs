@@ -75,10 +75,12 @@ fn what_is_no_limit_is_refused_before_anything_is_sent() {
         ("-1", "expected a whole number"),
     ] {
         let gateway = FakeGateway::new([lease("shared", None)]);
-        for command in [&["acquire", "gpu"][..], &["run", "gpu", "--wait", "0"]] {
-            let limit = format!("--limit={limit}");
-            let arguments = [command, &[&limit, "--", "true"]].concat();
-            let ran = on(&gateway, &arguments[..command.len() + 1]);
+        let limit = format!("--limit={limit}");
+        for arguments in [
+            &["acquire", "gpu", &limit][..],
+            &["run", "gpu", &limit, "--", "true"],
+        ] {
+            let ran = on(&gateway, arguments);
             assert_eq!(ran.code, Some(2), "{ran:?}");
             assert!(ran.err.contains(why), "{ran:?}");
         }
