@@ -1,10 +1,15 @@
 """A lock that several share: all of them are shown, and one or all can be broken. What is shared is what the tests say."""
 
 import json
+import re
 
 from playwright.sync_api import expect
 
 from browser import BrowserCase
+
+# What the page asks for, and not the page itself, whose address ends in the same way.
+LIST = re.compile(r"^http://[^/]+/locks\?")
+LOCK = re.compile(r"^http://[^/]+/locks/gpu$")
 
 
 def holder(fence, slot, **more):
@@ -39,8 +44,8 @@ class Shared(BrowserCase):
             asked.append(json.loads(route.request.post_data))
             route.fulfill(json={"name": "gpu", **shape()})
 
-        context.route("**/locks?*", listed)
-        context.route("**/locks/gpu", lambda route: lock(route) if route.request.method == "GET" else route.continue_())
+        context.route(LIST, listed)
+        context.route(LOCK, lambda route: lock(route) if route.request.method == "GET" else route.continue_())
         context.route("**/locks/gpu/break", broken)
         return context, asked
 
@@ -136,7 +141,7 @@ class Shared(BrowserCase):
             lease = {"name": "gpu", "token": "x" * 43, "waited_ms": 0, "renew_after_ms": 10_000, **holder(7, 2, ttl_ms=30_000)}
             route.fulfill(status=201, json=lease)
 
-        context.route("**/locks/gpu", acquire)
+        context.route(LOCK, acquire)
         context.route("**/locks/gpu/release", lambda route: route.fulfill(status=204))
         page = self.open("/locks/gpu", context=context)
         panel = page.locator(".try")
