@@ -73,8 +73,10 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
         return Err(CliError::TokenNotWritten { error, fate });
     }
     if !args.json {
+        let slot = lease.mode.slot();
+        let slot = slot.map_or_else(String::new, |slot| format!(", slot {slot}"));
         output::note(&format!(
-            "acquired {}: fencing token {}, expires in {}",
+            "acquired {}: fencing token {}{slot}, expires in {}",
             lease.name,
             lease.fence,
             duration::show(lease.expires_in),

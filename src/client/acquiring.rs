@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode, header::HeaderName};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::lock::{IdempotencyKey, LockName, Metadata, Owner};
+use crate::lock::{IdempotencyKey, Limit, LockName, Metadata, Owner};
 
 use super::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
@@ -417,6 +417,8 @@ pub struct AcquireRequest {
     pub wait: Duration,
     /// How long the lease may be kept with renewals.
     pub max_hold: Option<Duration>,
+    /// Whether to hold the lock alone or beside others.
+    pub mode: AcquireMode,
     /// Who asks, for people to read.
     pub owner: Option<Owner>,
     /// What to attach.
@@ -424,6 +426,20 @@ pub struct AcquireRequest {
     /// Under which the request may be repeated, by this process or a later one. Without it the
     /// client mints one for this call.
     pub idempotency_key: Option<IdempotencyKey>,
+}
+
+/// Whether to hold a lock alone or beside others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AcquireMode {
+    /// Alone.
+    #[default]
+    Exclusive,
+    /// Beside others that share the lock.
+    Shared {
+        /// As long as fewer than so many hold it; the lease has a slot then. It binds at this grant only, so
+        /// use one limit per name. `None`: as many as the gateway allows.
+        limit: Option<Limit>,
+    },
 }
 
 #[derive(Serialize)]
@@ -434,6 +450,10 @@ pub(super) struct Body<'a> {
     max_hold_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
@@ -469,10 +489,17 @@ impl<'a> Body<'a> {
     /// A request that waits for so long at the gateway.
     pub(super) fn of(request: &'a AcquireRequest, wait: Duration) -> Self {
         let entry = |(name, value): (&str, &str)| (name.to_owned(), value.into());
+        // An exclusive request is what every gateway knows, whatever its version.
+        let (mode, limit) = match request.mode {
+            AcquireMode::Exclusive => (None, None),
+            AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
+        };
         Self {
             ttl_ms: request.ttl.map(millis),
             max_hold_ms: request.max_hold.map(millis),
             wait_ms: (!wait.is_zero()).then(|| millis(wait)),
+            mode,
+            limit,
             owner: request.owner.as_ref().map(Owner::as_str),
             metadata: request.metadata.iter().map(entry).collect(),
         }
@@ -497,8 +524,10 @@ pub struct WaitStatus {
     pub position: Option<u64>,
     /// How many wait in all.
     pub waiters: Option<u64>,
-    /// Who holds the lock.
+    /// Who holds the lock; of several who share it the one whose lease ends first.
     pub holder: Option<Holder>,
+    /// How many hold it.
+    pub holder_count: Option<u64>,
     /// Whether the key may not view the lock: then the queue is not looked at again.
     pub may_not_view: bool,
     /// Why the gateway cannot be asked at the moment; it is tried again.
@@ -516,6 +545,7 @@ impl WaitStatus {
         Self {
             waiters: problem.waiters,
             holder: problem.holders.first().cloned(),
+            holder_count: problem.holder_count,
             trouble: None,
             ..self
         }
@@ -534,6 +564,7 @@ impl WaitStatus {
             position: ours.map(|waiter| waiter.position),
             waiters: Some(lock.waiter_count),
             holder: lock.holders.into_iter().next(),
+            holder_count: Some(lock.holder_count),
             may_not_view: false,
             trouble: None,
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, Metadata, Owner, Token};
+use crate::lock::{FencingToken, LockName, Metadata, Mode, Owner, Token};
 
 use super::{ClientError, call_response::CallResponse};
 
@@ -18,6 +18,8 @@ pub struct Lease {
     pub token: Token,
     /// The number that only rises, for the resource that the lock protects.
     pub fence: FencingToken,
+    /// Whether it holds the lock alone or beside others, and its slot.
+    pub mode: Mode,
     /// How long it was granted for.
     pub ttl: Duration,
     /// What was left of it when the gateway answered.
@@ -42,6 +44,11 @@ struct Wire {
     name: String,
     token: String,
     fencing_token: u64,
+    /// A gateway that does not name it has no other.
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    slot: Option<u16>,
     ttl_ms: u64,
     expires_in_ms: u64,
     renew_after_ms: u64,
@@ -94,6 +101,10 @@ impl Lease {
             name: LockName::new(&wire.name).ok()?,
             token: Token::parse(&wire.token).ok()?,
             fence: FencingToken::new(wire.fencing_token).ok()?,
+            mode: match wire.mode.as_deref() {
+                None => Mode::Exclusive,
+                Some(word) => Mode::from_word(word, wire.slot)?,
+            },
             ttl: Duration::from_millis(wire.ttl_ms),
             expires_in: Duration::from_millis(wire.expires_in_ms),
             renew_after: Duration::from_millis(wire.renew_after_ms),
@@ -114,6 +125,7 @@ impl fmt::Debug for Lease {
             .field("name", &self.name)
             .field("token", &self.token)
             .field("fence", &self.fence)
+            .field("mode", &self.mode)
             .field("expires_in", &self.expires_in)
             .finish_non_exhaustive()
     }

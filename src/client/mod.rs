@@ -28,7 +28,7 @@ mod renew;
 mod retry;
 mod retryable_failure;
 
-pub use acquiring::{AcquireRequest, Acquiring, WaitStatus};
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
 pub use api_key::{ApiKey, ApiKeyError};
 pub use connect::{Client, ClientOptions, SetupError};
 pub use error::ClientError;

@@ -26,6 +26,9 @@ pub struct Problem {
     /// With `locked`: who holds the lock; nobody while it passes on.
     #[serde(default)]
     pub holders: Vec<Holder>,
+    /// With `locked`: how many hold it.
+    #[serde(default)]
+    pub holder_count: Option<u64>,
     /// With `locked`: how many wait for it.
     #[serde(default)]
     pub waiters: Option<u64>,
@@ -64,6 +67,12 @@ pub struct Holder {
     /// The fencing token of the lease.
     #[serde(default)]
     pub fencing_token: Option<u64>,
+    /// Whether it holds the lock alone or beside others: `exclusive` or `shared`.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The slot of its lease.
+    #[serde(default)]
+    pub slot: Option<u16>,
     /// What tells one client without a gateway from another, as far as that is known.
     #[serde(default)]
     pub foreign_mark: Option<String>,

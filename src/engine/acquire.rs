@@ -92,6 +92,8 @@ pub enum AcquireError {
         contention: Contention,
         /// How long the caller stood in the queue.
         waited: Duration,
+        /// How it wanted to share the lock; `None`: alone.
+        sharing: Option<Sharing>,
     },
     /// As many attempts wait for this name, or at this gateway, as are allowed.
     #[error("too many attempts are waiting")]
@@ -416,14 +418,26 @@ impl AcquireAttempt {
             }
         });
         self.engine.metrics.acquired(acquire_outcome(&outcome));
+        if let Ok(granted) = &outcome
+            && granted.lease.held.mode.is_shared()
+            && !granted.delivery.is_replay()
+        {
+            self.engine.metrics.granted_shared();
+        }
         outcome
     }
 
     fn queued(&mut self, place: QueuePosition) {
         self.was_queued = true;
         if let Some(queued_sender) = self.queued_sender.take() {
-            let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
-            self.engine.events.queued(name, owner, &place);
+            let Attempt {
+                name,
+                owner,
+                sharing,
+                ..
+            } = &self.attempt;
+            let events = &self.engine.events;
+            events.queued(name, owner.as_ref(), *sharing, &place);
             // Only a hold listens to it.
             drop(queued_sender.send(place));
         }

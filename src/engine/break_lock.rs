@@ -135,7 +135,7 @@ impl EngineShared {
     ) -> Result<Holder, BreakError> {
         match self.store.break_lock(name, target).await {
             Ok(Breaking::Broken(holder)) => {
-                self.metrics.lock_broken();
+                self.metrics.lock_broken(holder.count());
                 if let Holder::Foreign { .. } = &holder {
                     self.events.broken(name, None, reason.as_str());
                 }

@@ -14,7 +14,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Owner, TokenHash};
+use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Mode, Owner, TokenHash};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
@@ -42,6 +42,7 @@ pub(super) struct RegisteredLease {
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
+    pub(super) mode: Mode,
     /// When it was granted, for statistics only.
     pub(super) since: Instant,
     /// Whether it counts here: it was granted here, or a stream of this gateway keeps it.
@@ -50,6 +51,14 @@ pub(super) struct RegisteredLease {
     pub(super) until: Instant,
     /// Until when a gateway that ends stays for its holder.
     needed_until: Instant,
+}
+
+/// How many leases count here.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CountedLeases {
+    pub(super) all: usize,
+    /// How many of them share their lock.
+    pub(super) shared: usize,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +138,7 @@ impl LeaseRegistry {
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
+            mode: held.mode,
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
             is_counted: counts,
@@ -189,10 +199,13 @@ impl LeaseRegistry {
 
     /// How many live that were granted here or are kept by a stream of this gateway, as far as is known here.
     /// They count at no other gateway, so that those of all gateways add up.
-    pub(super) fn counted(&self) -> usize {
-        let mut active = 0;
-        self.for_each_active(|lease| active += usize::from(lease.is_counted));
-        active
+    pub(super) fn counted(&self) -> CountedLeases {
+        let mut counted = CountedLeases::default();
+        self.for_each_active(|lease| {
+            counted.all += usize::from(lease.is_counted);
+            counted.shared += usize::from(lease.is_counted && lease.mode.is_shared());
+        });
+        counted
     }
 
     /// For how long the one that is held for longest has been held; `None` if none lives.
@@ -443,20 +456,35 @@ mod tests {
     async fn a_lease_counts_where_it_was_granted_or_a_stream_keeps_it_and_nowhere_else() {
         let [granter, other] = [(); 2].map(|()| LeaseRegistry::default());
         let token = Token::random().hash();
-        let sum = || granter.counted() + other.counted();
+        let sum = || granter.counted().all + other.counted().all;
         granter.insert_counted(token, &name(), &lasting(10));
         other.insert(token, &name(), &lasting(10));
         assert_eq!(sum(), 1);
         granter.insert(token, &name(), &lasting(10));
-        assert_eq!((granter.counted(), other.counted()), (1, 0));
+        assert_eq!((granter.counted().all, other.counted().all), (1, 0));
         // A stream of the other one adopts it, and the one that kept it hears of that.
         other.insert_counted(token, &name(), &lasting(10));
         granter.adopted(&token);
-        assert_eq!((granter.counted(), other.counted()), (0, 1));
+        assert_eq!((granter.counted().all, other.counted().all), (0, 1));
         assert!(
             granter.is_listed(&name(), &token),
             "its holder may come here"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_share_a_lock_are_counted_among_all() {
+        let leases = LeaseRegistry::default();
+        let shared = HeldLease {
+            mode: Mode::Shared { slot: None },
+            ..lasting(10)
+        };
+        for (held, is_counted) in [(&lasting(10), true), (&shared, true), (&shared, false)] {
+            leases.insert_as(is_counted, Token::random().hash(), &name(), held);
+        }
+        assert_eq!(leases.counted(), CountedLeases { all: 2, shared: 1 });
+        advance(Duration::from_secs(10)).await;
+        assert_eq!(leases.counted(), CountedLeases::default());
     }
 
     #[tokio::test(start_paused = true)]

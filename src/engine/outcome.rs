@@ -55,6 +55,7 @@ impl AcquireAttempt {
         AcquireError::Held {
             contention,
             waited: self.waited(),
+            sharing: self.attempt.sharing,
         }
     }
 

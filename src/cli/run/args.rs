@@ -25,7 +25,8 @@ use super::super::{
 /// somebody else holds the lock by then, and otherwise a second after the TERM.
 ///
 /// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in
-/// LATCHGATE_FENCING_TOKEN. Hand the fencing token to whatever the lock protects.
+/// LATCHGATE_FENCING_TOKEN. Hand the fencing token to whatever the lock protects. With --limit it finds its
+/// slot in LATCHGATE_SLOT: a number that no other holder of the lock has.
 ///
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
 /// command. What the command has left running in its process group when it ends is stopped, too,

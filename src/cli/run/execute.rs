@@ -22,7 +22,7 @@ use super::{
         },
     },
     args::RunArgs,
-    job::{Job, Leftover},
+    job::{Job, Leftover, SLOT, TOKEN},
     supervisor::{OF_JOBS, Supervisor},
     timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
@@ -116,8 +116,11 @@ impl RunArgs {
             ("LATCHGATE_NAME", lease.name.to_string()),
             ("LATCHGATE_FENCING_TOKEN", lease.fence.to_string()),
         ];
+        if let Some(slot) = lease.mode.slot() {
+            variables.push((SLOT, slot.to_string()));
+        }
         if self.token_env {
-            variables.push(("LATCHGATE_TOKEN", lease.token.expose()));
+            variables.push((TOKEN, lease.token.expose()));
         }
         variables
     }

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration, time::SystemTime};
 
 use crate::{
-    lock::{FencingToken, LockName, Owner},
+    lock::{FencingToken, LockName, Mode, Owner},
     with_all::with_all,
 };
 
@@ -18,6 +18,8 @@ pub struct Event {
     pub fence: Option<FencingToken>,
     /// Who asked for it, as far as that was said and is known.
     pub owner: Option<Owner>,
+    /// How the lease holds the lock, or is to hold it, as far as that is known.
+    pub mode: Option<Mode>,
     /// What was left of the lease then.
     pub expires_in: Option<Duration>,
     /// For how long its holder had waited.
@@ -117,6 +119,7 @@ impl Event {
             name: None,
             fence: None,
             owner: None,
+            mode: None,
             expires_in: None,
             waited: None,
             position: None,

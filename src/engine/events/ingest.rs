@@ -75,6 +75,7 @@ impl EventIngest {
             event: Event {
                 fence: Some(key.fence),
                 owner: lease.owner.clone(),
+                mode: lease.mode,
                 ..Event::of(EventKind::Expired, &key.name, at)
             },
             lease: lease.id,
@@ -103,7 +104,7 @@ impl EventIngest {
             let until = Instant::now() + left;
             let lease = Tracked {
                 announced: begins,
-                ..Tracked::new(id, event.owner.clone(), until, watched)
+                ..Tracked::new(id, event.owner.clone(), event.mode, until, watched)
             };
             self.tracker.track(key, lease);
         }
@@ -129,10 +130,12 @@ impl EventIngest {
         // Of a stream that lost a lease in time the lease may live a little longer.
         let over = event.kind.ends_lease() || event.reason.as_deref() == Some("ended");
         if let Some(key) = key {
-            let id = id.or_else(|| self.tracker.get(&key)?.id);
-            let owner = self.tracker.get(&key).and_then(|lease| lease.owner.clone());
+            let tracked = self.tracker.get(&key);
+            let id = id.or(tracked.and_then(|lease| lease.id));
+            let owner = tracked.and_then(|lease| lease.owner.clone());
             event.fence = Some(key.fence);
             event.owner = event.owner.or(owner);
+            event.mode = event.mode.or(tracked.and_then(|lease| lease.mode));
             if over {
                 self.tracker.forget(&key);
                 self.ended.insert(EndedLease::Key(key));

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::LossReason,
-    lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, TokenHash},
+    lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
     store::contract::QueuePosition,
 };
 
@@ -22,11 +22,13 @@ impl Bus {
         &self,
         name: &LockName,
         owner: Option<&Owner>,
+        sharing: Option<Sharing>,
         place: &QueuePosition,
     ) {
         self.publish(|at| EventMessage {
             event: Event {
                 owner: owner.cloned(),
+                mode: Some(Sharing::mode(sharing)),
                 position: Some(place.ahead + 1),
                 ..Event::of(EventKind::Queued, name, at)
             },
@@ -126,6 +128,7 @@ impl Bus {
             event: Event {
                 fence: lease.map(|lease| lease.fence),
                 owner: lease.and_then(|lease| lease.owner.clone()),
+                mode: lease.map(|lease| lease.mode),
                 reason: Some(reason.to_owned().into()),
                 ..Event::of(EventKind::Broken, name, at)
             },
@@ -139,6 +142,7 @@ fn held(kind: EventKind, name: &LockName, lease: &HeldLease, at: std::time::Syst
     Event {
         fence: Some(lease.fence),
         owner: lease.owner.clone(),
+        mode: Some(lease.mode),
         expires_in: Some(lease.left_at(Instant::now())),
         ..Event::of(kind, name, at)
     }

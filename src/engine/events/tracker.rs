@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, Owner};
+use crate::lock::{FencingToken, LockName, Mode, Owner};
 
 use super::line::LeaseTag;
 
@@ -32,6 +32,7 @@ pub(super) struct Tracker {
 pub(super) struct Tracked {
     pub(super) id: Option<LeaseTag>,
     pub(super) owner: Option<Owner>,
+    pub(super) mode: Option<Mode>,
     /// Whether this gateway tells that it has expired: it was granted or renewed here last, while ends were
     /// heard of.
     pub(super) watched: bool,
@@ -142,12 +143,14 @@ impl Tracked {
     pub(super) fn new(
         id: Option<LeaseTag>,
         owner: Option<Owner>,
+        mode: Option<Mode>,
         until: Instant,
         watched: bool,
     ) -> Self {
         Self {
             id,
             owner,
+            mode,
             watched,
             announced: false,
             due: until + if watched { GRACE } else { FORGOTTEN },

@@ -9,7 +9,7 @@ use crate::{
         json_response::json,
         locks::{millis, timestamp},
     },
-    lock::{FencingToken, LockName, Owner},
+    lock::{FencingToken, LockName, Mode, Owner},
 };
 
 /// One event of the stream, as a parser of server-sent events gives it.
@@ -67,6 +67,14 @@ struct EventData<'a> {
     /// Who asked for it; null if the request named nobody or it is not known. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<OrNull<&'a str>>,
+    /// How it holds the lock: `exclusive` or `shared`; with `queued` how it wants to. Null if it is not known. Not
+    /// with `gap`, `session` and `end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<OrNull<&'static str>>,
+    /// The slot of a shared lease whose request had a `limit`; else null. Not with `queued`, `gap`, `session` and
+    /// `end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<OrNull<u16>>,
     /// With `release-requested`: how much time its holder has. With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
@@ -152,6 +160,8 @@ impl<'a> EventData<'a> {
             name: event.name.as_ref().map(LockName::as_str),
             fencing_token: is_of_lease.then(|| OrNull(event.fence.map(FencingToken::get))),
             owner: event.name.is_some().then_some(OrNull(owner)),
+            mode: (event.name.is_some()).then(|| OrNull(event.mode.map(Mode::as_str))),
+            slot: is_of_lease.then(|| OrNull(event.mode.and_then(Mode::slot))),
             expires_in_ms: event.expires_in.map(millis),
             waited_ms: event.waited.map(millis),
             position: event.position,
@@ -167,6 +177,8 @@ impl<'a> EventData<'a> {
             name: None,
             fencing_token: None,
             owner: None,
+            mode: None,
+            slot: None,
             expires_in_ms: None,
             waited_ms: None,
             position: None,

@@ -63,6 +63,17 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// True or false.
+    pub(in crate::http) fn flag(&mut self, name: &'static str) -> Option<bool> {
+        match self.take(name)? {
+            JsonValue::Bool(flag) => Some(flag),
+            other => {
+                self.refuse(name, format!("{}; true or false is expected", other.is()));
+                None
+            }
+        }
+    }
+
     /// A text.
     pub(in crate::http) fn text(&mut self, name: &'static str) -> Option<Cow<'a, str>> {
         match self.take(name)? {
@@ -167,7 +178,7 @@ fn object(body: &[u8]) -> Result<Object<'_>, Problem> {
 /// the other copy would see a different request.
 pub(super) enum JsonValue<'a> {
     Null,
-    Bool,
+    Bool(bool),
     Whole(u64),
     Negative(i64),
     Fraction(f64),
@@ -196,7 +207,7 @@ impl JsonValue<'_> {
     pub(super) fn is(&self) -> String {
         match self {
             Self::Null => "is null".to_owned(),
-            Self::Bool => "is true or false".to_owned(),
+            Self::Bool(_) => "is true or false".to_owned(),
             Self::Whole(number) => format!("is {number}"),
             Self::Negative(number) => format!("is {number}"),
             // The sign is all that keeps it from being a whole number.
@@ -233,8 +244,8 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
         Ok(JsonValue::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<JsonValue<'de>, E> {
-        Ok(JsonValue::Bool)
+    fn visit_bool<E>(self, flag: bool) -> Result<JsonValue<'de>, E> {
+        Ok(JsonValue::Bool(flag))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<JsonValue<'de>, E> {

@@ -1,6 +1,7 @@
 //! The routes under `/locks`.
 
 mod acquire;
+mod acquire_body;
 mod annotated;
 mod break_lock;
 mod delivered;

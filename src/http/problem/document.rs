@@ -39,8 +39,7 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`: who holds the lock, as one entry; empty in the moment in which it passes to
-    /// somebody who waited for it.
+    /// With `locked`: who holds the lock; empty in the moment in which it passes to somebody who waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<CurrentHolder>, required = false, max_items = 100)]
     holders: Option<&'a [CurrentHolder]>,

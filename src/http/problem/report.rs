@@ -31,7 +31,7 @@ pub(in crate::http) enum Extra {
     None,
     /// `errors`.
     Fields(Vec<FieldError>),
-    /// `holder`, `waited_ms`, `waiters`, `retry_after_ms`, and the header `Retry-After`.
+    /// `holders`, `holder_count`, `waited_ms`, `waiters`, `retry_after_ms`, and the header `Retry-After`.
     Locked(Box<Locked>),
     /// `retry_after_ms`, and the header `Retry-After`.
     RetryAfter {

@@ -54,6 +54,8 @@ mod scraping;
 mod session_cookie_names;
 mod session_cookies;
 mod sessions;
+mod shared;
+mod shared_breaks;
 mod siege;
 mod signed_in_as;
 mod silent;

@@ -16,7 +16,7 @@ use latchgate::{
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Holder, Inspection, Leaving, ListQuery, Page, QueuePosition, Release, Renewal, Renewer,
-            Requesting,
+            Requesting, SharedHolders,
         },
         parking::{News, Parking},
     },
@@ -45,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) parking: Parking,
     /// While it is set, nothing is answered.
     pub(crate) paused: Pause,
+    /// The store cannot share a lock.
+    pub(crate) shares_nothing: std::sync::atomic::AtomicBool,
     /// The next command panics.
     pub(crate) panics: std::sync::atomic::AtomicBool,
 }
@@ -92,6 +94,21 @@ pub(crate) fn held() -> HeldLease {
         metadata: Metadata::default(),
         release_requested: None,
         as_of: Instant::now() + STANDS,
+    }
+}
+
+/// Leases that share a lock: fencing tokens from 42 on, slots from 0 on, each a second longer than the one before.
+/// `count` says how many there are in all.
+pub(crate) fn sharers(shown: u16, count: u64) -> SharedHolders {
+    let lease = |slot: u16| HeldLease {
+        fence: FencingToken::new(42 + u64::from(slot)).unwrap(),
+        mode: Mode::Shared { slot: Some(slot) },
+        expires_in: Duration::from_secs(u64::from(slot) + 1),
+        ..held()
+    };
+    SharedHolders {
+        leases: (0..shown).map(lease).collect(),
+        count,
     }
 }
 
@@ -219,6 +236,10 @@ impl Store for Scripted {
         lease.hold_expires_in = attempt.hold_limit.map(HoldLimit::duration);
         lease.owner.clone_from(&attempt.owner);
         lease.metadata = attempt.metadata.clone();
+        lease.mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
+            let slot = sharing.has_slot.then_some(0);
+            Mode::Shared { slot }
+        });
         let asked = StoreCall::Acquire(Box::new(attempt.clone()));
         let granted = Acquisition::Granted(lease);
         self.0.next(asked, &self.0.acquire, granted).await
@@ -335,6 +356,11 @@ impl Store for Scripted {
         let requested = Requesting::Requested(Holder::Lease(lease));
         let answers = &self.0.request_release;
         self.0.next(asked, answers, requested).await
+    }
+
+    fn shares(&self) -> bool {
+        let shares_nothing = &self.0.shares_nothing;
+        !shares_nothing.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -24,6 +24,8 @@ mod secrets;
 mod serve;
 mod service_manager;
 mod sessions;
+mod shared;
+mod shared_on_a_store;
 mod shutdown;
 mod unread_log;
 mod waiting;
