@@ -121,8 +121,10 @@ impl ScriptedStore {
 
     /// Tells the only attempt that waits.
     pub(super) fn tell(&self, news: News) {
-        let token = self.attempts.lock().unwrap().last().unwrap().token;
-        assert!(self.parking.deliver(&token, news), "nobody waits for news");
+        let attempts = self.attempts.lock().unwrap();
+        let Attempt { name, token, .. } = attempts.last().unwrap();
+        let delivered = self.parking.deliver(name, token, news);
+        assert!(delivered, "nobody waits for news");
     }
 
     /// From now on a renewal is never answered.
