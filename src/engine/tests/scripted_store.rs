@@ -42,6 +42,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
+    pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
@@ -55,6 +56,10 @@ pub(in crate::engine) struct ScriptedStore {
     /// What release answers before it says that the lease is lost.
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
+    /// Which locks were to be renewed, and for how long.
+    pub(super) renewed: Mutex<Vec<(LockName, Option<Ttl>)>>,
+    /// The locks whose next renewal finds the lease lost.
+    pub(super) lost: Mutex<Vec<LockName>>,
     renewals_hang: AtomicBool,
     renewals_panic: AtomicBool,
     /// For how long confirm keeps its answer.
@@ -81,6 +86,9 @@ impl ScriptedStore {
             acquisitions: Mutex::new([acquisition].into()),
             give_back_errors: Mutex::default(),
             given_back: Mutex::default(),
+            given_back_names: Mutex::default(),
+            renewed: Mutex::default(),
+            lost: Mutex::default(),
             released: Mutex::default(),
             release_errors: Mutex::default(),
             adopted_by: Mutex::default(),
@@ -206,11 +214,17 @@ impl Store for ScriptedStore {
     async fn renew_as(
         &self,
         renewer: Renewer,
-        _name: &LockName,
+        name: &LockName,
         _token: &TokenHash,
-        _ttl: Option<Ttl>,
+        ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        self.renewed.lock().unwrap().push((name.clone(), ttl));
+        let lost = &mut *self.lost.lock().unwrap();
+        if let Some(at) = lost.iter().position(|lost| lost == name) {
+            lost.remove(at);
+            return Ok(Renewal::Lost(Loss::Free));
+        }
         assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
@@ -266,6 +280,7 @@ impl Store for ScriptedStore {
             return Err(error);
         }
         self.given_back.lock().unwrap().push(*token);
+        self.given_back_names.lock().unwrap().push(name.clone());
         self.changed.notify_waiters();
         Ok(GiveBack::GivenBack)
     }

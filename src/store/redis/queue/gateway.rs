@@ -159,7 +159,10 @@ impl RedisGateway {
                 let Some(fence) = fence.and_then(|number| FencingToken::new(number).ok()) else {
                     return debug!("a message that is none of ours");
                 };
-                if !self.parking.deliver(&name, &token, News::GrantedProvisionally) {
+                if !self
+                    .parking
+                    .deliver(&name, &token, News::GrantedProvisionally)
+                {
                     self.enqueue_orphan(name, token, fence);
                 }
             }

@@ -81,7 +81,8 @@ mod tests {
         let first = pending_withdrawals.begin(1, &name, &token);
         let second = pending_withdrawals.begin(1, &name, &token);
         assert!(
-            pending_withdrawals.contains(1, &name, &token) && !pending_withdrawals.contains(0, &name, &token)
+            pending_withdrawals.contains(1, &name, &token)
+                && !pending_withdrawals.contains(0, &name, &token)
         );
         assert!(!pending_withdrawals.contains(1, &name, &Token::random().hash()));
         let other = LockName::new("other").unwrap();
