@@ -164,6 +164,12 @@ impl ScriptedStore {
         self.gate.acquire().await.unwrap().forget();
     }
 
+    fn finds_lost(&self, name: &LockName) -> bool {
+        let mut lost = self.lost.lock().unwrap();
+        let at = lost.iter().position(|lost| lost == name);
+        at.map(|at| lost.remove(at)).is_some()
+    }
+
     pub(super) fn given_back(&self) -> usize {
         self.given_back.lock().unwrap().len()
     }
@@ -220,9 +226,7 @@ impl Store for ScriptedStore {
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
         self.renewed.lock().unwrap().push((name.clone(), ttl));
-        let lost = &mut *self.lost.lock().unwrap();
-        if let Some(at) = lost.iter().position(|lost| lost == name) {
-            lost.remove(at);
+        if self.finds_lost(name) {
             return Ok(Renewal::Lost(Loss::Free));
         }
         assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");

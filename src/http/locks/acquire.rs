@@ -38,7 +38,7 @@ use super::{
 };
 
 /// The problems of acquire.
-struct AcquireProblems;
+pub(super) struct AcquireProblems;
 
 /// Acquire a lock
 ///
@@ -170,7 +170,7 @@ impl IntoResponses for AcquireProblems {
 // What acquire takes.
 
 /// What is asked for. Every field may be left out; null is the same as leaving it out.
-#[derive(ToSchema)]
+#[derive(Clone, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"ttl_ms": 30_000, "wait_ms": 10_000, "owner": "ci-runner-7", "metadata": {"job": "4711"}}))]
 pub(in crate::http) struct AcquireBody {
