@@ -86,8 +86,10 @@ impl Collector {
         let (ttl, wait) = (first.ttl, first.wait);
         let longest = u64::try_from(COLLECTING.as_millis()).unwrap_or(u64::MAX);
         let longest = Ttl::from_millis(longest).expect("ten seconds are a TTL");
+        let group = names.group();
         for part in &mut parts {
             part.ttl = ttl.min(longest);
+            part.metadata = part.metadata.of_group(&group);
         }
         Self {
             engine,

@@ -249,6 +249,7 @@ pub(in crate::http) struct PageBody {
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
+        "group": null,
     }],
     "holder_count": 1,
 }))]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     clock::BootId,
-    lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
+    lock::{FencingToken, Group, HoldLimit, LockName, Metadata, Owner, Token},
     store::embedded::{
         lease::{Lease, Moment},
         row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
@@ -150,7 +150,11 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let mut full = plain.clone();
     full.hold_limit = Some(HoldLimit::from_millis(600_000, ttl(30_000)).unwrap());
     full.owner = Some(Owner::new("näher").unwrap());
-    full.metadata = Metadata::new(entries.into()).unwrap();
+    let group = Group {
+        first: LockName::new("first").unwrap(),
+        count: 3,
+    };
+    full.metadata = Metadata::new(entries.into()).unwrap().of_group(&group);
     let mut bare = plain.clone();
     bare.idempotency = None;
     let granted = Lease::grant(&plain, fence, now);
