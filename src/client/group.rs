@@ -234,13 +234,11 @@ impl PartResults {
         let least = |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
         let left = least(|it| it.expires_in_ms).unwrap_or_default();
         let hold_left = least(|it| it.hold_expires_in_ms);
-        Ok(Lease {
-            ttl: ttl.unwrap_or(before.ttl),
-            expires_in: Duration::from_millis(left),
-            renew_after: self.renew_after,
-            hold_expires_in: hold_left.map(Duration::from_millis),
-            ..before.clone()
-        }
-        .answered(self.sent_at, self.received_at))
+        let mut lease = before.clone().answered(self.sent_at, self.received_at);
+        lease.ttl = ttl.unwrap_or(before.ttl);
+        lease.expires_in = Duration::from_millis(left);
+        lease.renew_after = self.renew_after;
+        lease.hold_expires_in = hold_left.map(Duration::from_millis);
+        Ok(lease)
     }
 }
