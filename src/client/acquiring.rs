@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode, header::HeaderName};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::lock::{IdempotencyKey, Limit, LockName, Metadata, Owner};
+use crate::lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner};
 
 use super::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
@@ -47,7 +47,10 @@ const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Acquiring {
     client: Client,
+    /// The lock; of several the one that was in the way last.
     name: LockName,
+    /// All of them, if there are several.
+    names: Option<GroupNames>,
     request: AcquireRequest,
     key: IdempotencyKey,
     asked: Instant,
@@ -87,6 +90,7 @@ impl Client {
         Acquiring {
             client: self.clone(),
             name,
+            names: None,
             key: fresh_key(&request),
             asked,
             over: asked.checked_add(request.wait),
@@ -100,6 +104,12 @@ impl Client {
 // === impl Acquiring ===
 
 impl Acquiring {
+    /// The same for several locks, all or none.
+    pub(super) fn of_group(self, names: GroupNames) -> Self {
+        let names = Some(names);
+        Self { names, ..self }
+    }
+
     /// Goes on until the lock is ours or the wait is over.
     ///
     /// A gateway that was never reached is given up after a few tries, however long the wait may
@@ -166,10 +176,7 @@ impl Acquiring {
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
             // If that fails, too, the lease has ended with its TTL.
-            let _: Result<_, _> = self
-                .client
-                .release_with(&lease.name, &lease.token, retry)
-                .await;
+            let _: Result<_, _> = self.client.release_lease_with(&lease, retry).await;
         }
     }
 
@@ -221,6 +228,9 @@ impl Acquiring {
             }
             let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
+                if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
+                    self.name = name;
+                }
                 let waiting = self.waiting.clone().of_problem(&problem);
                 self.report(waiting, &mut watcher);
             }
@@ -350,9 +360,12 @@ impl Acquiring {
     }
 
     fn call(&self, wait: Duration) -> Call {
-        Call::new(Method::POST, &self.name, "")
-            .secret(IDEMPOTENCY_KEY, self.key.expose())
-            .json(&Body::of(&self.request, wait))
+        let call = match &self.names {
+            None => Call::new(Method::POST, &self.name, ""),
+            Some(_) => Call::at(Method::POST, "/locks".to_owned()),
+        };
+        call.secret(IDEMPOTENCY_KEY, self.key.expose())
+            .json(&Body::of(&self.request, self.names.as_ref(), wait))
     }
 
     fn report(&mut self, waiting: WaitStatus, watcher: &mut Option<Watcher<'_>>) {
@@ -445,6 +458,8 @@ pub enum AcquireMode {
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<Vec<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_hold_ms: Option<u64>,
@@ -487,7 +502,11 @@ impl Client {
 
 impl<'a> Body<'a> {
     /// A request that waits for so long at the gateway.
-    pub(super) fn of(request: &'a AcquireRequest, wait: Duration) -> Self {
+    pub(super) fn of(
+        request: &'a AcquireRequest,
+        names: Option<&'a GroupNames>,
+        wait: Duration,
+    ) -> Self {
         let entry = |(name, value): (&str, &str)| (name.to_owned(), value.into());
         // An exclusive request is what every gateway knows, whatever its version.
         let (mode, limit) = match request.mode {
@@ -495,6 +514,7 @@ impl<'a> Body<'a> {
             AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
         };
         Self {
+            names: names.map(|names| names.iter().map(LockName::as_str).collect()),
             ttl_ms: request.ttl.map(millis),
             max_hold_ms: request.max_hold.map(millis),
             wait_ms: (!wait.is_zero()).then(|| millis(wait)),

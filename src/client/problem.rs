@@ -23,6 +23,9 @@ pub struct Problem {
     /// With `lease-lost`: whether somebody else holds the lock.
     #[serde(default)]
     pub held: Option<bool>,
+    /// With `locked`, if several locks were asked for: the one that is held.
+    #[serde(default)]
+    pub name: Option<String>,
     /// With `locked`: who holds the lock; nobody while it passes on.
     #[serde(default)]
     pub holders: Vec<Holder>,
@@ -91,6 +94,28 @@ impl Problem {
         Some(problem)
     }
 
+    /// What one of several leases came to.
+    pub(super) fn of_part(name: &str, code: &str) -> Self {
+        Self {
+            status: 0,
+            code: code.to_owned(),
+            title: String::new(),
+            detail: Some(match code {
+                "lease-lost" => format!("the lease of {name} is lost"),
+                _ => format!("the lease of {name} was neither renewed nor released"),
+            }),
+            request_id: None,
+            held: None,
+            name: Some(name.to_owned()),
+            holders: Vec::new(),
+            holder_count: None,
+            waiters: None,
+            errors: Vec::new(),
+            retry_after: None,
+            json: String::new(),
+        }
+    }
+
     /// The document as the gateway sent it.
     pub fn json(&self) -> &str {
         &self.json
@@ -105,6 +130,9 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let detail = self.detail.as_ref().unwrap_or(&self.title);
+        if self.status == 0 {
+            return write!(f, "{detail} ({})", self.code);
+        }
         write!(
             f,
             "{} ({}, {})",

@@ -475,7 +475,7 @@ impl HoldTask {
             // renews or releases it here.
             self.engine
                 .leases
-                .wait_at_most(&token, RELEASE_GRACE.min(left / 4));
+                .wait_at_most(&managed.name, &token, RELEASE_GRACE.min(left / 4));
             Some(managed.valid_until)
         } else {
             // Nobody knows its token.
@@ -529,7 +529,7 @@ impl HoldTask {
                         self.engine.events.renewed(&managed.name, &token, held);
                     }
                     // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
-                    Renewal::Adopted => self.engine.leases.adopted(&token),
+                    Renewal::Adopted => self.engine.leases.adopted(&managed.name, &token),
                     Renewal::Lost(_) => drop(self.engine.leases.remove(&managed.name, &token)),
                 }
                 Some(renewal)

@@ -103,6 +103,7 @@ impl ManagedLease {
             token: self.token.hash(),
             name: self.name.clone(),
             by: AbandonedBy::Keeper(self.keeper, lost),
+            others: Vec::new(),
         });
     }
 

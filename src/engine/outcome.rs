@@ -172,6 +172,7 @@ impl AcquireAttempt {
                 Some(_) => AbandonedBy::KeyedAttempt,
                 None => AbandonedBy::Attempt,
             },
+            others: Vec::new(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod caller;
 mod fence;
 mod foreign_mark;
+mod group;
 mod hold_limit;
 mod idempotency;
 mod keeper_id;
@@ -21,6 +22,7 @@ mod ttl;
 pub use caller::CallerId;
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
+pub use group::{Group, GroupNames, GroupNamesError};
 pub use hold_limit::{HoldLimit, HoldLimitError};
 pub use idempotency::{
     BreakTarget, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,

@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::error::CliError,
+    super::{caller::locks::Locks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     visible::visible,
@@ -39,11 +39,12 @@ const WITHDRAWAL_UNANSWERED: &str = "the gateway has not answered the withdrawal
 /// Acquires, and handles signals meanwhile.
 pub(crate) async fn acquire(
     client: &Client,
-    name: &LockName,
+    locks: &Locks,
     request: AcquireRequest,
     signals: &mut Signals,
 ) -> Result<Lease, CliError> {
-    let mut acquiring = client.acquiring(name.clone(), request);
+    let name = locks.first();
+    let mut acquiring = locks.acquiring(client, request);
     let error = match watched(name, &mut acquiring, signals).await {
         Ok(lease) => return Ok(lease),
         Err(error) => error,

@@ -43,6 +43,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
+    pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
@@ -56,6 +57,10 @@ pub(in crate::engine) struct ScriptedStore {
     /// What release answers before it says that the lease is lost.
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
+    /// Which locks were to be renewed, and for how long.
+    pub(super) renewed: Mutex<Vec<(LockName, Option<Ttl>)>>,
+    /// The locks whose next renewal finds the lease lost.
+    pub(super) lost: Mutex<Vec<LockName>>,
     renewals_hang: AtomicBool,
     renewals_panic: AtomicBool,
     /// For how long confirm keeps its answer.
@@ -84,6 +89,9 @@ impl ScriptedStore {
             acquisitions: Mutex::new([acquisition].into()),
             give_back_errors: Mutex::default(),
             given_back: Mutex::default(),
+            given_back_names: Mutex::default(),
+            renewed: Mutex::default(),
+            lost: Mutex::default(),
             released: Mutex::default(),
             release_errors: Mutex::default(),
             adopted_by: Mutex::default(),
@@ -126,8 +134,10 @@ impl ScriptedStore {
 
     /// Tells the only attempt that waits.
     pub(super) fn tell(&self, news: News) {
-        let token = self.attempts.lock().unwrap().last().unwrap().token;
-        assert!(self.parking.deliver(&token, news), "nobody waits for news");
+        let attempts = self.attempts.lock().unwrap();
+        let Attempt { name, token, .. } = attempts.last().unwrap();
+        let delivered = self.parking.deliver(name, token, news);
+        assert!(delivered, "nobody waits for news");
     }
 
     /// From now on a renewal is never answered.
@@ -157,6 +167,12 @@ impl ScriptedStore {
 
     async fn pass_gate(&self) {
         self.gate.acquire().await.unwrap().forget();
+    }
+
+    fn finds_lost(&self, name: &LockName) -> bool {
+        let mut lost = self.lost.lock().unwrap();
+        let at = lost.iter().position(|lost| lost == name);
+        at.map(|at| lost.remove(at)).is_some()
     }
 
     pub(super) fn given_back(&self) -> usize {
@@ -209,11 +225,15 @@ impl Store for ScriptedStore {
     async fn renew_as(
         &self,
         renewer: Renewer,
-        _name: &LockName,
+        name: &LockName,
         _token: &TokenHash,
-        _ttl: Option<Ttl>,
+        ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        self.renewed.lock().unwrap().push((name.clone(), ttl));
+        if self.finds_lost(name) {
+            return Ok(Renewal::Lost(Loss::Free));
+        }
         assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
@@ -269,6 +289,7 @@ impl Store for ScriptedStore {
             return Err(error);
         }
         self.given_back.lock().unwrap().push(*token);
+        self.given_back_names.lock().unwrap().push(name.clone());
         self.changed.notify_waiters();
         Ok(GiveBack::GivenBack)
     }

@@ -110,6 +110,29 @@ impl<'a> Fields<'a> {
         Some(texts)
     }
 
+    /// A list of texts.
+    pub(in crate::http) fn list(&mut self, name: &'static str) -> Option<Vec<Cow<'a, str>>> {
+        let elements = match self.take(name)? {
+            JsonValue::List(elements) => elements,
+            other => {
+                let reason = format!("{}; a list of texts is expected", other.is());
+                self.refuse(name, reason);
+                return None;
+            }
+        };
+        let mut texts = Vec::with_capacity(elements.len());
+        for (at, element) in elements.into_iter().enumerate() {
+            if let JsonValue::Text(text) = element {
+                texts.push(text);
+            } else {
+                let reason = format!("{}; a text is expected", element.is());
+                self.refuse(format!("{name}[{at}]"), reason);
+                return None;
+            }
+        }
+        Some(texts)
+    }
+
     /// Keeps a value that is right, or why it is not.
     pub(in crate::http) fn check<T>(
         &mut self,
@@ -183,7 +206,7 @@ pub(super) enum JsonValue<'a> {
     Negative(i64),
     Fraction(f64),
     Text(Cow<'a, str>),
-    List,
+    List(Vec<JsonValue<'a>>),
     Object(Object<'a>),
 }
 
@@ -219,7 +242,7 @@ impl JsonValue<'_> {
             }
             Self::Fraction(number) => format!("is {number:?}"),
             Self::Text(_) => "is a text".to_owned(),
-            Self::List => "is a list".to_owned(),
+            Self::List(_) => "is a list".to_owned(),
             Self::Object(_) => "is an object".to_owned(),
         }
     }
@@ -270,8 +293,11 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonValue<'de>, A::Error> {
         // Every element is read like any other value: a repeated key is refused at any depth.
-        while list.next_element::<JsonValue<'de>>()?.is_some() {}
-        Ok(JsonValue::List)
+        let mut elements = Vec::new();
+        while let Some(element) = list.next_element()? {
+            elements.push(element);
+        }
+        Ok(JsonValue::List(elements))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonValue<'de>, A::Error> {

@@ -32,7 +32,7 @@ use super::{
 };
 
 /// The problems of acquire.
-struct AcquireProblems;
+pub(super) struct AcquireProblems;
 
 /// Acquire a lock
 ///

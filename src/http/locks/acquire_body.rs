@@ -22,6 +22,7 @@ use crate::{
 };
 
 /// What is asked for, as it was sent.
+#[derive(Clone)]
 pub(in crate::http) struct AcquireBody {
     ttl: Ttl,
     explicit: ExplicitTerms,

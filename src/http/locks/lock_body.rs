@@ -34,6 +34,7 @@ use super::{
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
+        "group": null,
     }],
     "holder_count": 1,
     "waiters": [{"position": 1, "owner": "ci-runner-9", "mode": "exclusive", "limit": null, "waited_ms": 8_504}],
@@ -131,6 +132,20 @@ pub(in crate::http) struct HolderBody {
     /// The slot of a lease that was granted with a `limit`; else null.
     #[schema(required = true)]
     slot: Option<u16>,
+    /// The request for several locks that the lease is a part of; else null.
+    #[schema(required = true)]
+    group: Option<GroupBody>,
+}
+
+/// Several locks that were acquired as one.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Group)]
+pub(in crate::http) struct GroupBody {
+    /// The first of their names.
+    first: String,
+    /// How many they were.
+    #[schema(minimum = 2, maximum = 16)]
+    count: u8,
 }
 
 // === impl LockBody ===
@@ -201,12 +216,17 @@ impl HolderBody {
                 foreign_mark: mark.map(|mark| mark.to_string()),
                 mode: None,
                 slot: None,
+                group: None,
             }],
         }
     }
 
     fn of_lease(lease: HeldLease, now: SystemTime) -> Self {
         Self {
+            group: lease.metadata.group().map(|group| GroupBody {
+                first: group.first.as_str().to_owned(),
+                count: group.count,
+            }),
             owner: lease.owner.map(|owner| owner.as_str().to_owned()),
             metadata: MetadataBody(lease.metadata),
             fencing_token: Some(lease.fence.get()),

@@ -29,7 +29,7 @@ use super::{
 };
 
 /// The problems of renew.
-struct RenewProblems;
+pub(super) struct RenewProblems;
 
 /// Renew a lease
 ///

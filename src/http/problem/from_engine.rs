@@ -54,7 +54,7 @@ impl From<AcquireError> for Problem {
             AcquireError::IdempotencyMismatch => Self::new(
                 Code::IdempotencyMismatch,
                 "A lease lives under this idempotency key that was asked for with another ttl_ms, \
-                 max_hold_ms, mode, limit, owner or metadata.",
+                 max_hold_ms, mode, limit, owner or metadata, or for other locks.",
             ),
             AcquireError::IdempotencyExpired => Self::new(
                 Code::IdempotencyExpired,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     http::locks::MetadataBody,
-    lock::{HeldLease, Sharing, Ttl},
+    lock::{HeldLease, LockName, Sharing, Ttl},
     store::contract::{Contention, Holder, SHOWN_HOLDERS},
 };
 
@@ -21,6 +21,8 @@ const PASSING_ON: Duration = Duration::from_secs(1);
 /// Who holds the lock, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
+    /// Which lock it is, if several were asked for.
+    pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
     pub(super) waited_ms: u64,
@@ -79,6 +81,7 @@ impl Locked {
             left + spread
         };
         Self {
+            name: None,
             holders,
             holder_count,
             waited_ms: millis(waited),

@@ -298,9 +298,9 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
         put_text(row, owner.as_str());
     }
     if !lease.metadata.is_empty() {
-        let count = lease.metadata.iter().count();
-        row.push(u8::try_from(count).expect("metadata has at most 16 entries"));
-        for (name, value) in lease.metadata.iter() {
+        let count = lease.metadata.stored().count();
+        row.push(u8::try_from(count).expect("metadata has at most 16 entries, and a group"));
+        for (name, value) in lease.metadata.stored() {
             put_text(row, name);
             put_text(row, value);
         }
@@ -320,7 +320,7 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
 /// How many bytes the row of a lease takes.
 pub(super) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
     let owner = lease.owner.as_ref().map_or(0, |it| 2 + it.as_str().len());
-    let metadata = lease.metadata.iter();
+    let metadata = lease.metadata.stored();
     let metadata: usize = metadata
         .map(|(name, value)| 4 + name.len() + value.len())
         .sum();
@@ -429,7 +429,7 @@ fn metadata(fields: &mut Fields<'_>) -> Result<Metadata, RowError> {
     if count == 0 || entries.len() != usize::from(count) {
         return Err(RowError::Invalid(WHAT));
     }
-    Metadata::new(entries).map_err(|_error| RowError::Invalid(WHAT))
+    Metadata::from_stored(entries).map_err(|_error| RowError::Invalid(WHAT))
 }
 
 fn request(fields: &mut Fields<'_>) -> Result<LeaseRequest, RowError> {

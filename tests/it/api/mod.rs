@@ -26,6 +26,7 @@ mod edge;
 mod errors;
 mod framing;
 mod golden;
+mod group;
 mod hang_ups;
 mod headers;
 mod health;

@@ -165,11 +165,11 @@ impl Script {
     pub(crate) fn tell(&self, news: &News) -> usize {
         let asked = self.asked();
         let attempts = asked.iter().filter_map(|asked| match asked {
-            StoreCall::Acquire(attempt) => Some(attempt.token),
+            StoreCall::Acquire(attempt) => Some((&attempt.name, attempt.token)),
             _ => None,
         });
         attempts
-            .filter(|token| self.parking.deliver(token, news.clone()))
+            .filter(|(name, token)| self.parking.deliver(name, token, news.clone()))
             .count()
     }
 

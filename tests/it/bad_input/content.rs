@@ -43,11 +43,13 @@ const CODINGS: [&str; 9] = [
     "x",
     "",
 ];
-const ROUTES: [&str; 4] = [
+const ROUTES: [&str; 6] = [
     "POST /locks/a",
     "POST /locks/a/hold",
     "PUT /locks/a/renew",
     "DELETE /locks/a",
+    "POST /locks",
+    "PUT /locks?names=a,b",
 ];
 const MEDIA: Expected = Expected::Refused(415, "unsupported-media-type");
 
@@ -89,7 +91,15 @@ fn cases() -> Vec<Case> {
         ));
     }
     let not_acceptable = Expected::Refused(406, "not-acceptable");
-    for line in ["POST /locks/a", "GET /locks/a", "GET /locks", "GET /stats"] {
+    for line in [
+        "POST /locks/a",
+        "GET /locks/a",
+        "GET /locks",
+        "POST /locks",
+        "PUT /locks?names=a,b",
+        "DELETE /locks?names=a,b",
+        "GET /stats",
+    ] {
         for accept in [
             "text/html",
             "text/*",

@@ -10,6 +10,7 @@ mod events;
 mod exit_codes;
 mod frozen;
 mod generated;
+mod groups;
 mod healthcheck;
 mod key_fixture;
 mod key_reload;

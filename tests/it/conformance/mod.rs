@@ -8,6 +8,7 @@ mod expiry;
 mod fences;
 mod fixture;
 mod give_back;
+mod groups;
 mod idempotency;
 mod keepers;
 mod late;

@@ -5,7 +5,7 @@ use std::future::ready;
 use super::{
     breaks,
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, keepers, late, list, random,
+    exclusion, expiry, fences, give_back, groups, idempotency, keepers, late, list, random,
     redis::Redis,
     redlock::Redlock,
     release, renew, requests, told,
@@ -158,6 +158,12 @@ conformance! {
             a_lock_that_nobody_ever_wanted_is_free,
             a_closed_store_says_that_it_closes,
             a_sound_store_passes_its_checks,;
+        groups:
+            twenty_clients_of_overlapping_groups_are_all_served,
+            each_part_is_an_ordinary_lease_that_shows_its_group,
+            a_lock_that_is_held_leaves_the_others_free,
+            a_request_that_is_repeated_is_answered_the_same_leases,
+            a_gateway_that_is_killed_leaves_what_ends_by_itself,;
         random:
             sequences_behave_like_the_model,;
         order:

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::{
     clock::BootId,
-    lock::{FencingToken, HoldLimit, Metadata, Mode, Owner, Reason, ReleaseRequest, Token},
+    lock::{
+        FencingToken, Group, HoldLimit, LockName, Metadata, Mode, Owner, Reason, ReleaseRequest,
+        Token,
+    },
     store::embedded::{
         lease::{Lease, Moment},
         row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
@@ -215,7 +218,11 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let mut full = plain.clone();
     full.hold_limit = Some(HoldLimit::from_millis(600_000, ttl(30_000)).unwrap());
     full.owner = Some(Owner::new("näher").unwrap());
-    full.metadata = Metadata::new(entries.into()).unwrap();
+    let group = Group {
+        first: LockName::new("first").unwrap(),
+        count: 3,
+    };
+    full.metadata = Metadata::new(entries.into()).unwrap().of_group(&group);
     let mut bare = plain.clone();
     bare.idempotency = None;
     let granted = Lease::grant(&plain, Mode::Exclusive, fence, now);

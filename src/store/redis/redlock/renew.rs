@@ -153,9 +153,10 @@ impl Shared {
                 _ => None,
             })
             .collect();
+        let pending_withdrawals = &self.sweeper.pending_withdrawals;
         let sure = confirmed
             .iter()
-            .filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
+            .filter(|(node, _)| !pending_withdrawals.contains(*node, name, token));
         let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
         if let Some(lease) = view::confirmed(&sure, majority, Asked::since(began)) {
             return Ok(Confirmation::Confirmed(lease));
