@@ -285,6 +285,7 @@ impl State {
         &mut self,
         name: &LockName,
         token: &TokenHash,
+        uses_key: bool,
         now: Moment,
     ) -> GiveBack {
         match self.living(name, now) {
@@ -292,6 +293,12 @@ impl State {
                 let kept = lease.was_replayed() || lease.is_adopted();
                 if kept {
                     return GiveBack::NothingHeld;
+                }
+                if !uses_key {
+                    // As if it had been granted to a place that is kept: then the key is as good as new.
+                    let end = lease.expires_at;
+                    let unanswered = lease.clone().kept_until(end);
+                    self.set(name, unanswered);
                 }
                 self.end(name, false, now);
                 self.withdraw(name, token, now);

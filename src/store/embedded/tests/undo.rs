@@ -101,7 +101,7 @@ fn one_command(
         }
         9 => drop(state.renew(Renewer::Bearer, &name, &token, None, now)),
         10 => {
-            state.give_back(&name, &token, now);
+            state.give_back(&name, &token, true, now);
         }
         _ => {
             let gone = usize::try_from(random.below(places.len() as u64 + 1)).unwrap();
