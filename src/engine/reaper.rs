@@ -241,7 +241,11 @@ async fn give_back(
     } = &entry.lease;
     let ended = match by {
         AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::UnansweredAttempt => {
-            let given_back = store.give_back(name, token).await;
+            let given_back = if *by == AbandonedBy::UnansweredAttempt {
+                store.give_back_unanswered(name, token).await
+            } else {
+                store.give_back(name, token).await
+            };
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {

@@ -88,6 +88,12 @@ trait DynStore: Send + Sync {
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError>;
+
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
@@ -247,6 +253,14 @@ impl Store for AnyStore {
         measured!(self, "give_back", store => store.give_back(name, token))
     }
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        measured!(self, "give_back", store => store.give_back_unanswered(name, token))
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         measured!(self, "inspect", store => store.inspect(name).map_err(StoreError::of_read))
     }
@@ -404,6 +418,14 @@ impl<S: Store> DynStore for BoxedStore<S> {
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
         self.0.give_back(name, token).await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.0.give_back_unanswered(name, token).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

@@ -166,6 +166,14 @@ pub trait Store: Send + Sync + 'static {
         token: &TokenHash,
     ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
+    /// The same for an attempt whose grant was answered to nobody: its idempotency key stays usable, for an attempt
+    /// with another token.
+    fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
+
     /// Shows who holds the lock.
     fn inspect(
         &self,

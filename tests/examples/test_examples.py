@@ -1,6 +1,7 @@
 """Every example does what it says; a fenced resource loses nothing to a holder that slept, and an unfenced one does."""
 
 import io
+import json
 import os
 import re
 import signal
@@ -77,6 +78,12 @@ class Shell(Example):
         said = [self.ran("./cron-once.sh") for _ in range(3)]
         self.assertEqual([code for code, _ in said], [0, 0, 0], said)
         self.assertEqual(sum("is mine" in words for _, words in said), 1, said)
+
+    def test_a_deploy_holds_both_of_its_locks(self):
+        code, said = self.ran("./deploy-two.sh")
+        self.assertEqual(code, 0, said)
+        tokens = json.loads(re.search(r"deploying with (\{.*\})", said).group(1))
+        self.assertEqual(sorted(tokens), ["cluster:eu", "database"], said)
 
     def test_cron_hears_of_a_gateway_that_is_away(self):
         code, said = self.ran("./cron-once.sh", LATCHGATE_URL="http://127.0.0.1:1")

@@ -136,7 +136,9 @@ impl Collector {
     /// Takes all locks in this order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
         let identity = self.identity();
-        let mut collected = Collection::new(&self.engine, identity.token.hash());
+        let keyed = self.parts.last().filter(|it| it.idempotency_key.is_some());
+        let deciding = keyed.map(|keyed| keyed.name.clone());
+        let mut collected = Collection::new(&self.engine, identity.token.hash(), deciding);
         for &at in order {
             let granted = match self.take(at, &identity, waits, &mut collected).await {
                 Ok(granted) => granted,

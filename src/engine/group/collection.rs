@@ -20,6 +20,8 @@ pub(super) struct Collection {
     engine: Arc<EngineShared>,
     token: TokenHash,
     leases: Vec<CollectedLease>,
+    /// The lock that has the idempotency key, if there is one: it decides who has all.
+    deciding: Option<LockName>,
     /// Watches over all of them.
     delivery: Option<Delivery>,
 }
@@ -45,11 +47,16 @@ const RETRY: Duration = Duration::from_millis(500);
 // === impl Collection ===
 
 impl Collection {
-    pub(super) fn new(engine: &Arc<EngineShared>, token: TokenHash) -> Self {
+    pub(super) fn new(
+        engine: &Arc<EngineShared>,
+        token: TokenHash,
+        deciding: Option<LockName>,
+    ) -> Self {
         Self {
             engine: Arc::clone(engine),
             token,
             leases: Vec::new(),
+            deciding,
             delivery: None,
         }
     }
@@ -113,14 +120,22 @@ impl Collection {
 
     /// Renews all leases for as long as was asked for.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Extended {
-        let leases = self.leases.iter_mut();
-        let renewals = leases.map(|it| it.renew(&self.engine, &self.token, Some(ttl)));
+        // First the one that decides: if it is lost, the others are left to the short TTL that they have.
+        let is_first = |it: &CollectedLease| Some(&it.lease.name) == self.deciding.as_ref();
+        let (first, rest): (Vec<_>, Vec<_>) = self.leases.iter_mut().partition(|it| is_first(it));
         let mut outcome = Extended::All;
-        for renewal in join_all(renewals).await {
-            match renewal {
-                Ok(true) => {}
-                Ok(false) => return Extended::Lost,
-                Err((name, error)) => outcome = Extended::Failed(name, error),
+        for leases in [first, rest] {
+            let leases = leases.into_iter();
+            let renewals = leases.map(|it| it.renew(&self.engine, &self.token, Some(ttl)));
+            for renewal in join_all(renewals).await {
+                match renewal {
+                    Ok(true) => {}
+                    Ok(false) => return Extended::Lost,
+                    Err((name, error)) => outcome = Extended::Failed(name, error),
+                }
+            }
+            if !matches!(outcome, Extended::All) {
+                return outcome;
             }
         }
         let now = Instant::now();
@@ -131,11 +146,9 @@ impl Collection {
         {
             return Extended::Lost;
         }
-        if matches!(outcome, Extended::All) {
-            for CollectedLease { lease, .. } in &self.leases {
-                let events = &self.engine.events;
-                events.renewed(&lease.name, &self.token, &lease.held);
-            }
+        for CollectedLease { lease, .. } in &self.leases {
+            let events = &self.engine.events;
+            events.renewed(&lease.name, &self.token, &lease.held);
         }
         outcome
     }

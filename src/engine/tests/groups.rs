@@ -508,3 +508,18 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
     assert_eq!(ac, ac_again);
     assert_ne!(ac, bc);
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_the_others_keep_their_short_ttl_if_the_lock_that_has_it_is_lost() {
+    let held = Acquisition::Held(contention());
+    let store = answering([granted(), granted(), granted(), held]);
+    let (engine, _lifecycle) = engine(&store);
+    lose(&store, "c");
+    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
+    assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
+    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed: Vec<_> = renewed.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(renewed, ["c"]);
+    settle().await;
+    assert_eq!(given_back(&store), NAMES);
+}

@@ -46,7 +46,8 @@ pub(super) enum Command {
     /// See [`crate::store::Store::release_as`].
     Release(Option<KeeperId>, LockName, TokenHash, ReplySender<Release>),
     /// See [`crate::store::Store::give_back`].
-    GiveBack(LockName, TokenHash, ReplySender<GiveBack>),
+    /// With whether its idempotency key counts as used.
+    GiveBack(LockName, TokenHash, bool, ReplySender<GiveBack>),
     /// See [`crate::store::Store::break_lock`]. Answers the tokens of the leases that were broken as well.
     Break(
         LockName,
@@ -132,8 +133,9 @@ impl Command {
             Self::Release(keeper, name, token, answer) => {
                 DeferredReply::Release(answer, state.release(keeper, &name, &token, now))
             }
-            Self::GiveBack(name, token, answer) => {
-                DeferredReply::GiveBack(answer, state.give_back(&name, &token, now))
+            Self::GiveBack(name, token, uses_key, answer) => {
+                let outcome = state.give_back(&name, &token, uses_key, now);
+                DeferredReply::GiveBack(answer, outcome)
             }
             Self::Break(name, target, answer) => {
                 DeferredReply::Break(answer, state.break_lock(&name, target, now))
@@ -156,7 +158,7 @@ impl Command {
             Self::Leave(_name, _token, _keep_for, answer) => drop(answer.send(Err(error))),
             Self::Renew(_renewer, _name, _token, _ttl, answer) => drop(answer.send(Err(error))),
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
-            Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
+            Self::GiveBack(_name, _token, _uses_key, answer) => drop(answer.send(Err(error))),
             Self::Break(_name, _meant, answer) => drop(answer.send(Err(error))),
             Self::RequestRelease(_name, _meant, _request, answer) => {
                 drop(answer.send(Err(error)));

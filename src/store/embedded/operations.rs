@@ -301,12 +301,19 @@ impl State {
         &mut self,
         name: &LockName,
         token: &TokenHash,
+        uses_key: bool,
         now: Moment,
     ) -> GiveBack {
         if let Some(lease) = self.living_of(name, token, now) {
             let (fence, kept) = (lease.fence, lease.was_replayed() || lease.is_adopted());
             if kept {
                 return GiveBack::NothingHeld;
+            }
+            if !uses_key {
+                // As if it had been granted to a place that is kept: then the key is as good as new.
+                let end = lease.expires_at;
+                let unanswered = lease.clone().kept_until(end);
+                self.set(name, unanswered);
             }
             self.end(name, fence, false, now);
             self.withdraw(name, token, now);

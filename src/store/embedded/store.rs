@@ -184,7 +184,16 @@ impl Store for EmbeddedStore {
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        self.ask(|answer| Command::GiveBack(name.clone(), *token, answer))
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, true, answer))
+            .await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, false, answer))
             .await
     }
 

@@ -172,6 +172,21 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    async fn give_back_known(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        known: GrantKnowledge,
+    ) -> Result<GiveBack, StoreError> {
+        let _working = self.enter()?;
+        let (scripts, keys) = (&self.scripts, self.keys(name));
+        scripts
+            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
+            .await
+    }
+}
+
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
@@ -255,12 +270,17 @@ impl Store for RedisStore {
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let (scripts, known) = (&self.scripts, GrantKnowledge::MayBeDelivered);
-        scripts
-            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
-            .await
+        let known = GrantKnowledge::MayBeDelivered;
+        self.give_back_known(name, token, known).await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        let known = GrantKnowledge::Unanswered;
+        self.give_back_known(name, token, known).await
     }
 
     async fn confirm(

@@ -98,7 +98,8 @@ conformance! {
             ends_a_lease_with_a_key_that_was_answered_once,
             leaves_others_alone,
             leaves_other_names_alone,
-            of_an_ended_lease_holds_nothing,;
+            of_an_ended_lease_holds_nothing,
+            of_what_was_answered_to_nobody_leaves_the_key_usable,;
         keepers:
             the_attempt_that_was_granted_keeps_it,
             whoever_it_was_adopted_from_ends_nothing,

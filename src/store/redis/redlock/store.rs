@@ -256,7 +256,16 @@ impl Store for RedlockStore {
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
-        self.shared.give_back(name, token).await
+        self.shared.give_back(name, token, true).await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        let _working = self.enter()?;
+        self.shared.give_back(name, token, false).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

@@ -100,13 +100,32 @@ impl Node {
         token: &TokenHash,
         nonce: Option<&Nonce>,
     ) -> Result<Withdrawal, StoreError> {
+        self.run_withdraw(keys, token, nonce, nonce.is_none()).await
+    }
+
+    /// Withdraws a whole attempt whose lease was answered to nobody: its idempotency key stays usable.
+    pub(in crate::store::redis::redlock) async fn withdraw_unanswered(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+    ) -> Result<Withdrawal, StoreError> {
+        self.run_withdraw(keys, token, None, false).await
+    }
+
+    async fn run_withdraw(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        nonce: Option<&Nonce>,
+        uses_key: bool,
+    ) -> Result<Withdrawal, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
             fill_lease_keys(command, keys)
                 .arg(keys.wanted())
                 .arg(&token);
             command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
-            command.arg(TOMBSTONE_MS).arg(u8::from(nonce.is_none()));
+            command.arg(TOMBSTONE_MS).arg(u8::from(uses_key));
         };
         let run = self.run(&self.scripts.withdraw, keys, &token, fill);
         let mut reply = run.await?.reply;
