@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{
-    process::{LOCKS, PATIENT, QUICK},
+    process::{LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, SHARED},
     worker::{Request, Room, Worker},
 };
-use crate::history::Ask;
+use crate::history::{Ask, Mode};
 
 /// How long a worker rests after a turn with the locks that all want.
 const REST: usize = 8;
@@ -28,6 +28,12 @@ impl Worker {
                 let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);
                 return self.visit_quickly(&lock).await;
             }
+            Room::Sharing => self.choose_shared(),
+            Room::PatientSharing => {
+                let (lock, places) = PATIENT_POOL;
+                self.mode = self.pool_mode(places);
+                return self.visit_patiently(lock).await;
+            }
         };
         match (self.room, self.random.below(100)) {
             (Room::Fair, 0..15) | (_, 0..10) => self.look(&lock).await,
@@ -42,6 +48,39 @@ impl Worker {
             (_, _) => self.visit_impatiently(&lock).await,
         }
         self.rest(REST).await;
+    }
+
+    /// One of the locks that are shared, and with whom it is wanted.
+    fn choose_shared(&mut self) -> String {
+        let chosen = self.random.below(SHARED.len());
+        let is_pool = chosen >= SHARED.len() / 2;
+        self.mode = if is_pool {
+            self.pool_mode(PLACES)
+        } else {
+            self.reader_mode()
+        };
+        SHARED[chosen].to_owned()
+    }
+
+    /// A place of a pool; seldom the whole of it.
+    fn pool_mode(&mut self, places: u64) -> Mode {
+        match self.random.below(12) {
+            0 => Mode::Exclusive,
+            _ => Mode::Shared {
+                limit: Some(places),
+            },
+        }
+    }
+
+    /// To write, to read with everybody, or to read with a few.
+    fn reader_mode(&mut self) -> Mode {
+        let limit = match self.random.below(8) {
+            0 | 1 => return Mode::Exclusive,
+            2 => Some(2),
+            3 => Some(6),
+            _ => None,
+        };
+        Mode::Shared { limit }
     }
 
     /// Sleeps for less than so many milliseconds.
