@@ -25,11 +25,13 @@ pub(crate) const LOCKS: [&str; 6] = [
 /// The lock that everybody waits for, and asks nothing of.
 pub(super) const PATIENT: &str = "patient";
 /// The locks that are shared: by readers and writers, and as pools of so many places.
-pub(crate) const SHARED: [&str; 4] = ["mixed:0", "mixed:1", "pool:0", "pool:1"];
+pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair", "pool:fair"];
 /// How many places a pool has.
 pub(super) const PLACES: u64 = 3;
 /// The lock of which everybody waits for a place, and asks nothing, and how many it has.
-pub(super) const PATIENT_POOL: (&str, u64) = ("patient-pool", 2);
+pub(super) const PATIENT_POOL: (&str, u64) = ("patient-pool", 3);
+/// What the locks begin with that those want alone who leave soon.
+pub(super) const LEAVING: &str = "leaving";
 /// What the locks begin with that a worker has for itself.
 pub(super) const QUICK: &str = "quick";
 
@@ -48,13 +50,15 @@ pub(crate) struct Call {
 }
 
 /// Which workers a process has, and how many.
-const WORKERS: [(Room, usize); 6] = [
+const WORKERS: [(Room, usize); 8] = [
     (Room::Rough, 3),
     (Room::Fair, 5),
     (Room::Patient, 1),
     (Room::Quick, 8),
-    (Room::Sharing, 6),
-    (Room::PatientSharing, 1),
+    (Room::RoughSharing, 3),
+    (Room::FairSharing, 4),
+    (Room::PatientSharing, 2),
+    (Room::Leaving, 3),
 ];
 
 /// Takes turns until the standard input ends, and then ends those that have begun.

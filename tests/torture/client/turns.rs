@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{
-    process::{LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, SHARED},
+    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, SHARED},
     worker::{Request, Room, Worker},
 };
 use crate::history::{Ask, Mode};
@@ -28,17 +28,26 @@ impl Worker {
                 let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);
                 return self.visit_quickly(&lock).await;
             }
-            Room::Sharing => self.choose_shared(),
+            Room::RoughSharing => self.choose_shared(0),
+            Room::FairSharing => self.choose_shared(2),
             Room::PatientSharing => {
                 let (lock, places) = PATIENT_POOL;
                 self.mode = self.pool_mode(places);
                 return self.visit_patiently(lock).await;
             }
+            Room::Leaving => {
+                self.mode = match self.random.below(3) {
+                    0 => Mode::Exclusive,
+                    _ => Mode::Shared { limit: None },
+                };
+                let lock = format!("{LEAVING}:{}", self.name);
+                return self.visit_or_leave(&lock).await;
+            }
         };
         match (self.room, self.random.below(100)) {
-            (Room::Fair, 0..15) | (_, 0..10) => self.look(&lock).await,
-            (Room::Fair, 15..18) | (_, 10..12) => self.break_it(&lock).await,
-            (Room::Fair, _) | (_, 12..40) => self.visit(&lock).await,
+            (Room::Fair | Room::FairSharing, 0..15) | (_, 0..10) => self.look(&lock).await,
+            (Room::Fair | Room::FairSharing, 15..18) | (_, 10..12) => self.break_it(&lock).await,
+            (Room::Fair | Room::FairSharing, _) | (_, 12..40) => self.visit(&lock).await,
             (_, 40..48) => self.hang_up_waiting(&lock).await,
             (_, 48..58) => self.hang_up_at_once(&lock).await,
             (_, 58..72) => self.visit_under_a_key(&lock).await,
@@ -50,16 +59,15 @@ impl Worker {
         self.rest(REST).await;
     }
 
-    /// One of the locks that are shared, and with whom it is wanted.
-    fn choose_shared(&mut self) -> String {
-        let chosen = self.random.below(SHARED.len());
-        let is_pool = chosen >= SHARED.len() / 2;
+    /// One of two locks that are shared, and with whom it is wanted.
+    fn choose_shared(&mut self, first: usize) -> String {
+        let is_pool = self.random.below(2) == 1;
         self.mode = if is_pool {
             self.pool_mode(PLACES)
         } else {
             self.reader_mode()
         };
-        SHARED[chosen].to_owned()
+        SHARED[first + usize::from(is_pool)].to_owned()
     }
 
     /// A place of a pool; seldom the whole of it.

@@ -36,9 +36,13 @@ pub(super) enum Room {
     /// As fast as it can, its own.
     Quick,
     /// Those that are shared, with everything that clients do to each other.
-    Sharing,
+    RoughSharing,
+    /// The same in an orderly way.
+    FairSharing,
     /// One of which everybody waits for a place, and asks nothing.
     PatientSharing,
+    /// One that is held for long, and where those who want it alone do not wait for long.
+    Leaving,
 }
 
 /// One client after the other.
@@ -91,7 +95,10 @@ const AWAY: Duration = Duration::from_millis(25);
 impl Room {
     /// Whether locks are shared there.
     pub(super) fn shares(self) -> bool {
-        matches!(self, Self::Sharing | Self::PatientSharing)
+        match self {
+            Self::Rough | Self::Fair | Self::Patient | Self::Quick => false,
+            Self::RoughSharing | Self::FairSharing | Self::PatientSharing | Self::Leaving => true,
+        }
     }
 }
 
