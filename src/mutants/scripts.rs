@@ -117,8 +117,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         )],
         Mutant::OneTooMany => &[
             (
-                "share.prune(us) < tonumber(string.sub(place, 5, 8))",
-                "share.prune(us) <= tonumber(string.sub(place, 5, 8))",
+                "share.count() < tonumber(string.sub(place, 5, 8))",
+                "share.count() <= tonumber(string.sub(place, 5, 8))",
             ),
             (
                 "count < tonumber(string.sub(body, 22, 25))",
@@ -127,16 +127,16 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         ],
         Mutant::SlotReused => &[("      redis.call('SETBIT', slots, slot, '1')\n", "")],
         Mutant::ExpiryFreesTwo => &[(
-            "    local count = redis.call('ZCARD', ids)\n",
-            "    local count = redis.call('ZCARD', ids)\n    \
+            "    local count = share.count()\n",
+            "    local count = share.count()\n    \
              count = count > 1 and math.max(1, count - #over) or count\n",
         )],
         Mutant::WriterBesideReaders => &[(
-            "local fits = not held or (share and not alone and share.prune(us)",
-            "local fits = not held or (share and alone) or (share and share.prune(us)",
+            "local fits = not held or (share and not alone and share.count()",
+            "local fits = not held or (share and alone) or (share and share.count()",
         )],
         Mutant::NobodyAfterTheHead => &[(
-            "  -- It may have been the head, and kept those behind it from sharing the lock.\n  admit(us, share)\n",
+            "  -- It may have been the head, and kept those behind it from sharing the lock.\n  admit(us, share, share.prune(us))\n",
             "",
         )],
         Mutant::NoSecondRound => &[
