@@ -489,9 +489,9 @@ pub struct BreakListener {
     receiver: broadcast::Receiver<BrokenLease>,
 }
 
-/// How many may be broken before those are forgotten that were not heard of yet. Somebody breaks
-/// them one by one.
-const BACKLOG: usize = 256;
+/// How many may be broken before those are forgotten that were not heard of yet: as many as may share a lock by
+/// default, and are broken at once.
+const BACKLOG: usize = 1_024;
 
 // === impl Holder ===
 

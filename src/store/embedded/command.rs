@@ -47,11 +47,11 @@ pub(super) enum Command {
     Release(Option<KeeperId>, LockName, TokenHash, ReplySender<Release>),
     /// See [`crate::store::Store::give_back`].
     GiveBack(LockName, TokenHash, ReplySender<GiveBack>),
-    /// See [`crate::store::Store::break_lock`]. Answers the token of a lease that was broken as well.
+    /// See [`crate::store::Store::break_lock`]. Answers the tokens of the leases that were broken as well.
     Break(
         LockName,
         Option<BreakTarget>,
-        ReplySender<(Breaking, Option<TokenHash>)>,
+        ReplySender<(Breaking, Vec<TokenHash>)>,
     ),
     /// Write down everything that lives, as the only segment of a log.
     Backup(ReplySender<Vec<u8>>),
@@ -92,8 +92,8 @@ enum DeferredReply {
     Release(ReplySender<Release>, Release),
     GiveBack(ReplySender<GiveBack>, GiveBack),
     Break(
-        ReplySender<(Breaking, Option<TokenHash>)>,
-        (Breaking, Option<TokenHash>),
+        ReplySender<(Breaking, Vec<TokenHash>)>,
+        (Breaking, Vec<TokenHash>),
     ),
 }
 

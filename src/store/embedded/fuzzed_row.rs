@@ -22,7 +22,13 @@ pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
         assert_eq!(tombstone.as_bytes(), bytes, "another tombstone");
     });
     let key = RowKey::parse_lease(bytes).map(|key| {
-        key.map(|name| assert_eq!(RowKey::lease(&name).as_bytes(), bytes, "another key"))
+        key.map(|(name, shared)| {
+            let again = match shared {
+                None => RowKey::exclusive(&name),
+                Some(fence) => RowKey::shared(&name, fence),
+            };
+            assert_eq!(again.as_bytes(), bytes, "another key");
+        })
     });
     let segment = fuzzed_segment(bytes);
     format!("{lease:?} {meta:?} {tombstone:?} {key:?} {segment}")

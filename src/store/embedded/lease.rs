@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use crate::{
     clock::Clock,
-    lock::{FencingToken, HeldLease, KeeperId, Metadata, Mode, Owner, TokenHash, Ttl},
+    lock::{
+        FencingToken, HeldLease, IdempotencyHash, KeeperId, Metadata, Mode, Owner, TokenHash, Ttl,
+    },
     store::contract::{Attempt, Idempotency},
 };
 
@@ -14,6 +16,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) fence: FencingToken,
+    pub(super) mode: Mode,
     pub(super) token: TokenHash,
     pub(super) ttl: Ttl,
     pub(super) granted_at: Moment,
@@ -27,6 +30,9 @@ pub(super) struct Lease {
     /// only: whoever keeps a lease does so by a connection to this process.
     pub(super) keeper: Option<Box<KeeperId>>,
 }
+
+/// When a lease ends. The fence keeps leases apart that end together.
+pub(super) type Expiry = (Moment, FencingToken);
 
 /// The idempotency key under which a lease was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,10 +56,11 @@ pub(super) enum LeaseDelivery {
 
 impl Lease {
     /// The lease that an attempt is granted now.
-    pub(super) fn grant(attempt: &Attempt, fence: FencingToken, now: Moment) -> Self {
+    pub(super) fn grant(attempt: &Attempt, mode: Mode, fence: FencingToken, now: Moment) -> Self {
         let hold_ends_at = attempt.hold_limit.map(|limit| now.after(limit.duration()));
         Self {
             fence,
+            mode,
             token: attempt.token,
             ttl: attempt.ttl,
             granted_at: now,
@@ -159,6 +166,17 @@ impl Lease {
         }
     }
 
+    /// When it ends.
+    pub(super) fn expiry(&self) -> Expiry {
+        (self.expires_at, self.fence)
+    }
+
+    /// Whether it was granted under this idempotency key.
+    pub(super) fn is_under(&self, hash: &IdempotencyHash) -> bool {
+        let key = self.key.as_deref();
+        key.is_some_and(|key| key.idempotency.hash == *hash)
+    }
+
     /// Whether it still excludes others.
     pub(super) fn lives(&self, now: Moment) -> bool {
         self.expires_at > now
@@ -168,7 +186,7 @@ impl Lease {
     pub(super) fn held(&self, now: Moment) -> HeldLease {
         HeldLease {
             fence: self.fence,
-            mode: Mode::Exclusive,
+            mode: self.mode,
             ttl: self.ttl,
             expires_in: self.expires_at.since(now),
             held_for: now.since(self.granted_at),

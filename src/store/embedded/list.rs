@@ -3,14 +3,14 @@
 use crate::{
     lock::LockName,
     store::{
-        contract::{HeldLock, Holder, ListQuery, Page},
+        contract::{HeldLock, ListQuery, Page},
         cursor::Cursor,
     },
 };
 
 use super::{lease::Moment, state::State};
 
-/// How many names one look walks by, without and with a search, which reads all metadata. The writer waits
+/// How many names, or leases that share a lock, one look walks by, without and with a search, which reads all metadata. The writer waits
 /// for a look to end: a fraction of what its fsync takes.
 const NAMES_PER_SCAN: usize = 256;
 const NAMES_PER_SEARCH: usize = 64;
@@ -65,10 +65,9 @@ impl<'a> PageBuilder<'a> {
         let mut seen = 0;
         for (position, names) in state.catalog().behind(self.position) {
             for name in names {
-                self.consider(name, state, now);
+                seen += self.consider(name, state, now);
             }
             self.position = Some(position);
-            seen += names.len();
             if self.locks.len() >= self.query.limit {
                 return ListProgress::PageFull;
             }
@@ -97,19 +96,27 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    fn consider(&mut self, name: &LockName, state: &State, now: Moment) {
+    /// Answers how much was looked at: a lock may be held by many.
+    fn consider(&mut self, name: &LockName, state: &State, now: Moment) -> usize {
         let filter = &self.query.filter;
         if !filter.prefix.covers(name) {
-            return;
+            return 1;
         }
-        if let Some(lease) = state.durable(name, now)
-            && filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
-        {
+        let held = state.durable(name);
+        let mut looked_at = 0;
+        let is_shown = held.leases(now).any(|lease| {
+            looked_at += 1;
+            filter.shows(name, lease.owner.as_ref(), Some(&lease.metadata))
+        });
+        let holder = is_shown.then(|| held.holder(now)).flatten();
+        if let Some(holder) = holder {
+            looked_at = looked_at.max(holder.leases().len());
             self.locks.push(HeldLock {
                 name: name.clone(),
-                holder: Holder::Lease(lease.held(now)),
+                holder,
                 waiters: state.waiters(name, now),
             });
         }
+        looked_at.max(1)
     }
 }

@@ -7,6 +7,7 @@ mod directory;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_row;
 mod health;
+mod held;
 mod layout;
 mod lease;
 mod list;
@@ -19,6 +20,7 @@ mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod writer;
 
 pub use backup::{BackupError, check_backup};

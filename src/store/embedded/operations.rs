@@ -3,20 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, Mode, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Holder,
-            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, Renewer, Waiting,
+            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, Renewer, SharedHolders,
+            Waiting,
         },
         parking::News,
     },
 };
 
 use super::{
+    held::{Held, count},
     lease::{Lease, Moment},
-    queue::{Queued, UndeliveredGrant},
+    queue::{Queue, Queued, UndeliveredGrant},
     row::RowKey,
     state::State,
 };
@@ -35,9 +37,10 @@ impl State {
         if self.remembers(&RowKey::given_back(name, token), now) {
             return Err(Unavailability::Withdrawn.into());
         }
-        let living = self.living(name, now).cloned();
-        if let Some(lease) = &living {
-            if lease.token == *token {
+        let key = attempt.idempotency.as_ref();
+        let mut may_share = None;
+        if let Some(held) = self.living(name, now) {
+            if let Some(lease) = held.of_token(token) {
                 // Under its key a newer request may have been answered it meanwhile, and keeps it; or its place
                 // was kept when it left, for whoever comes back.
                 if lease.is_adopted() || lease.is_undelivered() {
@@ -45,55 +48,65 @@ impl State {
                 }
                 return Ok(Acquisition::Granted(lease.held(now)));
             }
-            if let Some(idempotency) = &attempt.idempotency
-                && let Some(answer) = self.replay(attempt, lease, idempotency, now)
+            if let Some(key) = key
+                && let Some(lease) = held.under_key(&key.hash).cloned()
             {
-                return Ok(answer);
+                return Ok(self.replay(attempt, &lease, key, now));
             }
+            may_share = Some(held.admits(attempt.sharing));
         }
-        if let Some(idempotency) = &attempt.idempotency
-            && self.remembers(&RowKey::used_key(&idempotency.hash), now)
+        if let Some(key) = key
+            && self.remembers(&RowKey::used_key(&key.hash), now)
         {
             return Ok(Acquisition::IdempotencyExpired);
         }
-        if living.is_some() {
+        // A lock that is free has no queue.
+        let is_granted =
+            may_share.is_none_or(|may_share| may_share && self.queues().of(name).is_none());
+        if !is_granted {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
                 None => self.refuse_held(attempt, now),
             });
         }
-        let lease = Lease::grant(attempt, self.next_fence()?, now);
+        let lease = self.grant(attempt, now)?;
         let held = lease.held(now);
         self.set(name, lease);
         Ok(Acquisition::Granted(held))
     }
 
-    /// The answer to an attempt under the key of the living lease. From then on somebody may have
+    /// The lease that an attempt is granted now, beside those that are there.
+    fn grant(&mut self, attempt: &Attempt, now: Moment) -> Result<Lease, StoreError> {
+        let fence = self.next_fence()?;
+        let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
+            Held::mode_beside(self.held(&attempt.name), sharing)
+        });
+        Ok(Lease::grant(attempt, mode, fence, now))
+    }
+
+    /// The answer to an attempt under the key of a living lease. From then on somebody may have
     /// heard of the lease, so it is not given back any more, and is kept by this attempt.
     fn replay(
         &mut self,
         attempt: &Attempt,
         lease: &Lease,
-        idempotency: &Idempotency,
+        asked: &Idempotency,
         now: Moment,
-    ) -> Option<Acquisition> {
-        let key = lease.key.as_deref()?;
-        if key.idempotency.hash != idempotency.hash {
-            return None;
-        }
-        if key.idempotency.fingerprint != idempotency.fingerprint {
-            return Some(Acquisition::IdempotencyMismatch);
-        }
-        let salt = key.idempotency.salt;
+    ) -> Acquisition {
+        let key = lease.key.as_deref().map(|key| &key.idempotency);
+        let Some(key) = key.filter(|key| key.fingerprint == asked.fingerprint) else {
+            return Acquisition::IdempotencyMismatch;
+        };
+        let salt = key.salt;
         let keeper = KeeperId::of_attempt(&attempt.token);
         let replayed = lease.replayed(now).adopted(keeper);
         let held = replayed.held(now);
         self.set(&attempt.name, replayed);
-        Some(if lease.is_undelivered() {
+        if lease.is_undelivered() {
             Acquisition::Collected(held, salt)
         } else {
             Acquisition::Replayed(held, salt, Some(lease.keeper()))
-        })
+        }
     }
 }
 
@@ -157,6 +170,8 @@ impl State {
                 self.announce(name, before.attempt.token, News::Superseded);
             }
             self.put_queued(name, order, None);
+            // Those behind it may share the lock.
+            self.hand_off(name, now);
         }
         Acquisition::Held(self.contention(name, now))
     }
@@ -164,7 +179,7 @@ impl State {
     /// What stands between an attempt and this lock.
     pub(super) fn contention(&self, name: &LockName, now: Moment) -> Contention {
         Contention {
-            holder: self.held(name, now).map(Holder::Lease),
+            holder: self.held(name).map(|held| held.holder(now)),
             waiters: self.queues().len(name, now),
         }
     }
@@ -184,8 +199,11 @@ impl State {
             .of(name)
             .map_or(0, |queue| queue.ahead_of(order));
         QueuePosition {
-            ahead: u64::try_from(ahead).expect("a queue is shorter than 2^64"),
-            contention: self.contention(name, now),
+            ahead: count(ahead),
+            contention: Contention {
+                holder: self.held(name).map(|held| held.holder_in_brief(now)),
+                waiters: self.queues().len(name, now),
+            },
         }
     }
 }
@@ -211,8 +229,7 @@ impl State {
         keep_for: Option<Duration>,
         now: Moment,
     ) -> Leaving {
-        if let Some(lease) = self.living(name, now)
-            && lease.token == *token
+        if let Some(lease) = self.living_of(name, token, now)
             && !lease.is_undelivered()
         {
             return if lease.is_adopted() {
@@ -236,6 +253,7 @@ impl State {
                 ..queued.clone()
             });
             self.put_queued(name, order, kept);
+            self.hand_off(name, now);
         }
         Leaving::Left(self.contention(name, now))
     }
@@ -263,12 +281,10 @@ impl State {
 impl State {
     /// Nothing is ever provisional here: a grant is the attempt's own from the beginning.
     pub(super) fn confirm(&self, name: &LockName, token: &TokenHash, now: Moment) -> Confirmation {
-        match self.durable(name, now) {
-            Some(lease) if lease.token == *token && lease.is_adopted() => Confirmation::Superseded,
-            Some(lease) if lease.token == *token && !lease.is_undelivered() => {
-                Confirmation::Confirmed(lease.held(now))
-            }
-            _ => Confirmation::Lost,
+        match self.durable(name).of_token(token, now) {
+            Some(lease) if lease.is_adopted() => Confirmation::Superseded,
+            Some(lease) if !lease.is_undelivered() => Confirmation::Confirmed(lease.held(now)),
+            Some(_) | None => Confirmation::Lost,
         }
     }
 }
@@ -287,22 +303,20 @@ impl State {
         token: &TokenHash,
         now: Moment,
     ) -> GiveBack {
-        match self.living(name, now) {
-            Some(lease) if lease.token == *token => {
-                let kept = lease.was_replayed() || lease.is_adopted();
-                if kept {
-                    return GiveBack::NothingHeld;
-                }
-                self.end(name, false, now);
-                self.withdraw(name, token, now);
-                self.hand_off(name, now);
-                GiveBack::GivenBack
+        if let Some(lease) = self.living_of(name, token, now) {
+            let (fence, kept) = (lease.fence, lease.was_replayed() || lease.is_adopted());
+            if kept {
+                return GiveBack::NothingHeld;
             }
-            _ => {
-                self.remove_waiter(name, token);
-                self.withdraw(name, token, now);
-                GiveBack::NothingHeld
-            }
+            self.end(name, fence, false, now);
+            self.withdraw(name, token, now);
+            self.hand_off(name, now);
+            GiveBack::GivenBack
+        } else {
+            self.remove_waiter(name, token);
+            self.withdraw(name, token, now);
+            self.hand_off(name, now);
+            GiveBack::NothingHeld
         }
     }
 }
@@ -322,12 +336,12 @@ impl State {
         token: &TokenHash,
         now: Moment,
     ) -> Release {
-        let held = self.living(name, now);
-        if let Some(lease) = held.filter(|lease| lease.token == *token) {
+        if let Some(lease) = self.living_of(name, token, now) {
+            let fence = lease.fence;
             if keeper.is_some_and(|keeper| !lease.is_kept_by(keeper)) {
                 return Release::Adopted;
             }
-            self.end(name, true, now);
+            self.end(name, fence, true, now);
             self.hand_off(name, now);
             Release::Released
         } else if self.remembers(&RowKey::released(name, token), now) {
@@ -354,23 +368,19 @@ impl State {
         ttl: Option<Ttl>,
         now: Moment,
     ) -> Renewal {
-        match self.living(name, now) {
-            Some(lease) if lease.token == *token => {
-                let margin = lease.expires_at.since(now);
-                let mut lease = lease.renewed(ttl, now);
-                match renewer {
-                    Renewer::Keeper(keeper) if !lease.is_kept_by(keeper) => {
-                        return Renewal::Adopted;
-                    }
-                    Renewer::Adopter(keeper) => lease = lease.adopted(keeper),
-                    Renewer::Keeper(_) | Renewer::Bearer => {}
-                }
-                let held = lease.held(now);
-                self.set(name, lease);
-                Renewal::Renewed(held, Some(margin))
-            }
-            _ => Renewal::Lost(self.loss(name, token, now)),
+        let Some(lease) = self.living_of(name, token, now) else {
+            return Renewal::Lost(self.loss(name, token, now));
+        };
+        let margin = lease.expires_at.since(now);
+        let mut lease = lease.renewed(ttl, now);
+        match renewer {
+            Renewer::Keeper(keeper) if !lease.is_kept_by(keeper) => return Renewal::Adopted,
+            Renewer::Adopter(keeper) => lease = lease.adopted(keeper),
+            Renewer::Keeper(_) | Renewer::Bearer => {}
         }
+        let held = lease.held(now);
+        self.set(name, lease);
+        Renewal::Renewed(held, Some(margin))
     }
 }
 
@@ -381,37 +391,56 @@ impl State {
 // === impl State ===
 
 impl State {
-    /// Ends the living lease, if it is the one that was meant, and passes the lock on. Answers the
-    /// token of a lease that was broken as well. No foreign client writes here.
+    /// Ends the living leases that were meant, and passes the lock on. Answers the tokens of those that were broken
+    /// as well. No foreign client writes here.
     pub(super) fn break_lock(
         &mut self,
         name: &LockName,
         target: Option<BreakTarget>,
         now: Moment,
-    ) -> (Breaking, Option<TokenHash>) {
-        let Some(lease) = self.living(name, now) else {
-            return (Breaking::NotHeld, None);
+    ) -> (Breaking, Vec<TokenHash>) {
+        let Some(held) = self.living(name, now) else {
+            return (Breaking::NotHeld, Vec::new());
         };
-        let (token, delivered) = (lease.token, !lease.is_undelivered());
-        let holder = Holder::Lease(lease.held(now));
-        if target.is_some_and(|target| {
-            ![BreakTarget::Lease(lease.fence), BreakTarget::All].contains(&target)
-        }) {
-            return (Breaking::HolderChanged(holder), None);
+        let meant: Vec<_> = match (held, target) {
+            (Held::Exclusive(lease), None | Some(BreakTarget::All)) => vec![lease.clone()],
+            (Held::Shared(sharers), None) => {
+                return (Breaking::Ambiguous(sharers.shown(now)), Vec::new());
+            }
+            (Held::Shared(sharers), Some(BreakTarget::All)) => {
+                sharers.living(now).cloned().collect()
+            }
+            (held, Some(BreakTarget::Lease(fence))) => {
+                held.with_fence(fence).cloned().into_iter().collect()
+            }
+            (_, Some(BreakTarget::Foreign(_))) => Vec::new(),
+        };
+        if meant.is_empty() {
+            return (Breaking::HolderChanged(held.holder(now)), Vec::new());
         }
-        self.end(name, false, now);
-        self.add_tombstone(&RowKey::broken(name, &token), now);
-        if delivered {
-            // A copy of its acquire that is still on its way must not take the lock again.
-            self.withdraw(name, &token, now);
+        let holder = match held {
+            Held::Exclusive(lease) => Holder::Lease(lease.held(now)),
+            Held::Shared(_) => Holder::Shared(SharedHolders {
+                leases: meant.iter().map(|lease| lease.held(now)).collect(),
+                count: count(meant.len()),
+            }),
+        };
+        for lease in &meant {
+            self.end(name, lease.fence, false, now);
+            self.add_tombstone(&RowKey::broken(name, &lease.token), now);
+            if !lease.is_undelivered() {
+                // A copy of its acquire that is still on its way must not take the lock again.
+                self.withdraw(name, &lease.token, now);
+            }
         }
         self.hand_off(name, now);
-        (Breaking::Broken(holder), Some(token))
+        let tokens = meant.iter().map(|lease| lease.token).collect();
+        (Breaking::Broken(holder), tokens)
     }
 
     /// What a token that does not hold the lock is told.
     pub(super) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
-        let held = self.is_held(name);
+        let held = self.held(name).is_some();
         if self.remembers(&RowKey::broken(name, token), now) {
             return Loss::Broken { held };
         }
@@ -430,27 +459,42 @@ impl State {
 // === impl State ===
 
 impl State {
-    /// Grants a free lock to the first in its queue that still wants it.
+    /// Grants a lock to the first in its queue that still wants it, and then to the next, for as long as they may
+    /// hold it together.
     ///
-    /// Everything that may have freed a lock ends with this, so that no lock is free while anybody
-    /// is queued for it.
+    /// Everything that may have freed a lock or a place of it, or removes the head of its queue, ends with this, so
+    /// that nobody is queued who might be granted the lock.
     pub(super) fn hand_off(&mut self, name: &LockName, now: Moment) {
-        if self.is_held(name) {
-            return;
-        }
-        while let Some(queued) = self.take_head(name) {
-            let wanted = queued.until > now
-                && (!queued.attended || self.parking().contains(&queued.attempt.token));
+        loop {
+            let held = self.held(name);
+            if held.is_some_and(|held| held.alone().is_some()) {
+                return;
+            }
+            let Some((order, head)) = self.queues().of(name).and_then(Queue::head) else {
+                return;
+            };
+            let is_over = head.until <= now;
+            if !is_over && held.is_some_and(|held| !held.admits(head.attempt.sharing)) {
+                return;
+            }
+            let wanted =
+                !is_over && (!head.attended || self.parking().contains(&head.attempt.token));
+            if wanted && self.is_full() {
+                self.hold_back(name);
+                return;
+            }
+            let Some(queued) = self.put_queued(name, order, None) else {
+                return;
+            };
             if !wanted {
                 self.announce_forgotten(name, &queued);
                 continue;
             }
-            let Ok(fence) = self.next_fence() else {
-                // There will never be another: those who ask again are told so.
+            let Ok(lease) = self.grant(&queued.attempt, now) else {
+                // There will never be another fence: those who ask again are told so.
                 self.announce_forgotten(name, &queued);
                 continue;
             };
-            let lease = Lease::grant(&queued.attempt, fence, now);
             let lease = if queued.attended {
                 let news = News::Granted(lease.held(now));
                 self.announce(name, queued.attempt.token, news);
@@ -458,8 +502,7 @@ impl State {
             } else {
                 lease.kept_until(queued.until)
             };
-            self.put(name, Some(lease));
-            return;
+            self.put(name, lease);
         }
     }
 
@@ -468,21 +511,21 @@ impl State {
     /// has somebody who has heard of it.
     pub(super) fn take_back(&mut self, orphans: &[UndeliveredGrant], now: Moment) {
         for UndeliveredGrant { name, token } in orphans {
-            let orphaned = self.living(name, now).is_some_and(|lease| {
-                lease.token == *token && !lease.was_replayed() && !lease.is_adopted()
-            });
-            if orphaned {
-                self.put(name, None);
+            let lease = self.living_of(name, token, now);
+            let orphaned = lease.filter(|lease| !lease.was_replayed() && !lease.is_adopted());
+            if let Some(fence) = orphaned.map(|lease| lease.fence) {
+                self.remove(name, fence);
                 self.hand_off(name, now);
             }
         }
     }
 
     /// Gives up a position whose time is over.
-    pub(super) fn drop_position(&mut self, name: &LockName, order: u64) {
+    pub(super) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
         if let Some(queued) = self.put_queued(name, order, None) {
             self.announce_forgotten(name, &queued);
         }
+        self.hand_off(name, now);
     }
 
     /// Gives up every position.
@@ -495,8 +538,8 @@ impl State {
     }
 
     fn take_head(&mut self, name: &LockName) -> Option<Queued> {
-        let head = self.queues().of(name)?.head()?;
-        self.put_queued(name, head, None)
+        let (order, _) = self.queues().of(name)?.head()?;
+        self.put_queued(name, order, None)
     }
 
     /// Whoever is still there must ask again.

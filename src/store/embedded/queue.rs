@@ -39,9 +39,10 @@ impl Queue {
         self.by_order.is_empty()
     }
 
-    /// The next to be granted the lock.
-    pub(super) fn head(&self) -> Option<u64> {
-        self.by_order.keys().next().copied()
+    /// The next to be granted the lock, and its position.
+    pub(super) fn head(&self) -> Option<(u64, &Queued)> {
+        let (order, queued) = self.by_order.first_key_value()?;
+        Some((*order, queued))
     }
 
     /// All positions, in order.

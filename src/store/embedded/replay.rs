@@ -1,6 +1,6 @@
 //! All that a log holds, read record by record.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{clock::Clock, lock::LockName};
 
@@ -73,6 +73,7 @@ impl Replay {
                 error,
             })?;
         }
+        contents.check_modes()?;
         Ok(contents)
     }
 }
@@ -94,9 +95,35 @@ impl Contents {
         }
     }
 
+    /// Whoever is alone shares the lock with nobody.
+    fn check_modes(&self) -> Result<(), LogError> {
+        let is_shared = |(_, lease): &&(LockName, Lease)| lease.mode.is_shared();
+        let shared = self.leases.iter().filter(is_shared);
+        let shared: HashSet<_> = shared.map(|(name, _)| name).collect();
+        if shared.is_empty() {
+            return Ok(());
+        }
+        let mut alone = self.leases.iter().filter(|it| !is_shared(it));
+        match alone.find(|(name, _)| shared.contains(name)) {
+            None => Ok(()),
+            Some((name, _)) => Err(LogError::Row {
+                key: RowKey::exclusive(name)
+                    .as_bytes()
+                    .escape_ascii()
+                    .to_string(),
+                error: RowError::Invalid("lease: its lock is shared"),
+            }),
+        }
+    }
+
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
-        if let Some(name) = RowKey::parse_lease(key) {
-            self.leases.push((name?, row::decode(value)?));
+        if let Some(key) = RowKey::parse_lease(key) {
+            let (name, shared) = key?;
+            let lease = row::decode(value)?;
+            if shared != lease.mode.is_shared().then_some(lease.fence) {
+                return Err(RowError::Invalid("mode or fencing token for its key"));
+            }
+            self.leases.push((name, lease));
             return Ok(());
         }
         let tombstone = Tombstone::parse(key).ok_or(RowError::Invalid("kind"))?;

@@ -5,7 +5,8 @@ use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 use crate::{
     clock::BootId,
     lock::{
-        FencingToken, Fingerprint, IdempotencyHash, LockName, Metadata, Owner, Salt, TokenHash, Ttl,
+        FencingToken, Fingerprint, IdempotencyHash, Limit, LockName, Metadata, Mode, Owner, Salt,
+        TokenHash, Ttl,
     },
     store::contract::Idempotency,
 };
@@ -32,12 +33,18 @@ const REMOVED: u32 = u32::MAX;
 impl Rows {
     /// Writes the row of a lease.
     pub(super) fn lease(&mut self, name: &LockName, lease: &Lease) {
-        self.put(RowKey::lease(name).as_bytes(), |row| encode(lease, row));
+        let key = RowKey::of_lease(name, lease);
+        self.put(key.as_bytes(), |row| encode(lease, row));
     }
 
-    /// Removes the row of a lease.
+    /// Removes the row of a lease that was alone.
     pub(super) fn no_lease(&mut self, name: &LockName) {
-        self.remove(RowKey::lease(name).as_bytes());
+        self.remove(RowKey::exclusive(name).as_bytes());
+    }
+
+    /// Removes the row of a lease that shared its lock.
+    pub(super) fn no_shared_lease(&mut self, name: &LockName, fence: FencingToken) {
+        self.remove(RowKey::shared(name, fence).as_bytes());
     }
 
     /// Writes or removes the row of a tombstone.
@@ -104,8 +111,9 @@ const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
 
 /// A key that is built on the stack, to look something up with.
 ///
-/// Its first byte says what the row is: `l` a lease by its name, `k` a used idempotency key, `r` a
-/// released token, `g` a token that was given back, `b` one whose lease was broken.
+/// Its first byte says what the row is: `l` a lease that is alone, by its name, `s` one that shares its lock, by its
+/// fencing token and the name, `k` a used idempotency key, `r` a released token, `g` a token that was given back,
+/// `b` one whose lease was broken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowKey {
     bytes: [u8; LONGEST],
@@ -119,27 +127,50 @@ pub(super) struct Tombstone(Arc<[u8]>);
 // === impl RowKey ===
 
 impl RowKey {
-    /// The kind of a lease.
-    pub(super) const LEASE: u8 = b'l';
+    const EXCLUSIVE: u8 = b'l';
+    const SHARED: u8 = b's';
     const USED_KEY: u8 = b'k';
     const RELEASED: u8 = b'r';
     const GIVEN_BACK: u8 = b'g';
     const BROKEN: u8 = b'b';
 
-    /// The lease of a name.
-    pub(super) fn lease(name: &LockName) -> Self {
-        Self::build(Self::LEASE, &[], name.as_str())
+    /// A lease of a name.
+    pub(super) fn of_lease(name: &LockName, lease: &Lease) -> Self {
+        match lease.mode {
+            Mode::Exclusive => Self::exclusive(name),
+            Mode::Shared { .. } => Self::shared(name, lease.fence),
+        }
     }
 
-    /// Reads the key of a lease; none if it is the key of something else.
-    pub(super) fn parse_lease(key: &[u8]) -> Option<Result<LockName, RowError>> {
-        let (&Self::LEASE, name) = key.split_first()? else {
-            return None;
+    /// The lease that is alone of a name.
+    pub(super) fn exclusive(name: &LockName) -> Self {
+        Self::build(Self::EXCLUSIVE, &[], name.as_str())
+    }
+
+    /// One of the leases that share a lock.
+    pub(super) fn shared(name: &LockName, fence: FencingToken) -> Self {
+        Self::build(Self::SHARED, &fence.get().to_be_bytes(), name.as_str())
+    }
+
+    /// Reads the key of a lease: of which name it is, and with which fencing token if it shares the lock. None if
+    /// it is the key of something else.
+    pub(super) fn parse_lease(
+        key: &[u8],
+    ) -> Option<Result<(LockName, Option<FencingToken>), RowError>> {
+        let (fence, name) = match key.split_first()? {
+            (&Self::EXCLUSIVE, name) => (None, name),
+            (&Self::SHARED, rest) => match rest.split_first_chunk() {
+                Some((fence, name)) => (Some(u64::from_be_bytes(*fence)), name),
+                None => return Some(Err(RowError::CutShort)),
+            },
+            _ => return None,
         };
         let name = std::str::from_utf8(name)
             .ok()
             .and_then(|name| LockName::new(name).ok());
-        Some(name.ok_or(RowError::Invalid("key of a lease")))
+        let fence = fence.map(FencingToken::new).transpose();
+        let key = name.zip(fence.ok());
+        Some(key.ok_or(RowError::Invalid("key of a lease")))
     }
 
     /// An idempotency key whose lease has ended. Its hash covers the name.
@@ -219,7 +250,7 @@ impl Borrow<[u8]> for Tombstone {
 /// The version that this program writes, and the only one it reads.
 const VERSION: u8 = 1;
 
-/// Which optional fields follow, and who was told. Other bits are refused.
+/// Which optional fields follow, who was told, and whether the lock is shared: every bit has a meaning.
 mod flag {
     pub(super) const HOLD_LIMIT: u8 = 1;
     pub(super) const OWNER: u8 = 1 << 1;
@@ -227,7 +258,8 @@ mod flag {
     pub(super) const KEY: u8 = 1 << 3;
     pub(super) const REPLAYED: u8 = 1 << 4;
     pub(super) const UNDELIVERED: u8 = 1 << 5;
-    pub(super) const ALL: u8 = HOLD_LIMIT | OWNER | METADATA | KEY | REPLAYED | UNDELIVERED;
+    pub(super) const SHARED: u8 = 1 << 6;
+    pub(super) const SLOT: u8 = 1 << 7;
 }
 
 /// Appends the row of a lease.
@@ -239,6 +271,8 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
         (flag::KEY, lease.key.is_some()),
         (flag::REPLAYED, lease.was_replayed()),
         (flag::UNDELIVERED, lease.is_undelivered()),
+        (flag::SHARED, lease.mode.is_shared()),
+        (flag::SLOT, lease.mode.slot().is_some()),
     ];
     let flags = flags
         .iter()
@@ -249,6 +283,9 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
     row.extend_from_slice(&lease.ttl.as_millis().to_le_bytes());
     row.extend_from_slice(&lease.granted_at.as_micros().to_le_bytes());
     row.extend_from_slice(&lease.expires_at.as_micros().to_le_bytes());
+    if let Some(slot) = lease.mode.slot() {
+        row.extend_from_slice(&slot.to_le_bytes());
+    }
     if let Some(end) = lease.hold_ends_at {
         row.extend_from_slice(&end.as_micros().to_le_bytes());
     }
@@ -288,8 +325,12 @@ pub(super) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
     let fixed = 2 + 8 + lease.token.as_bytes().len() + 8 + 8 + 8;
     let optional =
         8 * usize::from(lease.hold_ends_at.is_some()) + usize::from(!lease.metadata.is_empty());
-    let value = fixed + optional + owner + metadata + key;
-    (ROW_HEADER + 1 + name.as_str().len() + value) as u64
+    let (fence_in_key, slot) = match lease.mode {
+        Mode::Exclusive => (0, 0),
+        Mode::Shared { slot } => (8, 2 * usize::from(slot.is_some())),
+    };
+    let value = fixed + slot + optional + owner + metadata + key;
+    (ROW_HEADER + 1 + fence_in_key + name.as_str().len() + value) as u64
 }
 
 /// How many bytes the row of a tombstone takes.
@@ -312,7 +353,7 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         (true, false, true) => LeaseDelivery::Never,
         (false, ..) | (true, true, true) => return Err(RowError::Invalid("set of flags")),
     };
-    if flags & !flag::ALL != 0 {
+    if is(flag::SLOT) && !is(flag::SHARED) {
         return Err(RowError::Invalid("set of flags"));
     }
     let lease = Lease {
@@ -322,6 +363,14 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         ttl: Ttl::from_millis(fields.u64()?).map_err(|_error| RowError::Invalid("TTL"))?,
         granted_at: Moment::from_micros(fields.i64()?),
         expires_at: Moment::from_micros(fields.i64()?),
+        mode: if is(flag::SHARED) {
+            let slot = is(flag::SLOT).then(|| slot(&mut fields));
+            Mode::Shared {
+                slot: slot.transpose()?,
+            }
+        } else {
+            Mode::Exclusive
+        },
         hold_ends_at: is(flag::HOLD_LIMIT)
             .then(|| fields.i64().map(Moment::from_micros))
             .transpose()?,
@@ -338,6 +387,15 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
     };
     fields.end()?;
     Ok(lease)
+}
+
+fn slot(fields: &mut Fields<'_>) -> Result<u16, RowError> {
+    let slot = u16::from_le_bytes(fields.array()?);
+    if slot < Limit::MAX {
+        Ok(slot)
+    } else {
+        Err(RowError::Invalid("slot"))
+    }
 }
 
 fn owner(fields: &mut Fields<'_>) -> Result<Owner, RowError> {

@@ -1,15 +1,15 @@
 //! Everything the embedded store remembers, and what of it is not durable yet.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::Entry},
     ops::Bound,
 };
 
 use crate::{
-    lock::{FencingToken, HeldLease, LockName, TokenHash},
+    lock::{FencingToken, LockName, Mode, TokenHash},
     store::{
         StoreError,
-        contract::{Holder, Inspection, TOMBSTONE},
+        contract::{Inspection, TOMBSTONE},
         parking::{News, Parking},
         positions::Position,
     },
@@ -17,9 +17,11 @@ use crate::{
 
 use super::{
     catalog::Catalog,
-    lease::{Lease, Moment},
-    queue::{Notice, Queued, Queues},
+    held::Held,
+    lease::{Expiry, Lease, Moment},
+    queue::{Notice, Queue, Queued, Queues},
     row::{self, RowKey, Rows, Tombstone},
+    undo::{DurablyHeld, SharedUndo, UndoLog},
 };
 
 /// The leases, tombstones and queues, and the way back to what is durable.
@@ -28,14 +30,14 @@ use super::{
 /// [`State::rollback`], and [`State::inspect`] answers as if there had been none.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    leases: HashMap<LockName, Lease>,
+    held: HashMap<LockName, Held>,
     /// Those that are durable, for a list.
     catalog: Catalog,
-    /// When each lease expires. The fence keeps leases apart that expire together.
-    expiries: BTreeMap<(Moment, FencingToken), LockName>,
+    /// When each lease expires.
+    expiries: BTreeMap<Expiry, LockName>,
     queues: Queues,
-    /// Those of the expiries that somebody is queued for.
-    awaited: BTreeSet<(Moment, FencingToken)>,
+    /// Those of the expiries at which the head of a queue may be granted the lock.
+    awaited: BTreeSet<Expiry>,
     /// Where those who are queued wait.
     parking: Parking,
     /// What they are to be told when all changes are durable.
@@ -49,6 +51,12 @@ pub(super) struct State {
     live_bytes: u64,
     /// What every changed row was before the change.
     undo: UndoLog,
+    /// How many leases are durable.
+    durable_leases: usize,
+    /// Whether there may be no more of them: the disk is full.
+    is_bounded: bool,
+    /// The locks whose heads might be granted them if there might be more.
+    held_back: HashSet<LockName>,
     /// Counts the changes that somebody asked for; clearing away what has ended is none.
     changes: u64,
 }
@@ -56,7 +64,7 @@ pub(super) struct State {
 /// How far a copy of everything has come: the last row that was copied.
 #[derive(Debug)]
 pub(super) enum CopyCursor {
-    Leases(Option<(Moment, FencingToken)>),
+    Leases(Option<Expiry>),
     /// All leases were.
     Tombstones((Moment, Tombstone)),
 }
@@ -66,12 +74,6 @@ pub(super) enum CopyCursor {
 impl CopyCursor {
     /// Nothing was copied so far.
     pub(super) const START: Self = Self::Leases(None);
-}
-
-#[derive(Debug, Default)]
-struct UndoLog {
-    leases: HashMap<LockName, Option<Lease>>,
-    tombstones: HashMap<Tombstone, Option<Moment>>,
 }
 
 // === impl State ===
@@ -91,7 +93,7 @@ impl State {
             ..Self::default()
         };
         for (name, lease) in leases {
-            state.put(&name, Some(lease));
+            state.put(&name, lease);
         }
         for (tombstone, until) in tombstones {
             state.put_tombstone(tombstone, Some(until));
@@ -113,7 +115,7 @@ impl State {
 
     /// How many rows the log holds when it holds all this.
     pub(super) fn len(&self) -> u64 {
-        let rows = self.leases.len() + self.tombstones.len();
+        let rows = self.expiries.len() + self.tombstones.len();
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
@@ -126,21 +128,15 @@ impl State {
     pub(super) fn inspect(&self, name: &LockName, now: Moment) -> Inspection {
         let (queue, waiters) = self.queues.durable_head(name, now);
         Inspection {
-            holder: self
-                .durable(name, now)
-                .map(|lease| Holder::Lease(lease.held(now))),
+            holder: self.durable(name).holder(now),
             queue,
             waiters,
         }
     }
 
-    /// The living lease of a name, as far as it is durable.
-    pub(super) fn durable(&self, name: &LockName, now: Moment) -> Option<&Lease> {
-        let durable = match self.undo.leases.get(name) {
-            Some(before) => before.as_ref(),
-            None => self.leases.get(name),
-        };
-        durable.filter(|lease| lease.lives(now))
+    /// What holds a lock, as far as it is durable.
+    pub(super) fn durable(&self, name: &LockName) -> DurablyHeld<'_> {
+        self.undo.durable(name, self.held.get(name))
     }
 
     /// How many are queued for a name.
@@ -153,7 +149,7 @@ impl State {
         &self.catalog
     }
 
-    /// When the first of those leases expires that somebody is queued for.
+    /// When the first of those leases expires at whose end somebody who is queued may be granted a lock.
     pub(super) fn next_hand_off(&self) -> Option<Moment> {
         self.awaited.first().map(|(moment, _fence)| *moment)
     }
@@ -166,9 +162,9 @@ impl State {
                 && *end <= now
             {
                 let name = name.clone();
-                self.clear_if_over(&name, now);
+                self.clear_what_is_over(&name, now);
             } else if let Some((name, order)) = self.queues.over(now) {
-                self.drop_position(&name, order);
+                self.drop_position(&name, order, now);
             } else if let Some((end, tombstone)) = self.tombstone_ends.first()
                 && *end <= now
             {
@@ -184,14 +180,27 @@ impl State {
     /// The rows of which the log does not know yet. None if there was no change.
     pub(super) fn unwritten(&self) -> Rows {
         let mut rows = Rows::default();
-        for (name, before) in &self.undo.leases {
-            let now = self.leases.get(name);
+        for (name, before) in &self.undo.exclusive {
+            let now = self.held.get(name).and_then(Held::alone);
             if now == before.as_ref() {
                 continue;
             }
             match now {
                 Some(now) => rows.lease(name, now),
                 None => rows.no_lease(name),
+            }
+        }
+        for (name, undo) in &self.undo.shared {
+            let sharers = self.held.get(name).and_then(Held::sharers);
+            for (fence, before) in &undo.leases {
+                let now = sharers.and_then(|sharers| sharers.with_fence(*fence));
+                if now == before.as_ref() {
+                    continue;
+                }
+                match now {
+                    Some(now) => rows.lease(name, now),
+                    None => rows.no_shared_lease(name, *fence),
+                }
             }
         }
         for (tombstone, before) in &self.undo.tombstones {
@@ -212,8 +221,8 @@ impl State {
                 parts.push(std::mem::take(rows));
             }
         };
-        for (name, lease) in &self.leases {
-            rows.lease(name, lease);
+        for (expiry, name) in &self.expiries {
+            self.copy_lease(*expiry, name, &mut rows);
             pass_on(&mut rows);
         }
         for (tombstone, until) in &self.tombstones {
@@ -244,7 +253,7 @@ impl State {
                     Bound::Unbounded,
                 );
                 for (&expiry, name) in self.expiries.range(behind) {
-                    rows.lease(name, &self.leases[name]);
+                    self.copy_lease(expiry, name, rows);
                     left -= 1;
                     if left == 0 {
                         return Some(CopyCursor::Leases(Some(expiry)));
@@ -267,13 +276,26 @@ impl State {
         None
     }
 
+    fn copy_lease(&self, (_, fence): Expiry, name: &LockName, rows: &mut Rows) {
+        let lease = self.held[name].with_fence(fence);
+        rows.lease(name, lease.expect("each expiry is that of a lease"));
+    }
+
     /// All changes are durable now, and these are to be told of them.
     #[must_use = "somebody waits for the news"]
     pub(super) fn commit(&mut self) -> Vec<Notice> {
-        for (name, before) in self.undo.leases.drain() {
-            let (was, is) = (before.is_some(), self.leases.contains_key(&name));
+        for (name, before) in self.undo.exclusive.drain() {
+            if !self.undo.shared.is_empty() && self.undo.shared.contains_key(&name) {
+                continue;
+            }
+            let (was, is) = (before.is_some(), self.held.contains_key(&name));
             self.catalog.note(name, was, is);
         }
+        for (name, undo) in self.undo.shared.drain() {
+            let is = self.held.contains_key(&name);
+            self.catalog.note(name, undo.was_held, is);
+        }
+        self.durable_leases = self.expiries.len();
         self.undo.tombstones.clear();
         self.queues.commit();
         std::mem::take(&mut self.notices)
@@ -282,8 +304,26 @@ impl State {
     /// Goes back to what is durable.
     pub(super) fn rollback(&mut self) {
         let undo = std::mem::take(&mut self.undo);
-        for (name, before) in undo.leases {
-            self.put(&name, before);
+        // First what has come, so that nothing stands beside what comes back.
+        for name in undo.exclusive.keys() {
+            if let Some(lease) = self.held.get(name).and_then(Held::alone) {
+                self.remove(name, lease.fence);
+            }
+        }
+        for (name, undo) in &undo.shared {
+            for fence in undo.leases.keys() {
+                self.remove(name, *fence);
+            }
+        }
+        for (name, before) in undo.exclusive {
+            if let Some(lease) = before {
+                self.put(&name, lease);
+            }
+        }
+        for (name, undo) in undo.shared {
+            for lease in undo.leases.into_values().flatten() {
+                self.put(&name, lease);
+            }
         }
         for (tombstone, before) in undo.tombstones {
             self.put_tombstone(tombstone, before);
@@ -313,14 +353,30 @@ impl State {
         self.queues.next_position()
     }
 
-    /// Whether the name has a lease, living or not yet cleared away.
-    pub(super) fn is_held(&self, name: &LockName) -> bool {
-        self.leases.contains_key(name)
+    /// What holds a lock, living or not yet cleared away.
+    pub(super) fn held(&self, name: &LockName) -> Option<&Held> {
+        self.held.get(name)
     }
 
-    /// What is told of the lease of a name.
-    pub(super) fn held(&self, name: &LockName, now: Moment) -> Option<HeldLease> {
-        self.leases.get(name).map(|lease| lease.held(now))
+    /// Whether there may not be one lease more.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_bounded && self.expiries.len() >= self.durable_leases
+    }
+
+    /// Takes note of a lock whose head is granted it when there may be more leases again.
+    pub(super) fn hold_back(&mut self, name: &LockName) {
+        self.held_back.insert(name.clone());
+    }
+
+    /// Says whether there may be no more leases than are durable. If there may, those are granted who were held
+    /// back.
+    pub(super) fn bound(&mut self, is_bounded: bool, now: Moment) {
+        self.is_bounded = is_bounded;
+        if !is_bounded && !self.held_back.is_empty() {
+            for name in std::mem::take(&mut self.held_back) {
+                self.hand_off(&name, now);
+            }
+        }
     }
 
     /// Has an attempt told its news as soon as all changes are durable.
@@ -344,11 +400,20 @@ impl State {
         before
     }
 
-    /// The living lease of a name. One that is over is cleared away first, and the lock is handed
-    /// off.
-    pub(super) fn living(&mut self, name: &LockName, now: Moment) -> Option<&Lease> {
-        self.clear_if_over(name, now);
-        self.leases.get(name)
+    /// What holds a lock now. What is over is cleared away first, and the lock is handed off.
+    pub(super) fn living(&mut self, name: &LockName, now: Moment) -> Option<&Held> {
+        self.clear_what_is_over(name, now);
+        self.held.get(name)
+    }
+
+    /// The living lease of a token; see [`State::living`].
+    pub(super) fn living_of(
+        &mut self,
+        name: &LockName,
+        token: &TokenHash,
+        now: Moment,
+    ) -> Option<&Lease> {
+        self.living(name, now)?.of_token(token)
     }
 
     /// The next fencing token.
@@ -359,17 +424,23 @@ impl State {
         Ok(fence)
     }
 
-    /// Makes this the lease of the name.
+    /// Makes this a lease of the name, in the place of the one that it is.
     pub(super) fn set(&mut self, name: &LockName, lease: Lease) {
         self.changes += 1;
-        self.put(name, Some(lease));
+        self.put(name, lease);
     }
 
-    /// Ends the lease of a name. Its idempotency key is used from now on; `released` says whether
+    /// Ends a lease of a name. Its idempotency key is used from now on; `released` says whether
     /// its token may be released again.
-    pub(super) fn end(&mut self, name: &LockName, released: bool, now: Moment) {
+    pub(super) fn end(
+        &mut self,
+        name: &LockName,
+        fence: FencingToken,
+        released: bool,
+        now: Moment,
+    ) {
         self.changes += 1;
-        if let Some(lease) = self.put(name, None) {
+        if let Some(lease) = self.remove(name, fence) {
             self.remember_ended(name, &lease, released, now);
         }
     }
@@ -387,12 +458,28 @@ impl State {
             .is_some_and(|until| *until > now)
     }
 
-    fn clear_if_over(&mut self, name: &LockName, now: Moment) {
-        let over = self.leases.get(name).is_some_and(|lease| !lease.lives(now));
-        if over && let Some(lease) = self.put(name, None) {
-            self.remember_ended(name, &lease, false, lease.expires_at);
+    fn clear_what_is_over(&mut self, name: &LockName, now: Moment) {
+        let Some(held) = self.held.get(name) else {
+            return;
+        };
+        // Who is alone is followed by the head, and those who are behind one that is outdated share the lock.
+        let mut passes_on = held.sharers().is_some() && self.has_outdated_head(name, now);
+        let mut over = held.over(now);
+        while let Some(fence) = over {
+            if let Some(lease) = self.remove(name, fence) {
+                self.remember_ended(name, &lease, false, lease.expires_at);
+            }
+            passes_on = true;
+            over = self.held.get(name).and_then(|held| held.over(now));
+        }
+        if passes_on {
             self.hand_off(name, now);
         }
+    }
+
+    fn has_outdated_head(&self, name: &LockName, now: Moment) -> bool {
+        let head = self.queues.of(name).and_then(Queue::head);
+        head.is_some_and(|(_, queued)| queued.until <= now)
     }
 
     /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
@@ -408,14 +495,29 @@ impl State {
         }
     }
 
-    /// Keeps in mind when the lease of a name ends if somebody is queued for it.
+    /// Keeps in mind when the head of the queue of a name may be granted the lock.
     fn watch(&mut self, name: &LockName) {
-        if let Some(lease) = self.leases.get(name) {
-            let expiry = (lease.expires_at, lease.fence);
-            if self.queues.of(name).is_some() {
-                self.awaited.insert(expiry);
-            } else {
-                self.awaited.remove(&expiry);
+        let Some(held) = self.held.get_mut(name) else {
+            return;
+        };
+        let queue = self.queues.of(name);
+        match held {
+            Held::Exclusive(lease) => {
+                let expiry = lease.expiry();
+                if queue.is_some() {
+                    self.awaited.insert(expiry);
+                } else {
+                    self.awaited.remove(&expiry);
+                }
+            }
+            Held::Shared(sharers) => {
+                let head = queue.and_then(Queue::head);
+                let room_at = head.and_then(|(_, it)| sharers.room_at(it.attempt.sharing));
+                if room_at != sharers.awaited {
+                    sharers.awaited.map(|before| self.awaited.remove(&before));
+                    self.awaited.extend(room_at);
+                    sharers.awaited = room_at;
+                }
             }
         }
     }
@@ -424,27 +526,107 @@ impl State {
         self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
     }
 
-    /// Makes this, or nothing, the lease of the name, whoever asked for it.
-    pub(super) fn put(&mut self, name: &LockName, lease: Option<Lease>) -> Option<Lease> {
-        let before = self.leases.remove(name);
+    /// Makes this a lease of the name, in the place of the one that it is, whoever asked for it.
+    pub(super) fn put(&mut self, name: &LockName, lease: Lease) {
+        let (mode, expiry) = (lease.mode, lease.expiry());
+        let len = row::len_of_lease(name, &lease);
+        self.note_whether_held(name, mode);
+        let before = match self.held.entry(name.clone()) {
+            Entry::Occupied(held) => held.into_mut().put(lease),
+            Entry::Vacant(free) => {
+                free.insert(Held::by(lease));
+                None
+            }
+        };
         if let Some(before) = &before {
-            let expiry = (before.expires_at, before.fence);
-            self.expiries.remove(&expiry);
-            self.awaited.remove(&expiry);
-            self.live_bytes -= row::len_of_lease(name, before);
+            self.forget(name, before);
         }
-        if let Some(lease) = lease {
-            self.live_bytes += row::len_of_lease(name, &lease);
-            self.expiries
-                .insert((lease.expires_at, lease.fence), name.clone());
-            self.leases.insert(name.clone(), lease);
+        self.live_bytes += len;
+        self.expiries.insert(expiry, name.clone());
+        self.watch(name);
+        let (_, fence) = expiry;
+        self.note_before(name, mode, fence, before.as_ref());
+    }
+
+    /// Removes a lease of the name, whoever asked for that.
+    pub(super) fn remove(&mut self, name: &LockName, fence: FencingToken) -> Option<Lease> {
+        let lease = match self.held.remove(name)? {
+            Held::Exclusive(lease) if lease.fence == fence => lease,
+            other @ (Held::Exclusive(_) | Held::Shared(_)) => {
+                self.held.insert(name.clone(), other);
+                return self.remove_sharer(name, fence);
+            }
+        };
+        self.forget(name, &lease);
+        self.note_before(name, Mode::Exclusive, fence, Some(&lease));
+        Some(lease)
+    }
+
+    fn remove_sharer(&mut self, name: &LockName, fence: FencingToken) -> Option<Lease> {
+        let mode = self.held.get(name)?.sharers()?.with_fence(fence)?.mode;
+        self.note_whether_held(name, mode);
+        let Held::Shared(sharers) = self.held.get_mut(name)? else {
+            return None;
+        };
+        let lease = sharers.remove(fence)?;
+        if sharers.is_empty() {
+            if let Some(awaited) = sharers.awaited {
+                self.awaited.remove(&awaited);
+            }
+            self.held.remove(name);
+        } else {
             self.watch(name);
         }
-        self.undo
-            .leases
-            .entry(name.clone())
-            .or_insert_with(|| before.clone());
-        before
+        self.forget(name, &lease);
+        self.note_before(name, mode, fence, Some(&lease));
+        Some(lease)
+    }
+
+    /// Nothing is to be done at the end of a lease that was removed.
+    fn forget(&mut self, name: &LockName, lease: &Lease) {
+        let expiry = lease.expiry();
+        self.expiries.remove(&expiry);
+        if lease.mode == Mode::Exclusive {
+            self.awaited.remove(&expiry);
+        }
+        self.live_bytes -= row::len_of_lease(name, lease);
+    }
+
+    /// Keeps in mind whether anybody held a lock before it was shared, or those changed who share it.
+    fn note_whether_held(&mut self, name: &LockName, mode: Mode) {
+        if mode.is_shared() && !self.undo.shared.contains_key(name) {
+            let was_held = match self.undo.exclusive.get(name) {
+                Some(before) => before.is_some(),
+                None => self.held.contains_key(name),
+            };
+            let undo = SharedUndo {
+                was_held,
+                leases: BTreeMap::new(),
+            };
+            self.undo.shared.insert(name.clone(), undo);
+        }
+    }
+
+    /// Keeps in mind what a lease was before it was changed.
+    fn note_before(
+        &mut self,
+        name: &LockName,
+        mode: Mode,
+        fence: FencingToken,
+        before: Option<&Lease>,
+    ) {
+        match mode {
+            Mode::Exclusive => {
+                let undo = self.undo.exclusive.entry(name.clone());
+                undo.or_insert_with(|| before.cloned());
+            }
+            Mode::Shared { .. } => {
+                if let Some(undo) = self.undo.shared.get_mut(name) {
+                    let undo = undo.leases.entry(fence);
+                    undo.or_insert_with(|| before.cloned());
+                }
+            }
+        }
     }
 
     fn put_tombstone(&mut self, tombstone: Tombstone, until: Option<Moment>) {

@@ -212,8 +212,8 @@ impl Store for EmbeddedStore {
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         let ask = self.ask(|answer| Command::Break(name.clone(), target, answer));
-        let (breaking, token) = ask.await?;
-        if let Some(token) = token {
+        let (breaking, tokens) = ask.await?;
+        for token in tokens {
             let name = name.clone();
             self.breaks.publish(BrokenLease { name, token });
         }

@@ -179,6 +179,7 @@ impl Writer {
         let mut close = None;
         let rows = {
             let mut state = write(&self.state);
+            state.bound(self.shortage.is_some(), now);
             state.take_back(&self.orphans, now);
             for (command, runtime) in batch {
                 if let (Command::Acquire(..), Some(full)) = (&command, &self.shortage) {
@@ -475,6 +476,7 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         let (rows, lags) = {
             let mut state = write(&self.state);
+            state.bound(self.shortage.is_some(), now);
             state.take_back(&self.orphans, now);
             self.sweep_pending = !state.sweep(now, SWEEP);
             let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;

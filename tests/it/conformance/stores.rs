@@ -220,7 +220,7 @@ mod sharing {
     use super::super::{
         embedded::Embedded,
         redis::Redis,
-        sharing::{breaks, grants, keys, leases, shown, slots},
+        sharing::{breaks, grants, keys, leases, sequences, shown, slots},
         waiting::{shared as queue, shared_ends as ends},
     };
 
@@ -327,6 +327,8 @@ mod sharing {
                 a_break_of_all_grants_one_who_waits_to_be_alone,
                 a_kept_place_is_granted_beside_others_and_collected,
                 a_kept_place_that_nobody_collects_passes_on,;
+            sequences:
+                behave_like_the_model,;
         }
     }
 }

@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use crate::store::{
-    Store, StoreError, Unavailability,
-    contract::{Acquisition, Attempt, Release, Renewal, Renewer},
-    embedded::{BackupError, OpenError, check_backup},
+use crate::{
+    lock::Sharing,
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Release, Renewal, Renewer},
+        embedded::{BackupError, OpenError, check_backup},
+    },
 };
 
 use super::{
     disk::Fault,
-    rig::{Rig, attempt, key, keyed},
+    rig::{Rig, attempt, key, keyed, one_of, share},
 };
 
 const LONG: u64 = 3_600_000;
@@ -86,6 +89,61 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
         let release = store.release(&lease.name, &lease.token).await;
         assert_eq!(release, Ok(Release::Released));
     }
+}
+
+#[tokio::test]
+async fn those_who_share_a_lock_are_in_it_whoever_comes_and_goes_meanwhile() {
+    const SHARERS: usize = 3_000;
+    let rig = Rig::start();
+    let held: Vec<_> = (0..SHARERS)
+        .map(|number| match number % 3 {
+            0 => Attempt {
+                sharing: Some(Sharing {
+                    has_slot: false,
+                    ..share(Some(9_999))
+                }),
+                ..attempt("pool", LONG)
+            },
+            _ => one_of(9_999, "pool", LONG + number as u64 % 100),
+        })
+        .collect();
+    let granted = futures_util::future::join_all(held.iter().map(|it| rig.granted(it))).await;
+    let busy = async {
+        for turn in 0..150 {
+            let lease = &held[turn * 7];
+            let ttl = crate::lock::Ttl::from_millis(LONG / (1 + turn as u64 % 5)).unwrap();
+            let renewed = rig
+                .store()
+                .renew(&lease.name, &lease.token, Some(ttl))
+                .await;
+            assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+            let passing = one_of(9_999, "pool", LONG);
+            rig.granted(&passing).await;
+            let release = rig.store().release(&passing.name, &passing.token).await;
+            assert_eq!(release, Ok(Release::Released));
+        }
+    };
+    let ((), made) = tokio::join!(busy, backup(&rig));
+    let leases = check_backup(&made).unwrap();
+    // One may have passed by in that instant.
+    assert!((SHARERS..=SHARERS + 1).contains(&leases), "{leases}");
+    rig.clock.advance(Duration::from_secs(1));
+    let restored = rig.restored(&made).unwrap();
+    for (lease, granted) in held.iter().zip(&granted).step_by(11) {
+        let renewed = restored
+            .store()
+            .renew(&lease.name, &lease.token, None)
+            .await;
+        let Ok(Renewal::Renewed(kept, _)) = renewed else {
+            panic!("{renewed:?}")
+        };
+        assert_eq!((kept.fence, kept.mode), (granted.fence, granted.mode));
+    }
+    // The first slot that is free is the one behind them.
+    let next = restored.granted(&one_of(9_999, "pool", LONG)).await;
+    let beyond = u16::try_from(SHARERS - SHARERS / 3).unwrap();
+    let slots = [Some(beyond), Some(beyond + 1)];
+    assert!(slots.contains(&next.mode.slot()), "{next:?}");
 }
 
 #[tokio::test]

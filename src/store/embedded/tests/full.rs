@@ -11,8 +11,8 @@ use crate::store::{
 
 use super::{
     disk::Fault,
-    line::{queued, released, told_of_its_grant, waiting},
-    rig::{Rig, attempt},
+    line::{patient, queued, released, told_of_its_grant, waiting},
+    rig::{Rig, attempt, reader},
 };
 
 const LONG: u64 = 3_600_000;
@@ -126,6 +126,42 @@ async fn a_lock_that_is_released_on_a_full_disk_passes_to_who_waits_for_it() {
     fill(&rig).await;
     released(&rig, &first).await;
     told_of_its_grant(&mut place).await;
+}
+
+#[tokio::test]
+async fn of_those_who_stand_together_no_more_are_granted_a_lock_than_gave_one_back_until_there_is_room()
+ {
+    let rig = Rig::start();
+    let alone = attempt("wanted", LONG);
+    rig.granted(&alone).await;
+    let readers: Vec<_> = (0..5).map(|_| patient(reader("wanted", LONG))).collect();
+    let mut places = Vec::new();
+    for reader in &readers {
+        places.push(queued(&rig, reader).await);
+    }
+    rig.disk.fail(Fault::Capacity(48 * 1024));
+    let held = fill(&rig).await;
+    for (turn, gone) in [&alone, &readers[0], &readers[1]].into_iter().enumerate() {
+        released(&rig, gone).await;
+        told_of_its_grant(&mut places[turn]).await;
+        for place in &mut places[turn + 1..] {
+            assert_eq!(place.try_news(), None, "turn {turn}");
+        }
+        let shown = rig.shown("wanted").await;
+        let count = shown.holder.map(|holder| holder.count());
+        assert_eq!((count, shown.waiters), (Some(1), 4 - turn as u64));
+    }
+    // Those who share it renew it as well.
+    let renewed = renew(&rig, &readers[2]).await;
+    assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+    // By somebody else.
+    rig.disk.fail(Fault::None);
+    for place in &mut places[3..] {
+        told_of_its_grant(place).await;
+    }
+    for lease in &held {
+        assert!(!rig.is_free(lease.name.as_str()).await);
+    }
 }
 
 #[tokio::test]

@@ -60,7 +60,8 @@ pub(super) async fn news(place: &mut Parked) -> News {
     timeout(LATE, place.news()).await.expect("there are news")
 }
 
-fn patient(attempt: Attempt) -> Attempt {
+/// The same attempt, which waits.
+pub(super) fn patient(attempt: Attempt) -> Attempt {
     Attempt {
         wait: Some(Waiting {
             max_wait: MAX_WAIT,

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::{
     clock::SystemClock,
-    lock::{FencingToken, LockName},
+    lock::{FencingToken, LockName, Mode},
     store::{
         Store, StoreError,
         contract::{Acquisition, Health},
@@ -16,7 +16,7 @@ use crate::{
             layout::{IS_CONTINUED, LogError, MARK},
             lease::{Lease, Moment},
             log::{Log, LogEnd, Volume},
-            replay::Contents,
+            replay::{Contents, fuzzed_segment},
             row::{Meta, Rows},
             state::{CopyCursor, State},
         },
@@ -77,7 +77,7 @@ fn row(number: u64) -> Rows {
     let fence = FencingToken::new(number).unwrap();
     rows.lease(
         &asked.name,
-        &Lease::grant(&asked, fence, Moment::from_micros(1)),
+        &Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1)),
     );
     rows
 }
@@ -213,6 +213,73 @@ fn a_write_of_which_any_part_reached_the_disk_is_whole_or_given_up() {
 }
 
 #[test]
+fn a_lock_that_is_shared_and_held_by_one_alone_is_refused() {
+    let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
+    let of = |mode, fence| {
+        let fence = FencingToken::new(fence).unwrap();
+        Lease::grant(&asked, mode, fence, now)
+    };
+    let shared = [of(slotted(0), 1), of(slotted(1), 2)];
+    for (alone, is_right) in [("lock", false), ("other", true)] {
+        let (disk, mut rows) = (Disk::default(), Rows::default());
+        rows.lease(&name(alone), &of(Mode::Exclusive, 3));
+        for lease in &shared {
+            rows.lease(&asked.name, lease);
+        }
+        let mut log = begin(&disk);
+        log.append(&meta(3), &rows).unwrap();
+        let contents = Log::read(&disk);
+        if is_right {
+            let (contents, _) = contents.unwrap().unwrap();
+            assert_eq!(contents.leases.len(), 3);
+        } else {
+            let error = contents.unwrap_err().error.to_string();
+            assert!(error.contains("its lock is shared"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_lease_under_the_key_of_another_is_refused() {
+    let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
+    let fence = FencingToken::new(0x1234).unwrap();
+    let mut rows = Rows::default();
+    rows.lease(&asked.name, &Lease::grant(&asked, slotted(0), fence, now));
+    let mut record = [0_u8; 24].to_vec();
+    meta(1).encode(&mut record);
+    record.extend_from_slice(&1_u64.to_le_bytes());
+    let key = record.len() + 6;
+    record.extend_from_slice(rows.as_bytes());
+    assert!(fuzzed_segment(&record).contains("lock"));
+    for at in [key, key + 8] {
+        let mut other = record.clone();
+        // It is a lease that is alone, or one with another fencing token.
+        other[at] = if at == key { b'l' } else { 1 };
+        let read = fuzzed_segment(&other);
+        assert!(!read.contains("leases"), "{at}: {read}");
+    }
+    let mut other = record.clone();
+    other[key + 8] = 1;
+    let read = fuzzed_segment(&other);
+    assert!(read.contains("mode or fencing token"), "{read}");
+}
+
+fn slotted(slot: u64) -> Mode {
+    let slot = u16::try_from(slot).ok();
+    Mode::Shared { slot }
+}
+
+/// Ends the lease of a lock that ends first, if it has any.
+fn end_one(state: &mut State, lock: &str, now: Moment) {
+    let lock = name(lock);
+    let leases = state.durable(&lock).leases(now);
+    let first = leases.map(|lease| lease.fence).min();
+    if let Some(fence) = first {
+        state.end(&lock, fence, true, now);
+    }
+}
+
+#[test]
 fn what_lives_is_copied_into_the_next_segment_and_the_one_before_goes() {
     let disk = Disk::default();
     let mut log = begin(&disk);
@@ -221,17 +288,28 @@ fn what_lives_is_copied_into_the_next_segment_and_the_one_before_goes() {
     while begun < 5 {
         number += 1;
         let fence = FencingToken::new(number).unwrap();
-        let asked = keyed(&format!("lock:{}", number % 40), LONG + number % 7, key());
+        // A part of the locks is shared.
+        let (lock, mode) = match number % 40 {
+            shared @ ..6 => (format!("shared:{}", shared % 2), slotted(number % 9)),
+            alone => (format!("lock:{alone}"), Mode::Exclusive),
+        };
+        let asked = keyed(&lock, LONG + number % 7, key());
         let now = Moment::from_micros(i64::try_from(number).unwrap());
-        let lease = Lease::grant(&asked, fence, now);
+        let lease = Lease::grant(&asked, mode, fence, now);
         // What is undone was written nowhere, and changes nothing in the copy.
         state.set(&name("undone"), lease.clone());
-        state.end(&name(&format!("lock:{}", number % 7)), true, now);
+        end_one(&mut state, &format!("lock:{}", number % 7), now);
+        end_one(&mut state, "shared:0", now);
         state.rollback();
         state.set(&asked.name, lease);
-        if number % 40 == 3 {
+        if number % 40 == 8 {
             // Remembered for a minute by its key and its token.
-            state.end(&asked.name, true, now);
+            state.end(&asked.name, fence, true, now);
+        }
+        if state.durable(&name("shared:1")).leases(now).count() > 30 {
+            end_one(&mut state, "shared:1", now);
+            end_one(&mut state, "shared:1", now);
+            end_one(&mut state, "shared:0", now);
         }
         let mut rows = state.unwritten();
         let meta = Meta {
@@ -260,11 +338,14 @@ fn what_lives_is_copied_into_the_next_segment_and_the_one_before_goes() {
         assert!(clean);
         let remembered = contents.leases.len() + contents.tombstones.len();
         assert_eq!(remembered as u64, state.len(), "after {number}");
-        let mut lives: Held = (0..40)
-            .filter_map(|lock| {
-                let lock = name(&format!("lock:{lock}"));
-                let held = state.held(&lock, now)?;
-                Some((lock, held.fence.get()))
+        let locks = (0..40).map(|lock| format!("lock:{lock}"));
+        let locks = locks.chain([0, 1].map(|lock| format!("shared:{lock}")));
+        let mut lives: Held = locks
+            .flat_map(|lock| {
+                let (lock, state) = (name(&lock), &state);
+                let leases = state.durable(&lock).leases(now);
+                let leases: Vec<_> = leases.map(|it| (lock.clone(), it.fence.get())).collect();
+                leases
             })
             .collect();
         lives.sort();

@@ -12,6 +12,7 @@ mod opening;
 mod places;
 mod rig;
 mod rows;
+mod sharing;
 mod stall;
 mod time;
 mod tombstones;

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 use crate::{
     clock::ManualClock,
     lock::{
-        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, LockName, Metadata, Salt, Token, Ttl,
+        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, Salt,
+        Sharing, Token, Ttl,
     },
     store::{
         Store, StoreError,
@@ -165,6 +166,30 @@ pub(super) fn ttl(ms: u64) -> Ttl {
 
 pub(super) fn key() -> IdempotencyHash {
     IdempotencyHash::from_bytes(*Token::random().hash().as_bytes())
+}
+
+/// How those share a lock who set a limit, or none.
+pub(super) fn share(limit: Option<u64>) -> Sharing {
+    Sharing {
+        limit: Limit::new(limit.unwrap_or(1_000)).unwrap(),
+        has_slot: limit.is_some(),
+    }
+}
+
+/// An attempt that shares the lock, as one of so many.
+pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
+    Attempt {
+        sharing: Some(share(Some(limit))),
+        ..attempt(lock, ms)
+    }
+}
+
+/// An attempt that shares the lock with any number of others.
+pub(super) fn reader(lock: &str, ms: u64) -> Attempt {
+    Attempt {
+        sharing: Some(share(None)),
+        ..attempt(lock, ms)
+    }
 }
 
 pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {

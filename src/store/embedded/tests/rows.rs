@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     clock::BootId,
-    lock::{FencingToken, HoldLimit, Metadata, Owner, Token},
+    lock::{FencingToken, HoldLimit, Metadata, Mode, Owner, Token},
     store::embedded::{
         lease::{Lease, Moment},
         row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
@@ -101,7 +101,12 @@ fn what_a_transaction_says_of_the_store_comes_back_as_it_was() {
 fn rows_of_a_record_come_back_in_their_order() {
     let (lock, now) = (name("lock"), Moment::from_micros(7));
     let tombstone = Tombstone::from(&RowKey::used_key(&key()));
-    let lease = Lease::grant(&keyed("lock", 30_000, key()), FencingToken::MAX, now);
+    let lease = Lease::grant(
+        &keyed("lock", 30_000, key()),
+        Mode::Exclusive,
+        FencingToken::MAX,
+        now,
+    );
     let mut rows = Rows::default();
     rows.lease(&lock, &lease);
     rows.tombstone(&tombstone, Some(now));
@@ -110,7 +115,7 @@ fn rows_of_a_record_come_back_in_their_order() {
     assert_eq!(rows.len(), 4);
     let mut fields = Fields::of(rows.as_bytes());
     let found: Vec<_> = (0..4).map(|_| fields.row().unwrap()).collect();
-    let lock = RowKey::lease(&lock);
+    let lock = RowKey::exclusive(&lock);
     let until = 7_i64.to_le_bytes();
     let expected = [
         (lock.as_bytes(), Some(encoded(&lease))),
@@ -122,6 +127,53 @@ fn rows_of_a_record_come_back_in_their_order() {
         assert_eq!((found.0, found.1), (expected.0, expected.1.as_deref()));
     }
     assert_eq!(fields.end(), Ok(()));
+}
+
+#[test]
+fn the_key_of_a_lease_says_whether_it_shares_its_lock_and_which_it_is() {
+    let lock = name("lock");
+    let fence = FencingToken::new(1_800_000_000_000_001).unwrap();
+    for (key, shared) in [
+        (RowKey::exclusive(&lock), None),
+        (RowKey::shared(&lock, fence), Some(fence)),
+    ] {
+        let parsed = RowKey::parse_lease(key.as_bytes());
+        assert_eq!(parsed, Some(Ok((lock.clone(), shared))));
+        for len in 1..key.as_bytes().len() - 4 {
+            // A shorter name is another name.
+            let cut = RowKey::parse_lease(&key.as_bytes()[..len]);
+            assert_ne!(cut, parsed, "{len}");
+        }
+    }
+    let nameless = [b"s".as_slice(), &fence.get().to_be_bytes()].concat();
+    for wrong in [
+        b"s".as_slice(),
+        b"s1234567",
+        b"l",
+        &nameless,
+        b"s\0\0\0\0\0\0\0\0lock",
+    ] {
+        let parsed = RowKey::parse_lease(wrong);
+        assert!(matches!(parsed, Some(Err(_))), "{parsed:?}");
+    }
+}
+
+#[test]
+fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
+    const SLOT: u8 = 1 << 7;
+    let fence = FencingToken::MAX;
+    let asked = keyed("lock", 30_000, key());
+    let (now, shared) = (Moment::from_micros(1), Mode::Shared { slot: Some(7) });
+    let lease = |mode| encoded(&Lease::grant(&asked, mode, fence, now));
+    let mut alone = lease(Mode::Exclusive);
+    alone[1] |= SLOT;
+    assert_eq!(row::decode(&alone), Err(RowError::Invalid("set of flags")));
+    let mut beyond = lease(shared);
+    // Behind version, flags, fencing token, token, TTL and two moments.
+    let at = 2 + 8 + 32 + 3 * 8;
+    assert_eq!(beyond[at..at + 2], 7_u16.to_le_bytes());
+    beyond[at..at + 2].copy_from_slice(&9_999_u16.to_le_bytes());
+    assert_eq!(row::decode(&beyond), Err(RowError::Invalid("slot")));
 }
 
 #[test]
@@ -137,7 +189,12 @@ fn only_keys_of_tombstones_are_tombstones() {
         assert_eq!(tombstone.as_bytes(), bytes);
         assert_eq!(Tombstone::parse(&bytes[..32]), None);
     }
-    assert_eq!(Tombstone::parse(RowKey::lease(&lock).as_bytes()), None);
+    for key in [
+        RowKey::exclusive(&lock),
+        RowKey::shared(&lock, FencingToken::MAX),
+    ] {
+        assert_eq!(Tombstone::parse(key.as_bytes()), None);
+    }
     assert_eq!(Tombstone::parse(&[b'x'; 40]), None);
 }
 
@@ -153,17 +210,20 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     full.metadata = Metadata::new(entries.into()).unwrap();
     let mut bare = plain.clone();
     bare.idempotency = None;
-    let granted = Lease::grant(&plain, fence, now);
+    let granted = Lease::grant(&plain, Mode::Exclusive, fence, now);
     let kept = granted
         .clone()
         .kept_until(now.after(Duration::from_secs(5)));
     let settled = granted.replayed(now);
     let leases = [
-        Lease::grant(&bare, fence, now),
+        Lease::grant(&bare, Mode::Exclusive, fence, now),
         granted,
         kept,
-        Lease::grant(&full, fence, now),
+        Lease::grant(&full, Mode::Exclusive, fence, now),
         settled,
+        Lease::grant(&bare, Mode::Shared { slot: None }, fence, now),
+        Lease::grant(&full, Mode::Shared { slot: Some(0) }, fence, now),
+        Lease::grant(&plain, Mode::Shared { slot: Some(9_998) }, fence, now),
     ];
     leases.map(|lease| (encoded(&lease), lease)).into()
 }

@@ -5,17 +5,17 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{IdempotencyHash, LockName},
+    lock::{BreakTarget, HeldLease, IdempotencyHash, KeeperId, LockName, Mode},
     store::{
         contract::{Attempt, Holder, Inspection, Renewer},
-        embedded::{lease::Moment, row::Fields, state::State},
+        embedded::{lease::Moment, queue::UndeliveredGrant, row::Fields, state::State},
         parking::{Parked, Parking},
     },
 };
 
 use super::{
     line::{waiting, waiting_under},
-    rig::{attempt, key, keyed, name},
+    rig::{attempt, key, keyed, name, share},
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -26,13 +26,14 @@ struct Seen {
     shown: Vec<Inspection>,
     rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     next_hand_off: Option<Moment>,
+    live_bytes: u64,
 }
 
 struct Random(u64);
 
 #[test]
 fn a_batch_that_is_undone_was_never_there() {
-    for seed in 1..=15 {
+    for seed in 1..=30 {
         let mut random = Random(seed * 0x9e37_79b9);
         let parking = Parking::default();
         let mut state = State::new(vec![], vec![], 0, parking.clone());
@@ -86,7 +87,7 @@ fn one_command(
     let recent = attempts.len().min(10) as u64;
     let index = attempts.len() - 1 - usize::try_from(random.below(recent)).unwrap();
     let Attempt { name, token, .. } = attempts[index].clone();
-    match random.below(12) {
+    match random.below(16) {
         0..5 => {
             let attempt = new_attempt(random, keys);
             places.push(parking.park(attempt.name.clone(), attempt.token));
@@ -99,10 +100,25 @@ fn one_command(
             let keep = (random.below(2) == 0).then_some(Duration::from_millis(80));
             drop(state.leave(&name, &token, keep, now));
         }
-        9 => drop(state.renew(Renewer::Bearer, &name, &token, None, now)),
+        9 => {
+            let ttl = super::rig::ttl(100 + random.below(100));
+            drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl), now));
+        }
         10 => {
             state.give_back(&name, &token, now);
         }
+        11 => {
+            let adopter = Renewer::Adopter(KeeperId::random());
+            drop(state.renew(adopter, &name, &token, None, now));
+        }
+        12 => {
+            let held = state.durable(&name).of_token(&token, now);
+            let one = held.map(|lease| BreakTarget::Lease(lease.fence));
+            let target = one.filter(|_| random.below(3) > 0);
+            let broken = state.break_lock(&name, target.or(Some(BreakTarget::All)), now);
+            drop(broken);
+        }
+        13 => state.take_back(&[UndeliveredGrant { name, token }], now),
         _ => {
             let gone = usize::try_from(random.below(places.len() as u64 + 1)).unwrap();
             if gone < places.len() {
@@ -125,27 +141,65 @@ fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
         2..4 => waiting_under(text, hash),
         _ => waiting(text),
     };
+    let sharing = match random.below(5) {
+        0 | 1 => None,
+        2 => Some(share(None)),
+        _ => Some(share(Some(1 + random.below(4)))),
+    };
     Attempt {
+        sharing,
         ttl: super::rig::ttl(100 + random.below(100)),
         ..attempt
     }
 }
 
-/// A lock that is free has no queue, and every end that somebody waits for is known.
+/// Nobody is queued who might be granted the lock, every end that somebody waits for is known, and who is alone is
+/// alone.
 fn holds_together(state: &State, now: Moment) {
     let mut next: Option<Duration> = None;
+    let mut rows = 0;
     for lock in names() {
         let shown = state.inspect(&lock, now);
         assert_eq!(shown.queue.len() as u64, shown.waiters);
-        if shown.waiters > 0 {
-            let held = state
-                .held(&lock, now)
-                .expect("somebody waits, so it is held");
-            next = Some(next.map_or(held.expires_in, |next| next.min(held.expires_in)));
-        }
+        let holder = shown.holder.as_ref();
+        let leases = holder.map_or(&[][..], Holder::leases);
+        assert_eq!(holder.map_or(0, Holder::count), leases.len() as u64);
+        rows += leases.len();
+        assert_eq!(state.durable(&lock).leases(now).count(), leases.len());
+        assert!(leases.is_sorted_by_key(|lease| lease.expires_in));
+        have_slots_of_their_own(leases);
+        let Some(head) = shown.queue.first() else {
+            continue;
+        };
+        assert!(!leases.is_empty(), "somebody waits, so it is held");
+        let is_shared = leases.iter().all(|lease| lease.mode.is_shared());
+        let room_at = match head.sharing.filter(|_| is_shared) {
+            None => leases.len() - 1,
+            Some(sharing) => {
+                let rank = leases.len().checked_sub(sharing.limit.get().into());
+                rank.expect("it might share the lock")
+            }
+        };
+        let room_in = leases[room_at].expires_in;
+        next = Some(next.map_or(room_in, |next| next.min(room_in)));
     }
     let known = state.next_hand_off().map(|moment| moment.since(now));
     assert_eq!(known, next);
+    assert_eq!(state.all()[0].len(), state.len());
+    assert!(state.len() >= rows as u64);
+    assert_eq!(state.all()[0].as_bytes().len() as u64, state.live_bytes());
+}
+
+fn have_slots_of_their_own(leases: &[HeldLease]) {
+    if leases.iter().any(|lease| lease.mode == Mode::Exclusive) {
+        assert_eq!(leases.len(), 1, "{leases:?}");
+    }
+    let mut slots: Vec<_> = leases.iter().filter_map(|it| it.mode.slot()).collect();
+    slots.sort_unstable();
+    assert!(
+        slots.is_sorted_by(|before, after| before < after),
+        "{slots:?}"
+    );
 }
 
 fn seen(state: &State, now: Moment) -> Seen {
@@ -160,6 +214,7 @@ fn seen(state: &State, now: Moment) -> Seen {
         shown: names().map(|lock| inspected(state, &lock, now)).collect(),
         rows,
         next_hand_off: state.next_hand_off(),
+        live_bytes: state.live_bytes(),
     }
 }
 
@@ -167,7 +222,8 @@ fn seen(state: &State, now: Moment) -> Seen {
 fn inspected(state: &State, lock: &LockName, now: Moment) -> Inspection {
     static LOOK: OnceLock<Instant> = OnceLock::new();
     let mut shown = state.inspect(lock, now);
-    if let Some(Holder::Lease(lease)) = &mut shown.holder {
+    let leases = shown.holder.as_mut().map(Holder::leases_mut);
+    for lease in leases.unwrap_or_default() {
         lease.as_of = *LOOK.get_or_init(Instant::now);
     }
     shown

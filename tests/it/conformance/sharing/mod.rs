@@ -4,5 +4,6 @@ pub(super) mod breaks;
 pub(super) mod grants;
 pub(super) mod keys;
 pub(super) mod leases;
+pub(super) mod sequences;
 pub(super) mod shown;
 pub(super) mod slots;

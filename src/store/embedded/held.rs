@@ -1,0 +1,301 @@
+//! What holds a lock: a lease that is alone, or leases that share it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::{
+    lock::{FencingToken, IdempotencyHash, Mode, Sharing, TokenHash},
+    store::contract::{Holder, SHOWN_HOLDERS, SharedHolders},
+};
+
+use super::lease::{Expiry, Lease, Moment};
+
+/// What holds a lock. Its leases live, or are not yet cleared away.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// A lease that holds the lock alone.
+    Exclusive(Lease),
+    /// Boxed: a lock that nobody shares is as small as its lease.
+    Shared(Box<Sharers>),
+}
+
+/// The leases that share a lock: at least one.
+#[derive(Debug, Default)]
+pub(super) struct Sharers {
+    by_fence: BTreeMap<FencingToken, Lease>,
+    ends: BTreeSet<Expiry>,
+    by_token: HashMap<TokenHash, FencingToken>,
+    by_key: HashMap<IdempotencyHash, FencingToken>,
+    slots: Slots,
+    /// The end at which the head of the queue may be granted the lock, as it was last reckoned.
+    pub(super) awaited: Option<Expiry>,
+}
+
+/// Which slots the leases of a lock have: a bit for each.
+#[derive(Debug, Default)]
+struct Slots(Vec<u64>);
+
+// === impl Held ===
+
+impl Held {
+    /// A lease that is the first to hold the lock.
+    pub(super) fn by(lease: Lease) -> Self {
+        match lease.mode {
+            Mode::Exclusive => Self::Exclusive(lease),
+            Mode::Shared { .. } => {
+                let mut sharers = Box::<Sharers>::default();
+                sharers.put(lease);
+                Self::Shared(sharers)
+            }
+        }
+    }
+
+    /// Adds a lease, or puts it in the place of the one that it is by its fencing token. One that is alone takes
+    /// the place of any that is alone.
+    pub(super) fn put(&mut self, lease: Lease) -> Option<Lease> {
+        match (self, lease.mode) {
+            (Self::Exclusive(before), Mode::Exclusive) => Some(std::mem::replace(before, lease)),
+            (Self::Shared(sharers), Mode::Shared { .. }) => sharers.put(lease),
+            (Self::Exclusive(_), Mode::Shared { .. }) | (Self::Shared(_), Mode::Exclusive) => {
+                unreachable!("a lock changes its mode only when nobody holds it")
+            }
+        }
+    }
+
+    /// The leases that share the lock, if any do.
+    pub(super) fn sharers(&self) -> Option<&Sharers> {
+        match self {
+            Self::Exclusive(_) => None,
+            Self::Shared(sharers) => Some(sharers),
+        }
+    }
+
+    /// The lease that holds the lock alone, if one does.
+    pub(super) fn alone(&self) -> Option<&Lease> {
+        match self {
+            Self::Exclusive(lease) => Some(lease),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// The lease of a token.
+    pub(super) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
+        match self {
+            Self::Exclusive(lease) => Some(lease).filter(|lease| lease.token == *token),
+            Self::Shared(sharers) => sharers.of_token(token),
+        }
+    }
+
+    /// The lease that was granted under an idempotency key.
+    pub(super) fn under_key(&self, hash: &IdempotencyHash) -> Option<&Lease> {
+        match self {
+            Self::Exclusive(lease) => Some(lease).filter(|lease| lease.is_under(hash)),
+            Self::Shared(sharers) => sharers.with_fence(*sharers.by_key.get(hash)?),
+        }
+    }
+
+    /// The lease with a fencing token.
+    pub(super) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
+        match self {
+            Self::Exclusive(lease) => Some(lease).filter(|lease| lease.fence == fence),
+            Self::Shared(sharers) => sharers.with_fence(fence),
+        }
+    }
+
+    /// A lease whose time is over.
+    pub(super) fn over(&self, now: Moment) -> Option<FencingToken> {
+        let (end, fence) = match self {
+            Self::Exclusive(lease) => lease.expiry(),
+            Self::Shared(sharers) => *sharers.ends.first()?,
+        };
+        (end <= now).then_some(fence)
+    }
+
+    /// Whether an attempt may be granted the lock beside those who hold it.
+    pub(super) fn admits(&self, sharing: Option<Sharing>) -> bool {
+        match self {
+            Self::Exclusive(_) => false,
+            Self::Shared(sharers) => sharing.is_some_and(|wanted| sharers.admit(wanted)),
+        }
+    }
+
+    /// The mode of a lease that shares the lock with those who hold it, if anybody does.
+    pub(super) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
+        let sharers = held.and_then(Self::sharers);
+        let smallest_free = || sharers.map_or(0, |sharers| sharers.slots.smallest_free());
+        Mode::Shared {
+            slot: sharing.has_slot.then(smallest_free),
+        }
+    }
+
+    /// What is told of it now.
+    pub(super) fn holder(&self, now: Moment) -> Holder {
+        match self {
+            Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
+            Self::Shared(sharers) => Holder::Shared(sharers.shown(now)),
+        }
+    }
+
+    /// The same for an attempt that is queued, which is told how many there are.
+    pub(super) fn holder_in_brief(&self, now: Moment) -> Holder {
+        match self {
+            Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
+            Self::Shared(sharers) => Holder::Shared(SharedHolders {
+                leases: Vec::new(),
+                count: count(sharers.len()),
+            }),
+        }
+    }
+}
+
+// === impl Sharers ===
+
+impl Sharers {
+    /// How many they are.
+    pub(super) fn len(&self) -> usize {
+        self.by_fence.len()
+    }
+
+    /// Whether the last one has gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_fence.is_empty()
+    }
+
+    /// The one with a fencing token.
+    pub(super) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
+        self.by_fence.get(&fence)
+    }
+
+    /// The one of a token.
+    pub(super) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
+        self.with_fence(*self.by_token.get(token)?)
+    }
+
+    /// Those that live, by when they end.
+    pub(super) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
+        let living = self.ends.range((now, FencingToken::MAX)..);
+        living
+            .filter(move |(end, _)| *end > now)
+            .filter_map(|(_, fence)| self.with_fence(*fence))
+    }
+
+    /// How many of them live: counts those that do not, which are cleared away soon.
+    pub(super) fn count(&self, now: Moment) -> usize {
+        let over = self.ends.range(..=(now, FencingToken::MAX));
+        self.len() - over.count()
+    }
+
+    /// What is shown of them.
+    pub(super) fn shown(&self, now: Moment) -> SharedHolders {
+        let leases = self.living(now).take(SHOWN_HOLDERS);
+        SharedHolders {
+            leases: leases.map(|lease| lease.held(now)).collect(),
+            count: count(self.count(now)),
+        }
+    }
+
+    /// Whether there is room for one more that wants to share the lock so.
+    fn admit(&self, wanted: Sharing) -> bool {
+        self.len() < usize::from(wanted.limit.get())
+    }
+
+    /// The end at which there is room for an attempt, if nothing else happens; none if there is now.
+    pub(super) fn room_at(&self, sharing: Option<Sharing>) -> Option<Expiry> {
+        let Some(wanted) = sharing else {
+            return self.ends.last().copied();
+        };
+        // So many must be left at most, of those who end last.
+        let left = usize::from(wanted.limit.get()) - 1;
+        let rank = self.len().checked_sub(left + 1)?;
+        // From the end that is nearer.
+        if rank <= left {
+            self.ends.iter().nth(rank).copied()
+        } else {
+            self.ends.iter().nth_back(left).copied()
+        }
+    }
+
+    /// Adds one, or puts it in the place of the one that it is.
+    pub(super) fn put(&mut self, lease: Lease) -> Option<Lease> {
+        let before = self.remove(lease.fence);
+        let fence = lease.fence;
+        self.ends.insert(lease.expiry());
+        self.by_token.insert(lease.token, fence);
+        if let Some(key) = &lease.key {
+            self.by_key.insert(key.idempotency.hash, fence);
+        }
+        if let Some(slot) = lease.mode.slot() {
+            self.slots.take(slot);
+        }
+        self.by_fence.insert(fence, lease);
+        before
+    }
+
+    /// Removes the one with a fencing token.
+    pub(super) fn remove(&mut self, fence: FencingToken) -> Option<Lease> {
+        let lease = self.by_fence.remove(&fence)?;
+        self.ends.remove(&lease.expiry());
+        self.by_token.remove(&lease.token);
+        if let Some(key) = &lease.key {
+            self.by_key.remove(&key.idempotency.hash);
+        }
+        if let Some(slot) = lease.mode.slot() {
+            self.slots.free(slot);
+        }
+        Some(lease)
+    }
+}
+
+/// As the contract counts.
+pub(super) fn count(len: usize) -> u64 {
+    u64::try_from(len).expect("fewer than 2^64 fit into memory")
+}
+
+// === impl Slots ===
+
+impl Slots {
+    fn smallest_free(&self) -> u16 {
+        let words = self.0.iter().enumerate();
+        let free = words
+            .map(|(at, word)| (at, word.trailing_ones() as usize))
+            .find(|(_, ones)| *ones < 64);
+        let (at, ones) = free.unwrap_or((self.0.len(), 0));
+        u16::try_from(64 * at + ones).expect("a slot is below the limit of its lease")
+    }
+
+    fn take(&mut self, slot: u16) {
+        let (at, bit) = place(slot);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, 0);
+        }
+        self.0[at] |= bit;
+    }
+
+    fn free(&mut self, slot: u16) {
+        let (at, bit) = place(slot);
+        self.0[at] &= !bit;
+    }
+}
+
+fn place(slot: u16) -> (usize, u64) {
+    (usize::from(slot) / 64, 1 << (slot % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_slot_that_is_free_is_found_across_words() {
+        let mut slots = Slots::default();
+        for slot in 0..200 {
+            assert_eq!(slots.smallest_free(), slot);
+            slots.take(slot);
+        }
+        for freed in [199, 127, 64, 63, 0] {
+            slots.free(freed);
+            assert_eq!(slots.smallest_free(), freed);
+        }
+        slots.take(0);
+        assert_eq!(slots.smallest_free(), 63);
+    }
+}

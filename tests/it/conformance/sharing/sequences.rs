@@ -1,0 +1,383 @@
+//! Random sequences of commands in both modes, each answer, hand-off and look compared with a model of one queue.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use latchgate::{
+    lock::{BreakTarget, FencingToken, Mode, Sharing, TokenHash},
+    store::{
+        AnyStore, Store as _,
+        contract::{
+            Acquisition, Attempt, Breaking, Confirmation, GiveBack, Holder, Leaving, Release,
+            Renewal,
+        },
+        parking::Parked,
+    },
+};
+use tokio::time::timeout;
+
+use super::super::{
+    Fixture,
+    attempts::{LONG, attempt, name, one_of, patient, reader},
+};
+use crate::support::{Random, eventually};
+
+/// How many commands one sequence has.
+const COMMANDS: usize = 400;
+/// How many hold the lock or wait for it at most.
+const CROWD: usize = 12;
+/// Longer than news take, on a machine that does other things as well.
+const LATE: Duration = Duration::from_mins(1);
+
+/// Who holds the lock and who waits for it, as it must be.
+#[derive(Default)]
+struct Model {
+    holders: Vec<Member>,
+    queue: VecDeque<Member>,
+}
+
+/// An attempt, and what it holds if it does.
+#[derive(Debug, Clone)]
+struct Member {
+    attempt: Attempt,
+    mode: Mode,
+    /// As the store has said.
+    fence: Option<FencingToken>,
+}
+
+/// A store and what it must be like.
+struct Game {
+    store: AnyStore,
+    random: Random,
+    model: Model,
+    places: HashMap<TokenHash, Parked>,
+    last_fence: Option<FencingToken>,
+    history: Vec<String>,
+}
+
+pub(in super::super) async fn behave_like_the_model(fixture: &dyn Fixture) {
+    let mut game = Game {
+        store: fixture.store(),
+        random: Random::seeded(),
+        model: Model::default(),
+        places: HashMap::new(),
+        last_fence: None,
+        history: Vec::new(),
+    };
+    for _ in 0..COMMANDS {
+        game.one_command().await;
+        game.look().await;
+    }
+}
+
+// === impl Model ===
+
+impl Model {
+    fn admits(&self, sharing: Option<Sharing>) -> bool {
+        let all_share = self.holders.iter().all(|it| it.mode.is_shared());
+        match sharing {
+            None => self.holders.is_empty(),
+            Some(wanted) => all_share && self.holders.len() < usize::from(wanted.limit.get()),
+        }
+    }
+
+    fn granted(&mut self, attempt: Attempt) -> Mode {
+        let slots: Vec<_> = self
+            .holders
+            .iter()
+            .filter_map(|it| it.mode.slot())
+            .collect();
+        let free = (0..).find(|slot| !slots.contains(slot));
+        let mode = match attempt.sharing {
+            None => Mode::Exclusive,
+            Some(sharing) => Mode::Shared {
+                slot: free.filter(|_| sharing.has_slot),
+            },
+        };
+        self.holders.push(Member {
+            attempt,
+            mode,
+            fence: None,
+        });
+        mode
+    }
+
+    /// Passes the lock on. Answers how many were granted it, who are the last of those who hold it.
+    fn hand_off(&mut self) -> usize {
+        let mut grants = 0;
+        while let Some(head) = self.queue.front()
+            && self.admits(head.attempt.sharing)
+        {
+            let attempt = head.attempt.clone();
+            self.queue.pop_front();
+            self.granted(attempt);
+            grants += 1;
+        }
+        grants
+    }
+}
+
+// === impl Game ===
+
+impl Game {
+    fn check(&self, right: bool, what: &str) {
+        assert!(
+            right,
+            "{what}, {}:\n{}\nholders {:?}\nqueue {:?}",
+            self.random.how_to_repeat(),
+            self.history.join("\n"),
+            self.model.holders,
+            self.model.queue,
+        );
+    }
+
+    async fn one_command(&mut self) {
+        let (holders, queue) = (self.model.holders.len(), self.model.queue.len());
+        match self.random.below(16) {
+            0..5 if holders + queue < CROWD => self.acquire().await,
+            5..9 if holders > 0 => self.release().await,
+            9 if holders > 0 => self.renew().await,
+            10 if holders > 0 => self.repeat().await,
+            11 if holders > 0 => self.give_back_a_lease().await,
+            12 if queue > 0 => self.give_back_a_waiter().await,
+            13 | 14 if queue > 0 => self.leave().await,
+            15 => self.break_lock().await,
+            _ => {}
+        }
+    }
+
+    fn new_attempt(&mut self) -> Attempt {
+        let wanted = match self.random.below(7) {
+            0 | 1 => attempt("lock", LONG),
+            2 | 3 => reader("lock", LONG),
+            limit => one_of(limit as u64 - 3, "lock", LONG),
+        };
+        if self.random.below(4) > 0 {
+            patient(wanted)
+        } else {
+            wanted
+        }
+    }
+
+    async fn acquire(&mut self) {
+        let wanted = self.new_attempt();
+        if wanted.wait.is_some() {
+            let place = self.store.parking().park(wanted.name.clone(), wanted.token);
+            self.places.insert(wanted.token, place);
+        }
+        let answer = self.store.acquire(&wanted).await.unwrap();
+        self.history
+            .push(format!("acquire {:?} -> {answer:?}", wanted.sharing));
+        let (holders, waiters) = (self.model.holders.len(), self.model.queue.len());
+        let (waits, may) = (wanted.wait.is_some(), self.model.admits(wanted.sharing));
+        let told = |holder: Option<&Holder>| holder.map_or(0, Holder::count);
+        let right = match &answer {
+            Acquisition::Granted(held) => {
+                let right = may && waiters == 0 && Some(held.fence) > self.last_fence;
+                self.places.remove(&wanted.token);
+                let mode = self.model.granted(wanted);
+                self.set_fence(holders, held.fence);
+                right && held.mode == mode
+            }
+            Acquisition::Queued(place) => {
+                let count = told(place.contention.holder.as_ref());
+                self.model.queue.push_back(Member {
+                    attempt: wanted,
+                    mode: Mode::Exclusive,
+                    fence: None,
+                });
+                waits
+                    && !(may && waiters == 0)
+                    && (place.ahead, count) == (waiters as u64, holders as u64)
+            }
+            Acquisition::Held(contention) => {
+                let count = told(contention.holder.as_ref());
+                !waits
+                    && !(may && waiters == 0)
+                    && (contention.waiters, count) == (waiters as u64, holders as u64)
+            }
+            Acquisition::Replayed(..)
+            | Acquisition::Collected(..)
+            | Acquisition::QueueFull
+            | Acquisition::Superseded
+            | Acquisition::IdempotencyMismatch
+            | Acquisition::IdempotencyExpired => false,
+        };
+        self.check(right, "the acquire is answered wrongly");
+    }
+
+    fn set_fence(&mut self, holder: usize, fence: FencingToken) {
+        self.model.holders[holder].fence = Some(fence);
+        self.last_fence = self.last_fence.max(Some(fence));
+    }
+
+    fn a_holder(&mut self) -> usize {
+        self.random.below(self.model.holders.len())
+    }
+
+    fn a_waiter(&mut self) -> usize {
+        self.random.below(self.model.queue.len())
+    }
+
+    async fn release(&mut self) {
+        let at = self.a_holder();
+        let gone = self.model.holders.remove(at).attempt;
+        let answer = self.store.release(&gone.name, &gone.token).await;
+        self.history.push(format!("release {at} -> {answer:?}"));
+        self.check(answer == Ok(Release::Released), "it held the lock");
+        self.hand_off().await;
+    }
+
+    async fn renew(&mut self) {
+        let at = self.a_holder();
+        let holder = self.model.holders[at].clone();
+        let Attempt { name, token, .. } = &holder.attempt;
+        let answer = self.store.renew(name, token, None).await.unwrap();
+        self.history.push(format!("renew {at} -> {answer:?}"));
+        let right = match answer {
+            Renewal::Renewed(held, _) => {
+                (Some(held.fence), held.mode) == (holder.fence, holder.mode)
+            }
+            Renewal::Adopted | Renewal::Lost(_) => false,
+        };
+        self.check(right, "it holds the lock");
+    }
+
+    /// A copy of the acquire of somebody who holds the lock.
+    async fn repeat(&mut self) {
+        let at = self.a_holder();
+        let holder = self.model.holders[at].clone();
+        let answer = self.store.acquire(&holder.attempt).await.unwrap();
+        self.history.push(format!("repeat {at} -> {answer:?}"));
+        let same = matches!(answer, Acquisition::Granted(held)
+            if (Some(held.fence), held.mode) == (holder.fence, holder.mode));
+        self.check(same, "it holds the lock");
+    }
+
+    async fn give_back_a_lease(&mut self) {
+        let at = self.a_holder();
+        let gone = self.model.holders.remove(at).attempt;
+        let answer = self.store.give_back(&gone.name, &gone.token).await;
+        self.history.push(format!("give back {at} -> {answer:?}"));
+        self.check(answer == Ok(GiveBack::GivenBack), "it held the lock");
+        self.hand_off().await;
+    }
+
+    async fn give_back_a_waiter(&mut self) {
+        let gone = self.gone_from_the_queue();
+        let answer = self.store.give_back(&gone.name, &gone.token).await;
+        self.history
+            .push(format!("give back one who waits -> {answer:?}"));
+        self.check(answer == Ok(GiveBack::NothingHeld), "it held nothing");
+        self.hand_off().await;
+    }
+
+    async fn leave(&mut self) {
+        let gone = self.gone_from_the_queue();
+        let answer = self.store.leave(&gone.name, &gone.token, None).await;
+        self.history.push(format!("leave -> {answer:?}"));
+        self.check(matches!(answer, Ok(Leaving::Left(_))), "it held nothing");
+        self.hand_off().await;
+    }
+
+    /// One who waits goes, whom the model forgets.
+    fn gone_from_the_queue(&mut self) -> Attempt {
+        let at = self.a_waiter();
+        let gone = self.model.queue.remove(at).expect("it is within").attempt;
+        self.places.remove(&gone.token);
+        gone
+    }
+
+    async fn break_lock(&mut self) {
+        let holders = &self.model.holders;
+        let is_shared = holders.first().is_some_and(|it| it.mode.is_shared());
+        let one = self.random.below(holders.len().max(1));
+        let fence = holders.get(one).and_then(|holder| holder.fence);
+        let target = match self.random.below(4) {
+            0 => None,
+            1 => Some(BreakTarget::All),
+            _ => fence.map(BreakTarget::Lease),
+        };
+        let answer = self.store.break_lock(&name("lock"), target).await.unwrap();
+        self.history.push(format!("break {target:?} -> {answer:?}"));
+        let all: Vec<_> = holders.iter().filter_map(|it| it.fence).collect();
+        let gone = match target {
+            None if is_shared => Vec::new(),
+            Some(BreakTarget::Lease(_)) => fence.into_iter().collect(),
+            None | Some(BreakTarget::All | BreakTarget::Foreign(_)) => all.clone(),
+        };
+        let right = match answer {
+            Breaking::NotHeld => all.is_empty(),
+            Breaking::Ambiguous(shown) => {
+                target.is_none() && is_shared && shown.count == all.len() as u64
+            }
+            Breaking::Broken(holder) => {
+                let mut broken: Vec<_> = holder.leases().iter().map(|it| it.fence).collect();
+                broken.sort_unstable();
+                let mut expected = gone.clone();
+                expected.sort_unstable();
+                broken == expected && !gone.is_empty()
+            }
+            Breaking::HolderChanged(_) => false,
+        };
+        self.check(right, "the break is answered wrongly");
+        let is_gone = |it: &Member| it.fence.is_some_and(|fence| gone.contains(&fence));
+        self.model.holders.retain(|it| !is_gone(it));
+        self.hand_off().await;
+    }
+
+    /// Those hear of their grants who are next, take them, and nobody else.
+    async fn hand_off(&mut self) {
+        let grants = self.model.hand_off();
+        let first = self.model.holders.len() - grants;
+        for at in first..first + grants {
+            let holder = self.model.holders[at].clone();
+            let Attempt { name, token, .. } = &holder.attempt;
+            let mut place = self.places.remove(token).expect("it waits");
+            let news = timeout(LATE, place.news()).await;
+            self.history.push(format!("{at} hears {news:?}"));
+            self.check(news.is_ok(), "somebody who is next is granted nothing");
+            let answer = self.store.confirm(name, token).await.unwrap();
+            let Confirmation::Confirmed(held) = answer else {
+                self.check(false, "its grant was lost");
+                continue;
+            };
+            let right = held.mode == holder.mode && Some(held.fence) > self.last_fence;
+            self.check(right, &format!("it was granted {held:?}"));
+            self.set_fence(at, held.fence);
+        }
+    }
+
+    /// The store shows what the model has.
+    async fn look(&mut self) {
+        let model = &self.model;
+        let mut expected: Vec<_> = model.holders.iter().map(|it| (it.fence, it.mode)).collect();
+        expected.sort_by_key(|(fence, _)| *fence);
+        let queue: Vec<_> = model.queue.iter().map(|it| it.attempt.sharing).collect();
+        let store = &self.store;
+        // Where a queue is long, those who have left are removed a little later.
+        let shown = eventually("the queue is as it must be", async || {
+            let shown = store.inspect(&name("lock")).await.unwrap();
+            (shown.waiters == queue.len() as u64).then_some(shown)
+        })
+        .await;
+        let leases = shown.holder.as_ref().map_or(&[][..], Holder::leases);
+        let mut seen: Vec<_> = leases.iter().map(|it| (Some(it.fence), it.mode)).collect();
+        seen.sort_by_key(|(fence, _)| *fence);
+        self.check(seen == expected, &format!("holders are shown as {seen:?}"));
+        let limits = |queue: &[Option<Sharing>]| -> Vec<_> {
+            let limits = queue.iter().map(|it| it.map(|it| it.explicit_limit()));
+            limits.collect()
+        };
+        let waits: Vec<_> = shown.queue.iter().map(|it| it.sharing).collect();
+        self.check(
+            limits(&waits) == limits(&queue),
+            &format!("the queue is shown as {waits:?}"),
+        );
+        let waiting = self.places.values_mut();
+        let news: Vec<_> = waiting.filter_map(Parked::try_news).collect();
+        self.check(news.is_empty(), &format!("others hear {news:?}"));
+    }
+}
