@@ -48,7 +48,7 @@ fn a_renewed_lease_lasts_longer() {
     let renewed = RecordedAnswer::Renewed {
         fence: 7,
         left_ms: 10_000,
- slot: None,
+        slot: None,
     };
     story.granted((0, 1), "a", 7);
     story.op(
@@ -172,7 +172,7 @@ fn a_lease_that_rises_from_the_dead_is_found() {
         let renewed = RecordedAnswer::Renewed {
             fence: 7,
             left_ms: 10_000,
- slot: None,
+            slot: None,
         };
         story.granted((0, 1), "a", 7);
         story.op(
@@ -252,7 +252,7 @@ fn a_stream_counts_from_when_its_event_arrived_and_until_it_is_over() {
     let hold = Ask::Hold {
         ttl_ms: 10_000,
         wait_ms: 0,
- mode: Mode::Exclusive,
+        mode: Mode::Exclusive,
     };
     let stream = story.asks(0, "a", hold);
     story.hears(1, stream, granted(7));

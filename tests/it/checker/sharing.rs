@@ -163,12 +163,13 @@ fn holders_that_are_seen_together_and_may_not_be_are_found_although_none_was_tol
                 };
                 story.asks(n, errand, ask);
             }
-            let holders = [(7, "one", true), (8, "two", shares)].map(|(fence, owner, shares)| Seen {
-                fence,
-                owner: owner.to_owned(),
-                shares,
-                slot: None,
-            });
+            let holders =
+                [(7, "one", true), (8, "two", shares)].map(|(fence, owner, shares)| Seen {
+                    fence,
+                    owner: owner.to_owned(),
+                    shares,
+                    slot: None,
+                });
             let shown = RecordedAnswer::Shown {
                 holders: holders.into(),
                 waiters: Vec::new(),
@@ -328,7 +329,12 @@ fn a_release_of_one_who_shares_it_leaves_the_others_theirs() {
         story.shared((0, 1), "r1", 7, None);
         story.shared((2, 3), "r2", 8, None);
         story.released((4, 5), "r2", 8);
-        story.op((6, 7), "r1", Ask::Release { fence: 7 }, RecordedAnswer::Lost);
+        story.op(
+            (6, 7),
+            "r1",
+            Ask::Release { fence: 7 },
+            RecordedAnswer::Lost,
+        );
     });
     finds("I8", |story| {
         story.shared((0, 1), "r1", 7, None);

@@ -1,8 +1,8 @@
 //! A history, written by hand, in milliseconds.
 
 use crate::history::{
-    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, Seen, Stage, Terms,
-    Violation, check,
+    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, Seen, Stage,
+    Terms, Violation, check,
 };
 
 /// A history in the making. All is about one lock.

@@ -189,18 +189,30 @@ async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
         let before = rig.server.text(&["DEBUG", "DIGEST"]).await;
         for asked in [reader(&lock), one_of(9, &lock), attempt(&lock)] {
             assert_foreign(rig.store.acquire(&asked).await, &key);
-            assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before, "acquire");
+            assert_eq!(
+                rig.server.text(&["DEBUG", "DIGEST"]).await,
+                before,
+                "acquire"
+            );
         }
         let Attempt { name, token, .. } = &held;
         assert_foreign(rig.store.release(name, token).await, &key);
-        assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before, "release");
+        assert_eq!(
+            rig.server.text(&["DEBUG", "DIGEST"]).await,
+            before,
+            "release"
+        );
         if kind != "slots" {
             // The slot of a lease stays as it is, whatever its end.
             assert_foreign(rig.store.renew(name, token, None).await, &key);
             assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before, "renew");
         }
         assert_foreign(rig.store.give_back(name, token).await, &key);
-        assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before, "give back");
+        assert_eq!(
+            rig.server.text(&["DEBUG", "DIGEST"]).await,
+            before,
+            "give back"
+        );
         let broken = rig.store.break_lock(name, Some(fence.into())).await;
         assert!(broken.is_err(), "{broken:?}");
         assert_eq!(rig.server.text(&["DEBUG", "DIGEST"]).await, before, "break");
@@ -229,7 +241,10 @@ async fn a_queue_of_another_type_keeps_nobody_from_going() {
     assert_eq!(rig.server.integer(&count).await, 3);
     release(&rig.store, &sharing[0]).await;
     assert_eq!(rig.server.integer(&count).await, 2);
-    let back = rig.store.give_back(&sharing[1].name, &sharing[1].token).await;
+    let back = rig
+        .store
+        .give_back(&sharing[1].name, &sharing[1].token)
+        .await;
     assert_eq!(back, Ok(latchgate::store::contract::GiveBack::GivenBack));
     release(&rig.store, &sharing[2]).await;
     assert_eq!(keys_left(&rig.server, "queue").await, 0);
@@ -259,7 +274,10 @@ async fn all_that_a_lock_leaves_goes_by_itself() {
     let long = one_of(3, "expires");
     rig.grant(&long).await;
     assert!(left(&lock).await > 20_000);
-    let shorter = rig.store.renew(&long.name, &long.token, Some(ttl(500))).await;
+    let shorter = rig
+        .store
+        .renew(&long.name, &long.token, Some(ttl(500)))
+        .await;
     assert!(matches!(shorter, Ok(Renewal::Renewed(..))), "{shorter:?}");
     let ends = left(&lock).await;
     assert!(ends <= 900, "{ends}");
@@ -428,7 +446,10 @@ async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands()
     rig.grant(&stays).await;
     let asked = one_of(9, "cost");
     rig.grant(&asked).await;
-    rig.store.renew(&asked.name, &asked.token, None).await.unwrap();
+    rig.store
+        .renew(&asked.name, &asked.token, None)
+        .await
+        .unwrap();
     release(&rig.store, &asked).await;
     // The examination after a new connection has come and gone.
     eventually("nobody else asks", async || {
@@ -450,16 +471,84 @@ async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands()
     .await;
 
     rig.grant(&asked).await;
-    dbg!(calls(&rig).await, "acquire");
-    rig.store.renew(&asked.name, &asked.token, None).await.unwrap();
-    dbg!(calls(&rig).await, "renew");
+    let acquire = [
+        ("bitpos", 1),
+        ("evalsha", 1),
+        ("getrange", 1),
+        ("hget", 2),
+        ("hset", 1),
+        ("lindex", 1),
+        ("llen", 1),
+        ("mget", 2),
+        ("pexpire", 4),
+        ("set", 1),
+        ("setbit", 1),
+        ("time", 1),
+        ("zadd", 1),
+        ("zcard", 2),
+        ("zrange", 2),
+    ];
+    assert_eq!(calls(&rig).await, expected(acquire));
+    rig.store
+        .renew(&asked.name, &asked.token, None)
+        .await
+        .unwrap();
+    let renew = [
+        ("evalsha", 1),
+        ("get", 1),
+        ("hget", 1),
+        ("hset", 1),
+        ("pexpire", 4),
+        ("time", 1),
+        ("zadd", 1),
+        ("zrange", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(renew));
     release(&rig.store, &asked).await;
-    dbg!(calls(&rig).await, "release");
+    let release = [
+        ("evalsha", 1),
+        ("getrange", 2),
+        ("hdel", 1),
+        ("hget", 2),
+        ("lindex", 1),
+        ("pexpire", 1),
+        ("setbit", 1),
+        ("time", 1),
+        ("zcard", 1),
+        ("zrange", 2),
+        ("zrem", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(release));
     // The first and the last.
     release(&rig.store, &stays).await;
-    dbg!(calls(&rig).await, "the last");
+    let last = [
+        ("del", 1),
+        ("evalsha", 1),
+        ("getrange", 2),
+        ("hget", 2),
+        ("lpop", 1),
+        ("time", 1),
+        ("zcard", 1),
+        ("zrange", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(last));
     rig.grant(&reader("cost")).await;
-    dbg!(calls(&rig).await, "the first");
+    let first = [
+        ("del", 1),
+        ("evalsha", 1),
+        ("exists", 1),
+        ("get", 1),
+        ("hset", 1),
+        ("llen", 1),
+        ("mget", 1),
+        ("pexpire", 4),
+        ("set", 2),
+        ("setbit", 1),
+        ("time", 1),
+        ("zadd", 1),
+        ("zrange", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(first));
 }
 
 #[tokio::test]
@@ -479,7 +568,10 @@ async fn what_an_operation_costs_does_not_depend_on_how_many_share_the_lock() {
             calls(&rig).await;
             rig.grant(&asked).await;
             measured.push(calls(&rig).await.values().sum::<u64>());
-            rig.store.renew(&asked.name, &asked.token, None).await.unwrap();
+            rig.store
+                .renew(&asked.name, &asked.token, None)
+                .await
+                .unwrap();
             measured.push(calls(&rig).await.values().sum());
             release(&rig.store, &asked).await;
             measured.push(calls(&rig).await.values().sum());

@@ -3,7 +3,8 @@
 use super::{
     super::{History, Report, Terms},
     answers, i01_unique, i02_rising, i03_exclusive, i04_resource, i05_phantoms, i06_lost_grants,
-    i07_hand_off, i08_orphans, i09_holder_only, i10_one_per_key, i11_order, i12_linearizable, i13_slots,
+    i07_hand_off, i08_orphans, i09_holder_only, i10_one_per_key, i11_order, i12_linearizable,
+    i13_slots,
 };
 
 /// Looks for what breaks one promise.

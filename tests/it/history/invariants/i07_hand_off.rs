@@ -12,8 +12,8 @@ use super::super::{
     History, Report, Terms,
     faults::RECOVERY,
     found::Invariant,
-    line::RecordedAnswer,
     lease::Lease,
+    line::RecordedAnswer,
     op::{MS, NEVER, Op},
     read::Lock,
     spans::{Span, union, without},
@@ -160,7 +160,9 @@ fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
             continue;
         };
         let first = room.partition_point(|(_, ends)| *ends <= from);
-        let mine = room[first..].iter().take_while(|(begins, _)| *begins < until);
+        let mine = room[first..]
+            .iter()
+            .take_while(|(begins, _)| *begins < until);
         let mine = mine.map(|(begins, ends)| (from.max(*begins), until.min(*ends)));
         longest.extend(mine.max_by_key(|(from, until)| until - from));
     }

@@ -245,9 +245,9 @@ impl<'a> Named<'a> {
         };
         for (op, step) in steps {
             let seen = match op.answer() {
-                Some(RecordedAnswer::Shown { holders, .. } | RecordedAnswer::Locked { holders }) => {
-                    &holders[..]
-                }
+                Some(
+                    RecordedAnswer::Shown { holders, .. } | RecordedAnswer::Locked { holders },
+                ) => &holders[..],
                 _ => &[],
             };
             for seen in seen {
@@ -264,8 +264,10 @@ impl<'a> Named<'a> {
                 };
                 named.places.insert(seen.fence, place);
             }
-            let (Step::Grant(fence) | Step::End(fence) | Step::SeesOne(fence) | Step::SeesNot(fence)) =
-                step
+            let (Step::Grant(fence)
+            | Step::End(fence)
+            | Step::SeesOne(fence)
+            | Step::SeesNot(fence)) = step
             else {
                 continue;
             };
@@ -328,7 +330,10 @@ impl<'a> Named<'a> {
         for chosen in 0..1_u32 << sharing.len() {
             let some = sharing.iter().enumerate();
             let some = some.filter(|(place, _)| chosen & (1 << place) != 0);
-            let mut holders: Vec<u64> = some.map(|(_, fence)| *fence).chain(certain.clone()).collect();
+            let mut holders: Vec<u64> = some
+                .map(|(_, fence)| *fence)
+                .chain(certain.clone())
+                .collect();
             holders.sort_unstable();
             states.insert((holders.into(), 0));
         }

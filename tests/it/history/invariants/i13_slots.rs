@@ -40,7 +40,9 @@ fn wrong(lock: &Lock, op: &Op) -> Option<String> {
     let Lease { errand, mode, .. } = lease;
     if slot != lease.slot {
         let before = lease.slot;
-        return Some(format!("{fence} ({errand}) had {before:?}, and then {slot:?}"));
+        return Some(format!(
+            "{fence} ({errand}) had {before:?}, and then {slot:?}"
+        ));
     }
     let limit = mode.limit();
     let fits = match (slot, limit) {

@@ -7,5 +7,5 @@ mod motion;
 pub(crate) mod pool;
 mod redirects;
 mod reshard;
-mod sharing;
 pub(crate) mod servers;
+mod sharing;

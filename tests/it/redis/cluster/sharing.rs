@@ -4,14 +4,15 @@ use latchgate::{
     lifecycle::Lifecycle,
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Confirmation, GiveBack, Holder, Release, Renewal},
+        contract::{Acquisition, Attempt, Confirmation, Holder, Release, Renewal},
         redis::RedisStore,
     },
 };
+use tokio::time::{Duration, Instant};
 
 use super::{
     super::{
-        rig::{attempt, granted, open, quick, ttl},
+        rig::{attempt, eventually, granted, open, quick, ttl},
         sharing::{one_of, reader, shared_keys},
         waiting::gate::{TestGateway, request, waiting},
     },
@@ -27,7 +28,9 @@ async fn ahead(cluster: &Cluster, lock: &str, count: usize) {
 }
 
 async fn renewed(store: &RedisStore, asked: &Attempt) -> Result<Renewal, StoreError> {
-    store.renew(&asked.name, &asked.token, Some(ttl(60_000))).await
+    store
+        .renew(&asked.name, &asked.token, Some(ttl(60_000)))
+        .await
 }
 
 async fn released(store: &RedisStore, asked: &Attempt) -> Result<Release, StoreError> {
@@ -142,45 +145,62 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
     }
 }
 
+/// A grant that is not confirmed lasts three seconds. How many times it is tried to be sooner on a busy machine.
+const PROVISIONAL: Duration = Duration::from_millis(2_500);
+const TRIES: usize = 5;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
     let pooled = Pooled::take().await;
     let cluster = pooled.cluster();
     let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
-    for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
-        // Longer than anything takes: a grant that is not confirmed lasts three seconds.
-        let (store, other) = (&gates[0].store, &gates[1].store);
-        let stays = reader(name);
-        granted(store.acquire(&stays).await);
-        let asked = waiting(one_of(3, name));
-        let place = other.parking().park(asked.name.clone(), asked.token);
-        let alone = gates[0].queue(request(name)).await;
-        let queued = other.acquire(&asked).await;
-        assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
-        // The head leaves, and the next is granted the lock beside the first: by a message.
-        drop(alone);
-        crate::redis::rig::eventually("it is granted", async || {
-            let shown = store.inspect(&asked.name).await.ok()?;
-            (shown.holder?.count() == 2).then_some(())
-        })
-        .await;
-        cluster.begin_move(slot_of(name), 0, 1).await;
-        ahead(cluster, name, gone).await;
-        let confirmed = other.confirm(&asked.name, &asked.token).await;
-        match confirmed {
-            Ok(Confirmation::Confirmed(lease)) => assert_eq!(lease.mode.slot(), Some(0)),
-            // The machine was busy with something else for so long.
-            Ok(Confirmation::Lost) => {}
-            other => panic!("{gone}: {other:?}"),
+    for gone in [0, 4] {
+        let names = cluster.names_on(0, TRIES);
+        let mut tries = names.iter();
+        loop {
+            let name = tries.next().expect("a machine is not as slow every time");
+            if confirms(cluster, &gates, name, gone).await {
+                break;
+            }
         }
-        drop(place);
-        cluster.end_move(slot_of(name), 0, 1).await;
-        let back = other.give_back(&asked.name, &asked.token).await;
-        assert!(
-            matches!(back, Ok(GiveBack::GivenBack | GiveBack::NothingHeld)),
-            "{back:?}"
-        );
-        assert_eq!(released(store, &stays).await, Ok(Release::Released));
-        cluster.move_slot(slot_of(name), 1, 0).await;
     }
+}
+
+/// Whether a grant was confirmed in time. It is made before the slot begins to move.
+async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone: usize) -> bool {
+    let (store, other) = (&gates[0].store, &gates[1].store);
+    let stays = reader(lock);
+    granted(store.acquire(&stays).await);
+    let alone = gates[0].queue(request(lock)).await;
+    let asked = waiting(one_of(3, lock));
+    let place = other.parking().park(asked.name.clone(), asked.token);
+    let queued = other.acquire(&asked).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    // The head leaves, and the next is granted the lock beside the first.
+    let start = Instant::now();
+    drop(alone);
+    eventually("it is granted", async || {
+        let shown = store.inspect(&asked.name).await.ok()?;
+        (shown.holder?.count() == 2).then_some(())
+    })
+    .await;
+    cluster.begin_move(slot_of(lock), 0, 1).await;
+    ahead(cluster, lock, gone).await;
+    let confirmed = other.confirm(&asked.name, &asked.token).await;
+    let in_time = start.elapsed() < PROVISIONAL;
+    cluster.end_move(slot_of(lock), 0, 1).await;
+    if in_time {
+        match confirmed {
+            Ok(Confirmation::Confirmed(lease)) => {
+                assert_eq!(lease.mode.slot(), Some(0));
+                assert!(lease.expires_in > Duration::from_secs(25), "{lease:?}");
+            }
+            lost => panic!("{gone}: {lost:?}"),
+        }
+    }
+    drop(place);
+    other.give_back(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(released(store, &stays).await, Ok(Release::Released));
+    cluster.move_slot(slot_of(lock), 1, 0).await;
+    in_time
 }
