@@ -470,15 +470,15 @@ impl State {
             if held.is_some_and(|held| held.alone().is_some()) {
                 return;
             }
-            let Some((order, head)) = self.queues().of(name).and_then(Queue::head) else {
+            let Some((order, first)) = self.queues().of(name).and_then(Queue::head) else {
                 return;
             };
-            let is_over = head.until <= now;
-            if !is_over && held.is_some_and(|held| !held.admits(head.attempt.sharing)) {
+            let is_over = first.until <= now;
+            if !is_over && held.is_some_and(|held| !held.admits(first.attempt.sharing)) {
                 return;
             }
             let wanted =
-                !is_over && (!head.attended || self.parking().contains(&head.attempt.token));
+                !is_over && (!first.attended || self.parking().contains(&first.attempt.token));
             if wanted && self.is_full() {
                 self.hold_back(name);
                 return;

@@ -511,8 +511,8 @@ impl State {
                 }
             }
             Held::Shared(sharers) => {
-                let head = queue.and_then(Queue::head);
-                let room_at = head.and_then(|(_, it)| sharers.room_at(it.attempt.sharing));
+                let first = queue.and_then(Queue::head);
+                let room_at = first.and_then(|(_, it)| sharers.room_at(it.attempt.sharing));
                 if room_at != sharers.awaited {
                     sharers.awaited.map(|before| self.awaited.remove(&before));
                     self.awaited.extend(room_at);

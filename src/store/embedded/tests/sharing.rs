@@ -438,7 +438,7 @@ fn the_end_that_the_head_waits_for_is_known() {
         let at = now.after(Duration::from_millis(ms));
         assert_eq!(state.next_hand_off(), Some(at), "{wanted:?}");
         state.leave(&wanted.name, &wanted.token, None, now);
-        let last = now.after(Duration::from_millis(40_000));
+        let last = now.after(Duration::from_secs(40));
         assert_eq!(state.next_hand_off(), Some(last));
         state.leave(&behind.name, &behind.token, None, now);
         assert_eq!(state.next_hand_off(), None);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use latchgate::{
-    lock::{BreakTarget, FencingToken, Mode, Sharing, TokenHash},
+    lock::{BreakTarget, FencingToken, Limit, Mode, Sharing, TokenHash},
     store::{
         AnyStore, Store as _,
         contract::{
@@ -89,7 +89,8 @@ impl Model {
             .iter()
             .filter_map(|it| it.mode.slot())
             .collect();
-        let free = (0..).find(|slot| !slots.contains(slot));
+        let mut free = (0..=Limit::MAX).filter(|slot| !slots.contains(slot));
+        let free = free.next();
         let mode = match attempt.sharing {
             None => Mode::Exclusive,
             Some(sharing) => Mode::Shared {
@@ -171,11 +172,12 @@ impl Game {
         self.history
             .push(format!("acquire {:?} -> {answer:?}", wanted.sharing));
         let (holders, waiters) = (self.model.holders.len(), self.model.queue.len());
-        let (waits, may) = (wanted.wait.is_some(), self.model.admits(wanted.sharing));
+        let waits = wanted.wait.is_some();
+        let may = waiters == 0 && self.model.admits(wanted.sharing);
         let told = |holder: Option<&Holder>| holder.map_or(0, Holder::count);
         let right = match &answer {
             Acquisition::Granted(held) => {
-                let right = may && waiters == 0 && Some(held.fence) > self.last_fence;
+                let right = may && Some(held.fence) > self.last_fence;
                 self.places.remove(&wanted.token);
                 let mode = self.model.granted(wanted);
                 self.set_fence(holders, held.fence);
@@ -188,15 +190,11 @@ impl Game {
                     mode: Mode::Exclusive,
                     fence: None,
                 });
-                waits
-                    && !(may && waiters == 0)
-                    && (place.ahead, count) == (waiters as u64, holders as u64)
+                waits && !may && (place.ahead, count) == (waiters as u64, holders as u64)
             }
             Acquisition::Held(contention) => {
                 let count = told(contention.holder.as_ref());
-                !waits
-                    && !(may && waiters == 0)
-                    && (contention.waiters, count) == (waiters as u64, holders as u64)
+                !waits && !may && (contention.waiters, count) == (waiters as u64, holders as u64)
             }
             Acquisition::Replayed(..)
             | Acquisition::Collected(..)

@@ -11,7 +11,7 @@ use std::{
 use latchgate::{
     config::LimitsConfig,
     engine::{AcquireError, AcquireRequest},
-    lock::Lease,
+    lock::{Lease, Owner},
     store::{
         Store as _,
         contract::{Acquisition, Holder, QueuePosition},
@@ -252,7 +252,7 @@ pub(in super::super) async fn those_who_wait_are_shown_with_how_they_want_to_sha
     let one = share(Some(1)).limit;
     assert_eq!(limits, [Some(Some(one)), None, Some(None)]);
     let owners: Vec<_> = shown.queue.into_iter().filter_map(|it| it.owner).collect();
-    let owners: Vec<_> = owners.iter().map(|owner| owner.as_str()).collect();
+    let owners: Vec<_> = owners.iter().map(Owner::as_str).collect();
     assert_eq!(owners, ["a", "b", "c"]);
 }
 
