@@ -61,6 +61,18 @@ pub(crate) enum Mutant {
     FenceNotKept,
     /// Takes the highest fence that was proposed, and has no node accept it.
     NoSecondRound,
+    /// Lets a request share a lock although somebody is queued.
+    BargingReader,
+    /// Lets one more share a lock than its limit says.
+    OneTooMany,
+    /// Grants a slot that is held.
+    SlotReused,
+    /// Takes two places of a lock for free when one lease has expired.
+    ExpiryFreesTwo,
+    /// Grants a lock to one who wants it alone while others share it.
+    WriterBesideReaders,
+    /// Looks after nobody when the head of the queue of a shared lock leaves.
+    NobodyAfterTheHead,
     /// Takes half of the nodes of a quorum for enough.
     HalfIsEnough,
 }

@@ -10,13 +10,13 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "if true then",
         )],
         Mutant::ReleaseWithoutOwnerCheck => &[(
-            "if string.sub(held, 1, 65) ~= id then\n  if not KEYS[2] then",
-            "if held == '' then\n  if not KEYS[2] then",
+            "if not shares and string.sub(held, 1, 65) ~= id then\n  if not KEYS[2] then",
+            "if not shares and held == '' then\n  if not KEYS[2] then",
         )],
         Mutant::TtlInSeconds => &[
             (
-                "ends .. ARGV[3], 'PX', ARGV[2])",
-                "ends .. ARGV[3], 'PX', math.ceil(ARGV[2] / 1000))",
+                "redis.call('SET', lock, lease, 'PX', ARGV[2])",
+                "redis.call('SET', lock, lease, 'PX', math.ceil(ARGV[2] / 1000))",
             ),
             (
                 "redis.call('SET', lock, lease, 'PX', lasts)",
@@ -58,8 +58,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         ],
         Mutant::Barging => &[
             (
-                "local first = redis.call('LPOP', wait)\nif not first then\n  remember_release()",
-                "local first = nil\nif not first then\n  remember_release()",
+                "local first = not shares and redis.call('LPOP', wait)\nif not (first or shares) then",
+                "local first = nil\nif not (first or shares) then",
             ),
             (
                 "redis.call('EXISTS', lock, wait, of, used or of) == 0",
@@ -78,12 +78,12 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         ],
         Mutant::ConfirmWithoutCheck => &[
             (
-                "if not is_lease(held) or string.sub(held, 1, 65) ~= id then\n  return (KEYS[2]",
-                "if not is_lease(held) then\n  return (KEYS[2]",
+                "if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then\n  return (whole",
+                "if not (held and (share or is_lease(held))) then\n  return (whole",
             ),
             (
-                "if kept_by(held) ~= string.sub(id, 2) then\n  return 'superseded ' .. id .. ' '\nend\nlocal us",
-                "local us",
+                "if kept_by(held) ~= string.sub(id, 2) then\n  return 'superseded ' .. id .. ' '\nend\n-- The attempt",
+                "-- The attempt",
             ),
         ],
         Mutant::NoTombstone => &[(
@@ -91,12 +91,12 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "if whose and string.byte(whose) == 108 then\n  whose = nil\nend\nif false then",
         )],
         Mutant::ReplayWithNewFence => &[(
-            "return kind .. id .. ' ' .. field(news) .. field(held)",
-            "held = string.sub(held, 1, 70) .. us .. string.sub(held, 87)\n    \
-             return kind .. id .. ' ' .. field(news) .. field(held)",
+            "return kind .. id .. ' ' .. field(news) .. field(lease)",
+            "lease = string.sub(lease, 1, 70) .. us .. string.sub(lease, 87)\n    \
+             return kind .. id .. ' ' .. field(news) .. field(lease)",
         )],
         Mutant::GiveBackOfReplayed => &[(
-            "if adopted or heard or (keyed and string.byte(held, 69) == 49) then",
+            "if adopted or heard or (keyed and string.byte(lease, 69) == 49) then",
             "if false then",
         )],
         Mutant::DeadWaitersKept => &[(
@@ -104,12 +104,40 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "\n    and (is_alive(string.sub(body, 2, 17), granted) or true)",
         )],
         Mutant::HandOverWithOldFence => &[(
-            "local fence, why = draw(us)\n      if fence then\n        pass(",
-            "local fence, why = redis.call('GET', counter) or us\n      if fence then\n        pass(",
+            "local fence, why = draw(us)\n      if fence and string.byte(body, 18) == 120 then\n        pass(",
+            "local fence, why = redis.call('GET', counter) or us\n      if fence and string.byte(body, 18) == 120 then\n        pass(",
         )],
         Mutant::BreakWithoutCheck => &[(
             "meant = string.sub(held, 71, 86) == ARGV[3]",
             "meant = true",
+        )],
+        Mutant::BargingReader => &[(
+            "  if fits and count == 0 then",
+            "  if fits and (count == 0 or share) then",
+        )],
+        Mutant::OneTooMany => &[
+            (
+                "share.count() < tonumber(string.sub(place, 5, 8))",
+                "share.count() <= tonumber(string.sub(place, 5, 8))",
+            ),
+            (
+                "count < tonumber(string.sub(body, 22, 25))",
+                "count <= tonumber(string.sub(body, 22, 25))",
+            ),
+        ],
+        Mutant::SlotReused => &[("      redis.call('SETBIT', slots, slot, '1')\n", "")],
+        Mutant::ExpiryFreesTwo => &[(
+            "    local count = share.count()\n",
+            "    local count = share.count()\n    \
+             count = count > 1 and math.max(1, count - #over) or count\n",
+        )],
+        Mutant::WriterBesideReaders => &[(
+            "local fits = not held or (share and not alone and share.count()",
+            "local fits = not held or (share and alone) or (share and share.count()",
+        )],
+        Mutant::NobodyAfterTheHead => &[(
+            "  -- It may have been the head, and kept those behind it from sharing the lock.\n  admit(us, share, share.prune(us))\n",
+            "",
         )],
         Mutant::NoSecondRound => &[
             (
@@ -142,7 +170,7 @@ mod tests {
     use serde::{Deserialize, de::value::StrDeserializer};
 
     /// The variants that are none of the embedded store alone, and what their scripts are.
-    const OF_SCRIPTS: [&str; 16] = [
+    const OF_SCRIPTS: [&str; 22] = [
         "no-nx",
         "release-without-owner-check",
         "ttl-in-seconds",
@@ -159,6 +187,12 @@ mod tests {
         "hand-over-with-old-fence",
         "break-without-check",
         "no-second-round",
+        "barging-reader",
+        "one-too-many",
+        "slot-reused",
+        "expiry-frees-two",
+        "writer-beside-readers",
+        "nobody-after-the-head",
     ];
 
     #[test]

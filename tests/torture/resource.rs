@@ -1,4 +1,4 @@
-//! Two registers for each lock, which clients change under it: one that looks at fencing tokens, and one
+//! Two registers for each lock, and for each slot of one that is shared, which clients change under it: one that looks at fencing tokens, and one
 //! that takes everything.
 
 use std::{
@@ -29,11 +29,14 @@ pub(crate) struct Registers {
 
 #[derive(Default)]
 struct Inner {
-    fenced: HashMap<String, Register>,
-    unfenced: HashMap<String, u64>,
+    fenced: HashMap<Place, Register>,
+    unfenced: HashMap<Place, u64>,
     /// By client: how many of its changes have begun and not ended.
     inside: BTreeMap<String, usize>,
 }
+
+/// What is changed: that of a whole lock, or of one slot of it.
+type Place = (String, Option<u64>);
 
 #[derive(Default)]
 struct Register {
@@ -47,6 +50,7 @@ struct Register {
 struct Said {
     by: String,
     lock: String,
+    slot: Option<u64>,
     fence: u64,
     /// What it has read of both: it writes one more. Without it, it reads.
     read: Option<Both>,
@@ -143,12 +147,17 @@ impl Registers {
     /// Reads or writes; nothing if the fenced one refuses it.
     fn hear(&self, said: Said) -> Option<Both> {
         let Said {
-            lock, fence, read, ..
+            lock,
+            slot,
+            fence,
+            read,
+            ..
         } = said;
         let mut inner = self.inner.lock().unwrap();
         let inner = &mut *inner;
-        let unfenced = inner.unfenced.entry(lock.clone()).or_default();
-        let fenced = inner.fenced.entry(lock.clone()).or_default();
+        let place = (lock.clone(), slot);
+        let unfenced = inner.unfenced.entry(place.clone()).or_default();
+        let fenced = inner.fenced.entry(place).or_default();
         let refused = fence < fenced.mark;
         let Some(read) = read else {
             // Who reads in order to write is known by its fencing token from then on.
@@ -165,6 +174,7 @@ impl Registers {
             base,
             taken,
             was,
+            slot,
         };
         let of_fenced = writes(Resource::Fenced, read.fenced, !refused, fenced.value);
         let of_unfenced = writes(Resource::Unfenced, read.unfenced, true, *unfenced);
@@ -192,25 +202,38 @@ impl Registry {
         })
     }
 
-    pub(crate) async fn read(&mut self, lock: &str, fence: u64) -> io::Result<Both> {
-        let both = self.say(lock, fence, None).await?;
+    pub(crate) async fn read(
+        &mut self,
+        lock: &str,
+        slot: Option<u64>,
+        fence: u64,
+    ) -> io::Result<Both> {
+        let both = self.say(lock, slot, fence, None).await?;
         both.ok_or_else(|| io::Error::other("whoever reads is told"))
     }
 
     /// Writes one more than what was read; whether the fenced one took it.
-    pub(crate) async fn write(&mut self, lock: &str, fence: u64, read: Both) -> io::Result<bool> {
-        Ok(self.say(lock, fence, Some(read)).await?.is_some())
+    pub(crate) async fn write(
+        &mut self,
+        lock: &str,
+        slot: Option<u64>,
+        fence: u64,
+        read: Both,
+    ) -> io::Result<bool> {
+        Ok(self.say(lock, slot, fence, Some(read)).await?.is_some())
     }
 
     async fn say(
         &mut self,
         lock: &str,
+        slot: Option<u64>,
         fence: u64,
         read: Option<Both>,
     ) -> io::Result<Option<Both>> {
         let said = Said {
             by: self.by.clone(),
             lock: lock.to_owned(),
+            slot,
             fence,
             read,
         };

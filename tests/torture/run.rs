@@ -57,6 +57,7 @@ async fn torture(options: &Options) -> Result<Report, String> {
         slack: SLACK,
         grace_ms: GRACE,
         order_within_gateways: kind.keeps_order_within_gateways(),
+        shares: kind.shares(),
     };
     if let Some(directory) = &options.judges {
         return Ok(check(&History::read(journal::read(directory)), &terms));
@@ -80,7 +81,13 @@ async fn torture(options: &Options) -> Result<Report, String> {
     let rig = Rig::start(&kind, options, directory, &mut tasks).await;
     let journal = Journal::create(directory, "resource");
     let (registers, resource) = Registers::serve(journal, &mut tasks).await;
-    let clients = Clients::start(directory, rig.addresses(), resource, random.fork());
+    let clients = Clients::start(
+        directory,
+        rig.addresses(),
+        resource,
+        kind.shares(),
+        random.fork(),
+    );
     let journal = Journal::create(directory, "faults");
     let mut injector = Injector::new(rig, clients, kind, registers, journal);
 

@@ -1,7 +1,7 @@
 //! I3, I6, I9 and I12: what is said of leases.
 
 use super::story::{Story, acquire, granted};
-use crate::history::{Ask, Event, RecordedAnswer};
+use crate::history::{Ask, Event, Mode, RecordedAnswer};
 
 fn has(story: &Story, invariant: &str) -> bool {
     story.breaks().iter().any(|broken| broken == invariant)
@@ -48,6 +48,7 @@ fn a_renewed_lease_lasts_longer() {
     let renewed = RecordedAnswer::Renewed {
         fence: 7,
         left_ms: 10_000,
+        slot: None,
     };
     story.granted((0, 1), "a", 7);
     story.op(
@@ -171,6 +172,7 @@ fn a_lease_that_rises_from_the_dead_is_found() {
         let renewed = RecordedAnswer::Renewed {
             fence: 7,
             left_ms: 10_000,
+            slot: None,
         };
         story.granted((0, 1), "a", 7);
         story.op(
@@ -250,6 +252,7 @@ fn a_stream_counts_from_when_its_event_arrived_and_until_it_is_over() {
     let hold = Ask::Hold {
         ttl_ms: 10_000,
         wait_ms: 0,
+        mode: Mode::Exclusive,
     };
     let stream = story.asks(0, "a", hold);
     story.hears(1, stream, granted(7));

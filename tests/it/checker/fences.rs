@@ -28,6 +28,7 @@ fn a_grant_that_is_told_again_under_its_key_is_no_second_one() {
             fence: 7,
             left_ms: 9_000,
             again: true,
+            slot: None,
         },
     );
     assert_eq!(story.breaks(), [""; 0]);

@@ -9,5 +9,6 @@ mod liveness;
 mod no_mutants;
 mod order;
 mod resource;
+mod sharing;
 mod story;
 mod validity;

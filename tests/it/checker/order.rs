@@ -114,7 +114,13 @@ fn one_who_has_left_is_passed_by_everybody() {
     story.granted((0, 1), "holder", 5);
     let first = story.asks(2, "first", acquire(15));
     story.shown((10, 11), Some((5, "holder")), &["first"]);
-    story.hears(18, first, RecordedAnswer::Locked { holder: None });
+    story.hears(
+        18,
+        first,
+        RecordedAnswer::Locked {
+            holders: Vec::new(),
+        },
+    );
     story.released((20, 21), "holder", 5);
     story.granted((22, 23), "second", 6);
     assert_eq!(story.breaks(), [""; 0]);

@@ -1,8 +1,8 @@
 //! A history, written by hand, in milliseconds.
 
 use crate::history::{
-    Ask, Event, History, Invariant, Line, RecordedAnswer, Report, Resource, Seen, Stage, Terms,
-    Violation, check,
+    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, Seen, Stage,
+    Terms, Violation, check,
 };
 
 /// A history in the making. All is about one lock.
@@ -20,6 +20,7 @@ pub(super) const TERMS: Terms = Terms {
     slack: 1,
     grace_ms: 1_000,
     order_within_gateways: false,
+    shares: false,
 };
 
 // === impl Story ===
@@ -71,6 +72,38 @@ impl Story {
         self.op(span, errand, acquire(0), granted(fence));
     }
 
+    /// A grant for ten seconds that shares the lock: with a limit, and then a slot, or without.
+    pub(super) fn shared(
+        &mut self,
+        span: (u64, u64),
+        errand: &str,
+        fence: u64,
+        slot: Option<(u64, u64)>,
+    ) {
+        let (limit, slot) = slot.unzip();
+        self.op(span, errand, share(limit, 0), granted_slot(fence, slot));
+    }
+
+    /// Somebody looks, and sees several who share it, with their slots.
+    pub(super) fn shown_shared(
+        &mut self,
+        span: (u64, u64),
+        holders: &[(u64, &str, Option<u64>)],
+        waits: &[&str],
+    ) {
+        let holders = holders.iter().map(|&(fence, owner, slot)| Seen {
+            fence,
+            owner: owner.to_owned(),
+            shares: true,
+            slot,
+        });
+        let answer = RecordedAnswer::Shown {
+            holders: holders.collect(),
+            waiters: waits.iter().map(|&owner| owner.to_owned()).collect(),
+        };
+        self.op(span, "looks", Ask::Inspect, answer);
+    }
+
     /// A release that is answered as one.
     pub(super) fn released(&mut self, span: (u64, u64), errand: &str, fence: u64) {
         self.op(
@@ -84,10 +117,15 @@ impl Story {
     /// Somebody looks, and sees a holder.
     pub(super) fn shown(&mut self, span: (u64, u64), holder: Option<(u64, &str)>, waits: &[&str]) {
         let answer = RecordedAnswer::Shown {
-            holder: holder.map(|(fence, owner)| Seen {
-                fence,
-                owner: owner.to_owned(),
-            }),
+            holders: holder
+                .into_iter()
+                .map(|(fence, owner)| Seen {
+                    fence,
+                    owner: owner.to_owned(),
+                    shares: false,
+                    slot: None,
+                })
+                .collect(),
             waiters: waits.iter().map(|&owner| owner.to_owned()).collect(),
         };
         self.op(span, "looks", Ask::Inspect, answer);
@@ -124,6 +162,18 @@ impl Story {
 
     /// A write by one who has read `base`.
     pub(super) fn writes(&mut self, at: u64, resource: Resource, fence: u64, base: u64, was: u64) {
+        self.writes_in(None, at, resource, fence, (base, was));
+    }
+
+    /// The same in a slot.
+    pub(super) fn writes_in(
+        &mut self,
+        slot: Option<u64>,
+        at: u64,
+        resource: Resource,
+        fence: u64,
+        (base, was): (u64, u64),
+    ) {
         self.line(
             at,
             Event::Writes {
@@ -133,6 +183,7 @@ impl Story {
                 base,
                 taken: true,
                 was,
+                slot,
             },
         );
     }
@@ -171,6 +222,7 @@ pub(super) fn acquire(wait_ms: u64) -> Ask {
         ttl_ms: 10_000,
         wait_ms,
         keyed: false,
+        mode: Mode::Exclusive,
     }
 }
 
@@ -180,6 +232,7 @@ pub(super) fn keyed() -> Ask {
         ttl_ms: 10_000,
         wait_ms: 0,
         keyed: true,
+        mode: Mode::Exclusive,
     }
 }
 
@@ -189,5 +242,26 @@ pub(super) fn granted(fence: u64) -> RecordedAnswer {
         fence,
         left_ms: 10_000,
         again: false,
+        slot: None,
+    }
+}
+
+/// The same with a slot.
+pub(super) fn granted_slot(fence: u64, slot: Option<u64>) -> RecordedAnswer {
+    RecordedAnswer::Granted {
+        fence,
+        left_ms: 10_000,
+        again: false,
+        slot,
+    }
+}
+
+/// Asks for ten seconds, to share the lock.
+pub(super) fn share(limit: Option<u64>, wait_ms: u64) -> Ask {
+    Ask::Acquire {
+        ttl_ms: 10_000,
+        wait_ms,
+        keyed: false,
+        mode: Mode::Shared { limit },
     }
 }

@@ -11,7 +11,7 @@ pub(crate) enum Invariant {
     I1,
     /// Fences rise in real-time order.
     I2,
-    /// Leases do not overlap.
+    /// No more hold a lock together than may.
     I3,
     /// The fenced resource never goes back and loses nothing.
     I4,
@@ -31,6 +31,8 @@ pub(crate) enum Invariant {
     I11,
     /// The lock is linearizable.
     I12,
+    /// Slots are distinct, and below the limit.
+    I13,
 }
 
 /// A broken promise.

@@ -1,7 +1,7 @@
 //! A lease as far as its holder can know it.
 
 use super::{
-    line::{Ask, RecordedAnswer},
+    line::{Ask, Mode, RecordedAnswer},
     op::{MS, NEVER, Op, OpOutcome},
 };
 
@@ -10,6 +10,8 @@ use super::{
 pub(crate) struct Lease {
     pub(super) lock: String,
     pub(super) fence: u64,
+    pub(super) mode: Mode,
+    pub(super) slot: Option<u64>,
     pub(super) errand: String,
     /// Through which gateway it was granted, where only one was asked.
     pub(super) to: Option<usize>,
@@ -55,7 +57,7 @@ impl Lease {
         op: &Op,
         to: Option<usize>,
         asked: u64,
-        fence: u64,
+        (fence, slot): (u64, Option<u64>),
         left_ms: u64,
     ) -> Self {
         let (ttl, _) = op.wants().unwrap_or_default();
@@ -63,6 +65,8 @@ impl Lease {
         let mut lease = Self {
             lock: op.lock.clone(),
             fence,
+            mode: op.mode(),
+            slot,
             errand: op.errand.clone(),
             to,
             keyed: op.is_keyed(),

@@ -46,6 +46,9 @@ pub(crate) enum Event {
         taken: bool,
         /// What it was before, as the resource knows.
         was: u64,
+        /// Of which slot it is the resource, if not of the whole lock.
+        #[serde(default)]
+        slot: Option<u64>,
     },
     /// A fault.
     Fault {
@@ -59,6 +62,16 @@ pub(crate) enum Event {
     },
 }
 
+/// With whom a lock is wanted, or held.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mode {
+    #[default]
+    Exclusive,
+    /// Beside others that share it, as long as fewer than `limit` hold it.
+    Shared { limit: Option<u64> },
+}
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "kebab-case")]
@@ -68,11 +81,15 @@ pub(crate) enum Ask {
         wait_ms: u64,
         /// Whether it carries an idempotency key.
         keyed: bool,
+        #[serde(default)]
+        mode: Mode,
     },
     /// The same, by a stream.
     Hold {
         ttl_ms: u64,
         wait_ms: u64,
+        #[serde(default)]
+        mode: Mode,
     },
     /// With the token of the lease that has this fencing token.
     Renew {
@@ -101,17 +118,21 @@ pub(crate) enum RecordedAnswer {
         left_ms: u64,
         /// Whether it is a lease that lived already under the idempotency key.
         again: bool,
+        #[serde(default)]
+        slot: Option<u64>,
     },
     Renewed {
         fence: u64,
         left_ms: u64,
+        #[serde(default)]
+        slot: Option<u64>,
     },
     Released,
     /// The lease that was to be broken has ended.
     Broken,
-    /// Somebody else holds the lock.
+    /// Others hold the lock, or it passes to one of them.
     Locked {
-        holder: Option<Seen>,
+        holders: Vec<Seen>,
     },
     /// The token does not hold the lock.
     Lost,
@@ -122,7 +143,7 @@ pub(crate) enum RecordedAnswer {
     /// It may have happened: the gateway says so, or the connection has ended.
     Unknown,
     Shown {
-        holder: Option<Seen>,
+        holders: Vec<Seen>,
         waiters: Vec<String>,
     },
     /// Nothing that may be answered to such a request.
@@ -136,6 +157,11 @@ pub(crate) enum RecordedAnswer {
 pub(crate) struct Seen {
     pub(crate) fence: u64,
     pub(crate) owner: String,
+    /// Whether it shares the lock.
+    #[serde(default)]
+    pub(crate) shares: bool,
+    #[serde(default)]
+    pub(crate) slot: Option<u64>,
 }
 
 /// What is changed under a lock.
@@ -156,4 +182,21 @@ pub(crate) enum Stage {
     /// It was seen to happen, so many times.
     Seen(u64),
     Heals,
+}
+
+// === impl Mode ===
+
+impl Mode {
+    /// Whether it shares the lock.
+    pub(crate) fn shares(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+
+    /// How many may hold the lock with it, itself included.
+    pub(crate) fn limit(self) -> Option<u64> {
+        match self {
+            Self::Exclusive => None,
+            Self::Shared { limit } => limit,
+        }
+    }
 }

@@ -20,7 +20,7 @@ mod validity;
 
 pub(crate) use check::check;
 pub(crate) use found::{Invariant, Violation};
-pub(crate) use line::{Ask, Event, Line, RecordedAnswer, Resource, Seen, Stage};
+pub(crate) use line::{Ask, Event, Line, Mode, RecordedAnswer, Resource, Seen, Stage};
 pub(crate) use read::History;
 pub(crate) use report::Report;
 pub(crate) use terms::Terms;

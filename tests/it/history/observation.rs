@@ -7,7 +7,7 @@ use super::line::Seen;
 pub(crate) struct Observation {
     pub(super) asked: u64,
     pub(super) heard: u64,
-    pub(super) holder: Option<Seen>,
+    pub(super) holders: Vec<Seen>,
     /// Whether the one who looked asked for nothing but this: then no holder means that it is free.
     pub(super) complete: bool,
     pub(super) waiters: Vec<String>,

@@ -1,6 +1,6 @@
 //! A request with everything that came of it.
 
-use super::line::{Ask, RecordedAnswer};
+use super::line::{Ask, Mode, RecordedAnswer};
 
 /// Stands for an instant that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -73,8 +73,18 @@ impl Op {
             Ask::Acquire {
                 ttl_ms, wait_ms, ..
             }
-            | Ask::Hold { ttl_ms, wait_ms } => Some((ttl_ms * MS, wait_ms * MS)),
+            | Ask::Hold {
+                ttl_ms, wait_ms, ..
+            } => Some((ttl_ms * MS, wait_ms * MS)),
             _ => None,
+        }
+    }
+
+    /// With whom it wants the lock, if it asks for one.
+    pub(super) fn mode(&self) -> Mode {
+        match self.ask {
+            Ask::Acquire { mode, .. } | Ask::Hold { mode, .. } => mode,
+            _ => Mode::Exclusive,
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     faults::{Fault, Faults},
     lease::Lease,
-    line::{Ask, Event, Line, RecordedAnswer, Resource},
+    line::{Ask, Event, Line, Mode, RecordedAnswer, Resource},
     observation::Observation,
     op::{MS, NEVER, Op},
 };
@@ -46,6 +46,7 @@ pub(crate) struct Write {
     pub(super) base: u64,
     pub(super) taken: bool,
     pub(super) was: u64,
+    pub(super) slot: Option<u64>,
 }
 
 /// By how much a client that was frozen reads late what it reads then.
@@ -132,6 +133,7 @@ impl History {
                 base,
                 taken,
                 was,
+                slot,
             } => self.writes.push(Write {
                 at,
                 resource,
@@ -140,6 +142,7 @@ impl History {
                 base,
                 taken,
                 was,
+                slot,
             }),
             Event::Fault {
                 fault,
@@ -204,13 +207,19 @@ impl History {
     fn find_leases(&mut self) {
         for lock in self.locks.values_mut() {
             for op in lock.ops.iter().map(|place| &self.ops[*place]) {
-                let Some(RecordedAnswer::Granted { fence, left_ms, .. }) = op.answer() else {
+                let Some(RecordedAnswer::Granted {
+                    fence,
+                    left_ms,
+                    slot,
+                    ..
+                }) = op.answer()
+                else {
                     continue;
                 };
                 let of_errand = lock.errands[&op.errand].first();
                 let asked = of_errand.map_or(op.asked, |first| self.ops[*first].asked);
                 let to = lock.only_gateway(&self.ops, &op.errand);
-                let lease = Lease::granted(op, to, asked, *fence, *left_ms);
+                let lease = Lease::granted(op, to, asked, (*fence, *slot), *left_ms);
                 let known = lock.leases.entry(*fence);
                 known
                     .and_modify(|known| known.again(&lease))
@@ -227,10 +236,12 @@ impl History {
     fn look(&mut self) {
         for lock in self.locks.values_mut() {
             for op in lock.ops.iter().map(|place| &self.ops[*place]) {
-                let (complete, holder, waiters) = match op.answer() {
-                    Some(RecordedAnswer::Locked { holder }) => (false, holder.clone(), Vec::new()),
-                    Some(RecordedAnswer::Shown { holder, waiters }) => {
-                        (true, holder.clone(), waiters.clone())
+                let (complete, holders, waiters) = match op.answer() {
+                    Some(RecordedAnswer::Locked { holders }) => {
+                        (false, holders.clone(), Vec::new())
+                    }
+                    Some(RecordedAnswer::Shown { holders, waiters }) => {
+                        (true, holders.clone(), waiters.clone())
                     }
                     _ => continue,
                 };
@@ -243,7 +254,7 @@ impl History {
                         _ => op.asked,
                     },
                     heard: op.returned(),
-                    holder,
+                    holders,
                     complete,
                     waiters,
                 });
@@ -257,6 +268,14 @@ impl History {
 // === impl Lock ===
 
 impl Lock {
+    /// With whom an errand wants the lock, if it asks for it.
+    pub(super) fn mode_of(&self, ops: &[Op], errand: &str) -> Option<Mode> {
+        let places = self.errands.get(errand).into_iter().flatten();
+        let mut asking = places.map(|place| &ops[*place]);
+        let asks = asking.find(|op| op.wants().is_some())?;
+        Some(asks.mode())
+    }
+
     /// The gateway at which an errand asked for the lock, if it was only one.
     pub(super) fn only_gateway(&self, ops: &[Op], errand: &str) -> Option<usize> {
         let places = self.errands.get(errand).into_iter().flatten();

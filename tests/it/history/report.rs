@@ -13,6 +13,8 @@ use super::{
 pub(crate) struct Report {
     pub(crate) operations: usize,
     pub(crate) grants: usize,
+    /// How many of the grants shared a lock, how many of these had a slot, and how many were seen to hold a lock together.
+    pub(crate) shared: (usize, usize, usize),
     pub(crate) seconds: f64,
     /// How often each kind of fault was seen to happen.
     pub(crate) faults: BTreeMap<String, u64>,
@@ -42,6 +44,15 @@ fn traffic(history: &History) -> u64 {
     last.unwrap_or_default().saturating_sub(history.begins)
 }
 
+fn shared(history: &History) -> (usize, usize, usize) {
+    let leases = history.locks.values().flat_map(|lock| lock.leases.values());
+    let sharing = leases.filter(|lease| lease.mode.shares());
+    let with_slot = sharing.clone().filter(|lease| lease.slot.is_some());
+    let looks = history.locks.values().flat_map(|lock| &lock.observations);
+    let most = looks.map(|look| look.holders.len()).max();
+    (sharing.count(), with_slot.count(), most.unwrap_or_default())
+}
+
 // === impl Report ===
 
 impl Report {
@@ -53,6 +64,7 @@ impl Report {
         Self {
             operations: history.ops.len(),
             grants: history.grants(),
+            shared: shared(history),
             seconds: traffic(history) as f64 / 1e9,
             faults,
             ..Self::default()
@@ -77,6 +89,11 @@ impl fmt::Display for Report {
             self.grants,
             self.seconds,
             self.grants_per_second()
+        )?;
+        let (shared, with_slot, together) = self.shared;
+        writeln!(
+            f,
+            "of these {shared} shared the lock, {with_slot} of them with a slot; at most {together} were seen together"
         )?;
         let faults: Vec<_> = self
             .faults

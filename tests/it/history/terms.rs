@@ -13,6 +13,8 @@ pub(crate) struct Terms {
     pub(crate) grace_ms: u64,
     /// Whether those who wait are in order only among those who wait at the same gateway.
     pub(crate) order_within_gateways: bool,
+    /// Whether locks are shared, too.
+    pub(crate) shares: bool,
 }
 
 // === impl Terms ===

@@ -16,6 +16,10 @@ pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<
             terms.grants_per_second
         ));
     }
+    let (_, with_slot, together) = report.shared;
+    if terms.shares && (with_slot == 0 || together < 2) {
+        reasons.push("nobody shared a lock".to_owned());
+    }
     let all = || history.faults.all.values();
     for fault in all().filter(|fault| fault.seen == 0) {
         let (kind, target) = (&fault.kind, &fault.target);

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// How often each command was called since the last time.
-async fn calls(rig: &Rig) -> BTreeMap<String, u64> {
+pub(super) async fn calls(rig: &Rig) -> BTreeMap<String, u64> {
     let stats = rig.server.text(&["INFO", "commandstats"]).await;
     rig.server.run(&["CONFIG", "RESETSTAT"]).await;
     let call = |line: &str| {
@@ -30,7 +30,7 @@ async fn calls(rig: &Rig) -> BTreeMap<String, u64> {
     stats.lines().filter_map(call).filter(ours).collect()
 }
 
-fn expected<const N: usize>(calls: [(&str, u64); N]) -> BTreeMap<String, u64> {
+pub(super) fn expected<const N: usize>(calls: [(&str, u64); N]) -> BTreeMap<String, u64> {
     calls
         .map(|(command, count)| (command.to_owned(), count))
         .into()

@@ -28,6 +28,7 @@ mod replicated;
 mod revoked;
 pub(crate) mod rig;
 pub(crate) mod sentinel;
+mod sharing;
 mod slow_answers;
 mod tombstones;
 mod waiting;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    history::{Ask, RecordedAnswer, Seen},
+    history::{Ask, Mode, RecordedAnswer, Seen},
     wire::Reply,
 };
 
@@ -37,6 +37,7 @@ impl Exchange {
                 ttl_ms,
                 wait_ms,
                 keyed,
+                mode,
             } => (
                 format!("POST /locks/{lock}"),
                 if *keyed {
@@ -44,12 +45,16 @@ impl Exchange {
                 } else {
                     String::new()
                 },
-                json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand}).to_string(),
+                wanted(*ttl_ms, *wait_ms, *mode, errand),
             ),
-            Ask::Hold { ttl_ms, wait_ms } => (
+            Ask::Hold {
+                ttl_ms,
+                wait_ms,
+                mode,
+            } => (
                 format!("POST /locks/{lock}/hold"),
                 String::new(),
-                json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand}).to_string(),
+                wanted(*ttl_ms, *wait_ms, *mode, errand),
             ),
             Ask::Renew { .. } | Ask::Forge { renews: true } => (
                 format!("PUT /locks/{lock}/renew"),
@@ -74,6 +79,26 @@ impl Exchange {
     }
 }
 
+/// What an acquire asks for.
+fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> String {
+    let mut body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
+    if let Mode::Shared { limit } = mode {
+        body["mode"] = word(mode).into();
+        if let Some(limit) = limit {
+            body["limit"] = limit.into();
+        }
+    }
+    body.to_string()
+}
+
+/// The word for a mode.
+fn word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared { .. } => "shared",
+    }
+}
+
 /// What an answer means to who has asked.
 pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
     let Reply { status, body, .. } = reply;
@@ -83,30 +108,34 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
         (_, 409 | 429 | 503, code) if NOTHING.contains(&code) => Some(RecordedAnswer::Refused {
             code: code.to_owned(),
         }),
-        (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => Some(RecordedAnswer::Locked {
-            holder: seen(&body["holders"][0]),
-        }),
-        (Ask::Acquire { .. } | Ask::Hold { .. }, 200 | 201, _) => granted(body, *status == 200),
+        (Ask::Acquire { .. } | Ask::Hold { .. }, 423, "locked") => {
+            holders(body).map(|holders| RecordedAnswer::Locked { holders })
+        }
+        (Ask::Acquire { mode, .. } | Ask::Hold { mode, .. }, 200 | 201, _) => {
+            granted(body, *status == 200, *mode)
+        }
         (Ask::Renew { .. } | Ask::Forge { .. }, 200, _) => renewed(body),
         (Ask::Renew { .. } | Ask::Release { .. } | Ask::Forge { .. }, 410, "lease-lost") => {
             Some(RecordedAnswer::Lost)
         }
         (Ask::Release { .. } | Ask::Forge { .. }, 204, _) => Some(RecordedAnswer::Released),
         (Ask::Break { .. }, 200, _) => Some(RecordedAnswer::Broken),
-        (Ask::Inspect, 200, _) => Some(shown(body)),
+        (Ask::Inspect, 200, _) => shown(body),
         _ => None,
     };
     meant.unwrap_or_else(|| wrong(&format!("{status} {body}")))
 }
 
 /// What the first event of a stream that is no wait means.
-pub(super) fn event(name: &str, data: &Value) -> RecordedAnswer {
+pub(super) fn event(ask: &Ask, name: &str, data: &Value) -> RecordedAnswer {
     let code = data["code"].as_str().unwrap_or_default();
+    let mode = match ask {
+        Ask::Acquire { mode, .. } | Ask::Hold { mode, .. } => *mode,
+        _ => Mode::Exclusive,
+    };
     let meant = match (name, code) {
-        ("granted", _) => granted(data, false),
-        ("refused", "locked") => Some(RecordedAnswer::Locked {
-            holder: seen(&data["holders"][0]),
-        }),
+        ("granted", _) => granted(data, false, mode),
+        ("refused", "locked") => holders(data).map(|holders| RecordedAnswer::Locked { holders }),
         ("refused", code) if NOTHING.contains(&code) => Some(RecordedAnswer::Refused {
             code: code.to_owned(),
         }),
@@ -123,11 +152,15 @@ fn wrong(what: &str) -> RecordedAnswer {
     }
 }
 
-fn granted(lease: &Value, again: bool) -> Option<RecordedAnswer> {
+fn granted(lease: &Value, again: bool, mode: Mode) -> Option<RecordedAnswer> {
+    if lease["mode"] != word(mode) {
+        return None;
+    }
     Some(RecordedAnswer::Granted {
         fence: lease["fencing_token"].as_u64()?,
         left_ms: lease["expires_in_ms"].as_u64()?,
         again,
+        slot: lease["slot"].as_u64(),
     })
 }
 
@@ -135,22 +168,32 @@ fn renewed(lease: &Value) -> Option<RecordedAnswer> {
     Some(RecordedAnswer::Renewed {
         fence: lease["fencing_token"].as_u64()?,
         left_ms: lease["expires_in_ms"].as_u64()?,
+        slot: lease["slot"].as_u64(),
     })
 }
 
-fn seen(holder: &Value) -> Option<Seen> {
-    Some(Seen {
-        fence: holder["fencing_token"].as_u64()?,
-        owner: holder["owner"].as_str()?.to_owned(),
-    })
+/// Those who hold a lock, all of whom must be shown: they are fewer than are shown at most.
+fn holders(lock: &Value) -> Option<Vec<Seen>> {
+    let holders = lock["holders"].as_array()?;
+    let holders = holders.iter().map(|holder| {
+        Some(Seen {
+            fence: holder["fencing_token"].as_u64()?,
+            owner: holder["owner"].as_str()?.to_owned(),
+            shares: holder["mode"] == "shared",
+            slot: holder["slot"].as_u64(),
+        })
+    });
+    let holders: Vec<Seen> = holders.collect::<Option<_>>()?;
+    let all = lock["holder_count"].as_u64()? == holders.len() as u64;
+    all.then_some(holders)
 }
 
-fn shown(lock: &Value) -> RecordedAnswer {
+fn shown(lock: &Value) -> Option<RecordedAnswer> {
     let waiters = lock["waiters"].as_array().into_iter().flatten();
-    RecordedAnswer::Shown {
-        holder: seen(&lock["holders"][0]),
+    Some(RecordedAnswer::Shown {
+        holders: holders(lock)?,
         waiters: waiters
             .filter_map(|waiter| Some(waiter["owner"].as_str()?.to_owned()))
             .collect(),
-    }
+    })
 }

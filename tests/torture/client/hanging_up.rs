@@ -26,6 +26,7 @@ impl Worker {
             ttl_ms: TTL,
             wait_ms: TTL,
             keyed: false,
+            mode: self.mode,
         };
         let to = self.any_gateway();
         let request = self.request(lock, to, ask);
@@ -40,6 +41,7 @@ impl Worker {
             ttl_ms: SHORT,
             wait_ms: 0,
             keyed: false,
+            mode: self.mode,
         };
         let to = self.any_gateway();
         let request = self.request(lock, to, ask);

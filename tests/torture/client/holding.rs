@@ -27,6 +27,7 @@ impl Worker {
         let ask = Ask::Hold {
             ttl_ms: TTL,
             wait_ms,
+            mode: self.mode,
         };
         let to = self.any_gateway();
         let request = self.request(lock, to, ask);
@@ -75,7 +76,7 @@ async fn first(wire: &mut Wire, request: &Request) -> io::Result<RecordedAnswer>
     loop {
         let (name, data) = wire.event().await?;
         if name != "queued" {
-            return Ok(exchange::event(&name, &data));
+            return Ok(exchange::event(&request.ask, &name, &data));
         }
     }
 }

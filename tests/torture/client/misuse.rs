@@ -40,24 +40,26 @@ impl Worker {
         self.ask(&forged).await;
     }
 
-    /// Breaks the lease of whoever holds the lock.
+    /// Breaks the lease of somebody who holds the lock.
     pub(super) async fn break_it(&mut self, lock: &str) {
         let to = self.any_gateway();
         let looked = self.ask(&self.request(lock, to, Ask::Inspect)).await;
-        let Some((
-            RecordedAnswer::Shown {
-                holder: Some(holder),
-                ..
-            },
-            _,
-        )) = looked
+        let Some((RecordedAnswer::Shown { mut holders, .. }, _)) = looked else {
+            return;
+        };
+        let Some(chosen) = self
+            .random
+            .below(holders.len().max(1))
+            .checked_rem(holders.len())
         else {
             return;
         };
+        let holder = holders.swap_remove(chosen);
         let broken = Held {
             errand: holder.owner,
             lock: lock.to_owned(),
             fence: holder.fence,
+            slot: holder.slot,
             token: String::new(),
             ttl_ms: 0,
         };

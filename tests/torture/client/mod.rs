@@ -9,4 +9,4 @@ mod turns;
 mod visits;
 mod worker;
 
-pub(crate) use process::{COMMAND, Call, LOCKS, run};
+pub(crate) use process::{COMMAND, Call, LOCKS, SHARED, run};

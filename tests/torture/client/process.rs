@@ -24,6 +24,14 @@ pub(crate) const LOCKS: [&str; 6] = [
 ];
 /// The lock that everybody waits for, and asks nothing of.
 pub(super) const PATIENT: &str = "patient";
+/// The locks that are shared: by readers and writers, and as pools of so many places.
+pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair", "pool:fair"];
+/// How many places a pool has.
+pub(super) const PLACES: u64 = 3;
+/// The lock of which everybody waits for a place, and asks nothing, and how many it has.
+pub(super) const PATIENT_POOL: (&str, u64) = ("patient-pool", 3);
+/// What the locks begin with that those want alone who leave soon.
+pub(super) const LEAVING: &str = "leaving";
 /// What the locks begin with that a worker has for itself.
 pub(super) const QUICK: &str = "quick";
 
@@ -34,17 +42,23 @@ pub(crate) struct Call {
     pub(crate) directory: PathBuf,
     pub(crate) gateways: Vec<SocketAddr>,
     pub(crate) resource: SocketAddr,
+    /// Whether the store shares locks.
+    pub(crate) shares: bool,
     pub(crate) seed: u64,
     /// The number of its first operation.
     pub(crate) first_op: u64,
 }
 
 /// Which workers a process has, and how many.
-const WORKERS: [(Room, usize); 4] = [
+const WORKERS: [(Room, usize); 8] = [
     (Room::Rough, 3),
     (Room::Fair, 5),
     (Room::Patient, 1),
     (Room::Quick, 8),
+    (Room::RoughSharing, 3),
+    (Room::FairSharing, 4),
+    (Room::PatientSharing, 2),
+    (Room::Leaving, 3),
 ];
 
 /// Takes turns until the standard input ends, and then ends those that have begun.
@@ -57,6 +71,7 @@ pub(crate) async fn run(arguments: &[String]) {
     let mut workers = JoinSet::new();
     let rooms = WORKERS
         .into_iter()
+        .filter(|(room, _)| call.shares || !room.shares())
         .flat_map(|(room, count)| std::iter::repeat_n(room, count));
     for (number, room) in rooms.enumerate() {
         let worker = Worker::new(&call, number, room, &journal, &ops, random.fork());

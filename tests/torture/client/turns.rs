@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{
-    process::{LOCKS, PATIENT, QUICK},
+    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, SHARED},
     worker::{Request, Room, Worker},
 };
-use crate::history::Ask;
+use crate::history::{Ask, Mode};
 
 /// How long a worker rests after a turn with the locks that all want.
 const REST: usize = 8;
@@ -28,11 +28,26 @@ impl Worker {
                 let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);
                 return self.visit_quickly(&lock).await;
             }
+            Room::RoughSharing => self.choose_shared(0),
+            Room::FairSharing => self.choose_shared(2),
+            Room::PatientSharing => {
+                let (lock, places) = PATIENT_POOL;
+                self.mode = self.pool_mode(places);
+                return self.visit_patiently(lock).await;
+            }
+            Room::Leaving => {
+                self.mode = match self.random.below(3) {
+                    0 => Mode::Exclusive,
+                    _ => Mode::Shared { limit: None },
+                };
+                let lock = format!("{LEAVING}:{}", self.name);
+                return self.visit_or_leave(&lock).await;
+            }
         };
         match (self.room, self.random.below(100)) {
-            (Room::Fair, 0..15) | (_, 0..10) => self.look(&lock).await,
-            (Room::Fair, 15..18) | (_, 10..12) => self.break_it(&lock).await,
-            (Room::Fair, _) | (_, 12..40) => self.visit(&lock).await,
+            (Room::Fair | Room::FairSharing, 0..15) | (_, 0..10) => self.look(&lock).await,
+            (Room::Fair | Room::FairSharing, 15..18) | (_, 10..12) => self.break_it(&lock).await,
+            (Room::Fair | Room::FairSharing, _) | (_, 12..40) => self.visit(&lock).await,
             (_, 40..48) => self.hang_up_waiting(&lock).await,
             (_, 48..58) => self.hang_up_at_once(&lock).await,
             (_, 58..72) => self.visit_under_a_key(&lock).await,
@@ -42,6 +57,38 @@ impl Worker {
             (_, _) => self.visit_impatiently(&lock).await,
         }
         self.rest(REST).await;
+    }
+
+    /// One of two locks that are shared, and with whom it is wanted.
+    fn choose_shared(&mut self, first: usize) -> String {
+        let is_pool = self.random.below(2) == 1;
+        self.mode = if is_pool {
+            self.pool_mode(PLACES)
+        } else {
+            self.reader_mode()
+        };
+        SHARED[first + usize::from(is_pool)].to_owned()
+    }
+
+    /// A place of a pool; seldom the whole of it.
+    fn pool_mode(&mut self, places: u64) -> Mode {
+        match self.random.below(12) {
+            0 => Mode::Exclusive,
+            _ => Mode::Shared {
+                limit: Some(places),
+            },
+        }
+    }
+
+    /// To write, to read with everybody, or to read with a few.
+    fn reader_mode(&mut self) -> Mode {
+        let limit = match self.random.below(8) {
+            0 | 1 => return Mode::Exclusive,
+            2 => Some(2),
+            3 => Some(6),
+            _ => None,
+        };
+        Mode::Shared { limit }
     }
 
     /// Sleeps for less than so many milliseconds.

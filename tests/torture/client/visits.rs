@@ -5,10 +5,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::worker::{Held, Request, Worker};
-use crate::history::{Ask, RecordedAnswer};
+use crate::history::{Ask, Mode, RecordedAnswer};
 
 /// How long a visit takes in ms, beyond which a lease is renewed.
 const STAY: usize = 25;
+/// How long a lock is shared in ms where nobody else comes.
+const LONG_STAY: usize = 2_000;
 /// The TTL of a visit: a client that is frozen for longer than this loses its lock.
 const TTL: u64 = 2_500;
 /// How long one waits for a lock. Longer than a few grants to nobody take.
@@ -44,7 +46,26 @@ impl Worker {
         }
     }
 
-    /// The same by one who does not wait for long.
+    /// Shares a lock for long, or wants it alone and leaves the queue soon: nobody else comes to it for a while, and those
+    /// behind are granted it all the same.
+    pub(super) async fn visit_or_leave(&mut self, lock: &str) {
+        self.rest(LONG_STAY / 4).await;
+        let shares = self.mode.shares();
+        let wait_ms = if shares {
+            WAIT
+        } else {
+            30 + u64::try_from(self.random.below(100)).expect("a short wait")
+        };
+        let Some(held) = self.acquire(lock, wait_ms, TTL).await else {
+            return self.rest(LONG_STAY).await;
+        };
+        if shares {
+            self.rest(LONG_STAY).await;
+        }
+        self.release(&held).await;
+    }
+
+    /// The same as a visit by one who does not wait for long.
     pub(super) async fn visit_impatiently(&mut self, lock: &str) {
         let wait_ms = 20 + u64::try_from(self.random.below(300)).expect("a short wait");
         if let Some(held) = self.acquire(lock, wait_ms, TTL).await {
@@ -71,10 +92,12 @@ impl Worker {
     /// Asks under an idempotency key until there is an answer, hangs up in between, and asks again after it
     /// has released.
     pub(super) async fn visit_under_a_key(&mut self, lock: &str) {
+        let mode = self.mode;
         let ask = |wait_ms| Ask::Acquire {
             ttl_ms: TTL,
             wait_ms,
             keyed: true,
+            mode,
         };
         let mut hung_up = false;
         for _ in 0..4 {
@@ -89,11 +112,12 @@ impl Worker {
                 continue;
             }
             match self.ask(&request).await {
-                Some((RecordedAnswer::Granted { fence, .. }, token)) => {
+                Some((RecordedAnswer::Granted { fence, slot, .. }, token)) => {
                     let held = Held {
                         errand: request.errand.clone(),
                         lock: lock.to_owned(),
                         fence,
+                        slot,
                         token,
                         ttl_ms: TTL,
                     };
@@ -126,17 +150,19 @@ impl Worker {
             ttl_ms,
             wait_ms,
             keyed: false,
+            mode: self.mode,
         };
         let to = self.any_gateway();
         let request = self.request(lock, to, ask);
         let (answer, token) = self.ask(&request).await?;
-        let RecordedAnswer::Granted { fence, .. } = answer else {
+        let RecordedAnswer::Granted { fence, slot, .. } = answer else {
             return None;
         };
         Some(Held {
             errand: request.errand,
             lock: lock.to_owned(),
             fence,
+            slot,
             token,
             ttl_ms,
         })
@@ -144,20 +170,31 @@ impl Worker {
 
     /// Changes what the lock protects, and releases it.
     async fn stay(&mut self, held: &Held) {
-        // The registers end with the run.
-        drop(self.change(held).await);
+        if self.mode == (Mode::Shared { limit: None }) {
+            // Nothing is there that those who share it may not change together.
+            self.rest(STAY).await;
+            if self.random.below(5) == 0 {
+                self.renew(held).await;
+            }
+        } else {
+            // The registers end with the run.
+            drop(self.change(held).await);
+        }
         self.release(held).await;
     }
 
     async fn change(&mut self, held: &Held) -> std::io::Result<()> {
-        let read = self.registry().await?.read(&held.lock, held.fence).await?;
+        let Held {
+            lock, fence, slot, ..
+        } = held;
+        let read = self.registry().await?.read(lock, *slot, *fence).await?;
         self.rest(STAY).await;
         if self.random.below(5) == 0 {
             self.renew(held).await;
         }
         self.registry()
             .await?
-            .write(&held.lock, held.fence, read)
+            .write(lock, *slot, *fence, read)
             .await
             .map(drop)
     }

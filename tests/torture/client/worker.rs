@@ -17,7 +17,7 @@ use super::{
     process::Call,
 };
 use crate::{
-    history::{Ask, Event, RecordedAnswer},
+    history::{Ask, Event, Mode, RecordedAnswer},
     journal::Journal,
     random::Random,
     resource::Registry,
@@ -35,6 +35,14 @@ pub(super) enum Room {
     Patient,
     /// As fast as it can, its own.
     Quick,
+    /// Those that are shared, with everything that clients do to each other.
+    RoughSharing,
+    /// The same in an orderly way.
+    FairSharing,
+    /// One of which everybody waits for a place, and asks nothing.
+    PatientSharing,
+    /// One that is held for long, and where those who want it alone do not wait for long.
+    Leaving,
 }
 
 /// One client after the other.
@@ -44,6 +52,8 @@ pub(super) struct Worker {
     pub(super) room: Room,
     pub(super) random: Random,
     pub(super) turn: u64,
+    /// With whom it wants the lock of this turn.
+    pub(super) mode: Mode,
     journal: Journal,
     gateways: Vec<SocketAddr>,
     /// A connection to each gateway that is kept.
@@ -69,6 +79,8 @@ pub(super) struct Held {
     pub(super) errand: String,
     pub(super) lock: String,
     pub(super) fence: u64,
+    /// The slot of the lease, whose resource is changed; without one it is that of the whole lock.
+    pub(super) slot: Option<u64>,
     pub(super) token: String,
     pub(super) ttl_ms: u64,
 }
@@ -77,6 +89,18 @@ pub(super) struct Held {
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// How long a worker leaves a gateway alone that it cannot reach, or that cannot do what it is asked.
 const AWAY: Duration = Duration::from_millis(25);
+
+// === impl Room ===
+
+impl Room {
+    /// Whether locks are shared there.
+    pub(super) fn shares(self) -> bool {
+        match self {
+            Self::Rough | Self::Fair | Self::Patient | Self::Quick => false,
+            Self::RoughSharing | Self::FairSharing | Self::PatientSharing | Self::Leaving => true,
+        }
+    }
+}
 
 // === impl Worker ===
 
@@ -95,6 +119,7 @@ impl Worker {
             room,
             random,
             turn: 0,
+            mode: Mode::Exclusive,
             journal: journal.clone(),
             gateways: call.gateways.clone(),
             wires: call.gateways.iter().map(|_| None).collect(),
@@ -207,7 +232,7 @@ impl Request {
 impl Held {
     /// What an answer to a request has granted, if it has.
     pub(super) fn by(request: &Request, answer: &RecordedAnswer, reply: &Reply) -> Option<Self> {
-        let RecordedAnswer::Granted { fence, .. } = answer else {
+        let RecordedAnswer::Granted { fence, slot, .. } = answer else {
             return None;
         };
         let (Ask::Acquire { ttl_ms, .. } | Ask::Hold { ttl_ms, .. }) = request.ask else {
@@ -217,6 +242,7 @@ impl Held {
             errand: request.errand.clone(),
             lock: request.lock.clone(),
             fence: *fence,
+            slot: *slot,
             token: reply.body["token"].as_str().unwrap_or_default().to_owned(),
             ttl_ms,
         })

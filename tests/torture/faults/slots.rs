@@ -1,14 +1,17 @@
 //! Faults of a cluster: a slot moves while its locks are wanted.
 
 use super::{Injector, plan::Blow};
-use crate::client::LOCKS;
+use crate::client::{LOCKS, SHARED};
 
 // === impl Injector ===
 
 impl Injector {
     /// Moves the slot of a lock that all clients want to another server, and to another one again.
     pub(super) async fn move_slot(&mut self, blow: &Blow) {
-        let lock = LOCKS[blow.choice % LOCKS.len()];
+        let locks = LOCKS.iter().chain(&SHARED);
+        let count = LOCKS.len() + SHARED.len();
+        let mut locks = locks.skip(blow.choice % count);
+        let lock = locks.next().expect("it is one of them");
         let begun = self.begins(blow.fault, lock, false);
         for _ in 0..2 {
             let moved = self.rig.move_slot_of(lock, blow.lasts).await;

@@ -18,6 +18,7 @@ pub(crate) struct Clients {
     directory: PathBuf,
     gateways: Vec<SocketAddr>,
     resource: SocketAddr,
+    shares: bool,
     random: Random,
     started: u64,
 }
@@ -35,6 +36,7 @@ impl Clients {
         directory: &Path,
         gateways: Vec<SocketAddr>,
         resource: SocketAddr,
+        shares: bool,
         random: Random,
     ) -> Self {
         let mut clients = Self {
@@ -42,6 +44,7 @@ impl Clients {
             directory: directory.to_owned(),
             gateways,
             resource,
+            shares,
             random,
             started: 0,
         };
@@ -73,6 +76,7 @@ impl Clients {
             directory: self.directory.clone(),
             gateways: self.gateways.clone(),
             resource: self.resource,
+            shares: self.shares,
             seed: self.random.next(),
             first_op: self.started * OPERATIONS,
         };

@@ -90,6 +90,14 @@ impl Kind {
         }
     }
 
+    /// Whether locks are shared there. Of a store that is only known by its URL nobody knows.
+    pub(crate) fn shares(&self) -> bool {
+        match self {
+            Self::Embedded | Self::Redis | Self::Sentinel | Self::Cluster => true,
+            Self::Redlock | Self::Url(_) => false,
+        }
+    }
+
     /// Whether those who wait are in order only among those who wait at the same gateway.
     pub(crate) fn keeps_order_within_gateways(&self) -> bool {
         *self == Self::Redlock

@@ -152,15 +152,17 @@ end
 
 local us = clock()
 local share = is_shared(held) and sharing()
-if share and share.prune(us) == 0 then
+local sharers = share and share.prune(us)
+if sharers == 0 then
   held, share = nil, nil
 end
 -- Nobody passes those who wait. What is no string was read as nothing, and ends the script here.
 local passed, why = nil, nil
 if share then
-  passed, why = admit(us, share)
+  passed, why = admit(us, share, sharers)
 elseif not held and not redis.call('GET', lock) then
-  local first = redis.call('LPOP', wait)
+  -- What has written is not refused any more when memory is short, so this does not unless somebody waits.
+  local first = redis.call('EXISTS', wait) == 1 and redis.call('LPOP', wait)
   if first then
     passed, why = hand_over(first, us)
   end
@@ -245,7 +247,7 @@ if letter == 'r' or (whose and string.byte(whose) == 108) then
 end
 
 -- Whether it may hold the lock, if nobody stands before it.
-local fits = not held or (share and not alone and share.prune(us) < tonumber(string.sub(place, 5, 8)))
+local fits = not held or (share and not alone and share.count() < tonumber(string.sub(place, 5, 8)))
 if not alone then
   take_shared = function(taken, now)
     share = share or sharing()
@@ -316,7 +318,7 @@ end
 if not waits then
   if share then
     -- It may have been the head.
-    admit(us, share)
+    admit(us, share, share.prune(us))
     held = redis.call('GET', lock)
   end
   return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))

@@ -51,8 +51,9 @@ end
 
 if is_shared(held) then
   local us, share = clock(), sharing()
-  if share.prune(us) > 0 then
-    local passed, why = admit(us, share)
+  local count = share.prune(us)
+  if count > 0 then
+    local passed, why = admit(us, share, count)
     if type(passed) == 'table' or passed == 'stays' then
       return answer(passed, why, us)
     end

@@ -74,7 +74,7 @@ if is_shared(held) then
       remember_break(id, it.lease, it.delivered, it.replaces)
       share.drop(id, it.lease)
     end
-    pass_freed(us, share)
+    pass_freed(us, share, share.prune(us))
     return 'broken ' .. nonce .. ' ' .. field(news)
   end
   held = redis.call('GET', lock)

@@ -61,8 +61,9 @@ if not lease then
     bury(id, body)
   end
   local passed = nil
-  if share and share.prune(us) > 0 then
-    passed = admit(us, share)
+  local count = share and share.prune(us) or 0
+  if count > 0 then
+    passed = admit(us, share, count)
   elseif share or not held then
     passed = hand_over(redis.call('LPOP', wait), try_clock())
   end
@@ -78,9 +79,9 @@ if adopted or heard or (keyed and string.byte(lease, 69) == 49) then
   return 'kept ' .. id .. ' 0:'
 end
 local replaces = may_replace(id, 'g')
-local passed = nil
+local passed, left = nil, nil
 if share then
-  share.drop(id, lease)
+  left = share.remove(id, lease, us)
 else
   passed = hand_over(redis.call('LPOP', wait), try_clock())
 end
@@ -100,7 +101,7 @@ if keyed then
   end
 end
 if share then
-  pass_freed(us, share)
+  pass_freed(us, share, left)
 elseif passed ~= 'passed' then
   redis.call('DEL', lock)
 end

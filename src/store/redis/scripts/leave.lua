@@ -46,12 +46,13 @@ local LONG = 512
 
 local held, us = redis.call('GET', lock), clock()
 local share = is_shared(held) and sharing()
-if share and share.prune(us) == 0 then
+local sharers = share and share.prune(us)
+if sharers == 0 then
   held, share = nil, nil
 end
 if share then
   redis.call('GET', of)
-  admit(us, share)
+  admit(us, share, sharers)
 elseif not held then
   -- A ticket of another type ends the script before the lock passes on.
   redis.call('GET', of)
@@ -124,7 +125,7 @@ else
 end
 if share then
   -- It may have been the head, and kept those behind it from sharing the lock.
-  admit(us, share)
+  admit(us, share, share.prune(us))
   held, count = redis.call('GET', lock), redis.call('LLEN', wait)
 end
 return 'left ' .. id .. ' ' .. field(news) .. contention(math.max(0, count - left), held, us, SHOWN_HOLDERS)

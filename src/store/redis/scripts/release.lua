@@ -102,15 +102,14 @@ if shares then
   elseif ARGV[3] and kept_by(lease) ~= ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
   elseif alone then
-    share.drop(id, lease)
-    if share.prune(us) > 0 then
+    if share.remove(id, lease, us) > 0 then
       share.end_with_last(us)
     end
     return 'released ' .. id .. ' 0:'
   end
+  local left = share.remove(id, lease, us)
   remember_release(lease)
-  share.drop(id, lease)
-  pass_freed(us, share)
+  pass_freed(us, share, left)
   return 'released ' .. id .. ' ' .. field(news)
 end
 

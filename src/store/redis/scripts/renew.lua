@@ -78,8 +78,7 @@ local left = time_left(held, since, us, ttl)
 if left <= 0 then
   -- Its limit is this very millisecond, and Redis keeps the key until the next.
   if share then
-    share.drop(id, held)
-    share.prune(us)
+    share.remove(id, held, us)
     return 'another ' .. id .. ' '
   end
   redis.call('DEL', lock)

@@ -1,5 +1,5 @@
 //! I2: fences strictly rise in real-time order. Whoever asks when a fencing token is known already is granted
-//! a larger one, whether it was known from its grant or because somebody saw it.
+//! a larger one, whether it was known from its grant or because somebody saw it, and whether they share the lock or not.
 
 use super::super::{History, Report, Terms, found::Invariant, read::Lock};
 
@@ -31,9 +31,9 @@ fn known(lock: &Lock) -> Vec<(u64, u64)> {
         .leases
         .values()
         .map(|lease| (lease.granted, lease.fence));
-    let seen = lock.observations.iter().filter_map(|observation| {
-        let holder = observation.holder.as_ref()?;
-        Some((observation.heard, holder.fence))
+    let seen = lock.observations.iter().flat_map(|observation| {
+        let holders = observation.holders.iter();
+        holders.map(|holder| (observation.heard, holder.fence))
     });
     let mut known: Vec<_> = granted.chain(seen).collect();
     known.sort_unstable();

@@ -1,38 +1,121 @@
-//! I3: leases of a lock do not overlap, while their holders rely on them: from when they heard of the
+//! I3: no more hold a lock together than may, while they rely on it: from when they heard of the
 //! grant until the time is over that they were told, counted from when they asked, or from when they received the
-//! answer, with some time for its way; or until they release. Where the store may have forgotten a lease, an overlap is counted and not held against it.
+//! answer, with some time for its way; or until they release. Who wants to be alone is; who shares the lock with a
+//! limit was granted it beside fewer. Where the store may have forgotten a lease, an overlap is counted and not held against it.
 
-use super::super::{History, Report, Terms, found::Invariant};
+use super::super::{
+    History, Report, Terms,
+    found::Invariant,
+    lease::Lease,
+    line::{Mode, Seen},
+    observation::Observation,
+    read::Lock,
+};
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
-        let mut leases: Vec<_> = lock.leases.values().collect();
-        leases.sort_by_key(|lease| lease.granted);
-        let mut longest = None;
-        for lease in leases {
-            if let Some(before) = longest {
-                let before: &super::super::lease::Lease = before;
-                let both = before.relied_on().min(lease.relied_on());
-                if lease.granted < both {
-                    let together = both - lease.granted;
-                    if history.faults.forgot(before.asked, lease.granted) {
-                        report.overlaps.0 += 1;
-                        report.overlaps.1 += together;
-                    } else {
-                        let what = format!(
-                            "{} ({}) and {} ({}) held it together for {} µs",
-                            before.fence,
-                            before.errand,
-                            lease.fence,
-                            lease.errand,
-                            together / 1_000
-                        );
-                        report.violated(Invariant::I3, name, lease.granted, what);
-                    }
+        alone(history, name, lock, report);
+        limits(history, name, lock, report);
+        for observation in &lock.observations {
+            seen_together(history, name, lock, observation, report);
+        }
+    }
+}
+
+/// Looks for leases that overlap with one that is alone.
+fn alone(history: &History, name: &str, lock: &Lock, report: &mut Report) {
+    let mut leases: Vec<_> = lock.leases.values().collect();
+    leases.sort_by_key(|lease| lease.granted);
+    // Of those before, the one that is relied on for longest: of those that are alone, and of those that share.
+    let mut longest: [Option<&Lease>; 2] = [None, None];
+    for lease in leases {
+        let shares = lease.mode.shares();
+        for before in longest.iter().take(if shares { 1 } else { 2 }).flatten() {
+            let both = before.relied_on().min(lease.relied_on());
+            if lease.granted < both {
+                let together = both - lease.granted;
+                if history.faults.forgot(before.asked, lease.granted) {
+                    report.overlaps.0 += 1;
+                    report.overlaps.1 += together;
+                } else {
+                    let what = format!(
+                        "{} ({}) and {} ({}) held it together for {} µs",
+                        before.fence,
+                        before.errand,
+                        lease.fence,
+                        lease.errand,
+                        together / 1_000
+                    );
+                    report.violated(Invariant::I3, name, lease.granted, what);
                 }
             }
-            if longest.is_none_or(|before| before.relied_on() < lease.relied_on()) {
-                longest = Some(lease);
+        }
+        let longest = &mut longest[usize::from(shares)];
+        if longest.is_none_or(|before| before.relied_on() < lease.relied_on()) {
+            *longest = Some(lease);
+        }
+    }
+}
+
+/// Looks for grants beside as many as their limit says. Who has a smaller fencing token was granted the lock before,
+/// and lived at this grant if it was relied on until after this one was heard of.
+fn limits(history: &History, name: &str, lock: &Lock, report: &mut Report) {
+    let (mut living, mut asked) = (Vec::<&Lease>::new(), 0);
+    for lease in lock.leases.values().filter(|lease| lease.mode.shares()) {
+        // Every grant from here on is after this one.
+        asked = lease.asked.max(asked);
+        living.retain(|before| asked < before.relied_on());
+        if let Some(limit) = lease.mode.limit() {
+            let beside = living
+                .iter()
+                .filter(|before| lease.granted < before.relied_on());
+            let (forgotten, kept): (Vec<&Lease>, Vec<&Lease>) =
+                beside.partition(|before| history.faults.forgot(before.asked, lease.granted));
+            if kept.len() as u64 >= limit {
+                let what = format!(
+                    "{} ({}) was granted with the limit {limit} beside {} others: {:?}",
+                    lease.fence,
+                    lease.errand,
+                    kept.len(),
+                    kept.iter().map(|it| it.fence).collect::<Vec<_>>()
+                );
+                report.violated(Invariant::I3, name, lease.granted, what);
+            } else if (kept.len() + forgotten.len()) as u64 >= limit {
+                let ends = forgotten.iter().map(|before| before.relied_on()).max();
+                let both = ends.unwrap_or_default().min(lease.relied_on());
+                report.overlaps.0 += 1;
+                report.overlaps.1 += both.saturating_sub(lease.granted);
+            }
+        }
+        living.push(lease);
+    }
+}
+
+/// Looks for holders that were seen together at one instant and may not be: then the store has granted it so.
+fn seen_together(
+    history: &History,
+    name: &str,
+    lock: &Lock,
+    observation: &Observation,
+    report: &mut Report,
+) {
+    let holders = &observation.holders;
+    if let [_, _, ..] = &holders[..]
+        && let Some(alone) = holders.iter().find(|seen| !seen.shares)
+    {
+        let what = format!("{} was alone, and seen beside others", alone.fence);
+        report.violated(Invariant::I3, name, observation.heard, what);
+    }
+    for Seen { fence, owner, .. } in holders {
+        let mode = lock.mode_of(&history.ops, owner);
+        if let Some(limit) = mode.and_then(Mode::limit) {
+            let before = holders.iter().filter(|other| other.fence < *fence);
+            let before = before.count() as u64;
+            if before >= limit {
+                let what = format!(
+                    "{fence} ({owner}) has the limit {limit} and was seen beside {before} from before"
+                );
+                report.violated(Invariant::I3, name, observation.heard, what);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! I5: there is no phantom fence. Whoever is seen to hold a lock has asked for it, and was not told before
-//! that it does not get it; a fencing token is seen with the one that it was granted to.
+//! that it does not get it; a fencing token is seen with the one that it was granted to, its mode and its slot.
 
 use super::super::{
     History, Report, Terms,
@@ -13,11 +13,10 @@ use super::super::{
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         for observation in &lock.observations {
-            let Some(seen) = &observation.holder else {
-                continue;
-            };
-            if let Some(what) = phantom(history, lock, observation, seen, terms) {
-                report.violated(Invariant::I5, name, observation.heard, what);
+            for seen in &observation.holders {
+                if let Some(what) = phantom(history, lock, observation, seen, terms) {
+                    report.violated(Invariant::I5, name, observation.heard, what);
+                }
             }
         }
     }
@@ -30,11 +29,28 @@ fn phantom(
     seen: &Seen,
     terms: &Terms,
 ) -> Option<String> {
-    let Seen { fence, owner } = seen;
+    let Seen {
+        fence,
+        owner,
+        shares,
+        slot,
+    } = seen;
+    let mode = lock.mode_of(&history.ops, owner);
+    if let Some(mode) = mode.filter(|mode| mode.shares() != *shares) {
+        return Some(format!(
+            "{owner} asked for it as {mode:?} and was seen otherwise"
+        ));
+    }
     if let Some(lease) = lock.leases.get(fence) {
         let other = &lease.errand;
-        return (other != owner)
-            .then(|| format!("{fence} was granted to {other} and seen with {owner}"));
+        if other != owner {
+            return Some(format!(
+                "{fence} was granted to {other} and seen with {owner}"
+            ));
+        }
+        let had = lease.slot;
+        return (had != *slot)
+            .then(|| format!("{fence} was granted slot {had:?} and seen with {slot:?}"));
     }
     let requests = lock.errands.get(owner).map_or(&[][..], Vec::as_slice);
     let requests = || requests.iter().map(|place| &history.ops[*place]);

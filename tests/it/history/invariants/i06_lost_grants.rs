@@ -49,22 +49,27 @@ fn stream_is_over(history: &History, lock: &Lock, lease: &Lease, heard: u64) -> 
 fn unseen(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     let mut leases: Vec<&Lease> = lock.leases.values().collect();
     leases.sort_by_key(|lease| lease.granted);
-    for observation in &lock.observations {
-        // Of the leases that were known when somebody looked only the last can still have been there.
-        let known = leases.partition_point(|lease| lease.granted <= observation.asked);
-        let Some(lease) = known.checked_sub(1).map(|last| leases[last]) else {
-            continue;
-        };
-        let there = observation.heard < lease.relied_on();
-        if !there || history.faults.forgot(lease.asked, observation.heard) {
+    let mut leases = leases.into_iter().peekable();
+    let mut observations: Vec<_> = lock.observations.iter().collect();
+    observations.sort_by_key(|observation| observation.asked);
+    // Those that were known when somebody looked, and may still have been there.
+    let mut known = Vec::<&Lease>::new();
+    for observation in observations {
+        while let Some(lease) = leases.next_if(|lease| lease.granted <= observation.asked) {
+            known.push(lease);
+        }
+        known.retain(|lease| observation.asked < lease.relied_on());
+        let seen = &observation.holders;
+        if seen.is_empty() && !observation.complete {
             continue;
         }
-        match &observation.holder {
-            Some(seen) if seen.fence == lease.fence => {}
-            None if !observation.complete => {}
-            other => {
+        for lease in &known {
+            if observation.heard < lease.relied_on()
+                && seen.iter().all(|seen| seen.fence != lease.fence)
+                && !history.faults.forgot(lease.asked, observation.heard)
+            {
                 let what = format!(
-                    "{} held it with {}, and seen was {other:?}",
+                    "{} held it with {}, and seen was {seen:?}",
                     lease.errand, lease.fence
                 );
                 report.violated(Invariant::I6, name, observation.heard, what);

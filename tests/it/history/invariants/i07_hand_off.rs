@@ -2,13 +2,17 @@
 //! hand-offs take no more than 50 ms while nothing is broken, and each no more than one period and a
 //! second (of a holder that has died, its TTL and a second). Where something was broken, service is back
 //! within ten seconds that are free of faults, at every gateway.
+//!
+//! The same holds for a place of a lock that is shared: while all who wait may share it with as many as hold it
+//! already, be it after a release, an expiry, or because one has left who wanted to be alone (`room_beside`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::super::{
     History, Report, Terms,
     faults::RECOVERY,
     found::Invariant,
+    lease::Lease,
     line::RecordedAnswer,
     op::{MS, NEVER, Op},
     read::Lock,
@@ -24,10 +28,15 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
         let waits = history.of(lock).filter_map(|op| wait(op, history.ends));
         let wanted = union(waits.collect());
         let taken = union(taken(history, lock, terms));
-        let released: Vec<u64> = lock.leases.values().map(|lease| lease.ended).collect();
-        for (from, until) in without(&wanted, &taken) {
+        let released: HashSet<u64> = lock.leases.values().map(|lease| lease.ended).collect();
+        let left: HashSet<u64> = history.of(lock).filter_map(left_alone).collect();
+        let free = without(&wanted, &taken);
+        let free = free.into_iter().map(|span| (span, "it was free"));
+        let beside = room_beside(history, lock, terms).into_iter();
+        let beside = beside.map(|span| (span, "those who wait could have shared it"));
+        for ((from, until), how) in free.chain(beside) {
             let felt = history.faults.felt(from, until);
-            if !felt && released.contains(&from) {
+            if !felt && (released.contains(&from) || left.contains(&from)) {
                 healthy.push(until - from);
             }
             let (took, bound) = if felt {
@@ -37,7 +46,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
             };
             if took > bound {
                 let what = format!(
-                    "it was free for {} ms from {:.3} s on, {} of them without a fault, while somebody waited",
+                    "{how} for {} ms from {:.3} s on, {} of them without a fault, while somebody waited",
                     (until - from) / MS,
                     from as f64 / 1e9,
                     took / MS
@@ -58,37 +67,145 @@ fn wait(op: &Op, ends: u64) -> Option<Span> {
 
 /// When the lock is taken, or may be by somebody who does not know of it.
 fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
-    let holders = lock
-        .observations
-        .iter()
-        .filter_map(|observation| observation.holder.as_ref());
-    let owners: HashSet<&str> = holders.map(|holder| holder.owner.as_str()).collect();
-    let seen = |errand: &str| owners.contains(errand);
+    let seen = seen(lock);
     let leases = lock.leases.values();
-    let mut taken: Vec<Span> = leases.map(|lease| (lease.granted, lease.free())).collect();
-    for op in history.of(lock).filter(|op| op.granted().is_none()) {
-        let Some((ttl, _)) = op.wants() else { continue };
-        let over = op.given_up();
-        let grace = if op.is_keyed() { terms.grace() } else { 0 };
-        let until = match op.answer() {
-            Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. })
-                if !op.is_keyed() =>
-            {
-                continue;
-            }
-            Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) => over,
-            None if over == NEVER => continue,
-            None if op.early && !seen(&op.errand) && !history.faults.felt(op.asked, over) => over,
-            // It may have been granted the lock, and be answered just when its client hung up, or its gateway be
-            // unable to give it back.
-            _ => over
-                .max(history.faults.last_before(over))
-                .saturating_add(ttl),
+    let leases = leases.map(|lease| (lease.granted, lease.free()));
+    let unheard = history.of(lock).filter_map(|op| {
+        let until = may_hold_until(history, op, &seen, terms)?;
+        Some((op.asked, until))
+    });
+    leases.chain(unheard).collect()
+}
+
+/// Who was seen to hold a lock.
+fn seen(lock: &Lock) -> HashSet<&str> {
+    let observations = lock.observations.iter();
+    let holders = observations.flat_map(|observation| &observation.holders);
+    holders.map(|holder| holder.owner.as_str()).collect()
+}
+
+/// Until when a request of which nobody heard that it was granted may stand in the way of others; nothing if it does
+/// not, or if its answer was another.
+fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Terms) -> Option<u64> {
+    let (ttl, _) = op.wants().filter(|_| op.granted().is_none())?;
+    let over = op.given_up();
+    let grace = if op.is_keyed() { terms.grace() } else { 0 };
+    let early = op.early && !seen.contains(op.errand.as_str());
+    let until = match op.answer() {
+        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if !op.is_keyed() => {
+            return None;
+        }
+        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) => over,
+        None if over == NEVER => return None,
+        None if early && !history.faults.felt(op.asked, over) => over,
+        // It may have been granted the lock, and be answered just when its client hung up, or its gateway be
+        // unable to give it back.
+        _ => over
+            .max(history.faults.last_before(over))
+            .saturating_add(ttl),
+    };
+    Some(until.saturating_add(grace + terms.second()))
+}
+
+/// When one who wanted to be alone was told that its wait is over.
+fn left_alone(op: &Op) -> Option<u64> {
+    let locked = matches!(op.answer(), Some(RecordedAnswer::Locked { .. }));
+    let waited = op.wants().is_some_and(|(_, wait)| wait > 0);
+    (locked && waited && !op.is_keyed() && !op.mode().shares()).then(|| op.returned())
+}
+
+/// What changes who may share a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Somebody holds it alone, or wants to.
+    Alone,
+    /// Somebody shares it, or may do so without knowing.
+    Shares,
+    /// Somebody wants to share it with fewer than so many.
+    Wants(u64),
+}
+
+/// The longest that each one waited without a break while nobody wanted or had the lock alone, somebody shared it, and
+/// fewer did than any who waited could live with. Then whoever is the head is granted the lock, and so is the next.
+fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
+    let seen = seen(lock);
+    let mut parts: Vec<(Span, Part)> = Vec::new();
+    for lease in lock.leases.values() {
+        let Lease { mode, granted, .. } = lease;
+        let part = if mode.shares() {
+            Part::Shares
+        } else {
+            Part::Alone
         };
-        let until = until.saturating_add(grace + terms.second());
-        taken.push((op.asked, until));
+        parts.push(((*granted, lease.free()), part));
     }
-    taken
+    for op in history.of(lock).filter(|op| op.wants().is_some()) {
+        let unheard = may_hold_until(history, op, &seen, terms);
+        // One without an answer may stand there yet.
+        let until = unheard.unwrap_or(op.given_up());
+        if op.mode().shares() {
+            let limit = op.mode().limit().unwrap_or(u64::MAX);
+            parts.push(((op.asked, until), Part::Wants(limit)));
+            if unheard.is_some() {
+                parts.push(((op.asked, until), Part::Shares));
+            }
+        } else {
+            parts.push(((op.asked, until), Part::Alone));
+        }
+    }
+    let room = union(room(parts));
+    let mut longest = Vec::new();
+    for op in history.of(lock).filter(|op| op.mode().shares()) {
+        let Some((from, until)) = wait(op, history.ends) else {
+            continue;
+        };
+        let first = room.partition_point(|(_, ends)| *ends <= from);
+        let mine = room[first..]
+            .iter()
+            .take_while(|(begins, _)| *begins < until);
+        let mine = mine.map(|(begins, ends)| (from.max(*begins), until.min(*ends)));
+        longest.extend(mine.max_by_key(|(from, until)| until - from));
+    }
+    longest
+}
+
+/// When somebody shares the lock and all who wait may, too.
+fn room(parts: Vec<(Span, Part)>) -> Vec<Span> {
+    let mut changes = Vec::with_capacity(2 * parts.len());
+    for ((from, until), part) in parts {
+        if from < until {
+            changes.push((from, part, true));
+            changes.push((until, part, false));
+        }
+    }
+    changes.sort_unstable();
+    let (mut alone, mut sharing, mut limits) = (0_u64, 0_u64, BTreeMap::<u64, u64>::new());
+    let (mut room, mut since) = (Vec::new(), None);
+    let mut changes = changes.into_iter().peekable();
+    while let Some((at, part, begins)) = changes.next() {
+        let count = match part {
+            Part::Alone => &mut alone,
+            Part::Shares => &mut sharing,
+            Part::Wants(limit) => limits.entry(limit).or_default(),
+        };
+        *count = if begins { *count + 1 } else { *count - 1 };
+        if let Part::Wants(limit) = part
+            && limits.get(&limit) == Some(&0)
+        {
+            limits.remove(&limit);
+        }
+        if changes.peek().is_some_and(|(next, ..)| *next == at) {
+            continue;
+        }
+        let smallest = limits.keys().next().copied().unwrap_or(u64::MAX);
+        let is_room = alone == 0 && sharing > 0 && sharing < smallest;
+        if is_room {
+            since = since.or(Some(at));
+        } else if let Some(since) = since.take() {
+            room.push((since, at));
+        }
+    }
+    room
 }
 
 fn judge(mut healthy: Vec<u64>, terms: &Terms, report: &mut Report, at: u64) {

@@ -25,18 +25,17 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     kept_for_nobody(history, terms, report);
     for (name, lock) in &history.locks {
         for observation in &lock.observations {
-            let Some(seen) = &observation.holder else {
-                continue;
-            };
-            let (due, why) = due(history, lock, observation, seen, terms);
-            if due < observation.asked {
-                let what = format!(
-                    "{} held it with {} {} ms after it should have been gone: {why}",
-                    seen.owner,
-                    seen.fence,
-                    (observation.asked - due) / MS
-                );
-                report.violated(Invariant::I8, name, observation.heard, what);
+            for seen in &observation.holders {
+                let (due, why) = due(history, lock, observation, seen, terms);
+                if due < observation.asked {
+                    let what = format!(
+                        "{} held it with {} {} ms after it should have been gone: {why}",
+                        seen.owner,
+                        seen.fence,
+                        (observation.asked - due) / MS
+                    );
+                    report.violated(Invariant::I8, name, observation.heard, what);
+                }
             }
         }
     }
@@ -118,11 +117,12 @@ fn kept_for_nobody(history: &History, terms: &Terms, report: &mut Report) {
     let mut kept = HashSet::new();
     let mut last = 0;
     for observation in history.locks.values().flat_map(|lock| &lock.observations) {
-        let owner = observation.holder.as_ref().map(|seen| seen.owner.as_str());
-        let owner =
-            owner.filter(|owner| gone.get(owner).is_some_and(|due| *due < observation.asked));
-        if owner.is_some_and(|owner| kept.insert(owner)) {
-            last = observation.heard;
+        let owners = observation.holders.iter().map(|seen| seen.owner.as_str());
+        for owner in owners {
+            let is_late = gone.get(owner).is_some_and(|due| *due < observation.asked);
+            if is_late && kept.insert(owner) {
+                last = observation.heard;
+            }
         }
     }
     if kept.len() >= FEW && kept.len() * ONE_OF >= gone.len() {

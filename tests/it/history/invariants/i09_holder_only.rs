@@ -1,5 +1,5 @@
 //! I9: only the holder renews and releases. A token that nobody was given does nothing; a lease that has
-//! ended, or after which another was granted, is neither renewed nor released.
+//! ended, or after which another was granted that it may not be beside, is neither renewed nor released.
 
 use std::collections::HashMap;
 
@@ -39,13 +39,19 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
                 uses.entry(fence).or_default().push(op);
             }
         }
-        let mut followed = None;
+        // When a lease was granted after this one: any at all, and one that is alone.
+        let (mut followed, mut followed_alone) = (NEVER, NEVER);
         for lease in lock.leases.values().rev() {
             let grants = grants.get(&lease.fence).into_iter().flatten();
             let may_last = grants.map(|op| upper(op)).max().unwrap_or(NEVER);
             let uses = uses.get(&lease.fence).into_iter().flatten().copied();
-            outlived(lease, uses, followed, may_last, terms, report);
-            followed = Some(followed.map_or(lease.granted, |next: u64| next.min(lease.granted)));
+            let shares = lease.mode.shares();
+            let next = if shares { followed_alone } else { followed };
+            outlived(lease, uses, next, may_last, terms, report);
+            followed = followed.min(lease.granted);
+            if !shares {
+                followed_alone = followed_alone.min(lease.granted);
+            }
         }
     }
 }
@@ -53,11 +59,12 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
 /// The operations of one lock, by the fencing token of the lease that they are about.
 type OpsOfLeases<'a> = HashMap<u64, Vec<&'a Op>>;
 
-/// Looks for what was done with a lease after its end. `followed` is when another lease was granted after it.
+/// Looks for what was done with a lease after its end. `followed` is when a lease was granted after it that it
+/// may not be beside.
 fn outlived<'a>(
     lease: &Lease,
     uses: impl Iterator<Item = &'a Op>,
-    followed: Option<u64>,
+    followed: u64,
     mut may_last: u64,
     terms: &Terms,
     report: &mut Report,
@@ -70,7 +77,7 @@ fn outlived<'a>(
             Some(RecordedAnswer::Renewed { .. } | RecordedAnswer::Released)
         );
         if done && !repeatable {
-            let why = if followed.is_some_and(|next| next < op.asked) {
+            let why = if followed < op.asked {
                 Some("another lease was granted")
             } else if ended < op.asked {
                 Some("its end was answered")

@@ -1,38 +1,62 @@
 //! I12: the lock is linearizable in small windows. In every stretch without faults and without requests
 //! whose outcome nobody knows there is one order of all operations, each between its request and its
-//! answer, in which a lock that is held is not granted, and everybody sees what is there.
+//! answer, in which a lock is granted to nobody who may not hold it beside those who do, and everybody sees what is there.
 //!
 //! What is searched is the set of all states in which the lock may be, one answer after the other.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    rc::Rc,
+};
 
 use super::super::{
     History, Report, Terms,
     found::Invariant,
     lease::Lease,
-    line::{Ask, RecordedAnswer},
+    line::{Ask, Mode, RecordedAnswer},
     op::{Op, OpOutcome},
     read::Lock,
     spans::{Span, union, without},
 };
 
 /// What an operation does, or has seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Grant(u64),
     End(u64),
-    /// The lock is held by this one; 0: it is free.
-    Sees(u64),
+    /// These hold the lock, and nobody else.
+    Sees(Holders),
+    /// This one holds it.
+    SeesOne(u64),
     SeesNot(u64),
 }
 
-/// A state in which the lock may be: its holder (0: none), and which of those that are under way have been
-/// carried out.
-type State = (u64, u64);
+/// Those who hold the lock by their fencing tokens, in order.
+type Holders = Rc<[u64]>;
+
+/// A state in which the lock may be: its holders, and which of those that are under way have been carried out.
+type State = (Holders, u64);
+
+/// How somebody holds the lock.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    mode: Mode,
+    slot: Option<u64>,
+}
+
+/// Those who are named in a stretch, by their fencing tokens.
+struct Named<'a> {
+    lock: &'a Lock,
+    places: BTreeMap<u64, Place>,
+    /// A grant on its way through another gateway may be broken, or end, before anybody hears of it.
+    unheard: Vec<u64>,
+}
 
 /// Of a stretch in which more are under way at once nobody can say anything in reasonable time.
 const MOST_AT_ONCE: usize = 24;
 const MOST_STATES: usize = 20_000;
+/// Of so many nobody knows whether they hold the lock when a stretch begins.
+const MOST_IN_DOUBT: usize = 10;
 /// A stretch with fewer operations says nothing.
 const FEWEST: usize = 3;
 
@@ -48,7 +72,11 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
             if steps.len() < FEWEST {
                 continue;
             }
-            match linearize(lock, &steps, (from, until)) {
+            let named = Named::of(history, lock, &steps);
+            let Some(states) = named.in_the_beginning(history, from) else {
+                continue;
+            };
+            match linearize(&named, states, &steps, (from, until)) {
                 Some(Ok(())) => {
                     report.windows.0 += 1;
                     report.windows.1 += steps.len();
@@ -96,7 +124,7 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
                 ..
             },
         ) => Some(Step::Grant(*fence)),
-        (_, RecordedAnswer::Renewed { fence, .. }) => Some(Step::Sees(*fence)),
+        (_, RecordedAnswer::Renewed { fence, .. }) => Some(Step::SeesOne(*fence)),
         // The end of a lease with a key is answered again.
         (Ask::Release { fence }, RecordedAnswer::Released) if !keyed(*fence) => {
             Some(Step::End(*fence))
@@ -105,10 +133,13 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
             Some(Step::SeesNot(*fence))
         }
         (Ask::Break { fence }, RecordedAnswer::Broken) => Some(Step::End(*fence)),
-        (_, RecordedAnswer::Shown { holder, .. }) => {
-            Some(Step::Sees(holder.as_ref().map_or(0, |seen| seen.fence)))
+        // One who is told no may be told so while the lock passes to another.
+        (_, RecordedAnswer::Locked { holders }) if holders.is_empty() => None,
+        (_, RecordedAnswer::Shown { holders, .. } | RecordedAnswer::Locked { holders }) => {
+            let mut fences: Vec<u64> = holders.iter().map(|seen| seen.fence).collect();
+            fences.sort_unstable();
+            Some(Step::Sees(fences.into()))
         }
-        (_, RecordedAnswer::Locked { holder: Some(seen) }) => Some(Step::Sees(seen.fence)),
         _ => None,
     }
 }
@@ -116,7 +147,8 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
 /// Looks for an order; answers the operation that has no place in any, or nothing if there are too many.
 /// What reaches beyond the stretch may have been carried out outside of it.
 fn linearize<'a>(
-    lock: &Lock,
+    named: &Named<'_>,
+    mut states: HashSet<State>,
     steps: &[(&'a Op, Step)],
     (from, until): Span,
 ) -> Option<Result<(), &'a Op>> {
@@ -128,16 +160,6 @@ fn linearize<'a>(
         }
     }
     moments.sort_unstable();
-    // Nobody knows who holds the lock in the beginning.
-    let holders = steps.iter().map(|(_, step)| match step {
-        Step::Grant(fence) | Step::End(fence) | Step::Sees(fence) | Step::SeesNot(fence) => *fence,
-    });
-    // A grant on its way through another gateway may be broken, or end, before anybody hears of it.
-    let unheard = holders
-        .clone()
-        .filter(|fence| *fence != 0 && !lock.leases.contains_key(fence));
-    let unheard: HashSet<u64> = unheard.collect();
-    let mut states: HashSet<State> = holders.chain([0]).map(|holder| (holder, 0)).collect();
     let mut slots = HashMap::<usize, u64>::new();
     for (at, returns, index) in moments {
         if !returns {
@@ -150,9 +172,9 @@ fn linearize<'a>(
         let carried_out = slots[&index];
         let under_way: Vec<_> = slots
             .iter()
-            .map(|(index, bit)| (steps[*index].1, *bit))
+            .map(|(index, bit)| (&steps[*index].1, *bit))
             .collect();
-        states = expand(lock, states, &under_way, &unheard, at)?;
+        states = expand(named, states, &under_way, at)?;
         if steps[index].0.asked >= from {
             states.retain(|(_, done)| done & carried_out != 0);
         }
@@ -161,7 +183,7 @@ fn linearize<'a>(
         }
         states = states
             .into_iter()
-            .map(|(holder, done)| (holder, done & !carried_out))
+            .map(|(holders, done)| (holders, done & !carried_out))
             .collect();
         slots.remove(&index);
     }
@@ -170,28 +192,27 @@ fn linearize<'a>(
 
 /// All states that can be reached by carrying out what is under way, or by the end of a lease.
 fn expand(
-    lock: &Lock,
+    named: &Named<'_>,
     mut states: HashSet<State>,
-    under_way: &[(Step, u64)],
-    unheard: &HashSet<u64>,
+    under_way: &[(&Step, u64)],
     at: u64,
 ) -> Option<HashSet<State>> {
-    let mut fresh: Vec<State> = states.iter().copied().collect();
-    while let Some((holder, done)) = fresh.pop() {
-        let ends = holder != 0
-            && lock
-                .leases
-                .get(&holder)
-                .is_none_or(|lease| may_end(lease, at));
+    let mut fresh: Vec<State> = states.iter().cloned().collect();
+    while let Some((holders, done)) = fresh.pop() {
+        let ending = holders.iter().filter(|fence| {
+            let lease = named.lock.leases.get(fence);
+            lease.is_none_or(|lease| may_end(lease, at))
+        });
+        let ended = ending.map(|fence| (without_one(&holders, *fence), done));
+        let granted = named.unheard.iter();
+        let granted = granted.filter_map(|fence| Some((named.with(&holders, *fence)?, done)));
         let carried_out = under_way
             .iter()
             .filter(|(_, bit)| done & bit == 0)
-            .filter_map(|(step, bit)| Some((step.after(holder)?, done | bit)));
-        let ended = ends.then_some((0, done));
-        let granted = unheard.iter().filter(|_| holder == 0);
-        let granted = granted.map(|fence| (*fence, done));
+            .filter_map(|(step, bit)| Some((step.after(named, &holders)?, done | bit)));
         for state in carried_out.chain(ended).chain(granted) {
-            if states.insert(state) {
+            if !states.contains(&state) {
+                states.insert(state.clone());
                 fresh.push(state);
             }
         }
@@ -209,16 +230,134 @@ fn may_end(lease: &Lease, at: u64) -> bool {
     lease.lasts <= at || (aside && lease.ending <= at)
 }
 
+fn without_one(holders: &Holders, fence: u64) -> Holders {
+    holders.iter().copied().filter(|it| *it != fence).collect()
+}
+
+// === impl Named ===
+
+impl<'a> Named<'a> {
+    fn of(history: &'a History, lock: &'a Lock, steps: &[(&Op, Step)]) -> Self {
+        let mut named = Self {
+            lock,
+            places: BTreeMap::new(),
+            unheard: Vec::new(),
+        };
+        for (op, step) in steps {
+            let seen = match op.answer() {
+                Some(
+                    RecordedAnswer::Shown { holders, .. } | RecordedAnswer::Locked { holders },
+                ) => &holders[..],
+                _ => &[],
+            };
+            for seen in seen {
+                let mode = lock.mode_of(&history.ops, &seen.owner);
+                let mode = mode.filter(|mode| mode.shares() == seen.shares);
+                let mode = mode.unwrap_or(if seen.shares {
+                    Mode::Shared { limit: None }
+                } else {
+                    Mode::Exclusive
+                });
+                let place = Place {
+                    mode,
+                    slot: seen.slot,
+                };
+                named.places.insert(seen.fence, place);
+            }
+            let (Step::Grant(fence)
+            | Step::End(fence)
+            | Step::SeesOne(fence)
+            | Step::SeesNot(fence)) = step
+            else {
+                continue;
+            };
+            named.places.entry(*fence).or_insert(Place {
+                mode: lock.mode_of(&history.ops, &op.errand).unwrap_or_default(),
+                slot: None,
+            });
+        }
+        for (fence, place) in &mut named.places {
+            if let Some(lease) = lock.leases.get(fence) {
+                (place.mode, place.slot) = (lease.mode, lease.slot);
+            } else {
+                named.unheard.push(*fence);
+            }
+        }
+        named
+    }
+
+    /// Those who hold the lock when another does, too; nothing if that cannot be.
+    fn with(&self, holders: &Holders, fence: u64) -> Option<Holders> {
+        let place = self.places.get(&fence)?;
+        let others = || holders.iter().map(|other| self.places[other]);
+        let fits = match place.mode {
+            Mode::Exclusive => holders.is_empty(),
+            Mode::Shared { limit } => {
+                others().all(|other| other.mode.shares())
+                    && limit.is_none_or(|limit| (holders.len() as u64) < limit)
+                    && (place.slot.is_none() || others().all(|other| other.slot != place.slot))
+            }
+        };
+        if !fits || holders.contains(&fence) {
+            return None;
+        }
+        let mut fences: Vec<u64> = holders.iter().copied().chain([fence]).collect();
+        fences.sort_unstable();
+        Some(fences.into())
+    }
+
+    /// The states in which the lock may be when a stretch begins; nothing if there are too many.
+    fn in_the_beginning(&self, history: &History, from: u64) -> Option<HashSet<State>> {
+        let lease = |fence: &u64| self.lock.leases.get(fence);
+        let possible = self.places.keys().copied().filter(|fence| {
+            lease(fence).is_none_or(|lease| lease.asked < from && from <= lease.free())
+        });
+        let is_certain = |fence: &u64| {
+            lease(fence).is_some_and(|lease| {
+                lease.granted <= from
+                    && from < lease.lasts.min(lease.ending)
+                    && !history.faults.forgot(lease.asked, from)
+            })
+        };
+        let (certain, doubtful): (Vec<u64>, Vec<u64>) = possible.partition(is_certain);
+        let (alone, sharing): (Vec<u64>, Vec<u64>) = doubtful
+            .into_iter()
+            .partition(|fence| !self.places[fence].mode.shares());
+        if sharing.len() > MOST_IN_DOUBT {
+            return None;
+        }
+        let mut states = HashSet::new();
+        for chosen in 0..1_u32 << sharing.len() {
+            let some = sharing.iter().enumerate();
+            let some = some.filter(|(place, _)| chosen & (1 << place) != 0);
+            let mut holders: Vec<u64> = some
+                .map(|(_, fence)| *fence)
+                .chain(certain.clone())
+                .collect();
+            holders.sort_unstable();
+            states.insert((holders.into(), 0));
+        }
+        if certain.is_empty() {
+            states.extend(alone.into_iter().map(|fence| ([fence].into(), 0)));
+        }
+        Some(states)
+    }
+}
+
 // === impl Step ===
 
 impl Step {
-    /// The holder after it; nothing if it cannot be.
-    fn after(self, holder: u64) -> Option<u64> {
+    /// The holders after it; nothing if it cannot be.
+    fn after(&self, named: &Named<'_>, holders: &Holders) -> Option<Holders> {
         match self {
-            Self::Grant(fence) => (holder == 0).then_some(fence),
-            Self::End(fence) => (holder == fence).then_some(0),
-            Self::Sees(fence) => (holder == fence).then_some(holder),
-            Self::SeesNot(fence) => (holder != fence).then_some(holder),
+            Self::Grant(fence) => named.with(holders, *fence),
+            Self::End(fence) => {
+                let holds = holders.contains(fence);
+                holds.then(|| without_one(holders, *fence))
+            }
+            Self::Sees(seen) => (seen == holders).then(|| Rc::clone(holders)),
+            Self::SeesOne(fence) => holders.contains(fence).then(|| Rc::clone(holders)),
+            Self::SeesNot(fence) => (!holders.contains(fence)).then(|| Rc::clone(holders)),
         }
     }
 }

@@ -14,5 +14,6 @@ mod i09_holder_only;
 mod i10_one_per_key;
 mod i11_order;
 mod i12_linearizable;
+mod i13_slots;
 
 pub(super) use all::ALL;

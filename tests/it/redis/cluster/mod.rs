@@ -8,3 +8,4 @@ pub(crate) mod pool;
 mod redirects;
 mod reshard;
 pub(crate) mod servers;
+mod sharing;

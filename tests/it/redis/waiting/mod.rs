@@ -14,4 +14,5 @@ mod late_word;
 mod lost_places;
 mod order;
 mod rules;
+mod sharing;
 mod short;

@@ -32,8 +32,7 @@ local function settle_lease(held, us, share, alone)
   local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
   if left <= 0 then
     if share then
-      share.drop(id, held)
-      share.prune(us)
+      share.remove(id, held, us)
     else
       redis.call('DEL', lock)
     end

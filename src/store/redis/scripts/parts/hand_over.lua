@@ -94,13 +94,17 @@ local function pass(id, body, fence, us, share)
   return soonest
 end
 
--- Grants a lock that is shared to the head of the queue, and to the next, as long as they may share it. `soonest`: how
--- soon a lease may end that was granted just before. Answers as `hand_over`; where somebody waits whose turn it is
+-- Grants a lock that so many share to the head of the queue, and to the next, as long as they may share it. Those whose
+-- time is over have gone before. `soonest`: how soon a lease may end that was granted just before. Answers as `hand_over`; where somebody waits whose turn it is
 -- not, that is `nobody`.
-local function admit(us, share, soonest)
-  local count, granted, waits, failed = share.prune(us), soonest and 1 or 0, false, nil
+local function admit(us, share, count, soonest)
+  local granted, waits, failed = soonest and 1 or 0, false, nil
   for _ = 1, MOST_DEAD do
-    local id = redis.call('LINDEX', wait, '0')
+    local id = redis.pcall('LINDEX', wait, '0')
+    if type(id) == 'table' then
+      failed = id
+      break
+    end
     waits = id and true
     if not id then
       break
@@ -202,7 +206,7 @@ local function hand_over(id, us)
       elseif fence then
         local share = sharing()
         share.open()
-        return admit(us, share, pass(id, body, fence, us, share))
+        return admit(us, share, 1, pass(id, body, fence, us, share))
       end
       put_back(id, body)
       if type(why) == 'table' then
@@ -221,13 +225,16 @@ local function hand_over(id, us)
   return 'nobody'
 end
 
--- Passes on what leases have left that shared the lock. They have ended, so that it is no failure if it cannot be
--- passed on: the next round does.
-local function pass_freed(us, share)
-  if share.prune(us) == 0 then
-    hand_over(redis.call('LPOP', wait), us)
+-- Passes on what leases have left that shared the lock, which so many share yet. They have ended, so that it is no
+-- failure if it cannot be passed on: the next round does.
+local function pass_freed(us, share, left)
+  if left == 0 then
+    local first = redis.pcall('LPOP', wait)
+    if type(first) ~= 'table' then
+      hand_over(first, us)
+    end
   else
     share.end_with_last(us)
-    admit(us, share)
+    admit(us, share, left)
   end
 end

@@ -40,6 +40,11 @@ local function sharing()
     end
   end
 
+  -- How many share the lock, those included whose time is over and who are there yet.
+  function share.count()
+    return redis.call('ZCARD', ids)
+  end
+
   -- Ends those whose time is over, and answers how many are left. If there are none, the lock is free. Keys of another
   -- type end the script here, before it writes.
   function share.prune(us)
@@ -49,11 +54,23 @@ local function sharing()
     for _, id in ipairs(over) do
       share.drop(id, redis.call('HGET', leases, id) or '')
     end
-    local count = redis.call('ZCARD', ids)
+    local count = share.count()
     if count == 0 then
       share.close()
     end
     return count
+  end
+
+  -- Ends a lease that lives, with those whose time is over, and answers how many are left. While a slot is moved a key
+  -- that is gone may not be asked for any more, so the last lease goes with the keys.
+  function share.remove(id, lease, us)
+    local others = share.prune(us) - 1
+    if others > 0 then
+      share.drop(id, lease)
+    else
+      share.close()
+    end
+    return math.max(0, others)
   end
 
   -- The living lease with an id.
@@ -82,8 +99,9 @@ local function sharing()
   -- Writes a lease with its end.
   function share.keep(lease, us)
     local id = string.sub(lease, 1, 65)
-    share.rewrite(lease)
+    -- First, as whoever has found the lease has not looked at this key: of another type it ends the script here.
     redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
+    share.rewrite(lease)
     share.end_with_last(us, id)
   end
 

@@ -1,0 +1,86 @@
+//! I13: slots are distinct. No two leases of a lock that are relied on together, or seen together, have the same slot.
+//! Who set a limit has a slot below it, the same for as long as the lease lives, and nobody else has one. Where the
+//! store may have forgotten a lease, its slot may be had twice, which is counted as an overlap.
+
+use std::collections::HashMap;
+
+use super::super::{
+    History, Report, Terms, found::Invariant, lease::Lease, line::RecordedAnswer, op::Op,
+    read::Lock,
+};
+
+pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+    for (name, lock) in &history.locks {
+        for op in history.of(lock) {
+            if let Some(what) = wrong(lock, op) {
+                report.violated(Invariant::I13, name, op.returned(), what);
+            }
+        }
+        had_together(history, name, lock, report);
+        for observation in &lock.observations {
+            let slots = observation.holders.iter().filter_map(|seen| seen.slot);
+            let mut slots: Vec<_> = slots.collect();
+            slots.sort_unstable();
+            if let Some(twice) = slots.windows(2).find(|pair| pair[0] == pair[1]) {
+                let what = format!("slot {} was seen twice at once", twice[0]);
+                report.violated(Invariant::I13, name, observation.heard, what);
+            }
+        }
+    }
+}
+
+/// What is wrong with the slot that was answered.
+fn wrong(lock: &Lock, op: &Op) -> Option<String> {
+    let (fence, slot) = match op.answer()? {
+        RecordedAnswer::Granted { fence, slot, .. }
+        | RecordedAnswer::Renewed { fence, slot, .. } => (fence, *slot),
+        _ => return None,
+    };
+    let lease = lock.leases.get(fence)?;
+    let Lease { errand, mode, .. } = lease;
+    if slot != lease.slot {
+        let before = lease.slot;
+        return Some(format!(
+            "{fence} ({errand}) had {before:?}, and then {slot:?}"
+        ));
+    }
+    let limit = mode.limit();
+    let fits = match (slot, limit) {
+        (Some(slot), Some(limit)) => slot < limit,
+        (None, None) => true,
+        _ => false,
+    };
+    (!fits).then(|| format!("{fence} ({errand}) has the limit {limit:?} and the slot {slot:?}"))
+}
+
+/// Looks for two leases that had a slot together.
+fn had_together(history: &History, name: &str, lock: &Lock, report: &mut Report) {
+    let mut leases: Vec<_> = lock.leases.values().collect();
+    leases.sort_by_key(|lease| lease.granted);
+    let mut longest = HashMap::<u64, &Lease>::new();
+    for lease in leases {
+        let Some(slot) = lease.slot else { continue };
+        let before = longest.entry(slot).or_insert(lease);
+        let both = before.relied_on().min(lease.relied_on());
+        if before.fence != lease.fence && lease.granted < both {
+            let together = both - lease.granted;
+            if history.faults.forgot(before.asked, lease.granted) {
+                report.overlaps.0 += 1;
+                report.overlaps.1 += together;
+            } else {
+                let what = format!(
+                    "{} ({}) and {} ({}) had slot {slot} together for {} µs",
+                    before.fence,
+                    before.errand,
+                    lease.fence,
+                    lease.errand,
+                    together / 1_000
+                );
+                report.violated(Invariant::I13, name, lease.granted, what);
+            }
+        }
+        if before.relied_on() < lease.relied_on() {
+            *before = lease;
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Those who wait for a lock that is shared: at other gateways, through lost messages, and in crowds.
+
+use std::time::Duration;
+
+use latchgate::{
+    engine::AcquireRequest,
+    lock::{Lease, TokenHash},
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Confirmation, Holder},
+        parking::{News, Parked},
+    },
+};
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        bounds::calls,
+        foreign::fence_key,
+        rig::{Rig, attempt, name, ttl},
+        sharing::{one_of, reader, sharing},
+    },
+    gate::{TestGateway, keep, leftovers, request, waiting},
+};
+use crate::{lua::composed, support::RedisServer};
+
+/// Ten times a period and a second, for a machine that is busy with something else.
+const NOTICED: Duration = Duration::from_secs(30);
+
+fn share(limit: Option<u64>, lock: &str) -> AcquireRequest {
+    AcquireRequest {
+        sharing: Some(sharing(limit)),
+        ..request(lock)
+    }
+}
+
+/// An attempt that stands in the queue by the store alone.
+async fn stand(gate: &TestGateway, asked: Attempt) -> (Parked, TokenHash) {
+    let asked = waiting(asked);
+    let parked = gate.store.parking().park(asked.name.clone(), asked.token);
+    let queued = gate.store.acquire(&asked).await.unwrap();
+    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    (parked, asked.token)
+}
+
+async fn two_gateways(server: &RedisServer) -> [TestGateway; 2] {
+    [TestGateway::on(server).await, TestGateway::on(server).await]
+}
+
+/// How many hold a lock.
+async fn holders(gate: &TestGateway, lock: &str) -> u64 {
+    gate.look(lock).await.holder.map_or(0, |it| it.count())
+}
+
+/// Runs a script as some gateway would, and answers its reply. `more` is what a gateway does not ask for.
+async fn run_as(
+    server: &RedisServer,
+    (script, more): (&str, &str),
+    lock: &str,
+    arguments: &[&str],
+) -> String {
+    let script = composed(script).replace("TOMBSTONE", "60000");
+    let script = script.trim_end().to_owned() + more;
+    let (key, fence) = (format!("lg:{{{lock}}}:lock"), fence_key(&name(lock)));
+    let mut command = vec!["EVAL", &script, "2", &key, &fence];
+    command.extend(arguments);
+    server.text(&command).await
+}
+
+/// The id of the gateway through which an attempt was queued.
+async fn gateway_of(server: &RedisServer, lock: &str, token: &TokenHash) -> String {
+    let ticket = format!("lg:{{{lock}}}:of:2{token}");
+    server.text(&["GETRANGE", &ticket, "1", "16"]).await
+}
+
+#[tokio::test]
+async fn a_reader_whose_message_is_lost_is_granted_the_lock_within_a_period() {
+    let server = RedisServer::start().await;
+    let user = [
+        "ACL",
+        "SETUSER",
+        "mute",
+        "on",
+        ">s3cret",
+        "~lg:*",
+        "+@all",
+        "resetchannels",
+    ];
+    server.run(&user).await;
+    let url = server.url_as("mute", "s3cret");
+    let gates = [TestGateway::at(&url), TestGateway::at(&url)];
+    let writer = gates[0].take("mute").await;
+    let here = gates[0].queue(share(None, "mute")).await;
+    let there = [
+        gates[1].queue(share(None, "mute")).await,
+        gates[1].queue(share(Some(9), "mute")).await,
+    ];
+    let start = Instant::now();
+    gates[0].release(&writer).await;
+    let mut held = vec![here.lease().await];
+    for asked in there {
+        let (at, outcome) = asked.outcome().await;
+        held.push(keep(outcome));
+        assert!(at - start < NOTICED, "{:?}", at - start);
+    }
+    for lease in &held[1..] {
+        let left = lease.held.expires_in;
+        assert!(left > Duration::from_secs(25), "confirmed: {left:?}");
+    }
+    assert_eq!(holders(&gates[0], "mute").await, 3);
+    for lease in &held {
+        gates[1].release(lease).await;
+    }
+    assert_eq!(leftovers(&server, "mute").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_round_finds_the_grants_that_its_gateway_has_not_confirmed() {
+    let server = RedisServer::start().await;
+    let [here, there] = two_gateways(&server).await;
+    let stays = here.take("found").await;
+    let (_first, mine) = stand(&here, reader("found")).await;
+    let (_second, theirs) = stand(&there, reader("found")).await;
+    let [me, them] = [
+        gateway_of(&server, "found", &mine).await,
+        gateway_of(&server, "found", &theirs).await,
+    ];
+    // Nobody hears of what a third gateway grants.
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    let floor = |gateway: &str| format!("{:016}{gateway}", 0);
+    let id = format!("2{}", stays.token.hash());
+    let nobody = floor("0123456789abcdef");
+    let released = run_as(&server, ("release", ""), "found", &[&id, &nobody]).await;
+    assert!(released.starts_with("released"), "{released}");
+    for (asks, finds, not) in [(&me, mine, theirs), (&them, theirs, mine)] {
+        let told = run_as(&server, ("advance", ""), "found", &[&floor(asks)]).await;
+        let word = |token: TokenHash| format!("11:provisional64:{token}");
+        assert!(told.contains(&word(finds)), "{told}");
+        assert!(!told.contains(&word(not)), "{told}");
+    }
+    let confirmed = here.store.confirm(&stays.name, &mine).await.unwrap();
+    assert!(
+        matches!(confirmed, Confirmation::Confirmed(_)),
+        "{confirmed:?}"
+    );
+    let told = run_as(&server, ("advance", ""), "found", &[&floor(&me)]).await;
+    assert!(!told.contains("provisional"), "it is confirmed: {told}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_killed_with_grants_it_has_not_confirmed_costs_their_time_once() {
+    let server = RedisServer::start().await;
+    let [doomed, other] = two_gateways(&server).await;
+    let writer = other.take_for("killed", 600_000).await;
+    let mut dead = Vec::new();
+    for _ in 0..6 {
+        dead.push(doomed.queue(share(Some(3), "killed")).await);
+    }
+    let next = other.queue(share(Some(3), "killed")).await;
+    doomed.kill().await;
+    let start = Instant::now();
+    other.release(&writer).await;
+    // All three places are granted to those who were there first, of whom nobody comes.
+    assert_eq!(holders(&other, "killed").await, 3);
+    let (at, outcome) = next.outcome().await;
+    let lease = keep(outcome);
+    let delay = at - start;
+    assert!(delay > Duration::from_secs(2), "{delay:?}");
+    assert!(delay < NOTICED, "{delay:?}");
+    assert_eq!(holders(&other, "killed").await, 1);
+    other.release(&lease).await;
+    assert_eq!(leftovers(&server, "killed").await, [""; 0]);
+    drop(dead);
+}
+
+#[tokio::test]
+async fn a_lock_is_passed_on_to_readers_although_the_server_is_out_of_memory() {
+    let server = RedisServer::start().await;
+    let [here, there] = two_gateways(&server).await;
+    let writer = here.take("oom").await;
+    let readers = [
+        here.queue(share(None, "oom")).await,
+        there.queue(share(Some(3), "oom")).await,
+    ];
+    let limited = here.queue(share(Some(2), "oom")).await;
+    let last = there.queue(request("oom")).await;
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    here.release(&writer).await;
+    let mut held = Vec::new();
+    for asked in readers {
+        let lease = asked.lease().await;
+        assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
+        held.push(lease);
+    }
+    // Renewals and breaks go on, and a place that becomes free is had by the next.
+    let (name, token) = (&held[0].name, held[0].token.hash());
+    let renewed = here.store.renew(name, &token, Some(ttl(50_000))).await;
+    assert!(renewed.is_ok(), "{renewed:?}");
+    let target = Some(held[1].held.fence.into());
+    here.store.break_lock(name, target).await.unwrap();
+    held[1] = limited.lease().await;
+    for lease in &held {
+        there.release(lease).await;
+    }
+    here.release(&last.lease().await).await;
+    let refused = here.store.acquire(&reader("oom")).await;
+    assert!(refused.is_err(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn one_script_grants_a_bounded_number_and_the_rest_follow() {
+    const CROWD: u64 = 150;
+    let server = RedisServer::start().await;
+    let [here, there] = two_gateways(&server).await;
+    let writer = here.take_for("crowd", 600_000).await;
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| there.ask(share(None, "crowd")))
+        .collect();
+    there.until_queued("crowd", CROWD).await;
+    let id = format!("2{}", writer.token.hash());
+    let nobody = format!("{:016}0123456789abcdef", 0);
+    let count = " .. ' ' .. redis.call('ZCARD', name .. 'shared')";
+    let told = run_as(&server, ("release", count), "crowd", &[&id, &nobody]).await;
+    assert!(told.contains("6:4:more"), "{told}");
+    assert!(told.ends_with(" 64"), "{told}");
+    let mut fences = Vec::new();
+    for asked in crowd {
+        fences.push(asked.lease().await.held.fence);
+    }
+    fences.sort_unstable();
+    fences.dedup();
+    assert_eq!(fences.len() as u64, CROWD, "each has its own");
+    assert_eq!(holders(&here, "crowd").await, CROWD);
+}
+
+#[tokio::test]
+async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who_wait() {
+    let server = RedisServer::start().await;
+    let [here, there] = two_gateways(&server).await;
+    let mut dead = Vec::new();
+    for _ in 0..3 {
+        let asked = AcquireRequest {
+            wait: Duration::ZERO,
+            ..share(Some(3), "deleted")
+        };
+        dead.push(keep(here.engine.acquire(asked).await));
+    }
+    let waits = [
+        there.queue(share(Some(1), "deleted")).await,
+        here.queue(request("deleted")).await,
+    ];
+    server.run(&["DEL", "lg:{deleted}:lock"]).await;
+    let [first, alone] = waits;
+    // A round finds the lock free. The first has a limit of one, and those who are dead do not count.
+    let lease = first.lease().await;
+    assert_eq!(lease.held.mode.slot(), Some(0));
+    assert_eq!(holders(&here, "deleted").await, 1);
+    here.release(&lease).await;
+    let lease = alone.lease().await;
+    assert!(matches!(
+        here.look("deleted").await.holder,
+        Some(Holder::Lease(held)) if held.fence == lease.held.fence
+    ));
+    here.release(&lease).await;
+    assert_eq!(leftovers(&server, "deleted").await, [""; 0]);
+    drop(dead);
+}
+
+#[tokio::test]
+async fn a_script_flush_between_a_grant_and_its_confirmation_costs_nothing() {
+    let server = RedisServer::start().await;
+    let [here, there] = two_gateways(&server).await;
+    let mut last: Option<Lease> = Some(here.take("flushed").await);
+    for _ in 0..3 {
+        let asked = there.queue(share(Some(3), "flushed")).await;
+        let also = here.queue(share(None, "flushed")).await;
+        server.run(&["SCRIPT", "FLUSH"]).await;
+        if let Some(lease) = last.take() {
+            here.release(&lease).await;
+        }
+        let (one, other) = (asked.lease().await, also.lease().await);
+        server.run(&["SCRIPT", "FLUSH"]).await;
+        assert_eq!(holders(&there, "flushed").await, 2);
+        let next = there.queue(request("flushed")).await;
+        here.release(&one).await;
+        here.release(&other).await;
+        last = Some(next.lease().await);
+    }
+}
+
+#[tokio::test]
+async fn those_who_are_woken_by_the_last_reply_are_told_by_it() {
+    let rig = Rig::start().await;
+    let asked = [reader("told"), one_of(3, "told"), reader("told")];
+    let writer = attempt("told");
+    rig.grant(&writer).await;
+    let mut parked = Vec::new();
+    for asked in asked {
+        let asked = waiting(asked);
+        parked.push(rig.store.parking().park(asked.name.clone(), asked.token));
+        rig.store.acquire(&asked).await.unwrap();
+    }
+    rig.store
+        .release(&writer.name, &writer.token)
+        .await
+        .unwrap();
+    // No message and no round: it is all in the reply.
+    for parked in &mut parked {
+        let news = parked.try_news();
+        assert!(matches!(news, Some(News::Granted(_))), "{news:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_place_is_passed_on_by_a_few_commands_however_many_share_the_lock() {
+    let mut costs = Vec::new();
+    for others in [2_u64, 100] {
+        let rig = Rig::start().await;
+        for _ in 1..others {
+            rig.grant(&one_of(others, "handed")).await;
+        }
+        let mut holder = one_of(others, "handed");
+        rig.grant(&holder).await;
+        // A round or an examination that falls into it makes it more.
+        let mut least = u64::MAX;
+        for _ in 0..50 {
+            let next = waiting(one_of(others, "handed"));
+            let _place = rig.store.parking().park(next.name.clone(), next.token);
+            rig.store.acquire(&next).await.unwrap();
+            calls(&rig).await;
+            rig.store
+                .release(&holder.name, &holder.token)
+                .await
+                .unwrap();
+            least = least.min(calls(&rig).await.values().sum());
+            holder = next;
+        }
+        costs.push(least);
+    }
+    assert_eq!(costs, [28, 28]);
+}
