@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, LockName, Metadata, Mode, Owner, Token};
 
-use super::{ClientError, LeasePart, call_response::CallResponse};
+use super::{ClientError, call_response::CallResponse};
 
 /// A lease that the caller holds.
 #[derive(Clone)]
@@ -39,6 +39,15 @@ pub struct Lease {
     sent_at: Instant,
     received_at: Instant,
     json: String,
+}
+
+/// One of the leases of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeasePart {
+    /// The lock.
+    pub name: LockName,
+    /// The fencing token of this lock.
+    pub fence: FencingToken,
 }
 
 #[derive(Deserialize)]
