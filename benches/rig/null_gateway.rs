@@ -16,13 +16,14 @@ use latchgate::{
     cli,
     config::Config,
     lock::{
-        BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, Mode, TokenHash, Ttl,
+        BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, Mode, ReleaseRequest,
+        TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, Renewer,
+            Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -67,6 +68,7 @@ impl Store for NullStore {
             hold_expires_in: None,
             owner: attempt.owner.clone(),
             metadata: Metadata::default(),
+            release_requested: None,
             as_of: Instant::now(),
         }))
     }
@@ -114,6 +116,14 @@ impl Store for NullStore {
         Ok(Release::Released)
     }
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.give_back(name, token).await
+    }
+
     async fn give_back(
         &self,
         _name: &LockName,
@@ -143,6 +153,15 @@ impl Store for NullStore {
         _target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         Ok(Breaking::NotHeld)
+    }
+
+    async fn request_release(
+        &self,
+        _name: &LockName,
+        _target: Option<BreakTarget>,
+        _request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        Ok(Requesting::NotHeld)
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -156,12 +156,13 @@ function leave(name, value) {
   if (state === "busy" || (state === "held" && !isOver(value))) giveBack(name, lease);
 }
 
-/** Takes in who holds a lock by an answer that was asked for then. */
-export function seeHolder(name, holder, sentAt) {
+/** Takes in who holds a lock by an answer that was asked for then; of many it shows a part. */
+export function seeHolders(name, { holders, holder_count: all }, sentAt) {
   const mine = kept.get(name);
   const { state, lease, grantedAt } = mine?.value ?? {};
-  if (state !== "held" || sentAt < grantedAt || holder?.fencing_token === lease.fencing_token) return;
-  over(mine, holder === null ? "Nobody holds the lock any more." : "Somebody else holds the lock by now.");
+  if (state !== "held" || sentAt < grantedAt || all > holders.length) return;
+  if (holders.some((holder) => holder.fencing_token === lease.fencing_token)) return;
+  over(mine, all === 0 ? "Nobody holds the lock any more." : "Somebody else holds the lock by now.");
 }
 
 /** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */

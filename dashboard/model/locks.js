@@ -5,6 +5,7 @@ import { signal } from "../view.js";
 import { ask, Problem } from "./api.js";
 import { here, now, times } from "./clock.js";
 import { visiblePrefixes } from "./session.js";
+import { asOne, sharerOf, sharersOf } from "./sharers.js";
 import { soon } from "./soon.js";
 
 /** How many locks are loaded before the viewer is asked to narrow the search. */
@@ -26,7 +27,8 @@ const PAUSE = { least: 1_000, most: 15_000 };
 
 /**
  * By name: `{name, fence, owner, metadata, ttl, expiresAt, acquiredAt, foreign, waiters, ended}`. Events tell no
- * metadata: it is null until the lock is listed.
+ * metadata: it is null until the lock is listed. A lock that is shared has what `asOne` says, too: `shared`, `leases` and
+ * `count`, which may be more than are known.
  */
 export const locks = new Map();
 /** Changes after the locks have: whoever shows them reads it. */
@@ -40,6 +42,8 @@ export const listing = signal({ state: "idle", more: false, partial: false });
 export const changed = soon(() => (locksVersion.value += 1), 200);
 /** The highest fencing token by name that is known to have ended: word of it may come late. */
 const endedFences = new Map();
+/** Of locks that are shared each lease that is known to have ended: others with smaller numbers may go on. */
+const endedSharers = new Set();
 let prefix = "";
 let walk = null;
 /** A walk through the list is under way. */
@@ -123,8 +127,10 @@ async function walkThrough(begin, round, signal) {
 }
 
 /** Takes in a lock as a list or an inspection shows it. */
-export function take({ name, holders: [holder = null], waiter_count: waiters }, sentAt, round = begun) {
+export function take({ name, holders, holder_count: count, waiter_count: waiters }, sentAt, round = begun) {
   const known = locks.get(name);
+  const [holder = null] = holders;
+  if (holder?.mode === "shared") return takeSharers({ name, holders, count, waiters }, known, sentAt, round);
   if (holder === null) {
     // How it ended, an event may tell; that it has ended is certain.
     if (known) end(known, "free", known.fence);
@@ -147,6 +153,25 @@ export function take({ name, holders: [holder = null], waiter_count: waiters }, 
   });
 }
 
+function takeSharers({ name, holders, count, waiters }, known, sentAt, round) {
+  const isBeside = known?.shared && !known.ended;
+  const leases = sharersOf(holders, sentAt);
+  for (const fence of leases.keys()) {
+    if (!hasEnded(name, fence)) continue;
+    leases.delete(fence);
+    count -= 1;
+  }
+  // Who came after the gateway was asked is not in its answer.
+  for (const [fence, lease] of isBeside ? known.leases : []) {
+    if (lease.heardAt <= sentAt || leases.has(fence)) continue;
+    leases.set(fence, lease);
+    count += 1;
+  }
+  if (leases.size === 0) return;
+  if (known && !known.ended && !known.shared && !known.foreign && known.fence > Math.max(...leases.keys())) return;
+  locks.set(name, { name, waiters, ended: null, round, ...asOne(leases, count) });
+}
+
 /** The kinds of event that end a lease. Later versions may have others, which change nothing here. */
 const ENDS = ["released", "expired", "broken"];
 
@@ -155,17 +180,19 @@ export function apply(event) {
   const { name, fencing_token: fence, kind } = event;
   if (!name || !name.startsWith(prefix)) return;
   const known = locks.get(name);
-  if (kind === "acquired") acquired(event, known);
+  if (kind === "acquired") (event.mode === "shared" ? joined : acquired)(event, known);
   else if (kind === "queued") {
     if (known) known.waiters = Math.max(known.waiters ?? 0, event.position ?? 1);
   } else if (kind === "renewed") {
-    if (known && (fence === null || known.fence === fence)) {
+    if (known?.shared) renewedSharer(event, known);
+    else if (known && (fence === null || known.fence === fence)) {
       known.expiresAt = now() + event.expires_in_ms;
       known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
       known.round = begun;
     }
   } else if (ENDS.includes(kind)) {
-    if (known) end(known, kind, fence);
+    if (event.mode === "shared" || known?.shared) left(event, known);
+    else if (known) end(known, kind, fence);
     else if (fence) remember(name, fence);
   }
   changed();
@@ -192,6 +219,44 @@ function acquired(event, known) {
     acquiredAt: here(Date.parse(event.at)),
     holdEndsAt: null,
   });
+}
+
+/** Somebody shares the lock, beside those who do. */
+function joined(event, known) {
+  const { name, fencing_token: fence, waited_ms: waited } = event;
+  const isBeside = known?.shared && !known.ended;
+  if (fence === null || hasEnded(name, fence) || (isBeside && known.leases.has(fence))) return;
+  if (known && !known.ended && !known.shared && known.fence > fence) return;
+  if (!known && locks.size >= MOST && listing.value.more) return;
+  const waiters = waited > 0 && known?.waiters ? known.waiters - 1 : (known?.waiters ?? 0);
+  const leases = new Map(isBeside ? known.leases : []).set(fence, sharerOf(event));
+  locks.set(name, { name, waiters, ended: null, round: begun, ...asOne(leases, (isBeside ? known.count : 0) + 1) });
+}
+
+function renewedSharer({ fencing_token: fence, expires_in_ms: left }, known) {
+  const lease = known.leases.get(fence);
+  if (!lease) return;
+  const ttl = Math.max(left, lease.ttl);
+  known.leases.set(fence, { ...lease, ttl, heardAt: now(), expiresAt: now() + left });
+  Object.assign(known, asOne(known.leases, known.count), { round: begun });
+}
+
+/** One of those who share the lock has left it. Which one it was, an event may not know: the next list does. */
+function left({ name, fencing_token: fence, kind }, known) {
+  if (fence === null || hasEnded(name, fence)) return;
+  endedSharers.add(sharer(name, fence));
+  if (!known?.shared || known.ended) return;
+  if (known.leases.size === 1 && known.leases.has(fence) && known.count <= 1) return end(known, kind, known.fence);
+  // One that was never seen is one of those that the answer did not show.
+  if (!known.leases.delete(fence) && known.count <= known.leases.size) return;
+  if (known.leases.size === 0) locks.delete(name);
+  else Object.assign(known, asOne(known.leases, Math.max(known.count - 1, known.leases.size)));
+}
+
+const sharer = (name, fence) => `${name} ${fence}`;
+
+function hasEnded(name, fence) {
+  return isOld(name, fence) || endedSharers.has(sharer(name, fence));
 }
 
 function end(lock, kind, fence) {
@@ -233,6 +298,7 @@ export function forgetLocks() {
   catching = null;
   locks.clear();
   endedFences.clear();
+  endedSharers.clear();
   prefix = "";
   listing.value = { state: "idle", more: false, partial: false };
   changed();
@@ -254,6 +320,7 @@ export function tidy({ live, answers }) {
     }
   }
   if (endedFences.size > MOST) endedFences.clear();
+  if (endedSharers.size > MOST) endedSharers.clear();
   const { state, problem } = listing.value;
   const pause = problem ? REFRESH.failed : locks.size > FEW ? REFRESH.many : REFRESH.few;
   // A walk that is under way is not begun anew: what has come so far counts as ready.

@@ -31,10 +31,11 @@ let pause = 0;
 /** What is shown for the sake of this search alone. */
 const sought = new Set();
 
-/** Whether a lock has this text, in lower case, in its name, its owner or a value of its metadata. */
-export function fits({ name, owner, metadata }, part) {
+/** Whether a lock has this text, in lower case, in its name, or an owner of it or a value of the metadata. */
+export function fits({ name, owner, metadata, leases }, part) {
   const has = (text) => text !== null && lower(text).includes(part);
-  return part === "" || has(name) || has(owner) || matched(metadata, part) !== undefined;
+  const ofLease = (lease) => has(lease.owner) || matched(lease.metadata, part) !== undefined;
+  return part === "" || has(name) || ofLease({ owner, metadata }) || [...(leases?.values() ?? [])].some(ofLease);
 }
 
 /** The entry of the metadata whose value has this text, as `[name, value]`. */

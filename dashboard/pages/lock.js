@@ -37,8 +37,11 @@ function Page({ name }) {
   const sees = may("view", name);
   const { state, lock, problem, again } = useLook(name, sees);
   const acquires = may("acquire", name);
-  const breaking = useSignal(false);
+  // What is to be broken: one holder, or all who share the lock.
+  const breaking = useSignal(null);
   const held = lock?.state === "held";
+  const isShared = lock?.holder_count > 1;
+  const take = may("break", name) && ((holder) => (breaking.value = { holder }));
   return html`<div class="page lock-page">
     <p class="path"><a href=${href("locks")}><${Icon} name="back" />Locks</a></p>
     <div class="title">
@@ -48,7 +51,7 @@ function Page({ name }) {
       <span class="space"></span>
       ${held &&
       may("break", name) &&
-      html`<button type="button" class="danger" onClick=${() => (breaking.value = true)}><${Icon} name="broken" />Break…</button>`}
+      html`<button type="button" class="danger" onClick=${() => (breaking.value = { holder: isShared ? null : lock.holder })}><${Icon} name="broken" />${isShared ? "Break all…" : "Break…"}</button>`}
     </div>
     ${!lock && !sees && acquires && html`<${Unseen} name=${name} />`}
     ${state === "failed" && !lock && (sees || !acquires) && html`<${Failed} problem=${problem} again=${again} />`}
@@ -57,7 +60,7 @@ function Page({ name }) {
     html`<${Trouble} problem=${problem} />
       <div class="columns ${isStale() ? "stale" : ""}">
         <div class="main-column">
-          <${Holder} lock=${lock} />
+          <${Holder} ...${{ lock, take }} />
           <${Queue} lock=${lock} />
           <${Timeline} name=${name} />
         </div>
@@ -66,7 +69,7 @@ function Page({ name }) {
           <${Curl} name=${name} lock=${lock} />
         </div>
       </div>`}
-    ${breaking.value && lock && may("break", name) && html`<${Break} name=${name} lock=${lock} close=${() => (breaking.value = false)} done=${again} />`}
+    ${breaking.value && lock && may("break", name) && html`<${Break} ...${{ name, lock }} target=${breaking.value.holder} close=${() => (breaking.value = null)} done=${again} />`}
   </div>`;
 }
 

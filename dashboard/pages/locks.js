@@ -11,6 +11,7 @@ import { curl } from "../model/terminal.js";
 import { Copy } from "../parts/copy.js";
 import { Field } from "../parts/field.js";
 import { Grid } from "../parts/grid.js";
+import { Holders } from "../parts/holders.js";
 import { Icon } from "../parts/icon.js";
 import { LockState } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
@@ -32,7 +33,7 @@ const COLUMNS = [
   { id: "owner", title: "Owner", sorts: true, cell: (lock) => html`<${Owner} lock=${lock} />` },
   { id: "age", title: "Held for", sorts: true, cell: (lock) => html`<${Age} since=${lock.acquiredAt} />` },
   { id: "left", title: "Time left", sorts: true, cell: (lock) => html`<${TimeLeft} lock=${lock} />` },
-  { id: "fence", title: "Fencing token", sorts: true, cell: (lock) => lock.fence ?? "–" },
+  { id: "fence", title: "Fencing token", sorts: true, cell: (lock) => (lock.count > 1 ? NOTHING : (lock.fence ?? NOTHING)) },
   { id: "waiters", title: "Waiters", sorts: true, cell: (lock) => html`<${Waiters} lock=${lock} />` },
 ];
 
@@ -180,7 +181,7 @@ function Owner({ lock }) {
   const part = lower(searched());
   const elsewhere = part && !fits({ ...lock, metadata: null }, part) && matched(lock.metadata, part);
   const [key, value] = elsewhere || [];
-  return html`<${Foreign} value=${lock.owner} none="not said" />${elsewhere &&
+  return html`<${Holders} lock=${lock} />${elsewhere &&
   html`${" "}<span class="match"><${Foreign} value=${key} />: <${Foreign} value=${value} /></span>`}`;
 }
 

@@ -16,9 +16,17 @@ const NOTICED = 100;
 /** The rest of what an event says. */
 export function Details({ event }) {
   const { kind, position, waited_ms: waited, expires_in_ms: left, reason } = event;
-  if (kind === "queued") return `place ${position}`;
-  if (kind === "acquired") return waited >= NOTICED ? `for ${fine(left)}, waited ${fine(waited)}` : `for ${fine(left)}`;
-  if (kind === "renewed") return `for another ${fine(left)}`;
+  const mode = modeOf(event);
+  if (kind === "queued") return `place ${position}${mode}`;
+  if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
+  if (kind === "renewed") return `for another ${fine(left)}${mode}`;
   if (kind === "gap") return html`events may be missing here${reason && html` (<${Foreign} value=${reason} />)`}`;
-  return reason ? html`<${Foreign} value=${reason} />` : null;
+  if (!reason) return mode ? mode.slice(2) : null;
+  return html`<${Foreign} value=${reason} />${mode}`;
+}
+
+/** Whether others hold the lock beside it, and which slot it has. */
+function modeOf({ mode, slot }) {
+  if (mode !== "shared") return "";
+  return slot === null || slot === undefined ? ", shared" : `, slot ${slot}`;
 }

@@ -61,8 +61,8 @@ pub struct BreakAttempt<'a> {
     pub requester: Requester<'a>,
     /// Which lock.
     pub name: &'a LockName,
-    /// The fencing token of the lease that was broken, or that was to be.
-    pub fencing_token: Option<FencingToken>,
+    /// Of each lease that was broken, or that was to be, its fencing token if it has one. There is at least one.
+    pub fencing_tokens: &'a [Option<FencingToken>],
     /// The reason that they gave.
     pub reason: &'a str,
     /// What became of it: `broken`, or the code of the problem that was answered.

@@ -167,26 +167,27 @@ impl Audit {
         });
     }
 
-    /// Somebody broke a lock, or tried to. Comes back when the line is on the disk, so that it is
-    /// there before the answer is; or, if it cannot be written, after a moment all the same.
+    /// Somebody broke a lock, or tried to: a line for each lease. Comes back when they are on the disk, so that
+    /// they are there before the answer is; or, if they cannot be written, after a moment all the same.
     ///
-    /// Dropped half-way, the line is written or not: call it where the break itself is seen through.
-    pub async fn lock_broken(&self, broken: &BreakAttempt<'_>) {
-        self.record_kept("break", &broken.requester, |entry| {
-            entry.name = Some(broken.name.as_str());
-            entry.fencing_token = broken.fencing_token.map(FencingToken::get);
-            entry.outcome = Some(broken.outcome);
-            entry.reason = Some(bounded(broken.reason));
-        })
-        .await;
+    /// Dropped half-way, the lines are written or not: call it where the break itself is seen through.
+    pub async fn lock_broken<'a>(&self, broken: &BreakAttempt<'a>) {
+        let lines = broken.fencing_tokens.iter().map(|fence| {
+            move |entry: &mut AuditEntry<'a>| {
+                entry.name = Some(broken.name.as_str());
+                entry.fencing_token = fence.map(FencingToken::get);
+                entry.outcome = Some(broken.outcome);
+                entry.reason = Some(bounded(broken.reason));
+            }
+        });
+        self.record_kept("break", &broken.requester, lines).await;
     }
 
     /// Somebody is about to be sent a backup of so many bytes. Comes back as [`Audit::lock_broken`] does.
     pub async fn backed_up(&self, requester: &Requester<'_>, bytes: usize) {
-        self.record_kept("backup", requester, |entry| {
-            entry.bytes = u64::try_from(bytes).ok();
-        })
-        .await;
+        let line = |entry: &mut AuditEntry<'_>| entry.bytes = u64::try_from(bytes).ok();
+        self.record_kept("backup", requester, std::iter::once(line))
+            .await;
     }
 
     /// Opens the file anew, after somebody has moved it away.
@@ -234,28 +235,34 @@ impl Audit {
         });
     }
 
-    /// Writes an entry, and waits until it is on the disk, but no longer than a moment.
-    async fn record_kept<'a>(
+    /// Writes entries together, and waits until they are on the disk, but no longer than a moment.
+    async fn record_kept<'a, F: FnOnce(&mut AuditEntry<'a>)>(
         &self,
         event: &'static str,
         requester: &Requester<'a>,
-        fill: impl FnOnce(&mut AuditEntry<'a>),
+        fills: impl Iterator<Item = F>,
     ) {
         let Some(log) = &self.0 else { return };
         let left_out = log.bounds.take_left_out();
-        let mut entry = AuditEntry::new(event, log.clock.wall()).behind(left_out);
-        entry.set_requester(requester);
-        fill(&mut entry);
+        let (mut lines, mut count) = (Vec::new(), 0);
+        for fill in fills {
+            let mut entry = AuditEntry::new(event, log.clock.wall());
+            if count == 0 {
+                entry = entry.behind(left_out);
+            }
+            entry.set_requester(requester);
+            fill(&mut entry);
+            lines.extend(entry.line());
+            count += 1;
+        }
         let (kept, is_kept) = oneshot::channel();
-        if log
-            .send_within(KEPT_WITHIN, WriterMessage::Kept(entry.line(), kept))
-            .await
-        {
+        let message = WriterMessage::Kept { lines, count, kept };
+        if log.send_within(KEPT_WITHIN, message).await {
             // An error: the thread has ended, and with it the process is about to.
             drop(timeout(KEPT_WITHIN, is_kept).await);
         } else {
             log.bounds.put_back(left_out);
-            log.missing.add(1, NO_ROOM);
+            log.missing.add(count, NO_ROOM);
         }
     }
 

@@ -23,8 +23,15 @@ pub(super) enum WriterMessage {
     Line(Vec<u8>),
     /// A line of what is bounded. Only so many of them wait.
     Bounded(Vec<u8>),
-    /// A line to write, and to tell when it is kept.
-    Kept(Vec<u8>, oneshot::Sender<()>),
+    /// Lines to write, and to tell when they are kept.
+    Kept {
+        /// All of them, one after the other.
+        lines: Vec<u8>,
+        /// How many they are.
+        count: u64,
+        /// Whom to tell.
+        kept: oneshot::Sender<()>,
+    },
     /// The file may have been moved away.
     Reopen,
     /// Tell when everything before this was written, or could not be.
@@ -87,9 +94,13 @@ impl Writer {
                     lines.extend(line);
                     count += 1;
                 }
-                WriterMessage::Kept(line, kept) => {
-                    lines.extend(line);
-                    self.write(&std::mem::take(&mut lines), count + 1, Output::sync);
+                WriterMessage::Kept {
+                    lines: more,
+                    count: how_many,
+                    kept,
+                } => {
+                    lines.extend(more);
+                    self.write(&std::mem::take(&mut lines), count + how_many, Output::sync);
                     count = 0;
                     // Told in either case: the answer must not wait for a disk that is full.
                     kept.send(()).ok();

@@ -64,6 +64,8 @@ struct SlotInner {
     name: LockName,
     idempotency: Option<IdempotencyHash>,
     state: SlotState,
+    /// Those of the other leases of a group.
+    others: Vec<LeaseSlot>,
 }
 
 #[derive(Debug)]
@@ -156,6 +158,7 @@ impl Leases {
             name: name.clone(),
             idempotency,
             state,
+            others: Vec::new(),
         }))
     }
 
@@ -279,14 +282,27 @@ impl LeaseSlot {
         slot.state = SlotState::Lease(token, number);
     }
 
+    /// One slot for all leases of a group.
+    #[must_use]
+    pub fn joined(slots: impl IntoIterator<Item = Self>) -> Self {
+        let mut counted = slots.into_iter().filter(|slot| slot.0.is_some());
+        let Some(mut first) = counted.next() else {
+            return Self::default();
+        };
+        if let Some(slot) = &mut first.0 {
+            slot.others.extend(counted);
+        }
+        first
+    }
+
     /// The lease goes on without this slot.
     pub fn keep(mut self) {
-        if let Some(SlotInner {
-            state: state @ SlotState::Lease(..),
-            ..
-        }) = &mut self.0
-        {
-            *state = SlotState::Uncounted;
+        let Some(slot) = &mut self.0 else { return };
+        if let SlotState::Lease(..) = slot.state {
+            slot.state = SlotState::Uncounted;
+        }
+        for other in std::mem::take(&mut slot.others) {
+            other.keep();
         }
     }
 }

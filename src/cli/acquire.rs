@@ -16,7 +16,13 @@ use crate::{
 };
 
 use super::{
-    caller::{connection::ConnectionArgs, environment::Environment, request::RequestArgs, secret},
+    caller::{
+        connection::ConnectionArgs,
+        environment::Environment,
+        locks::{Locks, fences},
+        request::RequestArgs,
+        secret,
+    },
     error::CliError,
     terminal::{
         duration, output,
@@ -33,8 +39,9 @@ use super::{
 /// from /dev/null, so there the lease lasts for its TTL and nobody has its token.
 #[derive(Args)]
 pub(super) struct AcquireArgs {
-    /// The lock: letters, digits and . _ : @ ~ -
-    name: LockName,
+    /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are acquired or none, with one token
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<LockName>,
     #[command(flatten)]
     request: RequestArgs,
     /// How long to wait for a lock that is held [default: not at all]
@@ -58,11 +65,12 @@ pub(super) struct AcquireArgs {
 
 /// Acquires and prints. A token that cannot be printed has no holder, so its lease is released.
 pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Result<(), CliError> {
+    let locks = Locks::of(&args.names)?;
     let client = args.connection.client(environment)?;
     let request = args.request(environment)?;
     let wanted = GIVING_UP.into_iter().chain([Signal::TSTP]);
     let mut signals = Signals::listen(wanted).map_err(CliError::Runtime)?;
-    let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
+    let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
     let written = if args.json {
         output::answer(lease.json())
     } else {
@@ -73,18 +81,20 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
         return Err(CliError::TokenNotWritten { error, fate });
     }
     if !args.json {
-        output::note(&format!(
-            "acquired {}: fencing token {}, expires in {}",
-            lease.name,
-            lease.fence,
-            duration::show(lease.expires_in),
-        ));
+        let slot = lease.mode.slot();
+        let slot = slot.map_or_else(String::new, |slot| format!(", slot {slot}"));
+        let expires_in = duration::show(lease.expires_in);
+        for (name, fence) in fences(&lease) {
+            output::note(&format!(
+                "acquired {name}: fencing token {fence}{slot}, expires in {expires_in}"
+            ));
+        }
     }
     Ok(())
 }
 
 async fn release_unprinted(client: &Client, lease: &Lease) -> &'static str {
-    match client.release(&lease.name, &lease.token).await {
+    match client.release_lease(lease).await {
         Ok(()) => "the lease was released",
         Err(_) => "the lease could not be released and ends with its TTL",
     }

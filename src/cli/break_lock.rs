@@ -21,9 +21,13 @@ use super::{
 /// Take a lock away from whoever holds it.
 ///
 /// Shows who holds the lock, asks for confirmation, and ends that lease and no other: if somebody else
-/// holds the lock by then, nothing is broken. The previous holder learns of it from its next renewal, or
+/// holds the lock by then, nothing is broken. If several share it, say which lease is meant, or --all. The previous holder learns of it from its next renewal, or
 /// at once if it holds the lock by a stream. Nothing can stop it from working on.
 #[derive(Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(super) struct BreakArgs {
     /// The lock
     name: LockName,
@@ -38,6 +42,12 @@ pub(super) struct BreakArgs {
     /// `inspect` shows the mark. A client that always writes the same value always has the same.
     #[arg(long, value_name = "MARK", conflicts_with_all = ["any", "fencing_token"])]
     foreign_mark: Option<String>,
+    /// Break all leases that share the lock, without asking
+    ///
+    /// Those that hold it when the gateway looks at it. Of one lease it is safer to name the fencing token:
+    /// that break can be repeated.
+    #[arg(long, conflicts_with_all = ["any", "fencing_token", "foreign_mark"])]
+    all: bool,
     /// Break whatever is found to hold the lock, without asking
     ///
     /// Also with an API key that may not see who holds it. In that case nothing identifies the lease,
@@ -74,6 +84,11 @@ pub(super) async fn break_lock(
         let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
         output::note(&format!("broke {}: {}{left}", args.name, who(holder)));
     }
+    let shown = broken.holders.len() as u64;
+    if broken.holder_count > shown {
+        let more = broken.holder_count - shown;
+        output::note(&format!("broke {}: and {more} more", args.name));
+    }
     Ok(())
 }
 
@@ -87,9 +102,10 @@ fn target_from_args(args: &BreakArgs) -> Result<Option<BreakTarget>, CliError> {
         .map(ForeignMark::new)
         .transpose();
     let mark = mark.map_err(|error| argument("--foreign-mark", &error))?;
-    Ok(fence
+    let one = fence
         .map(BreakTarget::Lease)
-        .or(mark.map(BreakTarget::Foreign)))
+        .or(mark.map(BreakTarget::Foreign));
+    Ok(one.or(args.all.then_some(BreakTarget::All)))
 }
 
 /// What holds the lock, if it may be seen and can be told from others.
@@ -148,8 +164,19 @@ async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarg
     }
 }
 
+/// The only holder: of several it must be said which is meant.
 fn holder(lock: &Inspection) -> Result<Holder, CliError> {
     match (lock.state, lock.holders.first()) {
+        (LockState::Held, Some(_)) if lock.holder_count > 1 => {
+            for holder in &lock.holders {
+                output::note(&who(holder));
+            }
+            let several = format!(
+                "or --fencing-token is needed: {} leases share the lock",
+                lock.holder_count
+            );
+            Err(argument("--all", &several))
+        }
         (LockState::Held, Some(holder)) => Ok(holder.clone()),
         (LockState::Held, None) | (LockState::Free, _) => Err(CliError::NotHeld),
     }
@@ -182,7 +209,11 @@ fn who(holder: &Holder) -> String {
         Some(fence) => format!(", fencing token {fence}"),
         None => String::new(),
     };
-    who + &fence
+    let slot = match holder.slot {
+        Some(slot) => format!(", slot {slot}"),
+        None => String::new(),
+    };
+    who + &fence + &slot
 }
 
 /// For how long, if there is an end to it.
@@ -201,6 +232,10 @@ mod tests {
         assert_eq!(
             who(r#"{"owner":"ci\u202e","fencing_token":42,"expires_in_ms":21480}"#),
             r"ci\u{202e}, fencing token 42"
+        );
+        assert_eq!(
+            who(r#"{"owner":"ci","fencing_token":42,"mode":"shared","slot":2}"#),
+            "ci, fencing token 42, slot 2"
         );
         assert_eq!(
             who(r#"{"foreign":true,"expires_in_ms":null}"#),

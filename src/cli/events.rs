@@ -131,6 +131,11 @@ fn describe(event: &Event) -> String {
     if let Some(fence) = event.fencing_token {
         add(format_args!("  fencing token {fence}"));
     }
+    match (event.slot, event.mode.as_deref()) {
+        (Some(slot), _) => add(format_args!("  slot {slot}")),
+        (None, Some("shared")) => add(format_args!("  shared")),
+        (None, _) => {}
+    }
     if let Some(owner) = &event.owner {
         add(format_args!("  by {}", visible(owner)));
     }
@@ -171,6 +176,11 @@ mod tests {
             ),
             "2026-11-20T12:00:00.000Z  acquired  deploy  fencing token 42  by ci  after 1.2s  expires in 29.9s"
         );
+        let shared =
+            r#"{"kind":"released","name":"gpu","fencing_token":42,"mode":"shared","slot":2}"#;
+        assert!(described(shared).ends_with("gpu  fencing token 42  slot 2"));
+        let reader = r#"{"kind":"queued","name":"book","mode":"shared","position":1}"#;
+        assert!(described(reader).ends_with("book  shared  position 1"));
         assert_eq!(
             described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
             "2026-11-20T12:00:00.000Z  gap       (too-old)"

@@ -12,7 +12,7 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, visible::visible},
+    terminal::{duration, output, table, visible::visible},
 };
 
 /// Show who holds a lock.
@@ -39,12 +39,39 @@ pub(super) async fn inspect(args: &InspectArgs, environment: &Environment) -> Re
 }
 
 fn describe(name: &LockName, lock: &Inspection) -> String {
-    let how = match (lock.state, lock.holders.first()) {
+    let how = match (lock.state, lock.holders.as_slice()) {
         (LockState::Free, _) => format!("{name} is free\n"),
-        (LockState::Held, None) => format!("{name} is held\n"),
-        (LockState::Held, Some(holder)) => format!("{name} is held\n{}", facts(holder)),
+        (LockState::Held, []) => format!("{name} is held\n"),
+        (LockState::Held, [holder]) => format!("{name} is held\n{}", facts(holder)),
+        (LockState::Held, holders) => {
+            let count = lock.holder_count.max(holders.len() as u64);
+            format!("{name} is shared by {count}\n{}", table(holders, count))
+        }
     };
     how + &queue(&lock.waiters, lock.waiter_count)
+}
+
+/// Those who share a lock, a line for each.
+fn table(holders: &[Holder], count: u64) -> String {
+    let head = ["  FENCING TOKEN", "SLOT", "EXPIRES IN", "OWNER"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for holder in holders {
+        let text = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+        let left = holder.expires_in_ms.map(Duration::from_millis);
+        let fence = text(holder.fencing_token.map(|fence| fence.to_string()));
+        rows.push([
+            format!("  {fence}"),
+            text(holder.slot.map(|slot| slot.to_string())),
+            left.map_or_else(|| "never".to_owned(), duration::show),
+            visible(holder.owner.as_deref().unwrap_or_default()).into_owned(),
+        ]);
+    }
+    let mut text = table::aligned(&rows);
+    let more = count.saturating_sub(holders.len() as u64);
+    if more > 0 {
+        writeln!(text, "  and {more} more").expect("writing to a String never fails");
+    }
+    text
 }
 
 /// Who waits, for how long already.
@@ -59,8 +86,14 @@ fn queue(waiters: &[Waiter], count: u64) -> String {
     for waiter in waiters {
         let waited = duration::show(Duration::from_millis(waiter.waited_ms));
         let owner = visible(waiter.owner.as_deref().unwrap_or("somebody"));
+        let mode = match (waiter.limit, waiter.mode.as_deref()) {
+            (Some(limit), _) => format!(", shared by at most {limit}"),
+            (None, Some("shared")) => ", shared".to_owned(),
+            // Everybody wants to be alone unless they say otherwise.
+            (None, _) => String::new(),
+        };
         line(format_args!(
-            "  {:<14} {owner} for {waited}",
+            "  {:<14} {owner} for {waited}{mode}",
             waiter.position
         ));
     }
@@ -85,6 +118,12 @@ fn facts(holder: &Holder) -> String {
     }
     if let Some(fence) = holder.fencing_token {
         fact("fencing token", &fence.to_string());
+    }
+    if holder.mode.as_deref() == Some("shared") {
+        fact("mode", "shared");
+    }
+    if let Some(slot) = holder.slot {
+        fact("slot", &slot.to_string());
     }
     if let Some(mark) = &holder.foreign_mark {
         fact("foreign mark", mark);
@@ -119,6 +158,22 @@ mod tests {
     }
 
     #[test]
+    fn those_who_share_a_lock_are_a_line_each() {
+        let one = holder(
+            r#"{"owner":"ci\u202e","fencing_token":1795170000000042,"mode":"shared","slot":2,"expires_in_ms":29987}"#,
+        );
+        assert!(facts(&one).contains("  mode           shared\n  slot           2\n"));
+        let reader = holder(r#"{"fencing_token":43,"mode":"shared","expires_in_ms":1000}"#);
+        assert_eq!(
+            table(&[one, reader], 5),
+            "  FENCING TOKEN     SLOT  EXPIRES IN  OWNER\n  \
+               1795170000000042  2     29.9s       ci\\u{202e}\n  \
+               43                -     1s\n  \
+               and 3 more\n"
+        );
+    }
+
+    #[test]
     fn nobody_can_pretend_to_be_somebody_else() {
         let holder = holder(r#"{"owner":"a\u202eb","metadata":{"run\u200b":"\u001b[2J"}}"#);
         let text = facts(&holder);
@@ -132,9 +187,23 @@ mod tests {
         let waiter = |position, owner: Option<&str>| Waiter {
             position,
             owner: owner.map(str::to_owned),
+            mode: Some("exclusive".to_owned()),
+            limit: None,
             waited_ms: 12_340,
         };
         assert_eq!(queue(&[], 0), "");
+        let reader = Waiter {
+            mode: Some("shared".to_owned()),
+            ..waiter(1, None)
+        };
+        let limited = Waiter {
+            limit: Some(3),
+            ..reader.clone()
+        };
+        assert_eq!(
+            queue(&[reader, limited], 2),
+            "2 waiting\n  1              somebody for 12.3s, shared\n  1              somebody for 12.3s, shared by at most 3\n"
+        );
         assert_eq!(
             queue(&[waiter(1, Some("ci")), waiter(2, None)], 5),
             "5 waiting\n  1              ci for 12.3s\n  2              somebody for 12.3s\n  and 3 more\n"

@@ -12,7 +12,7 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, visible::visible},
+    terminal::{duration, output, table, visible::visible},
 };
 
 /// Show the locks that are held.
@@ -99,25 +99,23 @@ fn print(locks: &[HeldLock]) -> Result<(), CliError> {
     output::answer(&lines.join("\n")).map_err(CliError::Output)
 }
 
-/// A table for people.
+/// A table for people: a row for each holder.
 fn show(locks: &[HeldLock]) -> String {
-    let mut rows = vec![["LOCK", "EXPIRES IN", "FENCING TOKEN", "OWNER"].map(str::to_owned)];
+    let head = ["LOCK", "MODE", "EXPIRES IN", "FENCING TOKEN", "OWNER"];
+    let mut rows = vec![head.map(str::to_owned)];
     for lock in locks {
         rows.extend(lock.holders.iter().map(|holder| row(&lock.name, holder)));
+        let more = lock.holder_count.saturating_sub(lock.holders.len() as u64);
+        if more > 0 {
+            let nothing = String::new;
+            let more = format!("(and {more} more)");
+            rows.push([lock.name.to_string(), nothing(), nothing(), nothing(), more]);
+        }
     }
-    let width = |column: usize| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default()
-    };
-    let [name, left, fence] = [0, 1, 2].map(width);
-    let line = |[a, b, c, d]: &[String; 4]| {
-        let line = format!("{a:<name$}  {b:<left$}  {c:<fence$}  {d}");
-        line.trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    table::aligned(&rows)
 }
 
-fn row(name: &LockName, holder: &Holder) -> [String; 4] {
+fn row(name: &LockName, holder: &Holder) -> [String; 5] {
     let left = match holder.expires_in_ms {
         Some(ms) => duration::show(Duration::from_millis(ms)),
         None => "never".to_owned(),
@@ -128,6 +126,17 @@ fn row(name: &LockName, holder: &Holder) -> [String; 4] {
         None if holder.foreign => "(a client that uses no gateway)".to_owned(),
         None => String::new(),
     };
-    let fence = fence.unwrap_or_else(|| "-".to_owned());
-    [name.to_string(), left, fence, owner]
+    let none = || "-".to_owned();
+    let mode = match (holder.slot, &holder.mode) {
+        (Some(slot), _) => format!("slot {slot}"),
+        (None, Some(mode)) => visible(mode).into_owned(),
+        (None, None) => none(),
+    };
+    [
+        name.to_string(),
+        mode,
+        left,
+        fence.unwrap_or_else(none),
+        owner,
+    ]
 }

@@ -3,7 +3,9 @@
 use clap::Args;
 
 use super::{
-    caller::{connection::ConnectionArgs, environment::Environment, lease::LeaseArgs},
+    caller::{
+        connection::ConnectionArgs, environment::Environment, lease::LeaseArgs, locks::Locks,
+    },
     error::CliError,
     terminal::output,
 };
@@ -29,9 +31,22 @@ pub(super) struct ReleaseArgs {
 pub(super) async fn release(args: &ReleaseArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
     let token = args.lease.token(environment)?;
-    client.release(&args.lease.name, &token).await?;
-    if !args.json {
-        output::note(&format!("released {}", args.lease.name));
+    let names = match args.lease.locks()? {
+        Locks::One(name) => {
+            client.release(&name, &token).await?;
+            if !args.json {
+                output::note(&format!("released {name}"));
+            }
+            return Ok(());
+        }
+        Locks::All(names) => names,
+    };
+    let released = client.release_all(&names, &token).await?;
+    if args.json {
+        output::answer(released.json()).map_err(CliError::Output)?;
+    } else {
+        let done = released.results.iter().filter(|it| it.code.is_none());
+        done.for_each(|it| output::note(&format!("released {}", it.name)));
     }
-    Ok(())
+    Ok(released.check()?)
 }

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::client::PartResult;
+
 use super::{
-    caller::{connection::ConnectionArgs, environment::Environment, lease::LeaseArgs},
+    caller::{
+        connection::ConnectionArgs, environment::Environment, lease::LeaseArgs, locks::Locks,
+    },
     error::CliError,
     terminal::{duration, output},
 };
@@ -28,11 +32,33 @@ pub(super) struct RenewArgs {
 pub(super) async fn renew(args: &RenewArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
     let token = args.lease.token(environment)?;
-    let lease = client.renew(&args.lease.name, &token, args.ttl).await?;
+    let names = match args.lease.locks()? {
+        Locks::One(name) => {
+            let lease = client.renew(&name, &token, args.ttl).await?;
+            if args.json {
+                return output::answer(lease.json()).map_err(CliError::Output);
+            }
+            let expires_in = duration::show(lease.expires_in);
+            output::note(&format!("renewed {}: expires in {expires_in}", lease.name));
+            return Ok(());
+        }
+        Locks::All(names) => names,
+    };
+    let renewed = client.renew_all(&names, &token, args.ttl).await?;
     if args.json {
-        return output::answer(lease.json()).map_err(CliError::Output);
+        output::answer(renewed.json()).map_err(CliError::Output)?;
+    } else {
+        for PartResult {
+            name,
+            expires_in_ms,
+            ..
+        } in &renewed.results
+        {
+            if let Some(left) = expires_in_ms.map(Duration::from_millis) {
+                let left = duration::show(left);
+                output::note(&format!("renewed {name}: expires in {left}"));
+            }
+        }
     }
-    let expires_in = duration::show(lease.expires_in);
-    output::note(&format!("renewed {}: expires in {expires_in}", lease.name));
-    Ok(())
+    Ok(renewed.check()?)
 }

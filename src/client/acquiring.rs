@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode, header::HeaderName};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::lock::{IdempotencyKey, LockName, Metadata, Owner};
+use crate::lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner};
 
 use super::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
@@ -47,7 +47,10 @@ const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Acquiring {
     client: Client,
+    /// The lock; of several the one that was in the way last.
     name: LockName,
+    /// All of them, if there are several.
+    names: Option<GroupNames>,
     request: AcquireRequest,
     key: IdempotencyKey,
     asked: Instant,
@@ -87,6 +90,7 @@ impl Client {
         Acquiring {
             client: self.clone(),
             name,
+            names: None,
             key: fresh_key(&request),
             asked,
             over: asked.checked_add(request.wait),
@@ -100,6 +104,12 @@ impl Client {
 // === impl Acquiring ===
 
 impl Acquiring {
+    /// The same for several locks, all or none.
+    pub(super) fn of_group(self, names: GroupNames) -> Self {
+        let names = Some(names);
+        Self { names, ..self }
+    }
+
     /// Goes on until the lock is ours or the wait is over.
     ///
     /// A gateway that was never reached is given up after a few tries, however long the wait may
@@ -166,10 +176,7 @@ impl Acquiring {
             let mut retry = Retry::until(&self.client, lease.good_until());
             retry.persist_until(lease.good_until());
             // If that fails, too, the lease has ended with its TTL.
-            let _: Result<_, _> = self
-                .client
-                .release_with(&lease.name, &lease.token, retry)
-                .await;
+            let _: Result<_, _> = self.client.release_lease_with(&lease, retry).await;
         }
     }
 
@@ -221,6 +228,9 @@ impl Acquiring {
             }
             let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
+                if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
+                    self.name = name;
+                }
                 let waiting = self.waiting.clone().of_problem(&problem);
                 self.report(waiting, &mut watcher);
             }
@@ -350,9 +360,12 @@ impl Acquiring {
     }
 
     fn call(&self, wait: Duration) -> Call {
-        Call::new(Method::POST, &self.name, "")
-            .secret(IDEMPOTENCY_KEY, self.key.expose())
-            .json(&Body::of(&self.request, wait))
+        let call = match &self.names {
+            None => Call::new(Method::POST, &self.name, ""),
+            Some(_) => Call::at(Method::POST, "/locks".to_owned()),
+        };
+        call.secret(IDEMPOTENCY_KEY, self.key.expose())
+            .json(&Body::of(&self.request, self.names.as_ref(), wait))
     }
 
     fn report(&mut self, waiting: WaitStatus, watcher: &mut Option<Watcher<'_>>) {
@@ -417,6 +430,8 @@ pub struct AcquireRequest {
     pub wait: Duration,
     /// How long the lease may be kept with renewals.
     pub max_hold: Option<Duration>,
+    /// Whether to hold the lock alone or beside others.
+    pub mode: AcquireMode,
     /// Who asks, for people to read.
     pub owner: Option<Owner>,
     /// What to attach.
@@ -426,14 +441,34 @@ pub struct AcquireRequest {
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
+/// Whether to hold a lock alone or beside others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AcquireMode {
+    /// Alone.
+    #[default]
+    Exclusive,
+    /// Beside others that share the lock.
+    Shared {
+        /// As long as fewer than so many hold it; the lease has a slot then. It binds at this grant only, so
+        /// use one limit per name. `None`: as many as the gateway allows.
+        limit: Option<Limit>,
+    },
+}
+
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_hold_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
@@ -467,12 +502,24 @@ impl Client {
 
 impl<'a> Body<'a> {
     /// A request that waits for so long at the gateway.
-    pub(super) fn of(request: &'a AcquireRequest, wait: Duration) -> Self {
+    pub(super) fn of(
+        request: &'a AcquireRequest,
+        names: Option<&'a GroupNames>,
+        wait: Duration,
+    ) -> Self {
         let entry = |(name, value): (&str, &str)| (name.to_owned(), value.into());
+        // An exclusive request is what every gateway knows, whatever its version.
+        let (mode, limit) = match request.mode {
+            AcquireMode::Exclusive => (None, None),
+            AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
+        };
         Self {
+            names: names.map(|names| names.iter().map(LockName::as_str).collect()),
             ttl_ms: request.ttl.map(millis),
             max_hold_ms: request.max_hold.map(millis),
             wait_ms: (!wait.is_zero()).then(|| millis(wait)),
+            mode,
+            limit,
             owner: request.owner.as_ref().map(Owner::as_str),
             metadata: request.metadata.iter().map(entry).collect(),
         }
@@ -497,8 +544,10 @@ pub struct WaitStatus {
     pub position: Option<u64>,
     /// How many wait in all.
     pub waiters: Option<u64>,
-    /// Who holds the lock.
+    /// Who holds the lock; of several who share it the one whose lease ends first.
     pub holder: Option<Holder>,
+    /// How many hold it.
+    pub holder_count: Option<u64>,
     /// Whether the key may not view the lock: then the queue is not looked at again.
     pub may_not_view: bool,
     /// Why the gateway cannot be asked at the moment; it is tried again.
@@ -516,6 +565,7 @@ impl WaitStatus {
         Self {
             waiters: problem.waiters,
             holder: problem.holders.first().cloned(),
+            holder_count: problem.holder_count,
             trouble: None,
             ..self
         }
@@ -534,6 +584,7 @@ impl WaitStatus {
             position: ours.map(|waiter| waiter.position),
             waiters: Some(lock.waiter_count),
             holder: lock.holders.into_iter().next(),
+            holder_count: Some(lock.holder_count),
             may_not_view: false,
             trouble: None,
         }

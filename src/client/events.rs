@@ -75,6 +75,12 @@ pub struct Event {
     /// Who asked for it.
     #[serde(default)]
     pub owner: Option<String>,
+    /// How it holds the lock, or wants to: `exclusive` or `shared`.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The slot of the lease.
+    #[serde(default)]
+    pub slot: Option<u16>,
     /// What was left of the lease, in milliseconds.
     #[serde(default)]
     pub expires_in_ms: Option<u64>,

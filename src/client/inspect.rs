@@ -12,8 +12,10 @@ use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse
 pub struct Inspection {
     /// Whether somebody holds it.
     pub state: LockState,
-    /// Who holds it; nobody if it is free.
+    /// Who holds it, those first whose leases end soonest; nobody if it is free.
     pub holders: Vec<Holder>,
+    /// How many hold it in all.
+    pub holder_count: u64,
     /// Who waits for it, the next to be served first: the beginning of the queue.
     pub waiters: Vec<Waiter>,
     /// How many wait for it in all.
@@ -29,6 +31,12 @@ pub struct Waiter {
     /// Who asked.
     #[serde(default)]
     pub owner: Option<String>,
+    /// How it wants to hold the lock: `exclusive` or `shared`.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// As long as fewer than how many hold the lock it wants to share it.
+    #[serde(default)]
+    pub limit: Option<u16>,
     /// For how long already, in milliseconds.
     pub waited_ms: u64,
 }
@@ -60,6 +68,8 @@ struct Wire {
     state: LockState,
     #[serde(default)]
     holders: Vec<Holder>,
+    #[serde(default)]
+    holder_count: u64,
     #[serde(default)]
     waiters: Vec<Waiter>,
     #[serde(default)]
@@ -110,6 +120,7 @@ impl Inspection {
             Ok(wire) => Ok(Self {
                 state: wire.state,
                 holders: wire.holders,
+                holder_count: wire.holder_count,
                 waiters: wire.waiters,
                 waiter_count: wire.waiter_count,
                 json: answer.body,

@@ -5,19 +5,23 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, Metadata, Owner, Token};
+use crate::lock::{FencingToken, LockName, Metadata, Mode, Owner, Token};
 
-use super::{ClientError, call_response::CallResponse};
+use super::{ClientError, LeasePart, call_response::CallResponse};
 
 /// A lease that the caller holds.
 #[derive(Clone)]
 pub struct Lease {
-    /// The lock.
+    /// The lock; of several the first.
     pub name: LockName,
+    /// All of them with their fencing tokens, if several were acquired as one.
+    pub parts: Vec<LeasePart>,
     /// The secret that renews and releases it.
     pub token: Token,
-    /// The number that only rises, for the resource that the lock protects.
+    /// The number that only rises, for the resource that the lock protects; of several locks that of the first.
     pub fence: FencingToken,
+    /// Whether it holds the lock alone or beside others, and its slot.
+    pub mode: Mode,
     /// How long it was granted for.
     pub ttl: Duration,
     /// What was left of it when the gateway answered.
@@ -38,10 +42,28 @@ pub struct Lease {
 }
 
 #[derive(Deserialize)]
+struct GroupWire {
+    leases: Vec<PartWire>,
+    #[serde(flatten)]
+    common: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct PartWire {
+    name: String,
+    fencing_token: u64,
+}
+
+#[derive(Deserialize)]
 struct Wire {
     name: String,
     token: String,
     fencing_token: u64,
+    /// A gateway that does not name it has no other.
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    slot: Option<u16>,
     ttl_ms: u64,
     expires_in_ms: u64,
     renew_after_ms: u64,
@@ -80,6 +102,15 @@ impl Lease {
         &self.json
     }
 
+    /// The same lease, as it was answered to a later request.
+    pub(super) fn answered(self, sent_at: Instant, received_at: Instant) -> Self {
+        Self {
+            sent_at,
+            received_at,
+            ..self
+        }
+    }
+
     pub(super) fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
         match Self::parse(&answer) {
             Some(lease) => Ok(lease),
@@ -88,12 +119,17 @@ impl Lease {
     }
 
     fn parse(answer: &CallResponse) -> Option<Self> {
-        let wire: Wire = serde_json::from_str(&answer.body).ok()?;
+        let (wire, parts) = Wire::read(&answer.body)?;
         let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
         Some(Self {
             name: LockName::new(&wire.name).ok()?,
+            parts,
             token: Token::parse(&wire.token).ok()?,
             fence: FencingToken::new(wire.fencing_token).ok()?,
+            mode: match wire.mode.as_deref() {
+                None => Mode::Exclusive,
+                Some(word) => Mode::from_word(word, wire.slot)?,
+            },
             ttl: Duration::from_millis(wire.ttl_ms),
             expires_in: Duration::from_millis(wire.expires_in_ms),
             renew_after: Duration::from_millis(wire.renew_after_ms),
@@ -108,12 +144,36 @@ impl Lease {
     }
 }
 
+// === impl Wire ===
+
+impl Wire {
+    /// One lease, or several that have all but names and fencing tokens in common.
+    fn read(body: &str) -> Option<(Self, Vec<LeasePart>)> {
+        let group = serde_json::from_str::<GroupWire>(body);
+        let Ok(GroupWire { leases, mut common }) = group else {
+            return Some((serde_json::from_str(body).ok()?, Vec::new()));
+        };
+        let first = leases.first()?;
+        common.insert("name".to_owned(), first.name.as_str().into());
+        common.insert("fencing_token".to_owned(), first.fencing_token.into());
+        let parts = leases.iter().map(|part| {
+            Some(LeasePart {
+                name: LockName::new(&part.name).ok()?,
+                fence: FencingToken::new(part.fencing_token).ok()?,
+            })
+        });
+        let parts = parts.collect::<Option<Vec<_>>>()?;
+        Some((serde_json::from_value(common.into()).ok()?, parts))
+    }
+}
+
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
             .field("name", &self.name)
             .field("token", &self.token)
             .field("fence", &self.fence)
+            .field("mode", &self.mode)
             .field("expires_in", &self.expires_in)
             .finish_non_exhaustive()
     }

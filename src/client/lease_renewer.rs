@@ -8,8 +8,6 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::lock::{LockName, Token};
-
 use super::{
     Client, ClientError, Lease, Problem,
     backoff::{pause, random_fraction},
@@ -34,8 +32,7 @@ use super::{
 #[derive(Debug)]
 pub struct LeaseRenewer {
     client: Client,
-    name: LockName,
-    token: Token,
+    lease: Lease,
     state: watch::Receiver<LeaseState>,
     /// Ends with this.
     task: JoinSet<()>,
@@ -44,8 +41,7 @@ pub struct LeaseRenewer {
 /// What the task knows.
 struct RenewTask {
     client: Client,
-    name: LockName,
-    token: Token,
+    lease: Lease,
     state: watch::Sender<LeaseState>,
     /// What is asked for, whatever others with the token have made of it; `None`: what the lease has, if
     /// as much is not allowed any more.
@@ -77,8 +73,7 @@ impl LeaseRenewer {
         let (sender, state) = watch::channel(LeaseState::Kept { until });
         let mut renewer = RenewTask {
             client: client.clone(),
-            name: lease.name.clone(),
-            token: lease.token.clone(),
+            lease: lease.clone(),
             state: sender,
             asked: Some(lease.ttl),
             ttl: lease.ttl,
@@ -92,8 +87,7 @@ impl LeaseRenewer {
         task.spawn(renewer.keep());
         Ok(Self {
             client: client.clone(),
-            name: lease.name,
-            token: lease.token,
+            lease,
             state,
             task,
         })
@@ -131,9 +125,7 @@ impl LeaseRenewer {
         let deadline = (now + within).min(self.until().unwrap_or(now + within));
         let mut retry = Retry::until(&self.client, deadline);
         retry.persist_until(deadline);
-        self.client
-            .release_with(&self.name, &self.token, retry)
-            .await
+        self.client.release_lease_with(&self.lease, retry).await
     }
 }
 
@@ -142,7 +134,7 @@ async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError
     // No lease can last longer than this.
     let mut retry = Retry::until(client, Instant::now() + lease.expires_in);
     loop {
-        let renewal = client.renew_once(&lease.name, &lease.token, None, time_out);
+        let renewal = client.renew_lease_once(&lease, None, time_out);
         match renewal.await {
             Ok(renewed) => return Ok(renewed),
             Err(error) => retry.after_error(error).await?,
@@ -167,8 +159,8 @@ impl RenewTask {
                 return self.publish(LeaseState::Lost(loss));
             }
             let time_out = copy_time_out(&self.client, self.ttl);
-            let (name, token) = (&self.name, &self.token);
-            let renewal = self.client.renew_once(name, token, self.asked, time_out);
+            let (client, lease) = (&self.client, &self.lease);
+            let renewal = client.renew_lease_once(lease, self.asked, time_out);
             match timeout_at(self.until, renewal).await {
                 Ok(Ok(lease)) => {
                     failed = 0;

@@ -38,8 +38,10 @@ pub struct Page {
 pub struct HeldLock {
     /// The lock.
     pub name: LockName,
-    /// Who holds it: one entry, or more.
+    /// Who holds it: of several who share it at most a hundred, those first whose leases end soonest.
     pub holders: Vec<Holder>,
+    /// How many hold it in all.
+    pub holder_count: u64,
     json: String,
 }
 
@@ -57,6 +59,8 @@ struct WirePage {
 struct WireLock {
     name: String,
     holders: Vec<Holder>,
+    #[serde(default)]
+    holder_count: u64,
 }
 
 // === impl Client ===
@@ -129,10 +133,11 @@ impl HeldLock {
 
     fn read(value: Value) -> Option<Self> {
         let json = value.to_string();
-        let WireLock { name, holders } = serde_json::from_value(value).ok()?;
+        let wire: WireLock = serde_json::from_value(value).ok()?;
         Some(Self {
-            name: LockName::new(&name).ok()?,
-            holders,
+            name: LockName::new(&wire.name).ok()?,
+            holders: wire.holders,
+            holder_count: wire.holder_count,
             json,
         })
     }

@@ -23,9 +23,15 @@ pub struct Problem {
     /// With `lease-lost`: whether somebody else holds the lock.
     #[serde(default)]
     pub held: Option<bool>,
+    /// With `locked`, if several locks were asked for: the one that is held.
+    #[serde(default)]
+    pub name: Option<String>,
     /// With `locked`: who holds the lock; nobody while it passes on.
     #[serde(default)]
     pub holders: Vec<Holder>,
+    /// With `locked`: how many hold it.
+    #[serde(default)]
+    pub holder_count: Option<u64>,
     /// With `locked`: how many wait for it.
     #[serde(default)]
     pub waiters: Option<u64>,
@@ -64,6 +70,12 @@ pub struct Holder {
     /// The fencing token of the lease.
     #[serde(default)]
     pub fencing_token: Option<u64>,
+    /// Whether it holds the lock alone or beside others: `exclusive` or `shared`.
+    #[serde(default)]
+    pub mode: Option<String>,
+    /// The slot of its lease.
+    #[serde(default)]
+    pub slot: Option<u16>,
     /// What tells one client without a gateway from another, as far as that is known.
     #[serde(default)]
     pub foreign_mark: Option<String>,
@@ -82,6 +94,28 @@ impl Problem {
         Some(problem)
     }
 
+    /// What one of several leases came to.
+    pub(super) fn of_part(name: &str, code: &str) -> Self {
+        Self {
+            status: 0,
+            code: code.to_owned(),
+            title: String::new(),
+            detail: Some(match code {
+                "lease-lost" => format!("the lease of {name} is lost"),
+                _ => format!("the lease of {name} was neither renewed nor released"),
+            }),
+            request_id: None,
+            held: None,
+            name: Some(name.to_owned()),
+            holders: Vec::new(),
+            holder_count: None,
+            waiters: None,
+            errors: Vec::new(),
+            retry_after: None,
+            json: String::new(),
+        }
+    }
+
     /// The document as the gateway sent it.
     pub fn json(&self) -> &str {
         &self.json
@@ -96,6 +130,9 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let detail = self.detail.as_ref().unwrap_or(&self.title);
+        if self.status == 0 {
+            return write!(f, "{detail} ({})", self.code);
+        }
         write!(
             f,
             "{} ({}, {})",

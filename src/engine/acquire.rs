@@ -92,6 +92,8 @@ pub enum AcquireError {
         contention: Contention,
         /// How long the caller stood in the queue.
         waited: Duration,
+        /// How it wanted to share the lock; `None`: alone.
+        sharing: Option<Sharing>,
     },
     /// As many attempts wait for this name, or at this gateway, as are allowed.
     #[error("too many attempts are waiting")]
@@ -200,7 +202,7 @@ impl Engine {
         }
     }
 
-    fn may_begin(&self, request: &AcquireRequest) -> Result<(), AcquireError> {
+    pub(super) fn may_begin(&self, request: &AcquireRequest) -> Result<(), AcquireError> {
         if self.is_draining() {
             return Err(AcquireError::Draining);
         }
@@ -267,6 +269,15 @@ pub(super) struct AcquireAttempt {
     queued_sender: Option<oneshot::Sender<QueuePosition>>,
     /// Whether it has been queued once: it may be so still, or hold the lock.
     pub(super) was_queued: bool,
+    /// Whether its place is kept for a repeated request, if it has an idempotency key.
+    pub(super) keeps_place: bool,
+}
+
+/// By what the store recognises an attempt.
+#[derive(Clone)]
+pub(super) struct AttemptIdentity {
+    pub(super) token: Token,
+    pub(super) idempotency: Option<Idempotency>,
 }
 
 /// What ends a stretch of standing in the queue.
@@ -297,29 +308,17 @@ impl AcquireAttempt {
         request: AcquireRequest,
         queued_sender: Option<oneshot::Sender<QueuePosition>>,
     ) -> Self {
-        let (token, idempotency) = match &request.idempotency_key {
-            None => (Token::random(), None),
-            Some(key) => {
-                let salt = Salt::random();
-                let fingerprint = Fingerprint::of(
-                    request.explicit.ttl,
-                    request.explicit.hold_limit,
-                    request.sharing,
-                    request.owner.as_ref(),
-                    &request.metadata,
-                );
-                let hash = key.hash(&request.caller, &request.name);
-                let token = key.derive_token(&request.caller, &request.name, &salt);
-                (
-                    token,
-                    Some(Idempotency {
-                        hash,
-                        fingerprint,
-                        salt,
-                    }),
-                )
-            }
-        };
+        let identity = AttemptIdentity::of(&request);
+        Self::identified(engine, request, identity, queued_sender)
+    }
+
+    /// The same, with an identity that was made before.
+    pub(super) fn identified(
+        engine: &Arc<EngineShared>,
+        request: AcquireRequest,
+        AttemptIdentity { token, idempotency }: AttemptIdentity,
+        queued_sender: Option<oneshot::Sender<QueuePosition>>,
+    ) -> Self {
         let waiting = Waiting {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
@@ -347,6 +346,7 @@ impl AcquireAttempt {
             started: Instant::now(),
             queued_sender,
             was_queued: false,
+            keeps_place: true,
         }
     }
 
@@ -416,14 +416,26 @@ impl AcquireAttempt {
             }
         });
         self.engine.metrics.acquired(acquire_outcome(&outcome));
+        if let Ok(granted) = &outcome
+            && granted.lease.held.mode.is_shared()
+            && !granted.delivery.is_replay()
+        {
+            self.engine.metrics.granted_shared();
+        }
         outcome
     }
 
     fn queued(&mut self, place: QueuePosition) {
         self.was_queued = true;
         if let Some(queued_sender) = self.queued_sender.take() {
-            let (name, owner) = (&self.attempt.name, self.attempt.owner.as_ref());
-            self.engine.events.queued(name, owner, &place);
+            let Attempt {
+                name,
+                owner,
+                sharing,
+                ..
+            } = &self.attempt;
+            let events = &self.engine.events;
+            events.queued(name, owner.as_ref(), *sharing, &place);
             // Only a hold listens to it.
             drop(queued_sender.send(place));
         }
@@ -479,8 +491,9 @@ impl AcquireAttempt {
     /// within the reconnect grace finds the position, or the lease that was granted to it, which is not given
     /// back until then.
     fn reserve_position(&self, outcome: &AcquireResult, parked: Parked) {
-        let (Err(AcquireError::Store(_)), Some(idempotency)) = (outcome, &self.attempt.idempotency)
-        else {
+        let idempotency = self.attempt.idempotency.as_ref();
+        let idempotency = idempotency.filter(|_| self.keeps_place);
+        let (Err(AcquireError::Store(_)), Some(idempotency)) = (outcome, idempotency) else {
             return;
         };
         let over = Instant::now() + self.engine.reconnect_grace;
@@ -549,7 +562,7 @@ impl AcquireAttempt {
             .attempt
             .idempotency
             .as_ref()
-            .filter(|_| !matches!(end, WaitEnd::Revoked))
+            .filter(|_| self.keeps_place && !matches!(end, WaitEnd::Revoked))
             .map(|_| self.engine.reconnect_grace);
         let Attempt { name, token, .. } = &self.attempt;
         let mut left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;
@@ -588,6 +601,36 @@ impl AcquireAttempt {
     }
 }
 
+// === impl AttemptIdentity ===
+
+impl AttemptIdentity {
+    /// A new one of a request: each time it is made it has another token.
+    pub(super) fn of(request: &AcquireRequest) -> Self {
+        let Some(key) = &request.idempotency_key else {
+            return Self {
+                token: Token::random(),
+                idempotency: None,
+            };
+        };
+        let salt = Salt::random();
+        let fingerprint = Fingerprint::of(
+            request.explicit.ttl,
+            request.explicit.hold_limit,
+            request.sharing,
+            request.owner.as_ref(),
+            &request.metadata,
+        );
+        Self {
+            token: key.derive_token(&request.caller, &request.name, &salt),
+            idempotency: Some(Idempotency {
+                hash: key.hash(&request.caller, &request.name),
+                fingerprint,
+                salt,
+            }),
+        }
+    }
+}
+
 // === Metric outcomes ===
 //
 // How operations end, in the words in which they are counted.
@@ -618,7 +661,7 @@ fn acquire_outcome(answer: &Result<Granted, AcquireError>) -> AcquireOutcome {
 }
 
 /// In which way an acquire ended that got no lock.
-fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
+pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
     match error {
         AcquireError::Held { .. } => AcquireOutcome::Held,
         AcquireError::TooManyWaiters

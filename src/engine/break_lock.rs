@@ -1,16 +1,19 @@
-//! Break: take a lock away from whoever holds it.
+//! Break: take a lock away from whoever holds it, at once or after the holder was asked to release it.
 
 use std::sync::Arc;
 
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
 use crate::{
-    lock::{BreakTarget, LockName, Reason},
+    lock::{BreakTarget, FencingToken, LockName, Reason, ReleaseRequest},
     store::{
         Store, StoreError,
-        contract::{Breaking, Holder, SharedHolders},
+        contract::{Breaking, Holder, Requesting, SharedHolders},
     },
 };
 
-use super::{Engine, detach_on_drop::DetachOnDrop};
+use super::{Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
 
 /// Why a lock was not broken.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -21,6 +24,9 @@ pub enum BreakError {
     /// Several may hold the lock, and the request did not say which of them is meant.
     #[error("the lock is shared")]
     Ambiguous(SharedHolders),
+    /// A client holds the lock that uses no gateway, and so cannot be asked to release it.
+    #[error("a foreign client holds the lock")]
+    Foreign(Holder),
     /// Nobody holds the lock.
     #[error("nobody holds the lock")]
     NotHeld,
@@ -49,25 +55,121 @@ impl Engine {
     {
         let engine = Arc::clone(&self.0);
         DetachOnDrop::new(&self.0.lifecycle, async move {
-            let outcome = match engine.store.break_lock(&name, target).await {
-                Ok(Breaking::Broken(holder)) => {
-                    engine.metrics.lock_broken();
-                    if let Holder::Foreign { .. } = &holder {
-                        engine.events.broken(&name, None, reason.as_str());
-                    }
-                    for lease in holder.leases() {
-                        engine.events.broken(&name, Some(lease), reason.as_str());
-                    }
-                    Ok(holder)
-                }
-                Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
-                Ok(Breaking::Ambiguous(holders)) => Err(BreakError::Ambiguous(holders)),
-                Ok(Breaking::NotHeld) => Err(BreakError::NotHeld),
-                Err(error) => Err(error.into()),
-            };
+            let outcome = engine.break_now(&name, target, &reason).await;
             record(outcome.clone()).await;
             outcome
         })
         .await
+    }
+
+    /// Asks whoever holds the lock to release it; answers who was asked. What they have not released when the time
+    /// is over is broken then, by this gateway; if it has stopped, the store ends it soon after.
+    ///
+    /// The command runs to its end even if the caller hangs up. `record` is part of it, and comes before the answer.
+    /// It is called again with each lease that is broken in the end.
+    pub async fn request_release<F>(
+        &self,
+        name: LockName,
+        target: Option<BreakTarget>,
+        request: ReleaseRequest,
+        record: impl Fn(ReleaseRecord) -> F + Send + Sync + 'static,
+    ) -> Result<Holder, BreakError>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let engine = Arc::clone(&self.0);
+        DetachOnDrop::new(&self.0.lifecycle, async move {
+            let asked = Instant::now();
+            let outcome = match engine.store.request_release(&name, target, &request).await {
+                Ok(Requesting::Requested(holder)) => {
+                    for lease in holder.leases() {
+                        engine.events.release_requested(&name, lease, &request);
+                    }
+                    Ok(holder)
+                }
+                Ok(Requesting::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
+                Ok(Requesting::Ambiguous(holders)) => Err(BreakError::Ambiguous(holders)),
+                Ok(Requesting::Foreign(holder)) => Err(BreakError::Foreign(holder)),
+                Ok(Requesting::NotHeld) => Err(BreakError::NotHeld),
+                Err(error) => Err(error.into()),
+            };
+            record(ReleaseRecord::Requested(outcome.clone())).await;
+            if let Ok(holder) = &outcome {
+                let fences: Vec<_> = holder.leases().iter().map(|lease| lease.fence).collect();
+                let (until, reason) = (asked + request.within, request.reason);
+                let (engine, stopped) = (Arc::clone(&engine), engine.lifecycle.stopped());
+                engine.lifecycle.clone().spawn_background(async move {
+                    tokio::select! {
+                        () = sleep_until(until) => {}
+                        // The store ends the leases.
+                        () = stopped => return,
+                    }
+                    for fence in fences {
+                        engine.break_kept(&name, fence, &reason, &record).await;
+                    }
+                });
+            }
+            outcome
+        })
+        .await
+    }
+}
+
+/// What is written down of a request to release.
+#[derive(Debug, Clone)]
+pub enum ReleaseRecord {
+    /// What became of the request: who was asked.
+    Requested(Result<Holder, BreakError>),
+    /// A lease was broken because it was not released in time.
+    Broken(Holder),
+}
+
+// === impl EngineShared ===
+
+impl EngineShared {
+    async fn break_now(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        reason: &Reason,
+    ) -> Result<Holder, BreakError> {
+        match self.store.break_lock(name, target).await {
+            Ok(Breaking::Broken(holder)) => {
+                self.metrics.lock_broken(holder.count());
+                if let Holder::Foreign { .. } = &holder {
+                    self.events.broken(name, None, reason.as_str());
+                }
+                for lease in holder.leases() {
+                    self.events.broken(name, Some(lease), reason.as_str());
+                }
+                Ok(holder)
+            }
+            Ok(Breaking::HolderChanged(holder)) => Err(BreakError::HolderChanged(holder)),
+            Ok(Breaking::Ambiguous(holders)) => Err(BreakError::Ambiguous(holders)),
+            Ok(Breaking::NotHeld) => Err(BreakError::NotHeld),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Breaks a lease that was asked for and is still kept. Most were released by now.
+    async fn break_kept<F: Future<Output = ()>>(
+        &self,
+        name: &LockName,
+        fence: FencingToken,
+        reason: &Reason,
+        record: impl Fn(ReleaseRecord) -> F,
+    ) {
+        match self.break_now(name, Some(fence.into()), reason).await {
+            Ok(holder) => record(ReleaseRecord::Broken(holder)).await,
+            Err(
+                BreakError::HolderChanged(_)
+                | BreakError::Ambiguous(_)
+                | BreakError::Foreign(_)
+                | BreakError::NotHeld,
+            ) => {}
+            Err(BreakError::Store(error)) => {
+                warn!(%name, %error, "a lease that was not released in time is left to its end, which is near");
+            }
+        }
     }
 }

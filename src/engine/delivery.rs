@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::lock::KeeperId;
+use crate::lock::{KeeperId, LockName};
 
 use super::{
     reaper::{AbandonedBy, AbandonedLease},
@@ -44,6 +44,46 @@ impl Delivery {
     /// Whether the lease lived already, under the same idempotency key.
     pub fn is_replay(&self) -> bool {
         self.answer == ReplyKind::Again
+    }
+
+    /// Watches over another lease of the same token and answer, too. Whether all of them are given back is
+    /// decided by the one that has an idempotency key, if one has.
+    pub(super) fn join(&mut self, mut other: Self) {
+        if self.answer == ReplyKind::Once {
+            std::mem::swap(self, &mut other);
+        }
+        if let (Some(lease), Some(added)) = (&mut self.pending, other.pending.take()) {
+            lease.others.extend([added.name]);
+            lease.others.extend(added.others.into_names());
+        }
+    }
+
+    /// Watches over leases with the same token that were answered before, too.
+    pub(super) fn join_names(&mut self, names: impl IntoIterator<Item = LockName>) {
+        if let Some(lease) = &mut self.pending {
+            lease.others.extend(names);
+        }
+    }
+
+    /// The lease will not be answered: gives it back without the reconnect grace. One that a newer request under
+    /// its idempotency key was answered stays, with all that was joined to it.
+    pub(super) fn give_back_now(mut self) {
+        let Some(lease) = self.pending.take() else {
+            return;
+        };
+        let by = match self.answer {
+            ReplyKind::Once => lease.by,
+            ReplyKind::First | ReplyKind::Again => {
+                match self.engine.leases.reply_lost(&lease.token) {
+                    Some(keeper) if keeper == KeeperId::of_attempt(&lease.token) => {
+                        AbandonedBy::UnansweredAttempt
+                    }
+                    Some(keeper) => AbandonedBy::KeyedAnswer(keeper),
+                    None => return,
+                }
+            }
+        };
+        self.engine.reaper.submit(AbandonedLease { by, ..lease });
     }
 
     /// The answer has left for the caller: the lease is theirs.

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     auth::Authorization,
-    lock::{HeldLease, KeeperId, Lease, LockName, Token},
+    lock::{HeldLease, KeeperId, Lease, LockName, ReleaseRequest, Token},
     store::{
         Store, StoreError, Uncertainty,
         contract::{Loss, QueuePosition, Release, Renewal, Renewer},
@@ -62,6 +62,9 @@ pub enum HoldEvent {
     Granted(Lease),
     /// It went on holding the lock.
     Renewed(HeldLease),
+    /// Its holder is asked to release the lock. Comes after [`HoldEvent::Granted`], and again if it is to be
+    /// released sooner.
+    ReleaseRequested(ReleaseRequest),
     /// It is over.
     Ended(HoldEnd),
 }
@@ -226,7 +229,7 @@ impl Hold {
         match &event {
             HoldEvent::Granted(_) => self.phase = HoldPhase::Held,
             HoldEvent::Ended(_) => self.phase = HoldPhase::Over,
-            HoldEvent::Queued(_) | HoldEvent::Renewed(_) => {}
+            HoldEvent::Queued(_) | HoldEvent::Renewed(_) | HoldEvent::ReleaseRequested(_) => {}
         }
         Poll::Ready(Some(event))
     }
@@ -270,6 +273,9 @@ enum ListenerGone {
     /// The reader left too many events unread; the stream ends with that reason.
     Unread,
 }
+
+/// How much sooner another request must end to be announced: the end of one is told a little differently each time.
+const SAME_REQUEST: Duration = Duration::from_millis(100);
 
 /// How long a client whose stream ended because the gateway drains may take to renew or release the lease
 /// here with its token.
@@ -419,7 +425,11 @@ impl HoldTask {
             return Ok(());
         }
         match managed.unannounced.take() {
-            Some(lease) => self.send(HoldEvent::Granted(lease)),
+            Some(lease) => {
+                let request = lease.held.release_requested.clone();
+                self.send(HoldEvent::Granted(lease))?;
+                self.send_request(managed, request)
+            }
             None => Ok(()),
         }
     }
@@ -429,10 +439,29 @@ impl HoldTask {
         managed: &mut ManagedLease,
         held: HeldLease,
     ) -> Result<(), ListenerGone> {
+        let request = held.release_requested.clone();
         self.send(match managed.unannounced.take() {
             Some(lease) => HoldEvent::Granted(Lease { held, ..lease }),
             None => HoldEvent::Renewed(held),
-        })
+        })?;
+        self.send_request(managed, request)
+    }
+
+    /// Announces that the lock is to be released, unless that was said.
+    fn send_request(
+        &self,
+        managed: &mut ManagedLease,
+        request: Option<Box<ReleaseRequest>>,
+    ) -> Result<(), ListenerGone> {
+        let (Some(request), Some(by)) = (request, managed.release_by) else {
+            return Ok(());
+        };
+        let said = managed.announced_release_by;
+        if said.is_some_and(|said| said <= by + SAME_REQUEST) {
+            return Ok(());
+        }
+        managed.announced_release_by = Some(by);
+        self.send(HoldEvent::ReleaseRequested(*request))
     }
 
     fn drain(&self, managed: &ManagedLease) {
@@ -446,7 +475,7 @@ impl HoldTask {
             // renews or releases it here.
             self.engine
                 .leases
-                .wait_at_most(&token, RELEASE_GRACE.min(left / 4));
+                .wait_at_most(&managed.name, &token, RELEASE_GRACE.min(left / 4));
             Some(managed.valid_until)
         } else {
             // Nobody knows its token.
@@ -500,7 +529,7 @@ impl HoldTask {
                         self.engine.events.renewed(&managed.name, &token, held);
                     }
                     // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
-                    Renewal::Adopted => self.engine.leases.adopted(&token),
+                    Renewal::Adopted => self.engine.leases.adopted(&managed.name, &token),
                     Renewal::Lost(_) => drop(self.engine.leases.remove(&managed.name, &token)),
                 }
                 Some(renewal)

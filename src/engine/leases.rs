@@ -14,7 +14,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Owner, TokenHash};
+use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Mode, Owner, TokenHash};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
@@ -42,6 +42,7 @@ pub(super) struct RegisteredLease {
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
+    pub(super) mode: Mode,
     /// When it was granted, for statistics only.
     pub(super) since: Instant,
     /// Whether it counts here: it was granted here, or a stream of this gateway keeps it.
@@ -50,6 +51,14 @@ pub(super) struct RegisteredLease {
     pub(super) until: Instant,
     /// Until when a gateway that ends stays for its holder.
     needed_until: Instant,
+}
+
+/// How many leases count here.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CountedLeases {
+    pub(super) all: usize,
+    /// How many of them share their lock.
+    pub(super) shared: usize,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +72,8 @@ struct Shard {
 #[derive(Debug, Default)]
 struct LeaseEntry {
     lease: Option<RegisteredLease>,
+    /// The others with the same token, if it is that of a group.
+    others: Vec<RegisteredLease>,
     /// Its answers, if it has an idempotency key.
     answers: Option<Box<LeaseReplies>>,
 }
@@ -129,6 +140,7 @@ impl LeaseRegistry {
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
+            mode: held.mode,
             since: now.checked_sub(held_for).unwrap_or(now),
             until,
             is_counted: counts,
@@ -136,8 +148,8 @@ impl LeaseRegistry {
         };
         let mut shard = self.shard(&token);
         let entry = shard.leases.entry(token).or_default();
-        let was_counted = entry.lease.as_ref().is_some_and(|it| it.is_counted);
-        entry.lease = Some(RegisteredLease {
+        let was_counted = entry.named(name).is_some_and(|it| it.is_counted);
+        entry.insert(RegisteredLease {
             is_counted: counts || was_counted,
             ..lease
         });
@@ -145,8 +157,8 @@ impl LeaseRegistry {
     }
 
     /// Another stream has adopted the lease: it counts where that is.
-    pub(super) fn adopted(&self, token: &TokenHash) {
-        if let Some(lease) = self.shard(token).lease_mut(token) {
+    pub(super) fn adopted(&self, name: &LockName, token: &TokenHash) {
+        if let Some(lease) = self.shard(token).lease_mut(name, token) {
             lease.is_counted = false;
         }
     }
@@ -159,8 +171,8 @@ impl LeaseRegistry {
             return None;
         };
         let entry = listed.get_mut();
-        let removed = entry.lease.take_if(|lease| lease.name == *name)?;
-        if entry.answers.is_none() {
+        let removed = entry.remove(name)?;
+        if entry.is_empty() {
             listed.remove();
         }
         drop(shard);
@@ -170,9 +182,9 @@ impl LeaseRegistry {
 
     /// Limits how long the gateway stays for this lease when it stops, unless the lease is renewed here, and
     /// notifies `shrunk`.
-    pub(super) fn wait_at_most(&self, token: &TokenHash, at_most: Duration) {
+    pub(super) fn wait_at_most(&self, name: &LockName, token: &TokenHash, at_most: Duration) {
         let mut shard = self.shard(token);
-        let Some(lease) = shard.lease_mut(token) else {
+        let Some(lease) = shard.lease_mut(name, token) else {
             return;
         };
         lease.needed_until = lease.needed_until.min(Instant::now() + at_most);
@@ -183,16 +195,19 @@ impl LeaseRegistry {
     /// Whether this lease lives, as far as is known here.
     pub(super) fn is_listed(&self, name: &LockName, token: &TokenHash) -> bool {
         let mut shard = self.shard(token);
-        let lease = shard.lease_mut(token);
-        lease.is_some_and(|lease| lease.name == *name && lease.until > Instant::now())
+        let lease = shard.lease_mut(name, token);
+        lease.is_some_and(|lease| lease.until > Instant::now())
     }
 
     /// How many live that were granted here or are kept by a stream of this gateway, as far as is known here.
     /// They count at no other gateway, so that those of all gateways add up.
-    pub(super) fn counted(&self) -> usize {
-        let mut active = 0;
-        self.for_each_active(|lease| active += usize::from(lease.is_counted));
-        active
+    pub(super) fn counted(&self) -> CountedLeases {
+        let mut counted = CountedLeases::default();
+        self.for_each_active(|lease| {
+            counted.all += usize::from(lease.is_counted);
+            counted.shared += usize::from(lease.is_counted && lease.mode.is_shared());
+        });
+        counted
     }
 
     /// For how long the one that is held for longest has been held; `None` if none lives.
@@ -256,7 +271,7 @@ impl LeaseRegistry {
         let mut shard = self.shard(token);
         if let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) {
             listed.get_mut().answers = None;
-            if listed.get().lease.is_none() {
+            if listed.get().is_empty() {
                 listed.remove();
             }
         }
@@ -277,7 +292,7 @@ impl LeaseRegistry {
         let now = Instant::now();
         for shard in &self.shards {
             let shard = lock(shard);
-            let leases = shard.leases.values().filter_map(|it| it.lease.as_ref());
+            let leases = shard.leases.values().flat_map(LeaseEntry::leases);
             leases.filter(|lease| lease.until > now).for_each(&mut each);
         }
     }
@@ -298,14 +313,14 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 // === impl Shard ===
 
 impl Shard {
-    fn lease_mut(&mut self, token: &TokenHash) -> Option<&mut RegisteredLease> {
-        self.leases.get_mut(token)?.lease.as_mut()
+    fn lease_mut(&mut self, name: &LockName, token: &TokenHash) -> Option<&mut RegisteredLease> {
+        self.leases.get_mut(token)?.named(name)
     }
 
     /// Strikes off what is over, if the list has grown.
     fn sweep(&mut self, now: Instant) {
         if self.leases.len() > self.sweep_at.max(SWEEP_FROM) {
-            self.leases.retain(|_, entry| entry.is_listed(now));
+            self.leases.retain(|_, entry| entry.sweep(now));
             // Twice as many as live, so that sweeping costs a fixed share of granting.
             self.sweep_at = 2 * self.leases.len();
         }
@@ -315,10 +330,43 @@ impl Shard {
 // === impl LeaseEntry ===
 
 impl LeaseEntry {
-    fn is_listed(&self, now: Instant) -> bool {
-        let lease = self.lease.as_ref().map(|lease| lease.until);
+    /// Strikes off what is over of a group. Whether anything is left.
+    fn sweep(&mut self, now: Instant) -> bool {
+        self.others.retain(|lease| lease.until > now);
+        let leases = self.leases().map(|lease| lease.until).max();
         let answers = self.answers.as_ref().map(|answers| answers.until);
-        lease.max(answers).is_some_and(|until| until > now)
+        leases.max(answers).is_some_and(|until| until > now)
+    }
+
+    fn leases(&self) -> impl Iterator<Item = &RegisteredLease> {
+        self.lease.iter().chain(&self.others)
+    }
+
+    fn named(&mut self, name: &LockName) -> Option<&mut RegisteredLease> {
+        let mut leases = self.lease.iter_mut().chain(&mut self.others);
+        leases.find(|lease| lease.name == *name)
+    }
+
+    fn insert(&mut self, lease: RegisteredLease) {
+        if let Some(listed) = self.named(&lease.name) {
+            *listed = lease;
+        } else if self.lease.is_none() {
+            self.lease = Some(lease);
+        } else {
+            self.others.push(lease);
+        }
+    }
+
+    fn remove(&mut self, name: &LockName) -> Option<RegisteredLease> {
+        let first = self.lease.take_if(|lease| lease.name == *name);
+        first.or_else(|| {
+            let at = self.others.iter().position(|lease| lease.name == *name)?;
+            Some(self.others.swap_remove(at))
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lease.is_none() && self.others.is_empty() && self.answers.is_none()
     }
 }
 
@@ -411,13 +459,13 @@ mod tests {
         let after = |seconds| Some(begin + Duration::from_secs(seconds));
         leases.insert(token, &name(), &lasting(30));
         let told = leases.shrunk();
-        leases.wait_at_most(&token, Duration::from_secs(2));
+        leases.wait_at_most(&name(), &token, Duration::from_secs(2));
         told.await;
         assert_eq!(leases.needed_until(), after(2));
         advance(Duration::from_secs(2)).await;
         assert_eq!(leases.needed_until(), None);
         assert!(leases.is_listed(&name(), &token), "its lease lives on");
-        leases.wait_at_most(&token, Duration::from_secs(3));
+        leases.wait_at_most(&name(), &token, Duration::from_secs(3));
         assert_eq!(
             leases.needed_until(),
             None,
@@ -440,23 +488,61 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn the_leases_of_a_group_have_one_token_and_end_each_by_itself() {
+        let leases = LeaseRegistry::default();
+        let token = Token::random().hash();
+        let names = ["a", "b", "c"].map(|name| LockName::new(name).unwrap());
+        for (seconds, name) in (1..).zip(&names) {
+            leases.insert_counted(token, name, &lasting(10 * seconds));
+        }
+        leases.insert(token, &names[1], &lasting(20));
+        assert_eq!(leases.counted().all, 3);
+        let lives = || names.each_ref().map(|it| leases.is_listed(it, &token));
+        assert!(leases.remove(&names[0], &token).is_some());
+        assert!(leases.remove(&names[0], &token).is_none());
+        assert_eq!(lives(), [false, true, true]);
+        leases.adopted(&names[2], &token);
+        assert_eq!(leases.counted().all, 1);
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(lives(), [false, false, true]);
+        assert!(leases.remove(&names[2], &token).is_some());
+        assert!(leases.remove(&names[1], &token).is_some());
+        assert_eq!(listed(&leases), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_lease_counts_where_it_was_granted_or_a_stream_keeps_it_and_nowhere_else() {
         let [granter, other] = [(); 2].map(|()| LeaseRegistry::default());
         let token = Token::random().hash();
-        let sum = || granter.counted() + other.counted();
+        let sum = || granter.counted().all + other.counted().all;
         granter.insert_counted(token, &name(), &lasting(10));
         other.insert(token, &name(), &lasting(10));
         assert_eq!(sum(), 1);
         granter.insert(token, &name(), &lasting(10));
-        assert_eq!((granter.counted(), other.counted()), (1, 0));
+        assert_eq!((granter.counted().all, other.counted().all), (1, 0));
         // A stream of the other one adopts it, and the one that kept it hears of that.
         other.insert_counted(token, &name(), &lasting(10));
-        granter.adopted(&token);
-        assert_eq!((granter.counted(), other.counted()), (0, 1));
+        granter.adopted(&name(), &token);
+        assert_eq!((granter.counted().all, other.counted().all), (0, 1));
         assert!(
             granter.is_listed(&name(), &token),
             "its holder may come here"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_share_a_lock_are_counted_among_all() {
+        let leases = LeaseRegistry::default();
+        let shared = HeldLease {
+            mode: Mode::Shared { slot: None },
+            ..lasting(10)
+        };
+        for (held, is_counted) in [(&lasting(10), true), (&shared, true), (&shared, false)] {
+            leases.insert_as(is_counted, Token::random().hash(), &name(), held);
+        }
+        assert_eq!(leases.counted(), CountedLeases { all: 2, shared: 1 });
+        advance(Duration::from_secs(10)).await;
+        assert_eq!(leases.counted(), CountedLeases::default());
     }
 
     #[tokio::test(start_paused = true)]

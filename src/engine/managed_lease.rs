@@ -9,7 +9,7 @@ use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
 use super::{
     LossReason,
     hold_streams::HoldStreamEntry,
-    reaper::{AbandonedBy, AbandonedLease},
+    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
     start::EngineShared,
 };
 
@@ -29,6 +29,10 @@ pub(super) struct ManagedLease {
     pub(super) ttl: Duration,
     /// Whether the lease ends with its hold limit.
     pub(super) at_limit: bool,
+    /// When it is to be released, if its holder was asked to.
+    pub(super) release_by: Option<Instant>,
+    /// The same as the holder was told.
+    pub(super) announced_release_by: Option<Instant>,
     engine: Arc<EngineShared>,
 }
 
@@ -57,6 +61,8 @@ impl ManagedLease {
             renew_at: since,
             ttl: Duration::ZERO,
             at_limit: false,
+            release_by: None,
+            announced_release_by: None,
             engine,
         };
         managed.renewed(&held, since);
@@ -76,6 +82,8 @@ impl ManagedLease {
         self.ttl = held.ttl.duration();
         self.valid_until = sent + held.expires_in.saturating_sub(drift);
         self.at_limit = held.is_at_limit();
+        let request = held.release_requested.as_ref();
+        self.release_by = request.map(|request| held.as_of + request.within);
         // At its limit a lease does not get longer by renewing it.
         self.renew_at = if self.at_limit {
             self.valid_until
@@ -95,12 +103,15 @@ impl ManagedLease {
             token: self.token.hash(),
             name: self.name.clone(),
             by: AbandonedBy::Keeper(self.keeper, lost),
+            others: OtherLocks::default(),
         });
     }
 
     pub(super) fn loss_if_over(&self) -> Option<LossReason> {
         match (Instant::now() >= self.valid_until, self.at_limit) {
             (false, _) => None,
+            // The gateway that asked for it has not broken it.
+            (true, _) if self.release_by.is_some() => Some(LossReason::Broken),
             (true, true) => Some(LossReason::HoldLimit),
             (true, false) => Some(LossReason::Expired),
         }

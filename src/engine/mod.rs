@@ -7,6 +7,7 @@ mod delivery;
 mod detach_on_drop;
 pub mod events;
 mod fences;
+mod group;
 mod hold;
 mod hold_streams;
 mod inspect;
@@ -24,8 +25,9 @@ mod tests;
 
 pub use acquire::{AcquireError, AcquireRequest, ExplicitTerms, Granted};
 pub use backup::BackupParts;
-pub use break_lock::BreakError;
+pub use break_lock::{BreakError, ReleaseRecord};
 pub use delivery::Delivery;
+pub use group::{GrantedGroup, GroupAcquireError, GroupRequest};
 pub use hold::{AdoptError, Hold, HoldEnd, HoldEvent};
 pub use loss::LossReason;
 pub use release::ReleaseError;

@@ -17,7 +17,7 @@ use super::{
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
     leases::{LeaseReply, PriorReply},
-    reaper::{AbandonedBy, AbandonedLease},
+    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
 };
 
 // === impl AcquireAttempt ===
@@ -55,6 +55,7 @@ impl AcquireAttempt {
         AcquireError::Held {
             contention,
             waited: self.waited(),
+            sharing: self.attempt.sharing,
         }
     }
 
@@ -171,6 +172,7 @@ impl AcquireAttempt {
                 Some(_) => AbandonedBy::KeyedAttempt,
                 None => AbandonedBy::Attempt,
             },
+            others: OtherLocks::default(),
         }
     }
 }

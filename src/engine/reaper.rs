@@ -47,7 +47,16 @@ pub(super) struct AbandonedLease {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     pub(super) by: AbandonedBy,
+    /// The other locks of its group, which have the same token.
+    pub(super) others: OtherLocks,
 }
+
+/// The other locks of a group. Most leases have none, and no room for them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OtherLocks(Option<Box<OtherNames>>);
+
+#[derive(Debug, Clone)]
+struct OtherNames(Vec<LockName>);
 
 /// Who has left a grant behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +65,8 @@ pub(super) enum AbandonedBy {
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
     KeyedAttempt,
+    /// An attempt with an idempotency key that was not answered, so that its caller does not come back for it.
+    UnansweredAttempt,
     /// The same, where the lease was answered to repeated requests too, none of which was delivered: this one
     /// was the last.
     KeyedAnswer(KeeperId),
@@ -109,12 +120,48 @@ impl Reaper {
 
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
-    pub(super) fn submit(&self, lease: AbandonedLease) {
+    pub(super) fn submit(&self, mut lease: AbandonedLease) {
         // Its token was not delivered, so no caller can use the lease.
         self.leases.remove(&lease.name, &lease.token);
+        for name in lease.others.iter() {
+            self.leases.remove(name, &lease.token);
+        }
+        if lease.by == AbandonedBy::Attempt {
+            // Each by itself: the store may be away for one of them.
+            for name in std::mem::take(&mut lease.others).into_names() {
+                let others = OtherLocks::default();
+                self.submit(AbandonedLease {
+                    name,
+                    others,
+                    ..lease
+                });
+            }
+        }
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
         }
+    }
+}
+
+// === impl OtherLocks ===
+
+impl OtherLocks {
+    pub(super) fn extend(&mut self, names: impl IntoIterator<Item = LockName>) {
+        let mut names = names.into_iter().peekable();
+        if names.peek().is_some() {
+            let others = self
+                .0
+                .get_or_insert_with(|| Box::new(OtherNames(Vec::new())));
+            others.0.extend(names);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &LockName> {
+        self.0.iter().flat_map(|others| &others.0)
+    }
+
+    pub(super) fn into_names(self) -> Vec<LockName> {
+        self.0.map_or_else(Vec::new, |others| others.0)
     }
 }
 
@@ -150,8 +197,8 @@ impl ReaperTask {
             let next = self.waiting.peek().map(|Reverse(entry)| entry.due);
             tokio::select! {
                 Some(lease) = submitted.recv() => self.accept(lease, running.waiting()),
-                Some(failed) = running.next(), if !running.is_empty() => {
-                    if let Some(entry) = failed {
+                Some(next) = running.next(), if !running.is_empty() => {
+                    for entry in next {
                         self.waiting.push(Reverse(entry));
                     }
                 }
@@ -208,31 +255,42 @@ impl ReaperTask {
     }
 }
 
-/// Returns the entry if it must be retried later.
+/// Returns what is to be given back next: the same lease if it must be retried later, or the rest of its group.
 async fn give_back(
     store: AnyStore,
     events: Bus,
     metrics: Metrics,
     mut entry: ReaperEntry,
-) -> Option<ReaperEntry> {
-    let AbandonedLease { name, token, by } = &entry.lease;
+) -> Vec<ReaperEntry> {
+    let AbandonedLease {
+        name,
+        token,
+        by,
+        others,
+    } = &entry.lease;
     let ended = match by {
-        AbandonedBy::Attempt | AbandonedBy::KeyedAttempt => {
-            let given_back = store.give_back(name, token).await;
+        AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::UnansweredAttempt => {
+            let given_back = if *by == AbandonedBy::UnansweredAttempt {
+                store.give_back_unanswered(name, token).await
+            } else {
+                store.give_back(name, token).await
+            };
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
                     metrics.given_back();
                     events.given_back(name, token, None);
                 }
+                outcome == GiveBack::GivenBack
             })
         }
         AbandonedBy::KeyedAnswer(keeper) | AbandonedBy::Keeper(keeper, _) => {
             let lost = match by {
                 AbandonedBy::Keeper(_, lost) => *lost,
-                AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::KeyedAnswer(_) => {
-                    None
-                }
+                AbandonedBy::Attempt
+                | AbandonedBy::KeyedAttempt
+                | AbandonedBy::UnansweredAttempt
+                | AbandonedBy::KeyedAnswer(_) => None,
             };
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
@@ -241,24 +299,44 @@ async fn give_back(
                     metrics.given_back();
                     events.given_back(name, token, lost);
                 }
+                outcome == Release::Released
             })
         }
     };
     match ended {
-        Ok(()) => None,
+        // If it was not given back, a newer request under its key goes on with the whole group, or it has ended by
+        // itself, and so will the rest.
+        Ok(false) => Vec::new(),
+        Ok(true) => others.iter().map(|name| entry.of_group(name)).collect(),
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
             entry.due = Instant::now() + entry.retry_in;
             entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
-            Some(entry)
+            vec![entry]
         }
         Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
             warn!(%name, %error, "a lease that nobody holds is left to its TTL");
-            None
+            Vec::new()
         }
     }
 }
 
 // === impl ReaperEntry ===
+
+impl ReaperEntry {
+    /// Another lock of the group, which is given back now.
+    fn of_group(&self, name: &LockName) -> Self {
+        Self {
+            due: Instant::now(),
+            retry_in: RETRY.0,
+            lease: AbandonedLease {
+                name: name.clone(),
+                token: self.lease.token,
+                by: AbandonedBy::Attempt,
+                others: OtherLocks::default(),
+            },
+        }
+    }
+}
 
 impl Ord for ReaperEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {

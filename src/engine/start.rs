@@ -123,13 +123,15 @@ impl Engine {
 
     /// What is not counted but looked up: everything but the checks, which ask the store.
     pub fn figures(&self) -> Figures {
+        let leases = self.0.leases.counted();
         Figures {
             is_withdrawn: self.is_withdrawn(),
             checks: Vec::new(),
             waiters: self.0.store.parking().len(),
             held_streams: self.0.streams.len(),
             event_streams: self.0.events.listeners(),
-            leases: self.0.leases.counted(),
+            leases: leases.all,
+            shared_leases: leases.shared,
             // The HTTP edge fills it in.
             certificate_ends: None,
             store: self.0.store.figures(),

@@ -43,8 +43,7 @@ const FILE: HeaderValue =
 /// Back up the embedded store
 ///
 /// Everything that the embedded store of this gateway holds in one instant, with all that was acknowledged before
-/// the request, as the one file of a data directory: `latchgate.00000001.log`. Nobody waits for it: it is copied
-/// between the transactions of others. One backup is made at a time; another request meanwhile is answered with 503.
+/// the request, as the one file of a data directory: `latchgate.00000001.log`. One backup is made at a time; another request meanwhile is answered with 503.
 /// `latchgate backup FILE` asks for it, checks it and writes it to a file.
 ///
 /// The file holds names of locks, owners and metadata, and of tokens and idempotency keys only hashes. With API keys

@@ -221,6 +221,7 @@ pub(super) fn apply(document: &mut Value, limits: &LimitsConfig) {
             "max_hold_ms",
             &[("maximum", limits.max_hold_limit_ms.0)],
         ),
+        ("AcquireBody", "limit", &[("maximum", limits.max_holders)]),
         ("RenewBody", "ttl_ms", &ttl[..]),
     ] {
         let field = &mut document["components"]["schemas"][schema]["properties"][field];
@@ -259,6 +260,7 @@ mod tests {
             max_ttl_ms: Millis(60_000),
             max_hold_limit_ms: Millis(90_000),
             max_wait_ms: Millis(25_000),
+            max_holders: 20,
             ..LimitsConfig::default()
         };
         apply(&mut document, &limits);
@@ -272,6 +274,7 @@ mod tests {
         assert!(told.ends_with("Left out: 5000."), "{told}");
         assert_eq!(of("AcquireBody", "wait_ms"), [Some(0), Some(25_000)]);
         assert_eq!(of("AcquireBody", "max_hold_ms"), [Some(100), Some(90_000)]);
+        assert_eq!(of("AcquireBody", "limit"), [Some(1), Some(20)]);
         assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

@@ -80,13 +80,19 @@ pub fn metrics_router(gateway: impl Into<Arc<AppState>>) -> Router {
 /// The routes that the OpenAPI document describes.
 fn described() -> OpenApiRouter<Arc<AppState>> {
     let locks = routes!(locks::acquire, locks::inspect, locks::release);
+    let several = routes!(
+        locks::list,
+        locks::acquire_group,
+        locks::renew_group,
+        locks::release_group
+    );
     let session = routes!(session::show, session::sign_in, session::sign_out);
     OpenApiRouter::with_openapi(preface())
         .routes(complete(locks))
         .routes(complete(routes!(locks::renew)))
         .routes(complete(routes!(locks::release_by_post)))
         .routes(complete(routes!(locks::hold)))
-        .routes(complete(routes!(locks::list)))
+        .routes(complete(several))
         .routes(complete(routes!(locks::break_lock)))
         .routes(complete(routes!(events::events)))
         .routes(complete(session))

@@ -6,8 +6,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use super::{
-    CallerId, FencingToken, ForeignMark, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
-    Token, Ttl, token,
+    CallerId, FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner,
+    Sharing, Token, Ttl, token,
 };
 
 /// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
@@ -137,6 +137,15 @@ impl Fingerprint {
         }
         Self(hash.finalize().into())
     }
+
+    /// The same of a request for a group: for these locks and no others.
+    #[must_use]
+    pub fn of_group(self, names: &GroupNames) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(names.joined());
+        Self(hash.finalize().into())
+    }
 }
 
 // === impl Salt ===
@@ -255,6 +264,7 @@ mod tests {
             Some(Sharing { limit, has_slot })
         };
         let none = Metadata::default();
+        let group = |names: [&str; 2]| GroupNames::parse(names).unwrap();
         let all = [
             Fingerprint::of(None, None, None, None, &none),
             Fingerprint::of(Some(ttl), None, None, None, &none),
@@ -265,6 +275,9 @@ mod tests {
             Fingerprint::of(None, None, shared(2, true), None, &none),
             Fingerprint::of(None, None, None, Some(&owner), &none),
             Fingerprint::of(None, None, None, None, &metadata),
+            Fingerprint::of(None, None, None, None, &none).of_group(&group(["a", "b"])),
+            Fingerprint::of(None, None, None, None, &none).of_group(&group(["a", "c"])),
+            Fingerprint::of(None, None, None, None, &metadata).of_group(&group(["a", "b"])),
         ];
         for (i, a) in all.iter().enumerate() {
             for (j, b) in all.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl};
+use super::{FencingToken, LockName, Metadata, Mode, Owner, ReleaseRequest, Token, Ttl};
 
 /// A lease as the store saw it when it answered.
 ///
@@ -29,6 +29,8 @@ pub struct HeldLease {
     pub owner: Option<Owner>,
     /// What the holder attached to it.
     pub metadata: Metadata,
+    /// Present if its holder was asked to release it.
+    pub release_requested: Option<Box<ReleaseRequest>>,
     /// When its times count from, on this gateway's monotonic clock: no later than when the store decided. For a
     /// store that is asked over a network that is when the command was sent which it answered.
     pub as_of: Instant,
@@ -72,8 +74,23 @@ impl HeldLease {
             expires_in: self.expires_in.saturating_sub(by),
             held_for: self.held_for + by,
             hold_expires_in: self.hold_expires_in.map(|left| left.saturating_sub(by)),
+            release_requested: self.release_requested.map(|mut request| {
+                request.within = request.within.saturating_sub(by);
+                request
+            }),
             as_of,
             ..self
+        }
+    }
+
+    /// Takes note that its holder was asked to release it. Of several requests the one with the earliest end counts.
+    pub fn request_release(&mut self, request: &ReleaseRequest) {
+        let before = self.release_requested.as_ref();
+        if before.is_none_or(|before| before.within > request.within) {
+            self.expires_in = self
+                .expires_in
+                .min(request.within + ReleaseRequest::BACKSTOP);
+            self.release_requested = Some(Box::new(request.clone()));
         }
     }
 
@@ -96,10 +113,12 @@ impl HeldLease {
             expires_in: _,
             held_for: _,
             hold_expires_in: _,
+            release_requested,
             as_of: _,
         } = self;
         *owner = None;
         *metadata = Metadata::default();
+        *release_requested = None;
     }
 }
 
@@ -120,6 +139,7 @@ mod tests {
             hold_expires_in: Some(seconds(120)),
             owner: None,
             metadata: Metadata::default(),
+            release_requested: None,
             as_of: asked,
         };
         let later = lease.clone().at(asked + seconds(1));
@@ -144,6 +164,7 @@ mod tests {
             hold_expires_in: limit,
             owner: None,
             metadata: Metadata::default(),
+            release_requested: None,
             as_of: Instant::now(),
         };
         assert!(lease(Some(second)).is_at_limit());

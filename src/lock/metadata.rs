@@ -2,9 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::{Group, LockName};
+
 /// A flat set of texts by name: at most 16 entries and 2 KiB, without control characters.
 ///
 /// Like the owner it is shown, never trusted. Cheap to clone.
+///
+/// The group that a lease is a part of is kept with it, under the empty name, which no entry has: only gateways read
+/// it, so no store needs to know of groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata(Option<Arc<BTreeMap<String, String>>>);
 
@@ -24,6 +29,9 @@ pub enum MetadataError {
     #[error("has the control character {1:?} in its entry {0:?}")]
     Control(String, char),
 }
+
+/// The name under which the group is kept.
+const GROUP: &str = "";
 
 // === impl Metadata ===
 
@@ -62,13 +70,53 @@ impl Metadata {
 
     /// The entries, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.stored().filter(|(name, _)| *name != GROUP)
+    }
+
+    /// The group that the lease is a part of.
+    pub fn group(&self) -> Option<Group> {
+        let (count, first) = self.0.as_ref()?.get(GROUP)?.split_once(' ')?;
+        Some(Group {
+            first: LockName::new(first).ok()?,
+            count: count.parse().ok()?,
+        })
+    }
+
+    /// The same entries, of a lease that is a part of this group.
+    #[must_use]
+    pub fn of_group(&self, group: &Group) -> Self {
+        let mut entries = self.0.as_deref().cloned().unwrap_or_default();
+        let Group { first, count } = group;
+        entries.insert(GROUP.to_owned(), format!("{count} {first}"));
+        Self(Some(Arc::new(entries)))
+    }
+
+    /// What a store keeps: the entries, and the group.
+    pub fn stored(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()
             .flat_map(|map| map.iter())
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether there is no entry.
+    /// Reads what a store has kept. A group that makes no sense is left out: it is shown, and never trusted.
+    pub fn from_stored(mut entries: BTreeMap<String, String>) -> Result<Self, MetadataError> {
+        let group = entries.remove(GROUP);
+        let metadata = Self::new(entries)?;
+        let Some(group) = group else {
+            return Ok(metadata);
+        };
+        let mut entries = metadata.0.as_deref().cloned().unwrap_or_default();
+        entries.insert(GROUP.to_owned(), group);
+        let with_group = Self(Some(Arc::new(entries)));
+        Ok(if with_group.group().is_some() {
+            with_group
+        } else {
+            metadata
+        })
+    }
+
+    /// Whether a store has nothing to keep.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -94,6 +142,32 @@ mod tests {
             Metadata::new(entries([("k", &"v".repeat(2048))])),
             Err(MetadataError::TooLarge(2049))
         );
+    }
+
+    #[test]
+    fn keeps_the_group_beside_its_entries_and_shows_it_as_none_of_them() {
+        let group = Group {
+            first: LockName::new("a:b").unwrap(),
+            count: 3,
+        };
+        for shown in [entries([]), entries([("k", "v")])] {
+            let metadata = Metadata::new(shown.clone()).unwrap();
+            assert_eq!(metadata.group(), None);
+            let grouped = metadata.of_group(&group);
+            assert_eq!(grouped.group().as_ref(), Some(&group));
+            assert!(grouped.iter().eq(metadata.iter()) && !grouped.is_empty());
+            let stored: BTreeMap<_, _> = grouped
+                .stored()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            assert_eq!(Metadata::from_stored(stored), Ok(grouped));
+            assert_eq!(Metadata::from_stored(shown.clone()), Ok(metadata.clone()));
+            for odd in ["", "3", "x a", "300 a", "3 a/b"] {
+                let mut stored = shown.clone();
+                stored.insert(String::new(), odd.to_owned());
+                assert_eq!(Metadata::from_stored(stored), Ok(metadata.clone()), "{odd}");
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod caller;
 mod fence;
 mod foreign_mark;
+mod group;
 mod hold_limit;
 mod idempotency;
 mod keeper_id;
@@ -12,6 +13,7 @@ mod name;
 mod name_prefix;
 mod owner;
 mod reason;
+mod release_request;
 mod search;
 mod sharing;
 mod token;
@@ -20,6 +22,7 @@ mod ttl;
 pub use caller::CallerId;
 pub use fence::{FenceError, FencingToken};
 pub use foreign_mark::{ForeignMark, ForeignMarkError};
+pub use group::{Group, GroupNames, GroupNamesError};
 pub use hold_limit::{HoldLimit, HoldLimitError};
 pub use idempotency::{
     BreakTarget, Fingerprint, IdempotencyHash, IdempotencyKey, IdempotencyKeyError, Salt,
@@ -31,6 +34,7 @@ pub use name::{LockName, NameError};
 pub use name_prefix::NamePrefix;
 pub use owner::{Owner, OwnerError};
 pub use reason::{Reason, ReasonError};
+pub use release_request::ReleaseRequest;
 pub use search::{SearchText, SearchTextError};
 pub use sharing::{Limit, LimitError, Mode, Sharing};
 pub use token::{Token, TokenError, TokenHash};

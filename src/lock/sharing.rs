@@ -71,6 +71,15 @@ impl Sharing {
     pub fn explicit_limit(&self) -> Option<Limit> {
         self.has_slot.then_some(self.limit)
     }
+
+    /// The mode of a request that wants to share the lock in this way, or to be alone: of a lease that is not
+    /// granted yet, so without a slot.
+    pub fn mode(sharing: Option<Self>) -> Mode {
+        match sharing {
+            None => Mode::Exclusive,
+            Some(_) => Mode::Shared { slot: None },
+        }
+    }
 }
 
 // === impl Mode ===
@@ -86,6 +95,17 @@ impl Mode {
         match self {
             Self::Exclusive => None,
             Self::Shared { slot } => slot,
+        }
+    }
+
+    /// Reads the word, for a lease with this slot.
+    pub fn from_word(word: &str, slot: Option<u16>) -> Option<Self> {
+        match word {
+            "exclusive" => Some(Self::Exclusive),
+            "shared" => Some(Self::Shared {
+                slot: slot.filter(|slot| *slot < Limit::MAX),
+            }),
+            _ => None,
         }
     }
 
@@ -109,5 +129,18 @@ mod tests {
         for number in [0, 10_000, 65_536, 65_537, u64::MAX] {
             assert_eq!(Limit::new(number), Err(LimitError(number)));
         }
+    }
+    #[test]
+    fn a_mode_is_read_as_it_is_written() {
+        for mode in [
+            Mode::Exclusive,
+            Mode::Shared { slot: None },
+            Mode::Shared { slot: Some(2) },
+        ] {
+            assert_eq!(Mode::from_word(mode.as_str(), mode.slot()), Some(mode));
+        }
+        let beyond = Mode::from_word("shared", Some(Limit::MAX));
+        assert_eq!(beyond, Some(Mode::Shared { slot: None }));
+        assert_eq!(Mode::from_word("Shared", None), None);
     }
 }

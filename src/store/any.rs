@@ -7,7 +7,7 @@ use futures_util::TryFutureExt;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     telemetry::{
         metrics::{Metrics, StoreFigures},
         trace::{self, Span, SpanKind},
@@ -18,7 +18,7 @@ use super::{
     Store, StoreError,
     contract::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
-        Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
+        Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer, Requesting,
     },
     embedded::{EmbeddedStore, StoreBackup},
     parking::Parking,
@@ -88,6 +88,12 @@ trait DynStore: Send + Sync {
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError>;
+
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
@@ -97,6 +103,13 @@ trait DynStore: Send + Sync {
         name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError>;
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError>;
 
     fn shares(&self) -> bool;
 
@@ -240,6 +253,14 @@ impl Store for AnyStore {
         measured!(self, "give_back", store => store.give_back(name, token))
     }
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        measured!(self, "give_back", store => store.give_back_unanswered(name, token))
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         measured!(self, "inspect", store => store.inspect(name).map_err(StoreError::of_read))
     }
@@ -254,6 +275,15 @@ impl Store for AnyStore {
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         measured!(self, "break", store => store.break_lock(name, target))
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        measured!(self, "request_release", store => store.request_release(name, target, request))
     }
 
     fn shares(&self) -> bool {
@@ -390,6 +420,14 @@ impl<S: Store> DynStore for BoxedStore<S> {
         self.0.give_back(name, token).await
     }
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.0.give_back_unanswered(name, token).await
+    }
+
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
         self.0.inspect(name).await
     }
@@ -404,6 +442,15 @@ impl<S: Store> DynStore for BoxedStore<S> {
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
         self.0.break_lock(name, target).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        self.0.request_release(name, target, request).await
     }
 
     fn shares(&self) -> bool {

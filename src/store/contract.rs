@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use crate::{
     lock::{
         BreakTarget, Fingerprint, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId,
-        LockName, Metadata, Owner, Salt, Sharing, TokenHash, Ttl,
+        LockName, Metadata, Owner, ReleaseRequest, Salt, Sharing, TokenHash, Ttl,
     },
     telemetry::metrics::StoreFigures,
 };
@@ -68,7 +68,12 @@ use super::{
 /// 12. **Slots are distinct.** A lease of an attempt with a limit of its own has the smallest slot that no living
 ///     lease of the name has, below that limit.
 ///
-/// Clauses 2 to 12 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
+/// 13. **A request to release is carried out.** A lease whose holder was asked ([`Store::request_release`]) ends when
+///     the time for that is over (and [`ReleaseRequest::BACKSTOP`]), whoever renews it and whatever becomes of the
+///     gateway that asked; the earliest end counts. It is told with the lease, at each renewal. After such an end its token is told that the lease was
+///     broken.
+///
+/// Clauses 2 to 13 hold for shared leases as for exclusive ones: each has a token, a fencing token, a TTL, a
 /// keeper and an idempotency key of its own. The queue is one, and strictly in order (clause 6): no attempt passes
 /// the head, whatever either of them wants. Whatever frees a place, or removes the head, grants the next as long
 /// as they may hold the lock.
@@ -161,6 +166,14 @@ pub trait Store: Send + Sync + 'static {
         token: &TokenHash,
     ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
+    /// The same for an attempt whose grant was answered to nobody: its idempotency key stays usable, for an attempt
+    /// with another token.
+    fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
+
     /// Shows who holds the lock.
     fn inspect(
         &self,
@@ -183,7 +196,18 @@ pub trait Store: Send + Sync + 'static {
         target: Option<BreakTarget>,
     ) -> impl Future<Output = Result<Breaking, StoreError>> + Send;
 
-    /// Where this process hears which leases were broken; not at all if the word of it is lost.
+    /// Asks whoever holds the lock to release it within a time, and lets the lease end when that is over (clause 13).
+    /// The target as for a break. A foreign client cannot be asked.
+    ///
+    /// May be repeated: of several requests the one with the earliest end counts.
+    fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> impl Future<Output = Result<Requesting, StoreError>> + Send;
+
+    /// Where this process hears which leases were broken, or are asked for; not at all if the word of it is lost.
     fn breaks(&self) -> &BreakFeed;
 
     /// Where the attempts of this process wait for news from the queue.
@@ -466,7 +490,22 @@ pub enum Breaking {
     NotHeld,
 }
 
-/// Where the word goes that leases were broken. Cheap to clone.
+/// The answer to a request to release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Requesting {
+    /// These were asked, and last as long as is told here.
+    Requested(Holder),
+    /// Something else holds the lock than what was meant.
+    HolderChanged(Holder),
+    /// Several may hold the lock, and it was not said which is meant.
+    Ambiguous(SharedHolders),
+    /// A client holds it that uses no gateway.
+    Foreign(Holder),
+    /// Nobody holds the lock.
+    NotHeld,
+}
+
+/// Where the word goes that leases were broken, or that their holders are asked to release them. Cheap to clone.
 ///
 /// It is a hint: it may be lost, and whoever hears it asks the store.
 #[derive(Debug, Clone)]
@@ -474,7 +513,7 @@ pub struct BreakFeed {
     sender: broadcast::Sender<BrokenLease>,
 }
 
-/// A lease that was broken.
+/// A lease that was broken, or whose holder is asked to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenLease {
     /// The lock that it held.

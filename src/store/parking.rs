@@ -115,17 +115,20 @@ impl Parking {
         }
     }
 
-    /// Tells an attempt its news. False if nobody waits for them here: a grant must then be given
+    /// Tells an attempt its news of this name. False if nobody waits for them here: a grant must then be given
     /// back. The first news count; an attempt that deals with them already, and may be about to
     /// confirm its grant, stays where it is until it leaves its place.
+    ///
+    /// The attempts of a group have one token, and wait for one name after the other: late news of an earlier
+    /// name are not those of the one that is waited for now.
     #[must_use = "a grant that nobody waits for must be given back"]
-    pub fn deliver(&self, token: &TokenHash, news: News) -> bool {
+    pub fn deliver(&self, name: &LockName, token: &TokenHash, news: News) -> bool {
         match self.lock().by_token.get_mut(token.as_bytes()) {
-            Some(attempt) => {
+            Some(attempt) if attempt.name == *name => {
                 let sender = attempt.news.take();
                 sender.is_none_or(|sender| sender.send(news).is_ok())
             }
-            None => false,
+            Some(_) | None => false,
         }
     }
 

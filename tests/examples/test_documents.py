@@ -138,6 +138,12 @@ class Readme(Document):
         self.begin()
         self.assertGreaterEqual(self.walk("docs/http.md"), 8)
 
+    def test_and_of_the_page_about_shared_locks(self):
+        self.begin()
+        self.program(self.home / "job.sh", "#!/bin/sh\necho $LATCHGATE_SLOT >slot\n")
+        self.assertGreaterEqual(self.walk("docs/sharing.md"), 3)
+        self.assertEqual((self.home / "slot").read_text(), "0\n")
+
     def test_what_is_not_printed_is_found(self):
         shown = ['HTTP/1.1 423 Locked', '', '{"status":423, … "retry_after_ms":5000}']
         self.assert_prints("ask", shown, 'HTTP/1.1 423 Locked\r\nx: y\r\n\r\n{"status":423,"a":1,"retry_after_ms":4711}')

@@ -1,6 +1,7 @@
 """Every example does what it says; a fenced resource loses nothing to a holder that slept, and an unfenced one does."""
 
 import io
+import json
 import os
 import re
 import signal
@@ -78,9 +79,66 @@ class Shell(Example):
         self.assertEqual([code for code, _ in said], [0, 0, 0], said)
         self.assertEqual(sum("is mine" in words for _, words in said), 1, said)
 
+    def test_a_deploy_holds_both_of_its_locks(self):
+        code, said = self.ran("./deploy-two.sh")
+        self.assertEqual(code, 0, said)
+        tokens = json.loads(re.search(r"deploying with (\{.*\})", said).group(1))
+        self.assertEqual(sorted(tokens), ["cluster:eu", "database"], said)
+
     def test_cron_hears_of_a_gateway_that_is_away(self):
         code, said = self.ran("./cron-once.sh", LATCHGATE_URL="http://127.0.0.1:1")
         self.assertEqual(code, 103, said)
+
+
+class Sharing(Example):
+    def holders(self, name):
+        return self.gateway.call("GET", f"/locks/{name}")[1]["holder_count"]
+
+    def test_three_deploy_at_once_and_the_fourth_waits(self):
+        first = [self.start("./three-deploys.sh", str(one), WORK_SECONDS="60") for one in range(3)]
+        until("three deploy", lambda: self.holders("deploys") == 3)
+        fourth = self.start("./three-deploys.sh", "last", WORK_SECONDS="0")
+        until("the fourth waits", lambda: self.gateway.call("GET", "/locks/deploys")[1]["waiter_count"] == 1)
+        said = first[1].stdout.readline()
+        number = re.fullmatch(r"deploying 1 as one of three, number ([012])\n", said)[1]
+        first[1].send_signal(signal.SIGTERM)
+        said, _ = fourth.communicate(timeout=60)
+        self.assertEqual(fourth.returncode, 0, said)
+        self.assertIn(f"number {number}\n", said)
+        self.assertIn("deployed last", said)
+
+    def test_readers_are_together_and_a_writer_is_alone(self):
+        file = os.path.join(self.home.name, "catalog")
+        os.mkfifo(file)
+        # Each of them reads until somebody has written.
+        readers = [self.start("./readers-writer.sh", "read", file) for _ in range(2)]
+        until("both read", lambda: self.holders("catalog") == 2)
+        written = os.path.join(self.home.name, "written")
+        with open(os.path.join(self.home.name, "new"), "w+") as new:
+            new.write("new")
+            new.seek(0)
+            writer = subprocess.Popen(
+                ["./readers-writer.sh", "write", written], env=self.environment, cwd=EXAMPLES, stdin=new,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )
+            self.addCleanup(writer.wait)
+            self.addCleanup(writer.kill)
+            until("the writer waits", lambda: self.gateway.call("GET", "/locks/catalog")[1]["waiter_count"] == 1)
+            self.assertFalse(os.path.exists(written))
+            with open(file, "w") as source:
+                source.write("old")
+            for reader in readers:
+                reader.wait(60)
+            self.assertEqual(writer.wait(60), 0)
+        self.assertEqual(Path(written).read_text(), "new")
+
+    def test_each_job_has_a_gpu_of_its_own(self):
+        jobs = [self.start("./gpu-pool.sh", "sleep", "60", GPUS="2") for _ in range(2)]
+        self.assertEqual({job.stdout.readline() for job in jobs}, {"on GPU 0\n", "on GPU 1\n"})
+        third = self.start("./gpu-pool.sh", "true", GPUS="2")
+        until("the third waits", lambda: self.gateway.call("GET", "/locks/gpus")[1]["waiter_count"] == 1)
+        jobs[0].send_signal(signal.SIGTERM)
+        self.assertEqual(third.wait(60), 0)
 
 
 class FencedTable(Example):

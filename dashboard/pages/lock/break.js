@@ -1,4 +1,5 @@
-// Takes the lock away from its holder: says whom it hits, wants a reason, and asks twice.
+// Takes the lock away from its holder, or from one or all of those who share it: says whom it hits, wants a reason, and
+// asks twice.
 
 import { html, useEffect, useRef, useSignal } from "../../view.js";
 import { ask, lockPath, Problem } from "../../model/api.js";
@@ -17,24 +18,29 @@ const FOREIGN =
 const UNMARKED = "What holds the lock cannot be told from others: whoever holds it when this arrives is hit.";
 const TOLD =
   "Nobody stops the holder. It hears of it with its next renewal and works on until then: only what checks the fencing token is safe.";
+const ALL = "All who hold the lock when this arrives are hit, those too who come until then.";
 const UNTOLD = "Nobody stops the holder, and the gateway cannot tell it: it finds out when it next looks into the store.";
 
 /** By what a holder is told from the next: a lease by its number, a foreign client by what it has written. */
 const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null;
 
-/** The dialog. The holder that it was opened for is the only one that it breaks. */
-export function Break({ name, lock, close, done }) {
-  const meant = useSignal(lock);
+/** The dialog. The holder that it was opened for (`target`) is the only one that it breaks; without one it breaks all. */
+export function Break({ name, lock, target, close, done }) {
+  const meant = useSignal(target);
   const reason = useSignal("");
   const sure = useSignal(false);
   const busy = useSignal(false);
   const trouble = useSignal(null);
   const field = useRef(null);
   const safe = useRef(null);
-  const { holder } = meant.value;
-  const changed = lock.state === "free" || markOf(lock.holder) !== markOf(holder);
+  const holder = meant.value;
+  const all = holder === null;
+  const others = lock.holder_count - 1;
+  // Of many some are not shown: those may well hold it still.
+  const isThere = all || lock.holder_count > lock.holders.length || lock.holders.some((one) => markOf(one) === markOf(holder));
+  const changed = lock.state === "free" || !isThere;
   // What lies there is nothing that a client writes into a lock.
-  const unmarked = markOf(holder) === null;
+  const unmarked = !all && markOf(holder) === null;
   useEffect(() => {
     // Whoever presses Enter once too often goes back.
     const target = sure.value ? safe.current : field.current;
@@ -49,11 +55,12 @@ export function Break({ name, lock, close, done }) {
     busy.value = true;
     trouble.value = null;
     const body = { reason: reason.value.trim() };
-    if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
+    if (all) body.all = true;
+    else if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
     else if (holder.foreign_mark) body.foreign_mark = holder.foreign_mark;
     try {
       await ask(lockPath(name, "break"), { method: "POST", body });
-      say("The lease is broken.");
+      say(all ? "All leases are broken." : "The lease is broken.");
       close();
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
@@ -64,7 +71,7 @@ export function Break({ name, lock, close, done }) {
     }
   };
   const back = () => {
-    meant.value = lock;
+    if (!all) meant.value = isThere ? holder : lock.holder;
     trouble.value = null;
     sure.value = false;
   };
@@ -72,16 +79,14 @@ export function Break({ name, lock, close, done }) {
     <form onSubmit=${submit} class="break">
       <dl class="facts">
         <div class="wide"><dt>Lock</dt><dd class="mono"><${Foreign} value=${name} whole /></dd></div>
-        <div class="wide"><dt>Taken from</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "owner not said"} whole /></dd></div>
-        <div><dt>Held for</dt><dd><${Age} since=${meant.value.shown.acquiredAt} /></dd></div>
-        <div><dt>Time left</dt><dd><${TimeLeft} lock=${meant.value.shown} /></dd></div>
-        ${holder.foreign
-          ? html`<div><dt>Mark</dt><dd class="mono" title=${holder.foreign_mark ?? ""}>${holder.foreign_mark?.slice(0, 12) ?? "–"}</dd></div>`
-          : html`<div><dt>Fencing token</dt><dd class="mono">${holder.fencing_token}</dd></div>`}
-        <div class="wide"><dt>Goes to</dt><dd><${Next} lock=${lock} /></dd></div>
+        ${all ? html`<div class="wide"><dt>Taken from</dt><dd class="who">${everybody(lock)}</dd></div>` : html`<${One} holder=${holder} />`}
+        ${!all && others > 0
+          ? html`<div class="wide"><dt>The others</dt><dd>${plural(others, "lease goes", "leases go")} on</dd></div>`
+          : html`<div class="wide"><dt>Goes to</dt><dd><${Next} lock=${lock} /></dd></div>`}
       </dl>
       ${changed && html`<${Changed} lock=${lock} back=${back} close=${close} />`}
-      ${!changed && holder.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
+      ${!changed && all && html`<p class="remark">${ALL}</p>`}
+      ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
       ${!changed &&
       sure.value &&
@@ -89,8 +94,8 @@ export function Break({ name, lock, close, done }) {
         <${Icon} name="warning" />
         <div>
           <p>
-            <strong>Take the lock away from <${Foreign} value=${holder.owner} none="its holder" />?</strong>
-            ${" "}${holder.foreign ? UNTOLD : TOLD}
+            <strong>Take the lock away from ${all ? everybody(lock) : html`<${Foreign} value=${holder.owner} none="its holder" />`}?</strong>
+            ${" "}${holder?.foreign ? UNTOLD : TOLD}
           </p>
           <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
         </div>
@@ -99,7 +104,7 @@ export function Break({ name, lock, close, done }) {
       ${trouble.value?.isUnknown &&
       html`<p class="remark">
         It may have happened.${" "}
-        ${holder.foreign ? "Look at the holder before you ask again." : "Asking again is safe: nobody else can be hit."}
+        ${all || holder.foreign ? "Look at the lock before you ask again." : "Asking again is safe: nobody else can be hit."}
       </p>`}
       ${!changed &&
       html`<footer>
@@ -110,6 +115,18 @@ export function Break({ name, lock, close, done }) {
       </footer>`}
     </form>
   <//>`;
+}
+
+const everybody = (lock) => `${plural(lock.holder_count, "holder", "holders")}: all who share it`;
+
+function One({ holder }) {
+  return html`<div class="wide"><dt>Taken from</dt><dd class="who"><${Foreign} value=${holder.owner} none=${holder.foreign ? "a foreign client" : "owner not said"} whole /></dd></div>
+    <div><dt>Held for</dt><dd><${Age} since=${holder.shown.acquiredAt} /></dd></div>
+    <div><dt>Time left</dt><dd><${TimeLeft} lock=${holder.shown} /></dd></div>
+    ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
+    ${holder.foreign
+      ? html`<div><dt>Mark</dt><dd class="mono" title=${holder.foreign_mark ?? ""}>${holder.foreign_mark?.slice(0, 12) ?? "–"}</dd></div>`
+      : html`<div><dt>Fencing token</dt><dd class="mono">${holder.fencing_token}</dd></div>`}`;
 }
 
 function Reason({ reason, field }) {
@@ -137,6 +154,10 @@ function Next({ lock }) {
 function Changed({ lock, back, close }) {
   if (lock.state === "free") {
     return html`<div class="sure" role="alert"><${Icon} name="done" /><p>The lock is free by now: there is nothing to break.</p></div>
+      <footer><button type="button" onClick=${close}>Close</button></footer>`;
+  }
+  if (lock.holder_count > 1) {
+    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>That lease has ended by now, and others hold the lock. Nothing was broken.</p></div>
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
   return html`<div class="sure" role="alert">

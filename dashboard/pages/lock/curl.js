@@ -8,12 +8,13 @@ import { Copy } from "../../parts/copy.js";
 /** A line for each thing that one may do with the lock. */
 export function Curl({ name, lock }) {
   const { fencing_token: fence, foreign_mark: mark } = lock.holder ?? {};
-  const body = JSON.stringify({ reason: "why", ...(fence && { fencing_token: fence }), ...(mark && { foreign_mark: mark }) });
+  const one = { ...(fence && { fencing_token: fence }), ...(mark && { foreign_mark: mark }) };
+  const body = JSON.stringify({ reason: "why", ...(lock.holder_count > 1 ? { all: true } : one) });
   const lines = [
     ["inspect it", "view", curl([], name)],
     ["acquire it", "acquire", curl(["-X POST"], name)],
     ["hold it until Ctrl-C", "acquire", curl(["-N -X POST"], name, "hold")],
-    lock.holder && ["break it", "break", curl([`--json '${body}'`], name, "break")],
+    lock.holder && [lock.holder_count > 1 ? "break all" : "break it", "break", curl([`--json '${body}'`], name, "break")],
   ];
   const shown = lines.filter((line) => line && may(line[1], name));
   return html`<section class="panel curl" aria-labelledby="curl">

@@ -2,15 +2,16 @@
 
 import { html } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
-import { duration } from "../../model/format.js";
+import { count, duration } from "../../model/format.js";
 import { Copy } from "../../parts/copy.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, Moment, TimeLeft } from "../../parts/times.js";
 import { Value } from "../../parts/value.js";
 
-/** The holder, or that there is none. */
-export function Holder({ lock }) {
+/** The holder, all who share the lock, or that there is none. `take` opens the dialog that breaks one of several. */
+export function Holder({ lock, take }) {
   const { holder, shown } = lock;
+  if (lock.holder_count > 1) return html`<${Sharers} ...${{ lock, take }} />`;
   if (holder === null) {
     return html`<section class="panel" aria-labelledby="holder">
       <h2 id="holder">Holder</h2>
@@ -29,6 +30,8 @@ export function Holder({ lock }) {
       <div><dt>Held since</dt><dd>${shown.acquiredAt === null ? "–" : html`<${Moment} at=${shown.acquiredAt} />`}</dd></div>
       <div><dt>TTL</dt><dd>${duration(holder.ttl_ms)}</dd></div>
       <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>
+      ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
+      ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
       <div class="wide">
         <dt>Fencing token</dt>
         <dd class="mono">
@@ -46,6 +49,40 @@ export function Holder({ lock }) {
           ([key, value]) => html`<div key=${key}><dt><${Foreign} value=${key} /></dt><dd><${Value} value=${value} /></dd></div>`,
         )}
       </dl>`}
+  </section>`;
+}
+
+/** A row for each: what it says of itself stands below its owner. */
+function Sharers({ lock, take }) {
+  const { holders, holder_count: all } = lock;
+  return html`<section class="panel holder sharers" aria-labelledby="holder">
+    <h2 id="holder">Holders <span class="number">${count(all)}</span></h2>
+    <table>
+      <thead><tr>
+        <th scope="col" class="slot">Slot</th><th scope="col">Owner</th><th scope="col">Time left</th>
+        <th scope="col" class="fence">Fencing token</th>${take && html`<th scope="col" class="act"><span class="out-of-sight">Break</span></th>`}
+      </tr></thead>
+      <tbody>
+        ${holders.map(
+          (one) => html`<tr key=${one.fencing_token}>
+            <td class="slot">${one.slot ?? html`<span class="none">shared</span>`}</td>
+            <td>
+              <${Foreign} value=${one.owner} none="not said" />
+              ${Object.entries(one.metadata).map(
+                ([key, value]) => html`<span class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></span>`,
+              )}
+            </td>
+            <td><${TimeLeft} lock=${one.shown} /></td>
+            <td class="fence mono">${one.fencing_token}</td>
+            ${take &&
+            html`<td class="act">
+              <button type="button" class="quiet" aria-label=${`Break the lease ${one.fencing_token}`} onClick=${() => take(one)}>Break…</button>
+            </td>`}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+    ${all > holders.length && html`<p class="note">and ${count(all - holders.length)} more, which end later</p>`}
   </section>`;
 }
 

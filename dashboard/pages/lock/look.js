@@ -5,7 +5,7 @@ import { ask, lockPath, Problem } from "../../model/api.js";
 import { times } from "../../model/clock.js";
 import { connection } from "../../model/connection.js";
 import { watch } from "../../model/feed.js";
-import { seeHolder } from "../../model/leases.js";
+import { seeHolders } from "../../model/leases.js";
 import { take } from "../../model/locks.js";
 import { soon } from "../../model/soon.js";
 
@@ -35,7 +35,7 @@ export function useLook(name, sees) {
       try {
         const { body, sentAt } = await ask(lockPath(name), { signal: stop.signal, expected: sees ? undefined : 403 });
         take(body, sentAt);
-        seeHolder(name, body.holders[0] ?? null, sentAt);
+        seeHolders(name, body, sentAt);
         seen.value = { state: "ready", lock: shaped(body, sentAt), problem: null, sees };
       } catch (problem) {
         if (stop.signal.aborted) return;
@@ -72,9 +72,14 @@ export function useLook(name, sees) {
   return { ...shown, again: () => again.value() };
 }
 
+/** With each holder what is shown of its time; of the lock that of the one that ends last. */
 function shaped(body, sentAt) {
-  const [holder = null] = body.holders;
-  if (holder === null) return { ...body, holder, sentAt };
-  const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
-  return { ...body, holder, sentAt, shown };
+  const holders = body.holders.map((holder) => {
+    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
+    return { ...holder, shown };
+  });
+  const [holder = null] = holders;
+  // Only a foreign client can have no expiry, and it holds the lock alone.
+  const last = holders.reduce((one, other) => (other.expires_in_ms > one.expires_in_ms ? other : one), holder);
+  return { ...body, holders, holder, sentAt, shown: last?.shown };
 }

@@ -5,6 +5,12 @@ import { now, tick } from "../../model/clock.js";
 import { count, duration } from "../../model/format.js";
 import { Foreign } from "../../parts/text.js";
 
+/** How a waiter wants to hold the lock, if not alone. */
+function Wants({ waiter: { mode, limit } }) {
+  if (mode !== "shared") return null;
+  return html`${" "}<span class="none">${limit === null ? "shared" : `shared by at most ${limit}`}</span>`;
+}
+
 /** The queue; a long one is cut where the gateway cuts it. */
 export function Queue({ lock }) {
   tick.value;
@@ -20,7 +26,7 @@ export function Queue({ lock }) {
             ${waiters.map(
               (waiter) => html`<tr key=${waiter.position}>
                 <td class="place">${waiter.position}${waiter.position === 1 && html` <span class="next">next</span>`}</td>
-                <td><${Foreign} value=${waiter.owner} none="not said" /></td>
+                <td><${Foreign} value=${waiter.owner} none="not said" /><${Wants} waiter=${waiter} /></td>
                 <td class="number">${duration(waiter.waited_ms + since)}</td>
               </tr>`,
             )}

@@ -29,17 +29,18 @@ export function Try({ name }) {
 
 function Ask({ name }) {
   const longest = session.value.max_ttl_ms;
-  const given = useSignal({ ttl: Math.min(30, (longest ?? Infinity) / 1000), wait: 0, owner: "", metadata: "" });
+  const given = useSignal({ ttl: Math.min(30, (longest ?? Infinity) / 1000), wait: 0, mode: "exclusive", limit: "", owner: "", metadata: "" });
   const wrong = useSignal(null);
   const set = (field) => (event) => (given.value = { ...given.value, [field]: event.target.value });
   const send = (event) => {
     event.preventDefault();
-    const { ttl, wait, owner, metadata } = given.value;
+    const { ttl, wait, mode, limit, owner, metadata } = given.value;
+    const shared = mode === "shared" && { mode, ...(limit !== "" && { limit: Number(limit) }) };
     const facts = pairs(metadata);
     wrong.value = facts === null ? "Each line of the metadata is name=value." : null;
     if (facts === null) return;
     const body = { ttl_ms: Math.round(ttl * 1000), wait_ms: Math.round(wait * 1000) };
-    acquire(name, { ...body, ...(owner && { owner }), ...(metadata.trim() && { metadata: facts }) });
+    acquire(name, { ...body, ...shared, ...(owner && { owner }), ...(metadata.trim() && { metadata: facts }) });
   };
   return html`<form onSubmit=${send} class="ask">
     <label>TTL <span class="unit">seconds</span>
@@ -47,6 +48,15 @@ function Ask({ name }) {
     </label>
     <label>Wait <span class="unit">seconds</span>
       <input type="number" min="0" max="55" step="any" required value=${given.value.wait} onInput=${set("wait")} />
+    </label>
+    <label>Mode
+      <select value=${given.value.mode} onChange=${set("mode")}>
+        <option value="exclusive">exclusive</option>
+        <option value="shared">shared</option>
+      </select>
+    </label>
+    <label>Limit <span class="unit">holders</span>
+      <input type="number" min="1" max="9999" placeholder="none" disabled=${given.value.mode !== "shared"} value=${given.value.limit} onInput=${set("limit")} />
     </label>
     <label class="wide">Owner
       <input type="text" maxlength="128" autocomplete="off" placeholder="who asks, for people to read" value=${given.value.owner} onInput=${set("owner")} />
@@ -92,6 +102,7 @@ function Held({ name, mine }) {
       <div class="wide"><dt>Time left</dt><dd><${TimeLeft} lock=${lock} /></dd></div>
       <div class="wide"><dt>Token</dt><dd class="mono">secret <${Copy} text=${lease.token} what="the token" /></dd></div>
       <div class="wide"><dt>Fencing token</dt><dd class="mono">${lease.fencing_token}</dd></div>
+      ${lease.slot !== null && html`<div class="wide"><dt>Slot</dt><dd>${lease.slot}</dd></div>`}
       ${lease.waited_ms > 0 && html`<div class="wide"><dt>Waited</dt><dd>${fine(lease.waited_ms)}</dd></div>`}
     </dl>
     <label class="check">

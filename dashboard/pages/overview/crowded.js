@@ -7,6 +7,7 @@ import { listing, locks, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
 import { seesAll, seesSomething } from "../../model/session.js";
 import { isQuorum } from "../../model/store.js";
+import { Holders } from "../../parts/holders.js";
 import { SEEN } from "../../parts/sight.js";
 import { Foreign } from "../../parts/text.js";
 
@@ -43,7 +44,7 @@ function Row({ lock, most, alone }) {
   const here = figures.value?.contended.find((one) => one.name === lock.name);
   return html`<tr>
     <td class="name"><a href=${lockHref(lock.name)}><${Foreign} value=${lock.name} /></a></td>
-    <td class="owner"><${Foreign} value=${lock.owner} none=${lock.foreign ? "foreign client" : "not said"} /></td>
+    <td class="owner"><${Holders} lock=${lock} foreign="foreign client" /></td>
     <td class="number">
       <span class="share" aria-hidden="true"><i style=${{ transform: `scaleX(${lock.waiters / most})` }} /></span>${count(lock.waiters)}
     </td>

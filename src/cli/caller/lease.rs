@@ -14,14 +14,16 @@ use crate::lock::{LockName, Token};
 use super::{
     super::error::CliError,
     environment::Environment,
+    locks::Locks,
     secret::{self, SecretError},
 };
 
 /// The options of every command that needs the token of a lease.
 #[derive(Args)]
 pub(crate) struct LeaseArgs {
-    /// The lock
-    pub(crate) name: LockName,
+    /// The lock, or several that have one token
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<LockName>,
     /// A file with the token of the lease; - reads standard input
     /// [env: LATCHGATE_TOKEN, LATCHGATE_TOKEN_FILE]
     ///
@@ -33,6 +35,10 @@ pub(crate) struct LeaseArgs {
 // === impl LeaseArgs ===
 
 impl LeaseArgs {
+    pub(crate) fn locks(&self) -> Result<Locks, CliError> {
+        Locks::of(&self.names)
+    }
+
     pub(crate) fn token(&self, environment: &Environment) -> Result<Token, CliError> {
         let token = secret::TOKEN.read(self.token_file.as_deref(), environment, Token::parse)?;
         Ok(token.ok_or(SecretError::Missing(secret::TOKEN))?)

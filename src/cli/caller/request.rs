@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use clap::Args;
 
 use crate::{
-    client::AcquireRequest,
-    lock::{Metadata, Owner},
+    client::{AcquireMode, AcquireRequest},
+    lock::{Limit, Metadata, Owner},
 };
 
 use super::{
@@ -23,6 +23,15 @@ pub(crate) struct RequestArgs {
     /// The longest time that the lease may be kept with renewals
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     max_hold: Option<Duration>,
+    /// Hold the lock beside others that share it, and not alone
+    #[arg(long)]
+    shared: bool,
+    /// Share the lock as long as fewer than N hold it (implies --shared)
+    ///
+    /// At most N hold it if all ask with the same N. The lease has a slot, the smallest number from 0 that none
+    /// of the others has.
+    #[arg(long, value_name = "N", value_parser = limit)]
+    limit: Option<Limit>,
     /// Who asks, for people to read [default: USER@HOST]
     #[arg(long)]
     owner: Option<String>,
@@ -52,11 +61,27 @@ impl RequestArgs {
             ttl: self.ttl,
             wait,
             max_hold: self.max_hold,
+            mode: self.mode(),
             owner,
             metadata,
             idempotency_key: None,
         })
     }
+
+    fn mode(&self) -> AcquireMode {
+        if self.shared || self.limit.is_some() {
+            AcquireMode::Shared { limit: self.limit }
+        } else {
+            AcquireMode::Exclusive
+        }
+    }
+}
+
+fn limit(text: &str) -> Result<Limit, String> {
+    let number = text
+        .parse()
+        .map_err(|_invalid| "expected a whole number".to_owned())?;
+    Limit::new(number).map_err(|error| error.to_string())
 }
 
 // === Metadata ===

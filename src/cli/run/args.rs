@@ -25,7 +25,9 @@ use super::super::{
 /// somebody else holds the lock by then, and otherwise a second after the TERM.
 ///
 /// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in
-/// LATCHGATE_FENCING_TOKEN. Hand the fencing token to whatever the lock protects.
+/// LATCHGATE_FENCING_TOKEN; of several locks those of the first, and in LATCHGATE_FENCING_TOKENS all as a JSON object,
+/// fencing token by name. Hand the fencing token to whatever the lock protects. With --limit it finds its
+/// slot in LATCHGATE_SLOT: a number that no other holder of the lock has.
 ///
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
 /// command. What the command has left running in its process group when it ends is stopped, too,
@@ -45,8 +47,9 @@ use super::super::{
 /// came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
-    /// The lock: letters, digits and . _ : @ ~ -
-    pub(super) name: LockName,
+    /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are held while the command runs
+    #[arg(required = true, value_name = "NAME")]
+    pub(super) names: Vec<LockName>,
     #[command(flatten)]
     pub(super) request: RequestArgs,
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]

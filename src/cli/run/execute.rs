@@ -12,7 +12,10 @@ use crate::{
 
 use super::{
     super::{
-        caller::environment::Environment,
+        caller::{
+            environment::Environment,
+            locks::{Locks, fences},
+        },
         error::CliError,
         terminal::{
             duration,
@@ -22,7 +25,7 @@ use super::{
         },
     },
     args::RunArgs,
-    job::{Job, Leftover},
+    job::{Job, Leftover, SLOT, TOKEN},
     supervisor::{OF_JOBS, Supervisor},
     timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
@@ -30,27 +33,29 @@ use super::{
 /// Acquires, runs the command, releases, and says with which code to exit.
 pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Result<u8, CliError> {
     args.check()?;
+    let locks = Locks::of(&args.names)?;
+    let name = locks.first();
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
     let request = args.request.request(wait, environment)?;
     // From now on a signal cannot leave a lock behind that nobody holds.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
     let mut signals = Signals::listen(wanted).map_err(CliError::Runtime)?;
-    let lease = waiting::acquire(&client, &args.name, request, &mut signals).await?;
+    let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
     let timing = args.timing(&lease);
     let renewer = keep(&client, &lease, &mut signals).await?;
     let ended = match Job::start(&args.command, &args.variables(&lease), args.on_lost) {
         Ok(job) => {
-            Supervisor::new(&args.name, job, &renewer, timing, args.on_lost)
+            Supervisor::new(name, job, &renewer, timing, args.on_lost)
                 .finish(&mut signals)
                 .await
         }
         Err(error) => {
-            release_lock(&args.name, renewer, Leftover::Nobody, &mut signals).await;
+            release_lock(name, renewer, Leftover::Nobody, &mut signals).await;
             return Err(CliError::NotStarted(error));
         }
     };
-    release_lock(&args.name, renewer, ended.leftover, &mut signals).await;
+    release_lock(name, renewer, ended.leftover, &mut signals).await;
     match ended.stopped {
         None => ended.code.map_err(CliError::Runtime),
         Some(why) => Err(CliError::Stopped(why)),
@@ -103,7 +108,7 @@ impl RunArgs {
         if self.kill_after.is_some_and(|asked| asked > longest) {
             output::note(&format!(
                 "latchgate: {}: --kill-after is cut to half of the TTL, {}",
-                self.name,
+                lease.name,
                 duration::show(longest)
             ));
         }
@@ -115,12 +120,23 @@ impl RunArgs {
         let mut variables = vec![
             ("LATCHGATE_NAME", lease.name.to_string()),
             ("LATCHGATE_FENCING_TOKEN", lease.fence.to_string()),
+            ("LATCHGATE_FENCING_TOKENS", fencing_tokens(lease)),
         ];
+        if let Some(slot) = lease.mode.slot() {
+            variables.push((SLOT, slot.to_string()));
+        }
         if self.token_env {
-            variables.push(("LATCHGATE_TOKEN", lease.token.expose()));
+            variables.push((TOKEN, lease.token.expose()));
         }
         variables
     }
+}
+
+/// The fencing token of each lock, by its name.
+fn fencing_tokens(lease: &Lease) -> String {
+    let tokens = fences(lease).into_iter();
+    let tokens = tokens.map(|(name, fence)| (name.as_str().to_owned(), fence.get().into()));
+    serde_json::Value::Object(tokens.collect()).to_string()
 }
 
 /// The exit code for a signal, as shells have it.
@@ -188,7 +204,7 @@ pub(super) async fn release_lock(
 /// Gives back a lock under which nothing was run.
 pub(super) async fn release_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
     let (name, until) = (&lease.name, lease.good_until());
-    let release = notify_if_slow(name, RELEASE_UNANSWERED, client.release(name, &lease.token));
+    let release = notify_if_slow(name, RELEASE_UNANSWERED, client.release_lease(lease));
     match signals.until_second_signal(release).await {
         // A lease that is lost needs no release.
         Some(Ok(()) | Err(ClientError::Lost(_))) => {}

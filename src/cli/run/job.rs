@@ -32,7 +32,9 @@ pub(super) enum Status {
 }
 
 /// The variable of a token, which belongs to another lease if it is inherited.
-const TOKEN: &str = "LATCHGATE_TOKEN";
+pub(super) const TOKEN: &str = "LATCHGATE_TOKEN";
+/// The variable of a slot, which likewise does.
+pub(super) const SLOT: &str = "LATCHGATE_SLOT";
 
 // === impl Job ===
 
@@ -46,6 +48,7 @@ impl Job {
     ) -> io::Result<Self> {
         let child = stopped(own_program()?.as_os_str(), command, on_lost)
             .env_remove(TOKEN)
+            .env_remove(SLOT)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

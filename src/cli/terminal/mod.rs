@@ -3,5 +3,6 @@
 pub(super) mod duration;
 pub(super) mod output;
 pub(super) mod signals;
+pub(super) mod table;
 pub(super) mod visible;
 pub(super) mod waiting;

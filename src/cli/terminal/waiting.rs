@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::error::CliError,
+    super::{caller::locks::Locks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     visible::visible,
@@ -39,11 +39,12 @@ const WITHDRAWAL_UNANSWERED: &str = "the gateway has not answered the withdrawal
 /// Acquires, and handles signals meanwhile.
 pub(crate) async fn acquire(
     client: &Client,
-    name: &LockName,
+    locks: &Locks,
     request: AcquireRequest,
     signals: &mut Signals,
 ) -> Result<Lease, CliError> {
-    let mut acquiring = client.acquiring(name.clone(), request);
+    let name = locks.first();
+    let mut acquiring = locks.acquiring(client, request);
     let error = match watched(name, &mut acquiring, signals).await {
         Ok(lease) => return Ok(lease),
         Err(error) => error,
@@ -197,7 +198,12 @@ pub(crate) struct WaitReport {
 }
 
 /// By what a holder is told from another.
-type HolderIdentity = (Option<u64>, Option<String>, Option<String>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum HolderIdentity {
+    One(Option<u64>, Option<String>, Option<String>),
+    /// So many who share the lock: which of them ends first changes with each renewal.
+    Several(u64),
+}
 
 /// What was seen of a wait, and when.
 #[derive(Debug, Clone)]
@@ -285,10 +291,14 @@ impl WaitReport {
     /// changed.
     fn learns(&mut self, status: &WaitStatus) -> bool {
         let position = status.position.or(self.position);
-        let holder = status.holder.as_ref().map(|holder| {
-            let mark = holder.foreign_mark.clone();
-            (holder.fencing_token, mark, holder.owner.clone())
-        });
+        let holder = match (several(status), &status.holder) {
+            (Some(count), _) => Some(HolderIdentity::Several(count)),
+            (None, Some(holder)) => {
+                let (mark, owner) = (holder.foreign_mark.clone(), holder.owner.clone());
+                Some(HolderIdentity::One(holder.fencing_token, mark, owner))
+            }
+            (None, None) => None,
+        };
         let holder = holder.or_else(|| self.holder.clone());
         let is_new = (&position, &holder) != (&self.position, &self.holder);
         (self.position, self.holder) = (position, holder);
@@ -374,7 +384,9 @@ pub(crate) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) 
     if waiting.may_not_view {
         add(format_args!(", the key may not view the lock"));
     }
-    if let Some(holder) = &waiting.holder {
+    if let Some(count) = several(waiting) {
+        add(format_args!(", {count} hold it"));
+    } else if let Some(holder) = &waiting.holder {
         match &holder.owner {
             Some(owner) => add(format_args!(", held by {owner}")),
             None if holder.foreign => add(format_args!(", held by a client without a gateway")),
@@ -386,6 +398,11 @@ pub(crate) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) 
         }
     }
     on_a_line(&text)
+}
+
+/// How many hold the lock, if they are several.
+fn several(waiting: &WaitStatus) -> Option<u64> {
+    waiting.holder_count.filter(|&count| count > 1)
 }
 
 fn beginning(name: &LockName, waited: Duration) -> String {
@@ -501,6 +518,14 @@ mod tests {
             displayed(&waiting),
             "waiting for deploy: 1m 12s, position 2 of 5, held by ci@build7"
         );
+        let waiting = WaitStatus {
+            holder_count: Some(3),
+            ..waiting
+        };
+        assert_eq!(
+            displayed(&waiting),
+            "waiting for deploy: 1m 12s, position 2 of 5, 3 hold it"
+        );
     }
 
     /// What is said of each of these, so many seconds after the one before.
@@ -547,6 +572,22 @@ mod tests {
             )
         );
         assert!(text(8).contains("trying again"), "{said:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_those_who_share_a_lock_only_their_number_is_news() {
+        let shared = |count, fence: u64| WaitStatus {
+            holder_count: Some(count),
+            ..holder(&format!(r#"{{"fencing_token":{fence}}}"#))
+        };
+        let said = reported([
+            (0, shared(3, 7)),
+            (1, shared(3, 8)),
+            (1, shared(2, 8)),
+            (1, shared(1, 8)),
+        ])
+        .await;
+        assert_eq!(said.map(|it| it.is_some()), [true, false, true, true]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -289,7 +289,7 @@ impl Publisher {
                 fence: lease.fence,
             };
             let id = Some(LeaseTag::of(&lease.token));
-            let tracked = Tracked::new(id, lease.owner, lease.until, false);
+            let tracked = Tracked::new(id, lease.owner, Some(lease.mode), lease.until, false);
             self.ingest.tracker.track(key, tracked);
         }
     }

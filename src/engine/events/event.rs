@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration, time::SystemTime};
 
 use crate::{
-    lock::{FencingToken, LockName, Owner},
+    lock::{FencingToken, LockName, Mode, Owner},
     with_all::with_all,
 };
 
@@ -18,6 +18,8 @@ pub struct Event {
     pub fence: Option<FencingToken>,
     /// Who asked for it, as far as that was said and is known.
     pub owner: Option<Owner>,
+    /// How the lease holds the lock, or is to hold it, as far as that is known.
+    pub mode: Option<Mode>,
     /// What was left of the lease then.
     pub expires_in: Option<Duration>,
     /// For how long its holder had waited.
@@ -40,6 +42,8 @@ with_all! {
         Acquired,
         /// A lease lasts longer.
         Renewed,
+        /// The holder of a lease was asked to release it within a time.
+        ReleaseRequested,
         /// A lease has ended because its holder gave it back, or was gone.
         Released,
         /// A lease has ended because its time was over.
@@ -62,6 +66,7 @@ impl EventKind {
             Self::Queued => "queued",
             Self::Acquired => "acquired",
             Self::Renewed => "renewed",
+            Self::ReleaseRequested => "release-requested",
             Self::Released => "released",
             Self::Expired => "expired",
             Self::Lost => "lost",
@@ -79,7 +84,12 @@ impl EventKind {
     pub(super) fn ends_lease(self) -> bool {
         match self {
             Self::Released | Self::Expired | Self::Broken => true,
-            Self::Queued | Self::Acquired | Self::Renewed | Self::Lost | Self::Gap => false,
+            Self::Queued
+            | Self::Acquired
+            | Self::Renewed
+            | Self::ReleaseRequested
+            | Self::Lost
+            | Self::Gap => false,
         }
     }
 }
@@ -109,6 +119,7 @@ impl Event {
             name: None,
             fence: None,
             owner: None,
+            mode: None,
             expires_in: None,
             waited: None,
             position: None,

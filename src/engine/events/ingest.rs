@@ -4,6 +4,8 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
+use crate::lock::LockName;
+
 use super::{
     event::{Event, EventKind},
     line::{EventMessage, LeaseTag},
@@ -43,7 +45,7 @@ impl EventIngest {
                 self.tracker.watch_none();
                 Some(news.event)
             }
-            EventKind::Queued => Some(news.event),
+            EventKind::Queued | EventKind::ReleaseRequested => Some(news.event),
         }
     }
 
@@ -60,8 +62,11 @@ impl EventIngest {
 
     /// Whether the lease of an event is known to live.
     pub(super) fn is_known(&self, news: &EventMessage) -> bool {
-        news.lease
-            .is_some_and(|id| self.tracker.resolve(id).is_some())
+        self.resolve(news).is_some()
+    }
+
+    fn resolve(&self, news: &EventMessage) -> Option<&EventLeaseKey> {
+        self.tracker.resolve(news.lease?, news.event.name.as_ref()?)
     }
 
     /// A tracked lease is gone, and no event has said why: it has expired.
@@ -75,6 +80,7 @@ impl EventIngest {
             event: Event {
                 fence: Some(key.fence),
                 owner: lease.owner.clone(),
+                mode: lease.mode,
                 ..Event::of(EventKind::Expired, &key.name, at)
             },
             lease: lease.id,
@@ -87,7 +93,7 @@ impl EventIngest {
         let Some(key) = key_of(&event) else {
             return Some(event);
         };
-        let ended = self.has_ended(Some(&key), id);
+        let ended = self.has_ended(Some(&key), id, Some(&key.name));
         if ended && event.kind == EventKind::Renewed {
             return None;
         }
@@ -103,7 +109,7 @@ impl EventIngest {
             let until = Instant::now() + left;
             let lease = Tracked {
                 announced: begins,
-                ..Tracked::new(id, event.owner.clone(), until, watched)
+                ..Tracked::new(id, event.owner.clone(), event.mode, until, watched)
             };
             self.tracker.track(key, lease);
         }
@@ -112,8 +118,9 @@ impl EventIngest {
 
     fn apply_end(&mut self, news: EventMessage) -> Option<Event> {
         let id = news.lease;
-        let key = key_of(&news.event).or_else(|| self.tracker.resolve(id?).cloned());
-        let is_told = news.event.kind.ends_lease() && self.has_ended(key.as_ref(), id);
+        let key = key_of(&news.event).or_else(|| self.resolve(&news).cloned());
+        let name = news.event.name.as_ref();
+        let is_told = news.event.kind.ends_lease() && self.has_ended(key.as_ref(), id, name);
         if is_told || (key.is_none() && news.if_known) {
             return None;
         }
@@ -129,26 +136,37 @@ impl EventIngest {
         // Of a stream that lost a lease in time the lease may live a little longer.
         let over = event.kind.ends_lease() || event.reason.as_deref() == Some("ended");
         if let Some(key) = key {
-            let id = id.or_else(|| self.tracker.get(&key)?.id);
-            let owner = self.tracker.get(&key).and_then(|lease| lease.owner.clone());
+            let tracked = self.tracker.get(&key);
+            let id = id.or(tracked.and_then(|lease| lease.id));
+            let owner = tracked.and_then(|lease| lease.owner.clone());
             event.fence = Some(key.fence);
             event.owner = event.owner.or(owner);
+            event.mode = event.mode.or(tracked.and_then(|lease| lease.mode));
             if over {
                 self.tracker.forget(&key);
+                let name = key.name.clone();
                 self.ended.insert(EndedLease::Key(key));
                 if let Some(id) = id {
-                    self.ended.insert(EndedLease::Id(id));
+                    self.ended.insert(EndedLease::Id(id, name));
                 }
             }
-        } else if let (true, Some(id)) = (over, id) {
-            self.ended.insert(EndedLease::Id(id));
+        } else if let (true, Some(id), Some(name)) = (over, id, &event.name) {
+            self.ended.insert(EndedLease::Id(id, name.clone()));
         }
         event
     }
 
-    fn has_ended(&self, key: Option<&EventLeaseKey>, id: Option<LeaseTag>) -> bool {
+    fn has_ended(
+        &self,
+        key: Option<&EventLeaseKey>,
+        id: Option<LeaseTag>,
+        name: Option<&LockName>,
+    ) -> bool {
         let key = key.is_some_and(|key| self.ended.contains(&EndedLease::Key(key.clone())));
-        key || id.is_some_and(|id| self.ended.contains(&EndedLease::Id(id)))
+        key || id.zip(name).is_some_and(|(id, name)| {
+            let mark = EndedLease::Id(id, name.clone());
+            self.ended.contains(&mark)
+        })
     }
 }
 

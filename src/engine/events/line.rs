@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{FencingToken, LockName, Owner, TokenHash};
+use crate::lock::{FencingToken, LockName, Mode, Owner, TokenHash};
 
 use super::event::{Event, EventKind};
 
@@ -34,6 +34,10 @@ struct Line<'a> {
     fence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mode: Option<&'a str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slot: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,6 +89,8 @@ impl EventMessage {
             name: event.name.as_ref().map(ToString::to_string),
             fence: event.fence.map(FencingToken::get),
             owner: event.owner.as_ref().map(ToString::to_string),
+            mode: event.mode.map(Mode::as_str),
+            slot: event.mode.and_then(Mode::slot),
             expires_in_ms: event.expires_in.map(millis),
             waited_ms: event.waited.map(millis),
             position: event.position,
@@ -118,6 +124,7 @@ impl EventMessage {
                 .map(|owner| Owner::new(&owner))
                 .transpose()
                 .ok()?,
+            mode: line.mode.and_then(|word| Mode::from_word(word, line.slot)),
             expires_in: line.expires_in_ms.map(Duration::from_millis),
             waited: line.waited_ms.map(Duration::from_millis),
             position: line.position,
@@ -156,6 +163,7 @@ mod tests {
                 name: Some(LockName::new("deploy:eu").unwrap()),
                 fence: Some(FencingToken::MAX),
                 owner: Some(Owner::new("ci \"7\"").unwrap()),
+                mode: Some(Mode::Shared { slot: Some(2) }),
                 expires_in: Some(Duration::from_secs(30)),
                 waited: Some(Duration::ZERO),
                 position: Some(3),

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::{
     engine::LossReason,
-    lock::{HeldLease, Lease, LockName, Owner, TokenHash},
+    lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
     store::contract::QueuePosition,
 };
 
@@ -22,11 +22,13 @@ impl Bus {
         &self,
         name: &LockName,
         owner: Option<&Owner>,
+        sharing: Option<Sharing>,
         place: &QueuePosition,
     ) {
         self.publish(|at| EventMessage {
             event: Event {
                 owner: owner.cloned(),
+                mode: Some(Sharing::mode(sharing)),
                 position: Some(place.ahead + 1),
                 ..Event::of(EventKind::Queued, name, at)
             },
@@ -95,6 +97,26 @@ impl Bus {
         });
     }
 
+    /// The holder of a lease was asked to release it.
+    pub(in crate::engine) fn release_requested(
+        &self,
+        name: &LockName,
+        lease: &HeldLease,
+        request: &ReleaseRequest,
+    ) {
+        self.publish(|at| EventMessage {
+            event: Event {
+                fence: Some(lease.fence),
+                owner: lease.owner.clone(),
+                expires_in: Some(request.within),
+                reason: Some(request.reason.as_str().to_owned().into()),
+                ..Event::of(EventKind::ReleaseRequested, name, at)
+            },
+            lease: None,
+            if_known: false,
+        });
+    }
+
     /// A lease was broken, for a reason. Of a lease that no gateway granted nothing is known.
     pub(in crate::engine) fn broken(
         &self,
@@ -106,6 +128,7 @@ impl Bus {
             event: Event {
                 fence: lease.map(|lease| lease.fence),
                 owner: lease.and_then(|lease| lease.owner.clone()),
+                mode: lease.map(|lease| lease.mode),
                 reason: Some(reason.to_owned().into()),
                 ..Event::of(EventKind::Broken, name, at)
             },
@@ -119,6 +142,7 @@ fn held(kind: EventKind, name: &LockName, lease: &HeldLease, at: std::time::Syst
     Event {
         fence: Some(lease.fence),
         owner: lease.owner.clone(),
+        mode: Some(lease.mode),
         expires_in: Some(lease.left_at(Instant::now())),
         ..Event::of(kind, name, at)
     }

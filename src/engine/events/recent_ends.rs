@@ -2,13 +2,15 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use crate::lock::LockName;
+
 use super::{line::LeaseTag, tracker::EventLeaseKey};
 
 /// What a lease that has ended is known by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum EndedLease {
     Key(EventLeaseKey),
-    Id(LeaseTag),
+    Id(LeaseTag, LockName),
 }
 
 /// Which leases have ended lately: an end is told once.

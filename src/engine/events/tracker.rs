@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, Owner};
+use crate::lock::{FencingToken, LockName, Mode, Owner};
 
 use super::line::LeaseTag;
 
@@ -22,7 +22,8 @@ pub(super) struct EventLeaseKey {
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     leases: HashMap<EventLeaseKey, Tracked>,
-    by_id: HashMap<LeaseTag, EventLeaseKey>,
+    /// With the name, because the leases of a group have one token.
+    by_id: HashMap<(LeaseTag, LockName), EventLeaseKey>,
     /// When which is due; without those that the store is asked about.
     due: BTreeSet<(Instant, EventLeaseKey)>,
 }
@@ -32,6 +33,7 @@ pub(super) struct Tracker {
 pub(super) struct Tracked {
     pub(super) id: Option<LeaseTag>,
     pub(super) owner: Option<Owner>,
+    pub(super) mode: Option<Mode>,
     /// Whether this gateway tells that it has expired: it was granted or renewed here last, while ends were
     /// heard of.
     pub(super) watched: bool,
@@ -59,7 +61,7 @@ impl Tracker {
             return;
         }
         if let Some(id) = lease.id {
-            self.by_id.insert(id, key.clone());
+            self.by_id.insert((id, key.name.clone()), key.clone());
         }
         self.due.insert((lease.due, key.clone()));
         self.leases.insert(key, lease);
@@ -69,7 +71,7 @@ impl Tracker {
     pub(super) fn forget(&mut self, key: &EventLeaseKey) -> Option<Tracked> {
         let lease = self.leases.remove(key)?;
         if let Some(id) = lease.id {
-            self.by_id.remove(&id);
+            self.by_id.remove(&(id, key.name.clone()));
         }
         self.due.remove(&(lease.due, key.clone()));
         Some(lease)
@@ -79,8 +81,8 @@ impl Tracker {
         self.leases.get(key)
     }
 
-    pub(super) fn resolve(&self, id: LeaseTag) -> Option<&EventLeaseKey> {
-        self.by_id.get(&id)
+    pub(super) fn resolve(&self, id: LeaseTag, name: &LockName) -> Option<&EventLeaseKey> {
+        self.by_id.get(&(id, name.clone()))
     }
 
     /// When the next lease is due.
@@ -142,12 +144,14 @@ impl Tracked {
     pub(super) fn new(
         id: Option<LeaseTag>,
         owner: Option<Owner>,
+        mode: Option<Mode>,
         until: Instant,
         watched: bool,
     ) -> Self {
         Self {
             id,
             owner,
+            mode,
             watched,
             announced: false,
             due: until + if watched { GRACE } else { FORGOTTEN },

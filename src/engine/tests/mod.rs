@@ -1,6 +1,7 @@
 //! The engine over a store that answers what the test says, in paused time.
 
 mod breaks;
+mod groups;
 mod hold;
 mod keepers;
 mod late;

@@ -21,13 +21,14 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{
         BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName,
-        Metadata, Mode, TokenHash, Ttl,
+        Metadata, Mode, ReleaseRequest, TokenHash, Ttl,
     },
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal, Renewer,
+            Requesting,
         },
         parking::{News, Parking},
     },
@@ -42,6 +43,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
+    pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
@@ -55,6 +57,10 @@ pub(in crate::engine) struct ScriptedStore {
     /// What release answers before it says that the lease is lost.
     pub(super) releases: Mutex<VecDeque<Release>>,
     pub(super) renewals_asked: Mutex<usize>,
+    /// Which locks were to be renewed, and for how long.
+    pub(super) renewed: Mutex<Vec<(LockName, Option<Ttl>)>>,
+    /// The locks whose next renewal finds the lease lost.
+    pub(super) lost: Mutex<Vec<LockName>>,
     renewals_hang: AtomicBool,
     renewals_panic: AtomicBool,
     /// For how long confirm keeps its answer.
@@ -68,6 +74,8 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// Which lease was to be broken.
     pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
+    pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
+    pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// What list answers; otherwise an empty page.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// Commands wait here for a permit.
@@ -81,6 +89,9 @@ impl ScriptedStore {
             acquisitions: Mutex::new([acquisition].into()),
             give_back_errors: Mutex::default(),
             given_back: Mutex::default(),
+            given_back_names: Mutex::default(),
+            renewed: Mutex::default(),
+            lost: Mutex::default(),
             released: Mutex::default(),
             release_errors: Mutex::default(),
             adopted_by: Mutex::default(),
@@ -99,6 +110,8 @@ impl ScriptedStore {
             breaks: BreakFeed::default(),
             breakings: Mutex::default(),
             broken: Mutex::default(),
+            requested: Mutex::default(),
+            requestings: Mutex::default(),
             pages: Mutex::default(),
             gate: Semaphore::new(100),
             changed: Notify::new(),
@@ -121,8 +134,10 @@ impl ScriptedStore {
 
     /// Tells the only attempt that waits.
     pub(super) fn tell(&self, news: News) {
-        let token = self.attempts.lock().unwrap().last().unwrap().token;
-        assert!(self.parking.deliver(&token, news), "nobody waits for news");
+        let attempts = self.attempts.lock().unwrap();
+        let Attempt { name, token, .. } = attempts.last().unwrap();
+        let delivered = self.parking.deliver(name, token, news);
+        assert!(delivered, "nobody waits for news");
     }
 
     /// From now on a renewal is never answered.
@@ -152,6 +167,12 @@ impl ScriptedStore {
 
     async fn pass_gate(&self) {
         self.gate.acquire().await.unwrap().forget();
+    }
+
+    fn finds_lost(&self, name: &LockName) -> bool {
+        let mut lost = self.lost.lock().unwrap();
+        let at = lost.iter().position(|lost| lost == name);
+        at.map(|at| lost.remove(at)).is_some()
     }
 
     pub(super) fn given_back(&self) -> usize {
@@ -204,11 +225,15 @@ impl Store for ScriptedStore {
     async fn renew_as(
         &self,
         renewer: Renewer,
-        _name: &LockName,
+        name: &LockName,
         _token: &TokenHash,
-        _ttl: Option<Ttl>,
+        ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
+        self.renewed.lock().unwrap().push((name.clone(), ttl));
+        if self.finds_lost(name) {
+            return Ok(Renewal::Lost(Loss::Free));
+        }
         assert!(!self.renewals_panic.load(Ordering::Relaxed), "as asked for");
         match renewer {
             Renewer::Bearer => {}
@@ -264,8 +289,17 @@ impl Store for ScriptedStore {
             return Err(error);
         }
         self.given_back.lock().unwrap().push(*token);
+        self.given_back_names.lock().unwrap().push(name.clone());
         self.changed.notify_waiters();
         Ok(GiveBack::GivenBack)
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.give_back(name, token).await
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
@@ -294,6 +328,22 @@ impl Store for ScriptedStore {
         self.changed.notify_waiters();
         let answer = self.breakings.lock().unwrap().pop_front();
         answer.unwrap_or(Ok(Breaking::NotHeld))
+    }
+
+    async fn request_release(
+        &self,
+        _name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        self.pass_gate().await;
+        self.requested
+            .lock()
+            .unwrap()
+            .push((target, request.clone()));
+        self.changed.notify_waiters();
+        let answer = self.requestings.lock().unwrap().pop_front();
+        answer.unwrap_or(Ok(Requesting::NotHeld))
     }
 
     fn breaks(&self) -> &BreakFeed {
@@ -336,6 +386,7 @@ pub(in crate::engine) fn held() -> HeldLease {
         hold_expires_in: None,
         owner: None,
         metadata: Metadata::default(),
+        release_requested: None,
         as_of: Instant::now() + STANDS,
     }
 }

@@ -114,14 +114,13 @@ impl PermitClass {
             // OPTIONS may be a preflight. Refused, the browser would not send the renewal that comes after
             // it, and which has room.
             (_, "/healthz" | "/readyz") | (&Method::OPTIONS, _) => Self::Exempt,
-            (&Method::PUT, "/locks/{name}/renew") => Self::Renewing,
+            (&Method::PUT, "/locks/{name}/renew" | "/locks") => Self::Renewing,
             // It goes on with a lease.
             (&Method::POST, "/locks/{name}/hold") if headers.contains_key(LOCK_TOKEN) => {
                 Self::Renewing
             }
-            (&Method::DELETE, "/locks/{name}") | (&Method::POST, "/locks/{name}/release") => {
-                Self::Releasing
-            }
+            (&Method::DELETE, "/locks/{name}" | "/locks")
+            | (&Method::POST, "/locks/{name}/release") => Self::Releasing,
             (_, "/metrics") => Self::Scraping,
             _ => Self::None,
         }

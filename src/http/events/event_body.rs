@@ -9,7 +9,7 @@ use crate::{
         json_response::json,
         locks::{millis, timestamp},
     },
-    lock::{FencingToken, LockName, Owner},
+    lock::{FencingToken, LockName, Mode, Owner},
 };
 
 /// One event of the stream, as a parser of server-sent events gives it.
@@ -67,7 +67,15 @@ struct EventData<'a> {
     /// Who asked for it; null if the request named nobody or it is not known. Not with `gap`, `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<OrNull<&'a str>>,
-    /// With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
+    /// How it holds the lock: `exclusive` or `shared`; with `queued` how it wants to. Null if it is not known. Not
+    /// with `gap`, `session` and `end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<OrNull<&'static str>>,
+    /// The slot of a shared lease whose request had a `limit`; else null. Not with `queued`, `gap`, `session` and
+    /// `end`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<OrNull<u16>>,
+    /// With `release-requested`: how much time its holder has. With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
     /// With `acquired`: how long the holder had waited.
@@ -76,7 +84,7 @@ struct EventData<'a> {
     /// With `queued`: the place in the queue; 1 is served next.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<u64>,
-    /// Why, with `lost`, `broken`, `gap` and `end`, and with `released` if it was not the holder.
+    /// Why, with `release-requested`, `lost`, `broken`, `gap` and `end`, and with `released` if it was not the holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
     /// When, in RFC 3339, by the clock of the gateway where it happened. For display only. Not with
@@ -139,6 +147,7 @@ impl<'a> EventData<'a> {
         let is_of_lease = match event.kind {
             Kind::Acquired
             | Kind::Renewed
+            | Kind::ReleaseRequested
             | Kind::Released
             | Kind::Expired
             | Kind::Lost
@@ -151,6 +160,8 @@ impl<'a> EventData<'a> {
             name: event.name.as_ref().map(LockName::as_str),
             fencing_token: is_of_lease.then(|| OrNull(event.fence.map(FencingToken::get))),
             owner: event.name.is_some().then_some(OrNull(owner)),
+            mode: (event.name.is_some()).then(|| OrNull(event.mode.map(Mode::as_str))),
+            slot: is_of_lease.then(|| OrNull(event.mode.and_then(Mode::slot))),
             expires_in_ms: event.expires_in.map(millis),
             waited_ms: event.waited.map(millis),
             position: event.position,
@@ -166,6 +177,8 @@ impl<'a> EventData<'a> {
             name: None,
             fencing_token: None,
             owner: None,
+            mode: None,
+            slot: None,
             expires_in_ms: None,
             waited_ms: None,
             position: None,

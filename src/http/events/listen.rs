@@ -56,7 +56,8 @@ struct EventsProblems;
 /// With API keys you get the events of locks that your key may view, and every `gap`.
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
-/// `owner` (null if there is none or it is not known), `expires_in_ms` (`acquired`, `renewed`),
+/// `owner` (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
+/// `expires_in_ms` (`acquired`, `renewed`),
 /// `waited_ms` (`acquired`), `position` (`queued`), `reason` and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by
@@ -64,9 +65,7 @@ struct EventsProblems;
 /// missing although nothing was lost on the way (what a gateway did when it was killed, the `expired` of
 /// a lease that was granted before anybody listened), and the order is certain only for what happens at one
 /// gateway: a release elsewhere may come before the `acquired` of its lease, and does not know its owner
-/// then. No event is invented, and no fencing token is `acquired` twice. Events of other gateways
-/// arrive up to a few hundred milliseconds later, and start when those gateways know that somebody
-/// listens.
+/// then. No event is invented, and no fencing token is `acquired` twice.
 ///
 /// Connect again with the header `Last-Event-ID` (a browser does) to read on where the stream was cut:
 /// the last 8192 events are kept, for a minute after nobody listens any more.

@@ -63,6 +63,17 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// True or false.
+    pub(in crate::http) fn flag(&mut self, name: &'static str) -> Option<bool> {
+        match self.take(name)? {
+            JsonValue::Bool(flag) => Some(flag),
+            other => {
+                self.refuse(name, format!("{}; true or false is expected", other.is()));
+                None
+            }
+        }
+    }
+
     /// A text.
     pub(in crate::http) fn text(&mut self, name: &'static str) -> Option<Cow<'a, str>> {
         match self.take(name)? {
@@ -94,6 +105,29 @@ impl<'a> Fields<'a> {
             } else {
                 let reason = format!("{}; a text is expected", value.is());
                 self.refuse(format!("{name}.{key}"), reason);
+            }
+        }
+        Some(texts)
+    }
+
+    /// A list of texts.
+    pub(in crate::http) fn list(&mut self, name: &'static str) -> Option<Vec<Cow<'a, str>>> {
+        let elements = match self.take(name)? {
+            JsonValue::List(elements) => elements,
+            other => {
+                let reason = format!("{}; a list of texts is expected", other.is());
+                self.refuse(name, reason);
+                return None;
+            }
+        };
+        let mut texts = Vec::with_capacity(elements.len());
+        for (at, element) in elements.into_iter().enumerate() {
+            if let JsonValue::Text(text) = element {
+                texts.push(text);
+            } else {
+                let reason = format!("{}; a text is expected", element.is());
+                self.refuse(format!("{name}[{at}]"), reason);
+                return None;
             }
         }
         Some(texts)
@@ -167,12 +201,12 @@ fn object(body: &[u8]) -> Result<Object<'_>, Problem> {
 /// the other copy would see a different request.
 pub(super) enum JsonValue<'a> {
     Null,
-    Bool,
+    Bool(bool),
     Whole(u64),
     Negative(i64),
     Fraction(f64),
     Text(Cow<'a, str>),
-    List,
+    List(Vec<JsonValue<'a>>),
     Object(Object<'a>),
 }
 
@@ -196,7 +230,7 @@ impl JsonValue<'_> {
     pub(super) fn is(&self) -> String {
         match self {
             Self::Null => "is null".to_owned(),
-            Self::Bool => "is true or false".to_owned(),
+            Self::Bool(_) => "is true or false".to_owned(),
             Self::Whole(number) => format!("is {number}"),
             Self::Negative(number) => format!("is {number}"),
             // The sign is all that keeps it from being a whole number.
@@ -208,7 +242,7 @@ impl JsonValue<'_> {
             }
             Self::Fraction(number) => format!("is {number:?}"),
             Self::Text(_) => "is a text".to_owned(),
-            Self::List => "is a list".to_owned(),
+            Self::List(_) => "is a list".to_owned(),
             Self::Object(_) => "is an object".to_owned(),
         }
     }
@@ -233,8 +267,8 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
         Ok(JsonValue::Null)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<JsonValue<'de>, E> {
-        Ok(JsonValue::Bool)
+    fn visit_bool<E>(self, flag: bool) -> Result<JsonValue<'de>, E> {
+        Ok(JsonValue::Bool(flag))
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<JsonValue<'de>, E> {
@@ -259,8 +293,11 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonValue<'de>, A::Error> {
         // Every element is read like any other value: a repeated key is refused at any depth.
-        while list.next_element::<JsonValue<'de>>()?.is_some() {}
-        Ok(JsonValue::List)
+        let mut elements = Vec::new();
+        while let Some(element) = list.next_element()? {
+            elements.push(element);
+        }
+        Ok(JsonValue::List(elements))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonValue<'de>, A::Error> {

@@ -37,7 +37,7 @@ struct BreakRecord {
     key: Option<Arc<str>>,
     provenance: Provenance,
     name: LockName,
-    /// The lease that was meant, and after the break the one that was broken.
+    /// The lease that was meant, if one was.
     fence: Option<FencingToken>,
     reason: Reason,
 }
@@ -53,6 +53,9 @@ struct BreakRecord {
 /// holds the lock by then the answer is 409 `holder-changed`; if nobody does, 409 `not-held`. So a
 /// repetition of a break that was not answered breaks nothing else: either of these answers says that
 /// the lease is gone. Without it the current lease is broken, and a repetition breaks the next one.
+///
+/// Of a shared lock the `fencing_token` names one lease, and the others go on. `"all": true` breaks all that hold it
+/// now; sent again, those that have come since. With neither the answer is 400.
 ///
 /// A foreign client has no fencing token. Send its `foreign_mark` instead, with the same answers. Most
 /// clients write something new each time, and so have another mark each time; one that always writes the
@@ -117,34 +120,36 @@ pub(in crate::http) async fn break_lock(
 
 impl BreakRecord {
     /// Writes down what became of it, before it is answered.
-    async fn write(mut self, outcome: &Result<Holder, BreakError>) {
-        let outcome = match outcome {
-            Ok(Holder::Lease(lease)) => {
-                self.fence = Some(lease.fence);
-                "broken"
-            }
-            Ok(Holder::Shared(_) | Holder::Foreign { .. }) => "broken",
-            Err(error) => Problem::from(error.clone()).code.as_str(),
+    async fn write(self, outcome: &Result<Holder, BreakError>) {
+        let (holder, outcome) = match outcome {
+            Ok(holder) => (Some(holder), "broken"),
+            Err(error) => (None, Problem::from(error.clone()).code.as_str()),
         };
+        // Each lease that was broken; else what was meant, a foreign client perhaps.
+        let broken = holder.map_or(&[][..], Holder::leases).iter();
+        let mut fences: Vec<_> = broken.map(|lease| Some(lease.fence)).collect();
+        if fences.is_empty() {
+            fences.push(self.fence);
+        }
         // Also where no audit log is kept.
         let (name, reason) = (&self.name, &self.reason);
-        let (fence, id) = (
-            self.fence.map(FencingToken::get),
-            self.provenance.request_id.as_str(),
-        );
-        info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, id, "break");
-        let broken = BreakAttempt {
+        let id = self.provenance.request_id.as_str();
+        for fence in &fences {
+            let fence = fence.map(FencingToken::get);
+            info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, id, "break");
+        }
+        let attempt = BreakAttempt {
             requester: Requester {
                 key: self.key.as_deref(),
                 request_id: self.provenance.request_id.as_str(),
                 remote: self.provenance.remote,
             },
             name: &self.name,
-            fencing_token: self.fence,
+            fencing_tokens: &fences,
             reason: self.reason.as_str(),
             outcome,
         };
-        self.audit.lock_broken(&broken).await;
+        self.audit.lock_broken(&attempt).await;
     }
 }
 
@@ -192,7 +197,7 @@ pub(in crate::http) struct BreakBody {
     )]
     pub(super) reason: Option<Reason>,
     /// The lease that is meant: if something else holds the lock by now, nothing is broken. Left out,
-    /// and `foreign_mark` too: whoever holds it, a foreign client included.
+    /// and the other two as well: whoever holds it, a foreign client included, unless it is shared.
     #[schema(
         rename = "fencing_token", value_type = Option<u64>,
         minimum = 1, maximum = 9_007_199_254_740_991_u64
@@ -205,10 +210,14 @@ pub(in crate::http) struct BreakBody {
         min_length = 40, max_length = 40, pattern = "^[0-9a-f]{40}$"
     )]
     mark: Option<ForeignMark>,
+    /// Whether all are meant that hold the lock. Not together with `fencing_token` or `foreign_mark`.
+    #[schema(value_type = Option<bool>)]
+    all: bool,
 }
 
-/// The name of the field.
+/// The names of the fields of which one may be sent.
 const MARK: &str = "foreign_mark";
+const ALL: &str = "all";
 
 // === impl BreakBody ===
 
@@ -216,7 +225,8 @@ impl BreakBody {
     /// What is to be broken; `None`: whatever holds the lock.
     pub(super) fn target(&self) -> Option<BreakTarget> {
         let fence = self.fence.map(BreakTarget::Lease);
-        fence.or(self.mark.map(BreakTarget::Foreign))
+        let one = fence.or(self.mark.map(BreakTarget::Foreign));
+        one.or(self.all.then_some(BreakTarget::All))
     }
 }
 
@@ -234,11 +244,19 @@ impl RequestBody for BreakBody {
                 "is of a foreign client, which has no fencing_token: send one of both",
             );
         }
+        let all = fields.flag(ALL).unwrap_or_default();
+        if all && (mark.is_some() || fence.is_some()) {
+            fields.refuse(
+                ALL,
+                "is true, and so no single holder is meant: leave fencing_token and foreign_mark out",
+            );
+        }
         let mark = mark.and_then(|text| fields.check(MARK, ForeignMark::new(&text)));
         Self {
             reason,
             fence,
             mark,
+            all,
         }
     }
 }

@@ -17,16 +17,21 @@ use tokio::time::Instant;
 
 use crate::{
     auth::LeaseSlot,
-    engine::{Delivery, Granted},
-    http::{json_response::JSON, serve::AnsweredOn, state::AppState},
+    engine::{Delivery, Granted, GrantedGroup},
+    http::{
+        json_response::{JSON, json},
+        serve::AnsweredOn,
+        state::AppState,
+    },
 };
 
-use super::lease_body::LeaseBody;
+use super::{group_body::GroupLeaseBody, lease_body::LeaseBody};
 
 /// The answer to an acquire: 201 for a new lease, 200 for one that was asked for again.
 pub(in crate::http) struct Acquired {
     body: Bytes,
-    location: HeaderValue,
+    /// Where one lock can be inspected; `None` for several.
+    location: Option<HeaderValue>,
     delivery: Delivery,
     slot: LeaseSlot,
     connection: AnsweredOn,
@@ -64,10 +69,42 @@ impl Acquired {
         }
         let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();
         Self {
-            location: HeaderValue::try_from(location)
-                .expect("a base path that routes and a lock name are visible ASCII"),
+            location: Some(
+                HeaderValue::try_from(location)
+                    .expect("a base path that routes and a lock name are visible ASCII"),
+            ),
             body: LeaseBody::new(lease, gateway.clock.wall()).to_json(),
             delivery,
+            slot,
+            connection,
+        }
+    }
+}
+
+impl Acquired {
+    /// The answer to who has acquired several locks. Each has a slot, in the order of the leases.
+    pub(super) fn all(
+        granted: GrantedGroup,
+        mut slots: Vec<LeaseSlot>,
+        connection: AnsweredOn,
+        gateway: &AppState,
+    ) -> Self {
+        let now = Instant::now();
+        for (slot, lease) in slots.iter_mut().zip(&granted.leases) {
+            slot.extend_until(granted.hash, now + lease.held.left_at(now));
+        }
+        let mut slot = LeaseSlot::joined(slots);
+        if granted.delivery.is_replay() {
+            std::mem::take(&mut slot).keep();
+        }
+        Self {
+            location: None,
+            body: json(&GroupLeaseBody::new(
+                granted.leases,
+                granted.waited,
+                gateway.clock.wall(),
+            )),
+            delivery: granted.delivery,
             slot,
             connection,
         }
@@ -85,7 +122,8 @@ impl IntoResponse for Acquired {
             pending: Some((self.body, self.delivery, self.slot)),
             connection: self.connection,
         });
-        (status, JSON, [(LOCATION, self.location)], body).into_response()
+        let location = self.location.map(|location| [(LOCATION, location)]);
+        (status, JSON, location, body).into_response()
     }
 }
 

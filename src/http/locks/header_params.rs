@@ -46,11 +46,11 @@ pub(super) struct KeyHeader {
     /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
     /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
     /// It is as secret as the token, and must be of this request alone: whoever else asks with it is answered
-    /// with this lease. So a key below 16 characters (`build-4711`), which two may come to by chance, is refused,
-    /// and one below 22 is taken with a warning in `Latchgate-Warning`.
+    /// with this lease. A key below 16 characters is refused, and one below 22 is taken with a warning in
+    /// `Latchgate-Warning`.
     ///
-    /// The same request has the same `ttl_ms`, `max_hold_ms`, `owner` and `metadata`, or leaves the
-    /// same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
+    /// The same request has the same `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` and `metadata`, or leaves
+    /// the same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
     /// be held under its key, and the other way round: it keeps the TTL and the hold limit that it has.
     #[param(
         rename = "Idempotency-Key",

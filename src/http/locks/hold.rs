@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    acquire::AcquireBody,
+    acquire_body::{AcquireBody, AcquireSchema},
     annotated::{Annotated, Notes},
     header_params::{AdoptedTokenHeader, KeyHeader, LockPath, PreferHeader},
     hold_stream::{EventSchema, HoldCount, HoldStream},
@@ -82,8 +82,7 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// when it renews next, and ends with `lost` if that is too late.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
-/// `max_hold_ms` is 86400000 (24 h) if it is left out: a client that is frozen, or a proxy that
-/// collects the stream, looks as if somebody listened. If the gateway dies, the lease ends within
+/// `max_hold_ms` is 86400000 (24 h) if it is left out. If the gateway dies, the lease ends within
 /// its TTL.
 #[utoipa::path(
     post,
@@ -92,7 +91,7 @@ const QUEUED: Duration = Duration::from_secs(30);
     tag = "locks",
     params(LockPath, KeyHeader, PreferHeader, AdoptedTokenHeader),
     request_body(
-        content = AcquireBody,
+        content = AcquireSchema,
         description = "What is asked for, as for acquire. It may be left out."
     ),
     responses(

@@ -37,6 +37,7 @@ use crate::{
 use super::{
     acquire::WaiterCount,
     lease_body::{LeaseBody, millis},
+    release_request_body::ReleaseRequestBody,
 };
 
 /// A hold on its way to whoever listens. Dropped, the lock is released.
@@ -100,7 +101,7 @@ impl HoldStream {
             Err(end) => {
                 self.phase = HoldStreamPhase::Over;
                 let id = self.stream.request_id();
-                let last = FinalEvent::of(end, self.sees_holder, &self.gateway.base_path, id);
+                let last = FinalEvent::of(*end, self.sees_holder, &self.gateway.base_path, id);
                 let (end, reason, cause) = (last.name, last.reason, last.cause);
                 info!(id, end, reason, cause, "a held lock is no longer held here");
                 last.event
@@ -238,7 +239,7 @@ pub(super) struct FinalEvent {
 }
 
 /// An event that is not the last. `now` is the wall time of the gateway, for the timestamps.
-pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
+pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, Box<HoldEnd>> {
     Ok(match event {
         HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
         HoldEvent::Granted(lease) => encode("granted", &LeaseBody::new(lease, now).to_json()),
@@ -246,7 +247,11 @@ pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes,
             "renewed",
             &json(&RemainingTime::of(Some(held.left_at(Instant::now())))),
         ),
-        HoldEvent::Ended(end) => return Err(end),
+        HoldEvent::ReleaseRequested(request) => encode(
+            "release-requested",
+            &json(&ReleaseRequestBody::from(request)),
+        ),
+        HoldEvent::Ended(end) => return Err(Box::new(end)),
     })
 }
 
@@ -363,7 +368,7 @@ impl HoldCount {
     /// Counts what happens.
     pub(super) fn update(&mut self, event: &HoldEvent) {
         match event {
-            HoldEvent::Queued(_) => {}
+            HoldEvent::Queued(_) | HoldEvent::ReleaseRequested(_) => {}
             HoldEvent::Granted(lease) => {
                 if let Some(mut waiter) = self.waiter.take() {
                     waiter.finish();

@@ -1,6 +1,5 @@
 //! `GET /locks/{name}`: look at a lock.
 
-use std::hash::{Hash, Hasher};
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
@@ -39,7 +38,8 @@ struct InspectProblems;
 /// are served. A lock that was never taken is free. A client that took the lock in the store itself
 /// shows as `foreign`, with what is known of it.
 ///
-/// The `ETag` names who holds the lock: the lease by its fencing token, a foreign client by its mark, or nobody.
+/// The `ETag` names who holds the lock: the lease by its fencing token, all who share it, a foreign client by its mark, or
+/// nobody. A lock that more than 100 share has none.
 /// With it in `If-None-Match` the answer is 304 for as long as that is the same. It is a weak one, because
 /// the rest of the answer changes without it: what is left of the lease, its TTL after a renewal, and who waits.
 #[utoipa::path(
@@ -66,35 +66,35 @@ pub(in crate::http) async fn inspect(
 ) -> Result<Response, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
     let tag = tag(inspection.holder.as_ref());
-    let is_seen = seen.names(&tag);
-    let tag = [(ETAG, tag)];
+    let is_seen = tag.as_ref().is_some_and(|tag| seen.names(tag));
+    let tag = tag.map(|tag| [(ETAG, tag)]);
     if is_seen {
-        return Ok((StatusCode::NOT_MODIFIED, tag).into_response());
+        return Ok((tag, StatusCode::NOT_MODIFIED).into_response());
     }
     let lock = LockBody::new(&name, inspection, gateway.clock.wall());
     Ok((tag, JsonResponse(lock)).into_response())
 }
 
-/// Who holds a lock, and nothing of what changes while they do.
-fn tag(holder: Option<&Holder>) -> HeaderValue {
+/// Who holds a lock, and nothing of what changes while they do; `None` if there are more than are seen.
+fn tag(holder: Option<&Holder>) -> Option<HeaderValue> {
     let holder = match holder {
-        None => return HeaderValue::from_static("W/\"free\""),
+        None => return Some(HeaderValue::from_static("W/\"free\"")),
         Some(Holder::Lease(lease)) => format!("W/\"held-{}\"", lease.fence.get()),
-        // Others may join them, and leave: by all who are shown.
+        // Whoever joins has a larger fencing token than all before. So between two looks with one largest
+        // token nobody has joined, and if there are as many, nobody has left.
         Some(Holder::Shared(holders)) => {
-            let mut hash = std::hash::DefaultHasher::new();
-            for lease in &holders.leases {
-                lease.fence.get().hash(&mut hash);
-            }
-            holders.count.hash(&mut hash);
-            format!("W/\"shared-{:016x}\"", hash.finish())
+            let latest = holders.leases.iter().map(|lease| lease.fence.get()).max();
+            let seen = u64::try_from(holders.leases.len()).ok();
+            let latest = latest.filter(|_| seen == Some(holders.count))?;
+            format!("W/\"shared-{latest}-{}\"", holders.count)
         }
         Some(Holder::Foreign { mark, .. }) => match mark {
             Some(mark) => format!("W/\"foreign-{mark}\""),
-            None => return HeaderValue::from_static("W/\"foreign\""),
+            None => return Some(HeaderValue::from_static("W/\"foreign\"")),
         },
     };
-    HeaderValue::try_from(holder).expect("numbers and hexadecimal digits are visible ASCII")
+    let tag = HeaderValue::try_from(holder);
+    Some(tag.expect("numbers and hexadecimal digits are visible ASCII"))
 }
 
 // === impl InspectProblems ===

@@ -46,10 +46,11 @@ pub(in crate::http) struct LeaseBody {
     /// protects, and let that refuse any number smaller than the largest it has seen.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     fencing_token: u64,
-    /// `exclusive`, or `shared` with others that hold the lock.
+    /// `exclusive` or `shared`. The fencing token of a shared lease orders grants, and does not exclude the
+    /// other holders.
     mode: &'static str,
-    /// For a request with a `limit`: the smallest number from 0 that no other lease of the lock has, always below
-    /// the limit. Else null.
+    /// With a `limit`: the smallest number from 0 that no other lease of the lock has, always below the limit.
+    /// Else null.
     #[schema(required = true)]
     slot: Option<u16>,
     /// For how long the lease was last granted.
@@ -58,10 +59,10 @@ pub(in crate::http) struct LeaseBody {
     /// answer, and leave the time that the answer may have travelled. To be certain, count from when you sent the
     /// request, and renew first if it waited.
     expires_in_ms: u64,
-    /// When it ends, by the clock of the gateway. For display only: work with `expires_in_ms`.
+    /// When it ends, by the clock of the gateway.
     #[schema(value_type = String, format = DateTime)]
     expires_at: Rfc3339Timestamp,
-    /// When it was granted, by the clock of the gateway. For display only.
+    /// When it was granted, by the clock of the gateway.
     #[schema(value_type = String, format = DateTime)]
     acquired_at: Rfc3339Timestamp,
     /// After how long to renew it: a third of what is left.
@@ -205,13 +206,14 @@ mod tests {
             token: Token::random(),
             held: HeldLease {
                 fence: FencingToken::new(17).unwrap(),
-                mode: Mode::Exclusive,
+                mode: Mode::Shared { slot: Some(2) },
                 ttl: Ttl::from_millis(30_000).unwrap(),
                 expires_in: Duration::from_secs(20),
                 held_for: Duration::from_millis(1_500),
                 hold_expires_in: None,
                 owner: Some(Owner::new("\"me\", \u{fc}").unwrap()),
                 metadata: Metadata::new(metadata).unwrap(),
+                release_requested: None,
                 as_of: Instant::now() + Duration::from_mins(1),
             },
             waited: Duration::from_millis(7),
@@ -222,8 +224,9 @@ mod tests {
         assert_eq!(
             told,
             serde_json::json!({
-                "name": "deploy:eu", "token": token, "fencing_token": 17, "mode": "exclusive", "slot": null, "ttl_ms": 30_000,
-                "expires_in_ms": 20_000, "expires_at": "1970-01-01T00:00:22.000Z",
+                "name": "deploy:eu", "token": token, "fencing_token": 17, "mode": "shared", "slot": 2,
+                "ttl_ms": 30_000, "expires_in_ms": 20_000,
+                "expires_at": "1970-01-01T00:00:22.000Z",
                 "acquired_at": "1970-01-01T00:00:00.500Z", "renew_after_ms": 6_666,
                 "hold_expires_in_ms": null, "owner": "\"me\", \u{fc}",
                 "metadata": {"\\": "a \"b\""}, "waited_ms": 7,

@@ -49,8 +49,7 @@ struct ListProblems;
 /// A search costs the gateway as much as the whole list does, whatever it finds: expect pages that are
 /// empty before the one with what you search for.
 ///
-/// With an API key only locks that it may view are shown: it must name a `prefix` all of which it may
-/// view, so that neither a page nor a cursor shows others. Else the answer is 403.
+/// With an API key name a `prefix` all of which it may view; else the answer is 403.
 #[utoipa::path(
     get,
     path = "/locks",
@@ -140,7 +139,7 @@ pub(super) struct ListParameters {
         example = "deploy:"
     )]
     prefix: Option<String>,
-    /// The owner of the lease, exactly. A foreign client has none.
+    /// The owner of a lease, exactly. A foreign client has none.
     #[param(
         nullable = false,
         min_length = 1,
@@ -156,8 +155,7 @@ pub(super) struct ListParameters {
         example = "runner-7"
     )]
     search: Option<String>,
-    /// How many locks on one page at most; left out: 100. It may be fewer, or none, and still not be the
-    /// last.
+    /// How many locks on one page at most; left out: 100.
     #[param(nullable = false, minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
@@ -225,7 +223,7 @@ fn limit(parameters: &mut Parameters<'_>) -> usize {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Page)]
 pub(in crate::http) struct PageBody {
-    /// Locks that somebody holds, in no order. There may be few or none, and still more pages.
+    /// Locks that somebody holds, in no order.
     locks: Vec<ListedLockBody>,
     /// The `cursor` of the next page; null: this was the last.
     #[schema(required = true, min_length = 24, max_length = 24)]
@@ -234,28 +232,11 @@ pub(in crate::http) struct PageBody {
 
 /// A lock that somebody holds, or held until now.
 #[derive(Serialize, ToSchema)]
-#[schema(as = HeldLock, example = json!({
-    "name": "deploy:prod",
-    "holders": [{
-        "owner": "ci-runner-7",
-        "metadata": {"job": "4711"},
-        "fencing_token": 1_795_170_000_000_042_u64,
-        "mode": "exclusive",
-        "slot": null,
-        "ttl_ms": 30_000,
-        "expires_in_ms": 21_480,
-        "expires_at": "2026-11-20T12:00:30.000Z",
-        "acquired_at": "2026-11-20T12:00:00.000Z",
-        "hold_expires_in_ms": null,
-        "foreign": false,
-        "foreign_mark": null,
-    }],
-    "holder_count": 1,
-}))]
+#[schema(as = HeldLock)]
 pub(in crate::http) struct HeldLockBody {
     /// The lock.
     name: String,
-    /// Who holds it: one entry.
+    /// Who holds it, or held it until now: of several 100 at most.
     #[schema(min_items = 1, max_items = 100)]
     holders: Vec<HolderBody>,
     /// How many hold it in all.

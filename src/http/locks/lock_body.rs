@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    lock::{HeldLease, LockName},
-    store::contract::{Holder, Inspection, Waiter},
+    lock::{HeldLease, Limit, LockName, Sharing},
+    store::contract::{Holder, Inspection, SHOWN_HOLDERS, Waiter},
 };
 
 use super::{
@@ -34,9 +34,10 @@ use super::{
         "hold_expires_in_ms": null,
         "foreign": false,
         "foreign_mark": null,
+        "group": null,
     }],
     "holder_count": 1,
-    "waiters": [{"position": 1, "owner": "ci-runner-9", "waited_ms": 8_504}],
+    "waiters": [{"position": 1, "owner": "ci-runner-9", "mode": "exclusive", "limit": null, "waited_ms": 8_504}],
     "waiter_count": 1,
 }))]
 pub(in crate::http) struct LockBody {
@@ -44,7 +45,7 @@ pub(in crate::http) struct LockBody {
     name: String,
     /// Whether somebody holds it.
     state: LockState,
-    /// Who holds it: one entry, or none if it is free.
+    /// Who holds it: nobody if it is free; of several who share it 100 at most, those that end soonest.
     #[schema(max_items = 100)]
     holders: Vec<HolderBody>,
     /// How many hold it in all.
@@ -76,6 +77,11 @@ pub(in crate::http) struct WaiterBody {
     /// Who asked, for people to read.
     #[schema(required = true)]
     owner: Option<String>,
+    /// `exclusive` or `shared`, as it was asked for.
+    mode: &'static str,
+    /// The limit that was asked for; null without one.
+    #[schema(required = true)]
+    limit: Option<u16>,
     /// How long it has waited so far.
     waited_ms: u64,
 }
@@ -100,10 +106,10 @@ pub(in crate::http) struct HolderBody {
     /// lack.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When it ends, by the clock of the gateway. For display only.
+    /// When it ends, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
-    /// When it was granted, by the clock of the gateway. For display only.
+    /// When it was granted, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     acquired_at: Option<String>,
     /// What is left until the hold limit of the lease; null if it has none.
@@ -123,9 +129,23 @@ pub(in crate::http) struct HolderBody {
     /// `exclusive` or `shared`; null for a foreign client.
     #[schema(required = true)]
     mode: Option<&'static str>,
-    /// The slot of a shared lease whose request had a limit; else null.
+    /// The slot of a lease that was granted with a `limit`; else null.
     #[schema(required = true)]
     slot: Option<u16>,
+    /// The request for several locks that the lease is a part of; else null.
+    #[schema(required = true)]
+    group: Option<GroupBody>,
+}
+
+/// Several locks that were acquired as one.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Group)]
+pub(in crate::http) struct GroupBody {
+    /// The first of their names.
+    first: String,
+    /// How many they were.
+    #[schema(minimum = 2, maximum = 16)]
+    count: u8,
 }
 
 // === impl LockBody ===
@@ -159,9 +179,12 @@ impl LockBody {
 
 impl WaiterBody {
     fn new(position: u64, waiter: Waiter) -> Self {
+        let limit = waiter.sharing.as_ref().and_then(Sharing::explicit_limit);
         Self {
             position,
             owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+            mode: Sharing::mode(waiter.sharing).as_str(),
+            limit: limit.map(Limit::get),
             waited_ms: millis(waiter.waited),
         }
     }
@@ -170,16 +193,15 @@ impl WaiterBody {
 // === impl HolderBody ===
 
 impl HolderBody {
-    /// `now` is the wall time of the gateway, for the timestamps.
+    /// As many as are shown of them. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn all_of(holder: Holder, now: SystemTime) -> Vec<Self> {
         let as_of = Instant::now();
+        let of_lease = |lease: HeldLease| Self::of_lease(lease.at(as_of), now);
         match holder {
-            Holder::Lease(lease) => vec![Self::of_lease(lease.at(as_of), now)],
+            Holder::Lease(lease) => vec![of_lease(lease)],
             Holder::Shared(holders) => {
-                let leases = holders.leases.into_iter();
-                leases
-                    .map(|lease| Self::of_lease(lease.at(as_of), now))
-                    .collect()
+                let shown = holders.leases.into_iter().take(SHOWN_HOLDERS);
+                shown.map(of_lease).collect()
             }
             Holder::Foreign { expires_in, mark } => vec![Self {
                 owner: None,
@@ -194,12 +216,17 @@ impl HolderBody {
                 foreign_mark: mark.map(|mark| mark.to_string()),
                 mode: None,
                 slot: None,
+                group: None,
             }],
         }
     }
 
     fn of_lease(lease: HeldLease, now: SystemTime) -> Self {
         Self {
+            group: lease.metadata.group().map(|group| GroupBody {
+                first: group.first.as_str().to_owned(),
+                count: group.count,
+            }),
             owner: lease.owner.map(|owner| owner.as_str().to_owned()),
             metadata: MetadataBody(lease.metadata),
             fencing_token: Some(lease.fence.get()),

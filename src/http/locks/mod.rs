@@ -1,11 +1,14 @@
 //! The routes under `/locks`.
 
 mod acquire;
+mod acquire_body;
 mod annotated;
 mod break_lock;
 mod delivered;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_body;
+mod group;
+mod group_body;
 mod header_params;
 mod hold;
 mod hold_stream;
@@ -14,10 +17,15 @@ mod lease_body;
 mod list;
 mod lock_body;
 mod release;
+mod release_request_body;
 mod renew;
 
 pub(super) use acquire::{__path_acquire, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
+pub(super) use group::{
+    __path_acquire_group, __path_release_group, __path_renew_group, acquire_group, release_group,
+    renew_group,
+};
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
 pub(super) use lease_body::{MetadataBody, millis, timestamp};

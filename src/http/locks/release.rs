@@ -24,7 +24,7 @@ use crate::{
 use super::header_params::{LockPath, TokenHeader, TokenHeaderToo};
 
 /// The problems of release.
-struct ReleaseProblems;
+pub(super) struct ReleaseProblems;
 
 /// Release a lease
 ///

@@ -22,14 +22,14 @@ use crate::{
 };
 
 use super::{
-    acquire,
+    acquire_body,
     header_params::{LockPath, TokenHeader},
     lease_body::LeaseBody,
     release,
 };
 
 /// The problems of renew.
-struct RenewProblems;
+pub(super) struct RenewProblems;
 
 /// Renew a lease
 ///
@@ -37,7 +37,7 @@ struct RenewProblems;
 /// never goes past the `max_hold_ms` of the lease: it is cut short there. A `ttl_ms` above what the API
 /// key may ask for is 403 `limit-exceeded`; without one a lease that came from a key which may ask for
 /// more is cut to what this key may have, and not refused. Renewing twice does no
-/// harm. Works while the gateway drains. Count `expires_in_ms` as that of an acquire. If the answer of the store took
+/// harm. Works while the gateway drains. If the answer of the store took
 /// longer than the lease lasts, this is 504 `outcome-unknown`.
 #[utoipa::path(
     put,
@@ -145,7 +145,7 @@ impl RequestBody for RenewBody {
     fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
         Self {
             token: release::token(fields),
-            ttl: acquire::ttl(fields, limits),
+            ttl: acquire_body::ttl(fields, limits),
         }
     }
 }

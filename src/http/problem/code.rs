@@ -113,13 +113,13 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "A lease lives under this `Idempotency-Key`, and it was asked for with another \
-         `ttl_ms`, `max_hold_ms`, `owner` or `metadata`.",
+         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",
-        "The request is well-formed, but the store that keeps the leases cannot carry it out: a quorum of Redis \
-         servers does not share locks, because a majority of counters does not bound a count. Nothing happened.",
-        "Ask for the lock without `mode`, or use a gateway on another store.";
+        "A quorum of Redis servers cannot share a lock: a majority of counters does not bound a count. Nothing \
+         happened.",
+        "Ask for the lock without `mode` and `limit`, or use a gateway on another store.";
     IdempotencyExpired = "idempotency-expired", CONFLICT,
         "The lease under this idempotency key has ended",
         "The lease that was granted under this `Idempotency-Key` was released or has expired \
@@ -134,7 +134,7 @@ problem_codes! {
          repeated it.";
     HolderChanged = "holder-changed", CONFLICT,
         "Somebody else holds the lock now",
-        "The lock was to be broken only if a certain holder had it, and another one does.",
+        "The lock was to be broken only if a certain holder had it, and that one does not: others do.",
         "Inspect the lock and decide again.";
     NotHeld = "not-held", CONFLICT,
         "Nobody holds the lock",
@@ -178,8 +178,8 @@ problem_codes! {
          `http.allowed_hosts`.";
     Locked = "locked", LOCKED,
         "The lock is held",
-        "Somebody else holds the lock, and went on holding it while the request waited. `holders` \
-         says who, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
+        "Somebody else holds the lock, or as many share it as the `limit` allows, or others wait and come \
+         first; and it stayed so while the request waited. `holders` says who holds it, `holder_count` how many, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
         "Ask again after `retry_after_ms`, or give up. To get the lock when it is free, ask with \
          `wait_ms`. To keep the place in the queue from one request to the next, ask with an \

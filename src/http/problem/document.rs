@@ -9,9 +9,12 @@ use http::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http::{base_path::BasePath, json_response::json};
+use crate::{
+    http::{base_path::BasePath, json_response::json},
+    lock::LockName,
+};
 
-use super::{Extra, FieldError, Problem, ProblemCode, locked::CurrentHolder};
+use super::{Extra, FieldError, PartResult, Problem, ProblemCode, locked::CurrentHolder};
 
 /// Why the request was not carried out (RFC 9457).
 #[derive(Serialize, ToSchema)]
@@ -39,8 +42,11 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<FieldError>, required = false)]
     errors: Option<&'a [FieldError]>,
-    /// With `locked`: who holds the lock, as one entry; empty in the moment in which it passes to
-    /// somebody who waited for it.
+    /// With `locked`, if several locks were asked for: the one that is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    name: Option<&'a str>,
+    /// With `locked`: who holds the lock; empty in the moment in which it passes to somebody who waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<CurrentHolder>, required = false, max_items = 100)]
     holders: Option<&'a [CurrentHolder]>,
@@ -65,6 +71,10 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false)]
     held: Option<bool>,
+    /// With `lease-lost`, if several leases were meant: what came of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<PartResult>, required = false, max_items = 16)]
+    results: Option<&'a [PartResult]>,
 }
 
 // === impl ProblemDocument ===
@@ -80,6 +90,8 @@ impl<'a> ProblemDocument<'a> {
             code,
             request_id,
             errors: None,
+            name: None,
+            results: None,
             holders: None,
             holder_count: None,
             waited_ms: None,
@@ -91,12 +103,14 @@ impl<'a> ProblemDocument<'a> {
             Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter { .. } => {}
             Extra::Fields(errors) => document.errors = Some(errors),
             Extra::Locked(locked) => {
+                document.name = locked.name.as_ref().map(LockName::as_str);
                 document.holders = Some(&locked.holders);
                 document.holder_count = Some(locked.holder_count);
                 document.waited_ms = Some(locked.waited_ms);
                 document.waiters = Some(locked.waiters);
             }
             Extra::Lost { held } => document.held = Some(*held),
+            Extra::Parts(results) => document.results = Some(results),
         }
         document
     }

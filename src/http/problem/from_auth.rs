@@ -6,12 +6,12 @@ use http::HeaderValue;
 
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
-    engine::{AcquireError, ReleaseError},
+    engine::{AcquireError, GroupAcquireError, ReleaseError},
     lock::{LockName, NamePrefix, Ttl},
     store::contract::Loss,
 };
 
-use super::{Extra, Problem, ProblemCode as Code, from_engine::MAY_BE_REPEATED};
+use super::{Extra, PartResult, Problem, ProblemCode as Code, from_engine::MAY_BE_REPEATED};
 
 /// What a request without a key is told to send (RFC 6750).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgate\"");
@@ -80,6 +80,38 @@ impl Problem {
             locked.hide_holders();
         }
         problem
+    }
+
+    /// Why several locks were not acquired: which of them is in the way. `sees_holder` says of it whether the caller
+    /// may know who holds it.
+    pub(in crate::http) fn for_group(
+        GroupAcquireError { name, error }: GroupAcquireError,
+        sees_holder: impl FnOnce(&LockName) -> bool,
+    ) -> Self {
+        let Some(name) = name else {
+            return error.into();
+        };
+        let mut problem = Self::for_acquire(error, sees_holder(&name));
+        match &mut problem.extra {
+            Extra::Locked(locked) => locked.name = Some(name),
+            Extra::None
+            | Extra::Fields(_)
+            | Extra::RetryAfter { .. }
+            | Extra::Lost { .. }
+            | Extra::Parts(_)
+            | Extra::Allow(_)
+            | Extra::Challenge(_) => {
+                let detail = format!("{} It is about the lock `{name}`.", problem.detail);
+                problem.detail = detail.into();
+            }
+        }
+        problem
+    }
+
+    /// None of several leases is left.
+    pub(in crate::http) fn all_lost(results: Vec<PartResult>) -> Self {
+        let detail = "This token holds none of these locks.";
+        Self::new(Code::LeaseLost, detail).with(Extra::Parts(results))
     }
 
     /// Why a key that was shown to sign in is refused.

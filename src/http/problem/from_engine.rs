@@ -2,17 +2,18 @@
 //!
 //! No match in it has a wildcard arm: a new error breaks the build until it has a code.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use crate::{
     engine::{AcquireError, AdoptError, BreakError, ReleaseError, RenewError},
+    lock::Sharing,
     store::{
         StoreError, Unavailability,
-        contract::{Holder, Loss},
+        contract::{Holder, Loss, SharedHolders},
     },
 };
 
-use super::{Extra, Problem, ProblemCode as Code, locked::Locked};
+use super::{Extra, FieldError, Problem, ProblemCode as Code, locked::Locked};
 
 /// After how long to ask again when the queue is full, at least and at most, in milliseconds: a
 /// queue that long does not get short within a second.
@@ -28,13 +29,13 @@ pub(super) const MAY_BE_REPEATED: &str = " If this repeats a release whose answe
 impl From<AcquireError> for Problem {
     fn from(error: AcquireError) -> Self {
         match error {
-            AcquireError::Held { contention, waited } => {
-                let detail = match (&contention.holder, waited) {
-                    (None, _) => "The lock is passing to somebody who waited for it.",
-                    (Some(_), Duration::ZERO) => "Somebody else holds the lock.",
-                    (Some(_), _) => "Somebody else holds the lock, and the wait is over.",
-                };
-                let locked = Locked::by(contention, waited, jitter());
+            AcquireError::Held {
+                contention,
+                waited,
+                sharing,
+            } => {
+                let detail = why_held(contention.holder.as_ref(), sharing, waited);
+                let locked = Locked::by(contention, sharing, waited, jitter());
                 Self::new(Code::Locked, detail).with(Extra::Locked(Box::new(locked)))
             }
             AcquireError::TooManyWaiters => Self::new(
@@ -53,7 +54,7 @@ impl From<AcquireError> for Problem {
             AcquireError::IdempotencyMismatch => Self::new(
                 Code::IdempotencyMismatch,
                 "A lease lives under this idempotency key that was asked for with another ttl_ms, \
-                 max_hold_ms, owner or metadata.",
+                 max_hold_ms, mode, limit, owner or metadata, or for other locks.",
             ),
             AcquireError::IdempotencyExpired => Self::new(
                 Code::IdempotencyExpired,
@@ -62,7 +63,8 @@ impl From<AcquireError> for Problem {
             ),
             AcquireError::CannotShare => Self::new(
                 Code::UnsupportedByStore,
-                "A quorum of Redis servers cannot share a lock: a majority of counters does not bound a count.",
+                "A quorum of Redis servers cannot share a lock: a majority of counters does not bound a \
+                 count. Nothing happened.",
             ),
             // Only a key can be taken back.
             AcquireError::Revoked => crate::auth::Refusal::Unknown.into(),
@@ -124,15 +126,56 @@ impl From<BreakError> for Problem {
                 Code::HolderChanged,
                 "The lock is shared by other leases than what was meant. Nothing was broken.",
             ),
-            BreakError::Ambiguous(_) => Self::new(
+            BreakError::Foreign(_) => Self::new(
                 Code::InvalidRequest,
-                "The lock is shared. Say with fencing_token which lease is meant, or \"all\": true. Nothing was \
-                 broken.",
+                "A client holds the lock that uses no gateway, and cannot be asked. Leave grace_ms out to break its \
+                 hold at once. Nothing happened.",
             ),
+            BreakError::Ambiguous(holders) => ambiguous(&holders),
             BreakError::NotHeld => Self::new(Code::NotHeld, "Nobody holds the lock."),
             BreakError::Store(error) => error.into(),
         }
     }
+}
+
+/// A break that does not say which of those is meant that share the lock.
+fn ambiguous(holders: &SharedHolders) -> Problem {
+    let shared = format!("the lock is shared ({} now hold it)", holders.count);
+    let fence = format!("is missing, and {shared}: send that of the lease that is meant");
+    let all = "is missing: instead of fencing_token send true, to break all of them";
+    Problem::invalid(vec![
+        FieldError::new("fencing_token", fence),
+        FieldError::new("all", all),
+    ])
+}
+
+/// Why the lock was not granted, to one who wanted to share it in this way.
+fn why_held(
+    holder: Option<&Holder>,
+    sharing: Option<Sharing>,
+    waited: Duration,
+) -> Cow<'static, str> {
+    let why: Cow<'static, str> = match (holder, sharing) {
+        (None, _) => return "The lock is passing to somebody who waited for it.".into(),
+        (Some(Holder::Lease(_) | Holder::Foreign { .. }), _) => {
+            "Somebody else holds the lock".into()
+        }
+        (Some(Holder::Shared(_)), None) => "Others share the lock".into(),
+        (Some(Holder::Shared(holders)), Some(Sharing { limit, .. })) => {
+            let count = holders.count;
+            if count >= u64::from(limit.get()) {
+                format!("{count} share the lock, and the limit is {limit}").into()
+            } else {
+                "Somebody waits for the lock, and comes first".into()
+            }
+        }
+    };
+    let end = if waited.is_zero() {
+        "."
+    } else {
+        ", and the wait is over."
+    };
+    why + end
 }
 
 impl From<Loss> for Problem {

@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use crate::{
     http::locks::MetadataBody,
-    lock::{HeldLease, Ttl},
-    store::contract::{Contention, Holder},
+    lock::{HeldLease, LockName, Sharing, Ttl},
+    store::contract::{Contention, Holder, SHOWN_HOLDERS},
 };
 
 /// The longest time after which to ask again: a holder may release long before its TTL is over.
@@ -21,6 +21,8 @@ const PASSING_ON: Duration = Duration::from_secs(1);
 /// Who holds the lock, and when to ask again.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct Locked {
+    /// Which lock it is, if several were asked for.
+    pub(super) name: Option<LockName>,
     pub(super) holders: Vec<CurrentHolder>,
     pub(super) holder_count: u64,
     pub(super) waited_ms: u64,
@@ -43,7 +45,7 @@ pub(in crate::http) struct CurrentHolder {
     /// `exclusive` or `shared`; null if a foreign client holds the lock.
     #[schema(required = true)]
     mode: Option<&'static str>,
-    /// The slot of a shared lease whose request had a limit; else null.
+    /// The slot of a lease that was granted with a `limit`; else null.
     #[schema(required = true)]
     slot: Option<u16>,
     /// What is left of the lease; null if a foreign client holds the lock without an expiry.
@@ -56,16 +58,19 @@ pub(in crate::http) struct CurrentHolder {
 // === impl Locked ===
 
 impl Locked {
-    /// `jitter` varies the time after which to ask again; any number will do.
-    pub(super) fn by(contention: Contention, waited: Duration, jitter: u32) -> Self {
+    /// `sharing` is how the caller wanted to share the lock. `jitter` varies the time after which to ask again;
+    /// any number will do.
+    pub(super) fn by(
+        contention: Contention,
+        sharing: Option<Sharing>,
+        waited: Duration,
+        jitter: u32,
+    ) -> Self {
+        let left = time_to_wait(contention.holder.as_ref(), sharing);
         let holder_count = contention.holder.as_ref().map_or(0, Holder::count);
         let holders = contention
             .holder
             .map_or_else(Vec::new, CurrentHolder::all_of);
-        let left = match holders.first() {
-            None => PASSING_ON,
-            Some(soonest) => soonest.expires_in_ms.map_or(LONGEST, Duration::from_millis),
-        };
         let left = left.clamp(Ttl::MIN.duration(), LONGEST);
         // After the lease is over for a short one, so that asking again can succeed; within the
         // last fifth of the longest time for a long one.
@@ -76,6 +81,7 @@ impl Locked {
             left + spread
         };
         Self {
+            name: None,
             holders,
             holder_count,
             waited_ms: millis(waited),
@@ -110,7 +116,10 @@ impl CurrentHolder {
     fn all_of(holder: Holder) -> Vec<Self> {
         match holder {
             Holder::Lease(lease) => vec![Self::of_lease(lease)],
-            Holder::Shared(holders) => holders.leases.into_iter().map(Self::of_lease).collect(),
+            Holder::Shared(holders) => {
+                let shown = holders.leases.into_iter().take(SHOWN_HOLDERS);
+                shown.map(Self::of_lease).collect()
+            }
             Holder::Foreign { expires_in, .. } => vec![Self {
                 owner: None,
                 metadata: MetadataBody::default(),
@@ -136,6 +145,27 @@ impl CurrentHolder {
     }
 }
 
+/// After how long there is room for the caller, if nobody renews or releases: a shared lease needs as many to
+/// end as are too many for its limit, an exclusive one needs all of them to.
+fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
+    let left = |lease: &HeldLease| lease.left_at(Instant::now());
+    match holder {
+        None => PASSING_ON,
+        Some(Holder::Lease(lease)) => left(lease),
+        Some(Holder::Foreign { expires_in, .. }) => expires_in.unwrap_or(LONGEST),
+        Some(Holder::Shared(holders)) => {
+            let limit = sharing.map_or(1, |sharing| u64::from(sharing.limit.get()));
+            let too_many = (holders.count + 1).saturating_sub(limit);
+            // With none too many it is the queue that stands before the caller, and any change may move it.
+            let last = usize::try_from(too_many.saturating_sub(1)).unwrap_or(usize::MAX);
+            let mut ends: Vec<_> = holders.leases.iter().map(left).collect();
+            ends.sort_unstable();
+            // Those that are not seen end later than those that are.
+            ends.get(last).copied().unwrap_or(LONGEST)
+        }
+    }
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -143,10 +173,14 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        lock::{FencingToken, Limit, Metadata, Mode},
+        store::contract::SharedHolders,
+    };
 
     fn retry_after(holder: Option<Holder>, jitter: u32) -> (u64, u64) {
         let contention = Contention { holder, waiters: 0 };
-        let locked = Locked::by(contention, Duration::ZERO, jitter);
+        let locked = Locked::by(contention, None, Duration::ZERO, jitter);
         (locked.retry_after_ms, locked.retry_after_ms.div_ceil(1000))
     }
 
@@ -178,6 +212,59 @@ mod tests {
                 assert!((least..=most).contains(&ms), "{left:?} {jitter}: {ms} ms");
                 assert!(seconds.contains(&header), "{left:?} {jitter}: {header} s");
             }
+        }
+    }
+
+    /// Three leases that share a lock and end after one, two and four seconds, and so many more.
+    fn shared_by(more: u64) -> Holder {
+        let lease = |seconds| HeldLease {
+            fence: FencingToken::new(1).unwrap(),
+            mode: Mode::Shared { slot: None },
+            ttl: Ttl::MIN,
+            expires_in: Duration::from_secs(seconds),
+            held_for: Duration::ZERO,
+            hold_expires_in: None,
+            owner: None,
+            metadata: Metadata::default(),
+            release_requested: None,
+            as_of: Instant::now() + Duration::from_hours(1),
+        };
+        Holder::Shared(SharedHolders {
+            // Renewed since they were put in order.
+            leases: [2, 1, 4].map(lease).into(),
+            count: 3 + more,
+        })
+    }
+
+    #[test]
+    fn sends_callers_back_when_there_is_a_place_for_what_they_want() {
+        let limit = |limit| {
+            Some(Sharing {
+                limit: Limit::new(limit).unwrap(),
+                has_slot: true,
+            })
+        };
+        for (more, wanted, seconds) in [
+            // There is room, but somebody waits before this one.
+            (0, limit(4), 1),
+            (0, limit(3), 1),
+            (0, limit(2), 2),
+            (0, limit(1), 4),
+            (0, None, 4),
+            (1, limit(4), 1),
+            (1, limit(2), 4),
+            // Whoever decides it is not seen.
+            (1, limit(1), 5),
+            (1, None, 5),
+        ] {
+            let contention = Contention {
+                holder: Some(shared_by(more)),
+                waiters: 0,
+            };
+            let left = time_to_wait(contention.holder.as_ref(), wanted);
+            assert_eq!(left, Duration::from_secs(seconds), "{more} {wanted:?}");
+            let locked = Locked::by(contention, wanted, Duration::ZERO, 0);
+            assert_eq!(u128::from(locked.retry_after_ms), left.as_millis());
         }
     }
 

@@ -7,6 +7,7 @@ mod from_auth;
 mod from_engine;
 mod locked;
 mod page;
+mod part_result;
 mod report;
 mod responses;
 
@@ -15,6 +16,7 @@ pub(in crate::http) use document::{ProblemDocument, document, render};
 pub(in crate::http) use field::FieldError;
 pub use page::problems_markdown;
 pub(in crate::http) use page::{__path_problem_page, problem_page};
+pub(in crate::http) use part_result::PartResult;
 pub(in crate::http) use report::{Extra, Problem};
 pub(in crate::http) use responses::{
     problem_responses, share_problems, shared_responses, text_header,

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::HeaderValue;
 
-use super::{FieldError, ProblemCode, locked::Locked};
+use super::{FieldError, PartResult, ProblemCode, locked::Locked};
 
 /// What a handler answers instead of success.
 ///
@@ -31,7 +31,7 @@ pub(in crate::http) enum Extra {
     None,
     /// `errors`.
     Fields(Vec<FieldError>),
-    /// `holder`, `waited_ms`, `waiters`, `retry_after_ms`, and the header `Retry-After`.
+    /// `holders`, `holder_count`, `waited_ms`, `waiters`, `retry_after_ms`, and the header `Retry-After`.
     Locked(Box<Locked>),
     /// `retry_after_ms`, and the header `Retry-After`.
     RetryAfter {
@@ -43,6 +43,8 @@ pub(in crate::http) enum Extra {
         /// Whether somebody else holds the lock now.
         held: bool,
     },
+    /// `results`.
+    Parts(Vec<PartResult>),
     /// The header `Allow`.
     Allow(HeaderValue),
     /// The header `WWW-Authenticate`.
@@ -91,6 +93,7 @@ impl Problem {
             Extra::None
             | Extra::Fields(_)
             | Extra::Lost { .. }
+            | Extra::Parts(_)
             | Extra::Allow(_)
             | Extra::Challenge(_) => None,
         }

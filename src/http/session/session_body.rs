@@ -39,7 +39,7 @@ pub(in crate::http) struct SessionBody {
     /// there is no end.
     #[schema(required = true)]
     expires_in_ms: Option<u64>,
-    /// When that is, by the clock of the gateway. For display only.
+    /// When that is, by the clock of the gateway.
     #[schema(format = DateTime, required = true)]
     expires_at: Option<String>,
 }

@@ -33,11 +33,10 @@ struct SignInProblems;
 /// For pages of the gateway itself, such as the dashboard: shows an API key once, and gets a cookie for
 /// it that no script can read. From then on the cookie does what the header `Authorization` does, for
 /// `auth.session_ttl_ms`, and not longer than the key and the secret that was shown are there. If a
-/// request has both, the header counts. Other programs send the key with each request.
+/// request has both, the header counts.
 ///
 /// The cookie is `latchgate-session`, over HTTPS `__Host-latchgate-session` (`__Secure-latchgate-session`
-/// below a base path); it is `HttpOnly` and `SameSite=Strict`. Where a browser sends one with a prefix, one without
-/// counts for nothing; the other one that it has brought is taken away with signing in. It counts for requests of pages of the gateway, as
+/// below a base path); it is `HttpOnly` and `SameSite=Strict`. It counts for requests of pages of the gateway, as
 /// `Sec-Fetch-Site` or `Origin` say. Where a browser sends neither, what could change something needs
 /// the header `X-Requested-With`, with any value.
 ///

@@ -22,8 +22,7 @@ use super::totals_body::TotalsBody;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stats)]
 pub(in crate::http) struct StatsBody {
-    /// Which run of which gateway answers. Another one behind a load balancer, or the same after a
-    /// restart, counts by itself.
+    /// Which run of which gateway answers: each counts by itself.
     #[schema(example = "4f0c5b1e8d2a9c37")]
     instance: String,
     /// The version of the program.
@@ -40,6 +39,8 @@ pub(in crate::http) struct StatsBody {
     /// How many leases were granted through it, or are kept by one of its hold streams, and, as far as it
     /// knows, live. They count at no other gateway.
     leases: usize,
+    /// How many of them share their lock.
+    shared_leases: usize,
     /// For how long the one of them has been held that is held for longest; null if there is none.
     #[schema(required = true)]
     longest_hold_ms: Option<u64>,
@@ -119,6 +120,7 @@ impl StatsBody {
             status: readiness.status,
             checks: readiness.checks,
             leases: figures.leases,
+            shared_leases: figures.shared_leases,
             longest_hold_ms: engine.longest_hold().map(millis),
             waiters: figures.waiters,
             longest_wait_ms: crowds.iter().map(|crowd| crowd.longest).max().map(millis),

@@ -11,6 +11,8 @@ use crate::telemetry::metrics::{AcquireOutcome, LeaseOutcome, Totals};
 pub(super) struct TotalsBody {
     /// Acquires and holds, by how they ended.
     acquires: AcquiresBody,
+    /// How many of `acquires.granted` share their lock.
+    shared_grants: u64,
     /// Renewals, by how they ended.
     renewals: RenewalsBody,
     /// Releases, by how they ended.
@@ -21,7 +23,7 @@ pub(super) struct TotalsBody {
     abandoned_waits: u64,
     /// Leases that were ended because nobody was there to use them.
     given_back: u64,
-    /// Locks that were taken away with a break.
+    /// Leases that were taken away with a break.
     broken: u64,
     /// Leases that had ended when their holder came to renew or release them.
     expired_while_held: u64,
@@ -100,6 +102,7 @@ impl From<&Totals> for TotalsBody {
                 unknown: acquires(AcquireOutcome::Unknown),
                 failed: acquires(AcquireOutcome::Failed),
             },
+            shared_grants: totals.shared_grants,
             renewals: RenewalsBody {
                 renewed: totals.renewals(LeaseOutcome::Done),
                 otherwise: OtherwiseBody::new(|ended| totals.renewals(ended)),

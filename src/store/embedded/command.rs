@@ -9,12 +9,12 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Breaking, Contention, GiveBack, Holder, Leaving, QueuePosition,
-            Release, Renewal, Renewer, SharedHolders,
+            Release, Renewal, Renewer, Requesting, SharedHolders,
         },
     },
 };
@@ -46,12 +46,20 @@ pub(super) enum Command {
     /// See [`crate::store::Store::release_as`].
     Release(Option<KeeperId>, LockName, TokenHash, ReplySender<Release>),
     /// See [`crate::store::Store::give_back`].
-    GiveBack(LockName, TokenHash, ReplySender<GiveBack>),
+    /// With whether its idempotency key counts as used.
+    GiveBack(LockName, TokenHash, bool, ReplySender<GiveBack>),
     /// See [`crate::store::Store::break_lock`]. Answers the tokens of the leases that were broken as well.
     Break(
         LockName,
         Option<BreakTarget>,
         ReplySender<(Breaking, Vec<TokenHash>)>,
+    ),
+    /// See [`crate::store::Store::request_release`]. Answers the tokens of the leases that are asked for as well.
+    RequestRelease(
+        LockName,
+        Option<BreakTarget>,
+        Box<ReleaseRequest>,
+        ReplySender<(Requesting, Vec<TokenHash>)>,
     ),
     /// Write down everything that lives, as the only segment of a log.
     Backup(ReplySender<Vec<u8>>),
@@ -95,6 +103,10 @@ enum DeferredReply {
         ReplySender<(Breaking, Vec<TokenHash>)>,
         (Breaking, Vec<TokenHash>),
     ),
+    RequestRelease(
+        ReplySender<(Requesting, Vec<TokenHash>)>,
+        (Requesting, Vec<TokenHash>),
+    ),
 }
 
 // === impl Command ===
@@ -121,11 +133,16 @@ impl Command {
             Self::Release(keeper, name, token, answer) => {
                 DeferredReply::Release(answer, state.release(keeper, &name, &token, now))
             }
-            Self::GiveBack(name, token, answer) => {
-                DeferredReply::GiveBack(answer, state.give_back(&name, &token, now))
+            Self::GiveBack(name, token, uses_key, answer) => {
+                let outcome = state.give_back(&name, &token, uses_key, now);
+                DeferredReply::GiveBack(answer, outcome)
             }
             Self::Break(name, target, answer) => {
                 DeferredReply::Break(answer, state.break_lock(&name, target, now))
+            }
+            Self::RequestRelease(name, target, request, answer) => {
+                let outcome = state.request_release(&name, target, &request, now);
+                DeferredReply::RequestRelease(answer, outcome)
             }
             Self::Backup(answer) => return Err(WriterCommand::Backup(answer)),
             Self::Close(closed) => return Err(WriterCommand::Close(closed)),
@@ -141,8 +158,11 @@ impl Command {
             Self::Leave(_name, _token, _keep_for, answer) => drop(answer.send(Err(error))),
             Self::Renew(_renewer, _name, _token, _ttl, answer) => drop(answer.send(Err(error))),
             Self::Release(_keeper, _name, _token, answer) => drop(answer.send(Err(error))),
-            Self::GiveBack(_name, _token, answer) => drop(answer.send(Err(error))),
+            Self::GiveBack(_name, _token, _uses_key, answer) => drop(answer.send(Err(error))),
             Self::Break(_name, _meant, answer) => drop(answer.send(Err(error))),
+            Self::RequestRelease(_name, _meant, _request, answer) => {
+                drop(answer.send(Err(error)));
+            }
             Self::Backup(answer) => drop(answer.send(Err(error))),
             Self::Close(closed) => return Some(closed),
         }
@@ -172,6 +192,9 @@ impl ExecutedCommand {
             DeferredReply::GiveBack(answer, outcome) => drop(answer.send(Ok(outcome))),
             // What was broken is told as it was then.
             DeferredReply::Break(answer, outcome) => drop(answer.send(Ok(outcome))),
+            DeferredReply::RequestRelease(answer, (requesting, tokens)) => {
+                drop(answer.send(Ok((requested(requesting, delay), tokens))));
+            }
         }
     }
 
@@ -186,6 +209,7 @@ impl ExecutedCommand {
             DeferredReply::Release(answer, _outcome) => drop(answer.send(Err(error))),
             DeferredReply::GiveBack(answer, _outcome) => drop(answer.send(Err(error))),
             DeferredReply::Break(answer, _outcome) => drop(answer.send(Err(error))),
+            DeferredReply::RequestRelease(answer, _outcome) => drop(answer.send(Err(error))),
         }
     }
 }
@@ -259,21 +283,28 @@ fn living(held: HeldLease, delay: Delay) -> Result<HeldLease, StoreError> {
     }
 }
 
+fn requested(requesting: Requesting, delay: Delay) -> Requesting {
+    match requesting {
+        Requesting::Requested(holder) => Requesting::Requested(aged(holder, delay)),
+        Requesting::HolderChanged(holder) => Requesting::HolderChanged(aged(holder, delay)),
+        other @ (Requesting::Ambiguous(_) | Requesting::Foreign(_) | Requesting::NotHeld) => other,
+    }
+}
+
 fn contended(contention: Contention, delay: Delay) -> Contention {
-    let holder = contention.holder.map(|holder| match holder {
-        Holder::Lease(held) => Holder::Lease(delay.age(held)),
-        Holder::Shared(holders) => Holder::Shared(SharedHolders {
-            leases: holders
-                .leases
-                .into_iter()
-                .map(|held| delay.age(held))
-                .collect(),
-            ..holders
-        }),
-        foreign @ Holder::Foreign { .. } => foreign,
-    });
     Contention {
-        holder,
+        holder: contention.holder.map(|holder| aged(holder, delay)),
         ..contention
+    }
+}
+
+fn aged(holder: Holder, delay: Delay) -> Holder {
+    match holder {
+        Holder::Lease(held) => Holder::Lease(delay.age(held)),
+        Holder::Shared(SharedHolders { leases, count }) => {
+            let leases = leases.into_iter().map(|held| delay.age(held)).collect();
+            Holder::Shared(SharedHolders { leases, count })
+        }
+        foreign @ Holder::Foreign { .. } => foreign,
     }
 }

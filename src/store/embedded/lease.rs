@@ -1,13 +1,14 @@
 //! A lease as the embedded store remembers it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 use crate::{
     clock::Clock,
     lock::{
-        FencingToken, HeldLease, IdempotencyHash, KeeperId, Metadata, Mode, Owner, TokenHash, Ttl,
+        FencingToken, HeldLease, IdempotencyHash, KeeperId, Metadata, Mode, Owner, Reason,
+        ReleaseRequest, TokenHash, Ttl,
     },
     store::contract::{Attempt, Idempotency},
 };
@@ -26,9 +27,20 @@ pub(super) struct Lease {
     pub(super) metadata: Metadata,
     /// Boxed: most leases have none, and it is as large as the rest.
     pub(super) key: Option<Box<LeaseKey>>,
+    /// Present if its holder was asked to release it. Boxed, as few are.
+    pub(super) request: Option<Box<LeaseRequest>>,
     /// Who has adopted it; until then it is kept by the attempt that it was granted to. In memory
     /// only: whoever keeps a lease does so by a connection to this process.
     pub(super) keeper: Option<Box<KeeperId>>,
+}
+
+/// That the holder of a lease was asked to release it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LeaseRequest {
+    pub(super) by: Option<Arc<str>>,
+    pub(super) reason: Reason,
+    /// When the time for that is over.
+    pub(super) until: Moment,
 }
 
 /// When a lease ends. The fence keeps leases apart that end together.
@@ -74,6 +86,7 @@ impl Lease {
                     delivery: LeaseDelivery::Once,
                 })
             }),
+            request: None,
             keeper: None,
         }
     }
@@ -92,7 +105,7 @@ impl Lease {
     pub(super) fn replayed(&self, now: Moment) -> Self {
         let mut lease = self.clone();
         if self.is_undelivered() {
-            lease.expires_at = Self::end(self.ttl, self.hold_ends_at, now);
+            lease.expires_at = self.end_from(self.ttl, now);
         }
         if let Some(key) = &mut lease.key {
             key.delivery = LeaseDelivery::Again;
@@ -143,7 +156,7 @@ impl Lease {
         let ttl = ttl.unwrap_or(self.ttl);
         Self {
             ttl,
-            expires_at: Self::end(ttl, self.hold_ends_at, now),
+            expires_at: self.end_from(ttl, now),
             ..self.clone()
         }
     }
@@ -152,18 +165,20 @@ impl Lease {
     /// living one gets its full TTL again, as far as its hold limit allowed at the last moment we
     /// know of. One that nobody has heard of is not in use, and gets no more than it had.
     pub(super) fn rebased(self, last_known: Moment, now: Moment) -> Self {
-        let hold_ends_at = self.hold_ends_at.map(|end| end.rebased(last_known, now));
-        let expires_at = if self.lives(last_known) && !self.is_undelivered() {
-            Self::end(self.ttl, hold_ends_at, now)
-        } else {
-            self.expires_at.rebased(last_known, now)
-        };
-        Self {
+        let is_in_use = self.lives(last_known) && !self.is_undelivered();
+        let mut lease = Self {
             granted_at: self.granted_at.rebased(last_known, now),
-            expires_at,
-            hold_ends_at,
+            expires_at: self.expires_at.rebased(last_known, now),
+            hold_ends_at: self.hold_ends_at.map(|end| end.rebased(last_known, now)),
             ..self
+        };
+        if let Some(request) = &mut lease.request {
+            request.until = request.until.rebased(last_known, now);
         }
+        if is_in_use {
+            lease.expires_at = lease.end_from(lease.ttl, now);
+        }
+        lease
     }
 
     /// When it ends.
@@ -193,8 +208,42 @@ impl Lease {
             hold_expires_in: self.hold_ends_at.map(|end| end.since(now)),
             owner: self.owner.clone(),
             metadata: self.metadata.clone(),
+            release_requested: self.request.as_ref().map(|request| {
+                Box::new(ReleaseRequest {
+                    by: request.by.clone(),
+                    reason: request.reason.clone(),
+                    within: request.until.since(now),
+                })
+            }),
             as_of: Instant::now(),
         }
+    }
+
+    /// The same lease, whose holder is asked to release it; nothing if it was asked to do so earlier.
+    pub(super) fn requested(&self, request: &ReleaseRequest, now: Moment) -> Option<Self> {
+        let until = now.after(request.within);
+        let before = self.request.as_ref();
+        if before.is_some_and(|before| before.until <= until) {
+            return None;
+        }
+        Some(Self {
+            expires_at: self.expires_at.min(until.after(ReleaseRequest::BACKSTOP)),
+            request: Some(Box::new(LeaseRequest {
+                by: request.by.clone(),
+                reason: request.reason.clone(),
+                until,
+            })),
+            ..self.clone()
+        })
+    }
+
+    /// When it ends if it lasts a TTL from now, or as much of it as it may.
+    fn end_from(&self, ttl: Ttl, now: Moment) -> Moment {
+        let end = Self::end(ttl, self.hold_ends_at, now);
+        let request = self.request.as_ref();
+        request.map_or(end, |request| {
+            end.min(request.until.after(ReleaseRequest::BACKSTOP))
+        })
     }
 
     fn end(ttl: Ttl, hold_ends_at: Option<Moment>, now: Moment) -> Moment {

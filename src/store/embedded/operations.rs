@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, KeeperId, LockName, Mode, TokenHash, Ttl},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, TokenHash, Ttl},
     store::{
         StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Holder,
-            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, Renewer, SharedHolders,
-            Waiting,
+            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, Renewer, Requesting,
+            SharedHolders, Waiting,
         },
         parking::News,
     },
@@ -301,12 +301,19 @@ impl State {
         &mut self,
         name: &LockName,
         token: &TokenHash,
+        uses_key: bool,
         now: Moment,
     ) -> GiveBack {
         if let Some(lease) = self.living_of(name, token, now) {
             let (fence, kept) = (lease.fence, lease.was_replayed() || lease.is_adopted());
             if kept {
                 return GiveBack::NothingHeld;
+            }
+            if !uses_key {
+                // As if it had been granted to a place that is kept: then the key is as good as new.
+                let end = lease.expires_at;
+                let unanswered = lease.clone().kept_until(end);
+                self.set(name, unanswered);
             }
             self.end(name, fence, false, now);
             self.withdraw(name, token, now);
@@ -402,29 +409,18 @@ impl State {
         let Some(held) = self.living(name, now) else {
             return (Breaking::NotHeld, Vec::new());
         };
-        let meant: Vec<_> = match (held, target) {
-            (Held::Exclusive(lease), None | Some(BreakTarget::All)) => vec![lease.clone()],
-            (Held::Shared(sharers), None) => {
-                return (Breaking::Ambiguous(sharers.shown(now)), Vec::new());
-            }
-            (Held::Shared(sharers), Some(BreakTarget::All)) => {
-                sharers.living(now).cloned().collect()
-            }
-            (held, Some(BreakTarget::Lease(fence))) => {
-                held.with_fence(fence).cloned().into_iter().collect()
-            }
-            (_, Some(BreakTarget::Foreign(_))) => Vec::new(),
+        let meant = match meant(held, target, now) {
+            Ok(meant) => meant,
+            Err(holders) => return (Breaking::Ambiguous(holders), Vec::new()),
         };
         if meant.is_empty() {
             return (Breaking::HolderChanged(held.holder(now)), Vec::new());
         }
-        let holder = match held {
-            Held::Exclusive(lease) => Holder::Lease(lease.held(now)),
-            Held::Shared(_) => Holder::Shared(SharedHolders {
-                leases: meant.iter().map(|lease| lease.held(now)).collect(),
-                count: count(meant.len()),
-            }),
-        };
+        let is_shared = held.sharers().is_some();
+        let holder = told(
+            meant.iter().map(|lease| lease.held(now)).collect(),
+            is_shared,
+        );
         for lease in &meant {
             self.end(name, lease.fence, false, now);
             self.add_tombstone(&RowKey::broken(name, &lease.token), now);
@@ -438,6 +434,38 @@ impl State {
         (Breaking::Broken(holder), tokens)
     }
 
+    /// Asks the holders of the living leases that were meant to release them. Answers the tokens of those leases as
+    /// well. No foreign client writes here.
+    pub(super) fn request_release(
+        &mut self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+        now: Moment,
+    ) -> (Requesting, Vec<TokenHash>) {
+        let Some(held) = self.living(name, now) else {
+            return (Requesting::NotHeld, Vec::new());
+        };
+        let meant = match meant(held, target, now) {
+            Ok(meant) => meant,
+            Err(holders) => return (Requesting::Ambiguous(holders), Vec::new()),
+        };
+        if meant.is_empty() {
+            return (Requesting::HolderChanged(held.holder(now)), Vec::new());
+        }
+        let is_shared = held.sharers().is_some();
+        let mut asked = Vec::new();
+        for lease in &meant {
+            let requested = lease.requested(request, now);
+            asked.push(requested.as_ref().unwrap_or(lease).held(now));
+            if let Some(requested) = requested {
+                self.set(name, requested);
+            }
+        }
+        let tokens = meant.iter().map(|lease| lease.token).collect();
+        (Requesting::Requested(told(asked, is_shared)), tokens)
+    }
+
     /// What a token that does not hold the lock is told.
     pub(super) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
         let held = self.held(name).is_some();
@@ -448,6 +476,37 @@ impl State {
             Loss::HeldByAnother
         } else {
             Loss::Free
+        }
+    }
+}
+
+/// The leases that are meant, if any of those there are is; who they are if it is not said which.
+fn meant(
+    held: &Held,
+    target: Option<BreakTarget>,
+    now: Moment,
+) -> Result<Vec<Lease>, SharedHolders> {
+    Ok(match (held, target) {
+        (Held::Exclusive(lease), None | Some(BreakTarget::All)) => vec![lease.clone()],
+        (Held::Shared(sharers), None) => return Err(sharers.shown(now)),
+        (Held::Shared(sharers), Some(BreakTarget::All)) => sharers.living(now).cloned().collect(),
+        (held, Some(BreakTarget::Lease(fence))) => {
+            held.with_fence(fence).cloned().into_iter().collect()
+        }
+        (_, Some(BreakTarget::Foreign(_))) => Vec::new(),
+    })
+}
+
+/// What is told of leases that were meant.
+fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
+    match leases.pop() {
+        Some(lease) if !is_shared => Holder::Lease(lease),
+        last => {
+            leases.extend(last);
+            Holder::Shared(SharedHolders {
+                count: count(leases.len()),
+                leases,
+            })
         }
     }
 }

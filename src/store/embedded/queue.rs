@@ -318,16 +318,16 @@ impl Notice {
         match news {
             // It took so long that the lease is over, and its holder would act on it.
             News::Granted(held) if held.expires_in.is_zero() => {
-                let _delivered = parking.deliver(&token, News::Forgotten);
+                let _delivered = parking.deliver(&name, &token, News::Forgotten);
                 None
             }
             granted @ News::Granted(_) => {
-                let delivered = parking.deliver(&token, granted);
+                let delivered = parking.deliver(&name, &token, granted);
                 (!delivered).then_some(UndeliveredGrant { name, token })
             }
             other => {
                 // Whoever has gone needs no news of this kind.
-                let _delivered = parking.deliver(&token, other);
+                let _delivered = parking.deliver(&name, &token, other);
                 None
             }
         }

@@ -5,13 +5,13 @@ use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 use crate::{
     clock::BootId,
     lock::{
-        FencingToken, Fingerprint, IdempotencyHash, Limit, LockName, Metadata, Mode, Owner, Salt,
-        TokenHash, Ttl,
+        FencingToken, Fingerprint, IdempotencyHash, Limit, LockName, Metadata, Mode, Owner, Reason,
+        Salt, TokenHash, Ttl,
     },
     store::contract::Idempotency,
 };
 
-use super::lease::{Lease, LeaseDelivery, LeaseKey, Moment};
+use super::lease::{Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment};
 
 /// Rows to write and to remove, as they stand in a record of the log: length of the key, length of the
 /// value, key, value.
@@ -252,14 +252,17 @@ const VERSION: u8 = 1;
 
 /// Which optional fields follow, who was told, and whether the lock is shared: every bit has a meaning.
 mod flag {
-    pub(super) const HOLD_LIMIT: u8 = 1;
-    pub(super) const OWNER: u8 = 1 << 1;
-    pub(super) const METADATA: u8 = 1 << 2;
-    pub(super) const KEY: u8 = 1 << 3;
-    pub(super) const REPLAYED: u8 = 1 << 4;
-    pub(super) const UNDELIVERED: u8 = 1 << 5;
-    pub(super) const SHARED: u8 = 1 << 6;
-    pub(super) const SLOT: u8 = 1 << 7;
+    pub(super) const HOLD_LIMIT: u16 = 1;
+    pub(super) const OWNER: u16 = 1 << 1;
+    pub(super) const METADATA: u16 = 1 << 2;
+    pub(super) const KEY: u16 = 1 << 3;
+    pub(super) const REPLAYED: u16 = 1 << 4;
+    pub(super) const UNDELIVERED: u16 = 1 << 5;
+    pub(super) const SHARED: u16 = 1 << 6;
+    pub(super) const SLOT: u16 = 1 << 7;
+    pub(super) const REQUEST: u16 = 1 << 8;
+    /// Those that have no meaning.
+    pub(super) const UNKNOWN: u16 = !((1 << 9) - 1);
 }
 
 /// Appends the row of a lease.
@@ -273,11 +276,13 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
         (flag::UNDELIVERED, lease.is_undelivered()),
         (flag::SHARED, lease.mode.is_shared()),
         (flag::SLOT, lease.mode.slot().is_some()),
+        (flag::REQUEST, lease.request.is_some()),
     ];
     let flags = flags
         .iter()
         .fold(0, |set, &(bit, is)| if is { set | bit } else { set });
-    row.extend_from_slice(&[VERSION, flags]);
+    row.push(VERSION);
+    row.extend_from_slice(&flags.to_le_bytes());
     row.extend_from_slice(&lease.fence.get().to_le_bytes());
     row.extend_from_slice(lease.token.as_bytes());
     row.extend_from_slice(&lease.ttl.as_millis().to_le_bytes());
@@ -293,12 +298,17 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
         put_text(row, owner.as_str());
     }
     if !lease.metadata.is_empty() {
-        let count = lease.metadata.iter().count();
-        row.push(u8::try_from(count).expect("metadata has at most 16 entries"));
-        for (name, value) in lease.metadata.iter() {
+        let count = lease.metadata.stored().count();
+        row.push(u8::try_from(count).expect("metadata has at most 16 entries, and a group"));
+        for (name, value) in lease.metadata.stored() {
             put_text(row, name);
             put_text(row, value);
         }
+    }
+    if let Some(request) = &lease.request {
+        put_text(row, request.by.as_deref().unwrap_or_default());
+        put_text(row, request.reason.as_str());
+        row.extend_from_slice(&request.until.as_micros().to_le_bytes());
     }
     if let Some(key) = &lease.key {
         row.extend_from_slice(key.idempotency.hash.as_bytes());
@@ -310,7 +320,7 @@ pub(super) fn encode(lease: &Lease, row: &mut Vec<u8>) {
 /// How many bytes the row of a lease takes.
 pub(super) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
     let owner = lease.owner.as_ref().map_or(0, |it| 2 + it.as_str().len());
-    let metadata = lease.metadata.iter();
+    let metadata = lease.metadata.stored();
     let metadata: usize = metadata
         .map(|(name, value)| 4 + name.len() + value.len())
         .sum();
@@ -322,14 +332,17 @@ pub(super) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
         } = &key.idempotency;
         hash.as_bytes().len() + fingerprint.as_bytes().len() + salt.as_bytes().len()
     });
-    let fixed = 2 + 8 + lease.token.as_bytes().len() + 8 + 8 + 8;
+    let request = lease.request.as_ref().map_or(0, |request| {
+        4 + 8 + request.by.as_ref().map_or(0, |by| by.len()) + request.reason.as_str().len()
+    });
+    let fixed = 3 + 8 + lease.token.as_bytes().len() + 8 + 8 + 8;
     let optional =
         8 * usize::from(lease.hold_ends_at.is_some()) + usize::from(!lease.metadata.is_empty());
     let (fence_in_key, slot) = match lease.mode {
         Mode::Exclusive => (0, 0),
         Mode::Shared { slot } => (8, 2 * usize::from(slot.is_some())),
     };
-    let value = fixed + slot + optional + owner + metadata + key;
+    let value = fixed + slot + optional + owner + metadata + request + key;
     (ROW_HEADER + 1 + fence_in_key + name.as_str().len() + value) as u64
 }
 
@@ -345,15 +358,15 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
     if version != VERSION {
         return Err(RowError::Version(version));
     }
-    let flags = fields.byte()?;
-    let is = |bit| flags & bit != 0;
+    let flags = u16::from_le_bytes(fields.array()?);
+    let is = |bit: u16| flags & bit != 0;
     let delivery = match (is(flag::KEY), is(flag::REPLAYED), is(flag::UNDELIVERED)) {
         (_, false, false) => LeaseDelivery::Once,
         (true, true, false) => LeaseDelivery::Again,
         (true, false, true) => LeaseDelivery::Never,
         (false, ..) | (true, true, true) => return Err(RowError::Invalid("set of flags")),
     };
-    if is(flag::SLOT) && !is(flag::SHARED) {
+    if is(flag::UNKNOWN) || is(flag::SLOT) && !is(flag::SHARED) {
         return Err(RowError::Invalid("set of flags"));
     }
     let lease = Lease {
@@ -380,6 +393,9 @@ pub(super) fn decode(row: &[u8]) -> Result<Lease, RowError> {
         } else {
             Metadata::default()
         },
+        request: is(flag::REQUEST)
+            .then(|| request(&mut fields).map(Box::new))
+            .transpose()?,
         key: is(flag::KEY)
             .then(|| key(&mut fields, delivery).map(Box::new))
             .transpose()?,
@@ -413,7 +429,17 @@ fn metadata(fields: &mut Fields<'_>) -> Result<Metadata, RowError> {
     if count == 0 || entries.len() != usize::from(count) {
         return Err(RowError::Invalid(WHAT));
     }
-    Metadata::new(entries).map_err(|_error| RowError::Invalid(WHAT))
+    Metadata::from_stored(entries).map_err(|_error| RowError::Invalid(WHAT))
+}
+
+fn request(fields: &mut Fields<'_>) -> Result<LeaseRequest, RowError> {
+    const WHAT: &str = "request to release";
+    let by = fields.text(WHAT)?;
+    Ok(LeaseRequest {
+        by: (!by.is_empty()).then(|| by.into()),
+        reason: Reason::new(fields.text(WHAT)?).map_err(|_error| RowError::Invalid(WHAT))?,
+        until: Moment::from_micros(fields.i64()?),
+    })
 }
 
 fn key(fields: &mut Fields<'_>, delivery: LeaseDelivery) -> Result<LeaseKey, RowError> {

@@ -485,6 +485,10 @@ impl State {
     /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
     /// the key is as good as new: its caller may come late, and join the queue again.
     fn remember_ended(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
+        if lease.request.is_some() && !released {
+            // It has ended because it was asked for, or is told so.
+            self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
+        }
         if let Some(key) = &lease.key
             && !lease.is_undelivered()
         {

@@ -21,12 +21,12 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation, GiveBack,
-            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, Renewer,
+            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -184,7 +184,16 @@ impl Store for EmbeddedStore {
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        self.ask(|answer| Command::GiveBack(name.clone(), *token, answer))
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, true, answer))
+            .await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, false, answer))
             .await
     }
 
@@ -218,6 +227,22 @@ impl Store for EmbeddedStore {
             self.breaks.publish(BrokenLease { name, token });
         }
         Ok(breaking)
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let request = Box::new(request.clone());
+        let ask = self.ask(|answer| Command::RequestRelease(name.clone(), target, request, answer));
+        let (requesting, tokens) = ask.await?;
+        for token in tokens {
+            let name = name.clone();
+            self.breaks.publish(BrokenLease { name, token });
+        }
+        Ok(requesting)
     }
 
     fn breaks(&self) -> &BreakFeed {

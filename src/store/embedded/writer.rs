@@ -182,7 +182,10 @@ impl Writer {
             state.bound(self.shortage.is_some(), now);
             state.take_back(&self.orphans, now);
             for (command, runtime) in batch {
-                if let (Command::Acquire(..), Some(full)) = (&command, &self.shortage) {
+                // These make what lives longer.
+                if let (Command::Acquire(..) | Command::RequestRelease(..), Some(full)) =
+                    (&command, &self.shortage)
+                {
                     drop(command.refuse(full.clone()));
                     continue;
                 }

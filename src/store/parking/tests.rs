@@ -3,6 +3,10 @@
 use super::*;
 use crate::lock::Token;
 
+fn named(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
 fn place(parking: &Parking, name: &str) -> (Parked, TokenHash) {
     let token = Token::random().hash();
     (parking.park(LockName::new(name).unwrap(), token), token)
@@ -13,9 +17,18 @@ async fn news_reach_the_attempt_they_are_for() {
     let parking = Parking::default();
     let (mut first, _) = place(&parking, "a");
     let (mut second, token) = place(&parking, "a");
-    assert!(parking.deliver(&token, News::Superseded));
+    assert!(parking.deliver(&named("a"), &token, News::Superseded));
     assert_eq!(second.news().await, News::Superseded);
     assert_eq!(first.try_news(), None);
+}
+
+#[tokio::test]
+async fn news_of_another_name_are_not_those_of_the_one_that_is_waited_for() {
+    let parking = Parking::default();
+    let (mut parked, token) = place(&parking, "b");
+    // A group held "a" when it began to wait for "b", with the same token.
+    assert!(!parking.deliver(&named("a"), &token, News::GrantedProvisionally));
+    assert_eq!(parked.try_news(), None);
 }
 
 #[tokio::test]
@@ -23,7 +36,7 @@ async fn nobody_hears_news_for_a_place_that_was_left() {
     let parking = Parking::default();
     let (parked, token) = place(&parking, "a");
     drop(parked);
-    assert!(!parking.deliver(&token, News::GrantedProvisionally));
+    assert!(!parking.deliver(&named("a"), &token, News::GrantedProvisionally));
     assert!(parking.is_empty());
 }
 
@@ -31,8 +44,8 @@ async fn nobody_hears_news_for_a_place_that_was_left() {
 async fn news_that_come_twice_are_heard_once_and_still_have_their_attempt() {
     let parking = Parking::default();
     let (mut parked, token) = place(&parking, "a");
-    assert!(parking.deliver(&token, News::GrantedProvisionally));
-    assert!(parking.deliver(&token, News::Forgotten));
+    assert!(parking.deliver(&named("a"), &token, News::GrantedProvisionally));
+    assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     assert_eq!(parked.news().await, News::GrantedProvisionally);
 }
 
@@ -41,7 +54,7 @@ async fn all_who_wait_are_come_by_in_turns() {
     let parking = Parking::default();
     let places: Vec<_> = (0..7).map(|_| place(&parking, "a")).collect();
     let (_told, told) = &places[3];
-    assert!(parking.deliver(told, News::Forgotten));
+    assert!(parking.deliver(&named("a"), told, News::Forgotten));
     let (mut seen, mut last) = (Vec::new(), None);
     for expected in [3, 3, 0] {
         let turn = parking.next_waiters(last.as_ref(), 3);
@@ -58,11 +71,11 @@ async fn all_who_wait_are_come_by_in_turns() {
 async fn one_who_asks_again_keeps_the_place_and_hears_what_comes_then() {
     let parking = Parking::default();
     let (mut parked, token) = place(&parking, "a");
-    assert!(parking.deliver(&token, News::Forgotten));
+    assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     assert_eq!(parked.news().await, News::Forgotten);
     parked.rearm();
     assert_eq!(parked.try_news(), None);
-    assert!(parking.deliver(&token, News::Superseded));
+    assert!(parking.deliver(&named("a"), &token, News::Superseded));
     assert_eq!(parked.news().await, News::Superseded);
     assert_eq!(parking.len(), 1);
     drop(parked);
@@ -77,7 +90,7 @@ async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
     tokio::time::advance(Duration::from_secs(2)).await;
     let _others = [place(&parking, "a"), place(&parking, "b")];
     // Who asks again has waited all the while.
-    assert!(parking.deliver(&token, News::Forgotten));
+    assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     first.rearm();
     tokio::time::advance(Duration::from_secs(1)).await;
     let mut crowds = parking.waiters_by_name();

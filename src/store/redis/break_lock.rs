@@ -1,10 +1,10 @@
-//! Breaks a lock: looks at what holds it, and ends exactly that.
+//! Breaks a lock, or asks for it: looks at what holds it, and ends exactly that.
 
 use crate::{
-    lock::{BreakTarget, Limit},
+    lock::{BreakTarget, Limit, ReleaseRequest},
     store::{
         StoreError, Unavailability,
-        contract::{Breaking, Holder, SHOWN_HOLDERS, SharedHolders},
+        contract::{Breaking, Holder, Requesting, SHOWN_HOLDERS, SharedHolders},
     },
 };
 
@@ -31,21 +31,13 @@ pub(super) async fn break_lock(
     target: Option<BreakTarget>,
 ) -> Result<Breaking, StoreError> {
     for _ in 0..LOOKS {
-        // Of those who share it all are looked at: what is broken is shown.
-        let most = target.map_or(SHOWN_HOLDERS, |_| usize::from(Limit::MAX));
-        let seen = scripts.list(dispatch, keys, most).await?;
-        if let ListedHolder::Odd(_) = &seen {
-            let limit = dispatch.limit();
-            let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
-            return Err(refused.await);
-        }
-        let Some(holder) = seen.holder() else {
+        let Some(holder) = look(dispatch, scripts, gateway, keys, target).await? else {
             return Ok(Breaking::NotHeld);
         };
-        gateway.floors.raise_to_holder(keys.slot(), Some(&holder));
         let (meant, broken) = match choose(holder, target) {
             Ok(chosen) => chosen,
-            Err(breaking) => return Ok(breaking),
+            Err(NotChosen::HolderChanged(holder)) => return Ok(Breaking::HolderChanged(holder)),
+            Err(NotChosen::Ambiguous(holders)) => return Ok(Breaking::Ambiguous(holders)),
         };
         let struck = scripts.break_lock(dispatch, gateway, keys, meant);
         match struck.await? {
@@ -53,12 +45,80 @@ pub(super) async fn break_lock(
             BreakResult::Changed => {}
         }
     }
-    let reason = "the lock passes on faster than it can be broken".to_owned();
-    Err(Unavailability::Refused(reason).into())
+    Err(passes_too_fast())
 }
 
-/// What is to be broken of what holds the lock, or why nothing is.
-fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, Holder), Breaking> {
+/// Asks what holds the lock to release it; with `target`, only if it is that.
+pub(super) async fn request_release(
+    dispatch: &Dispatch,
+    scripts: &Scripts,
+    gateway: &RedisGateway,
+    keys: &Keys,
+    target: Option<BreakTarget>,
+    request: &ReleaseRequest,
+) -> Result<Requesting, StoreError> {
+    for _ in 0..LOOKS {
+        let Some(holder) = look(dispatch, scripts, gateway, keys, target).await? else {
+            return Ok(Requesting::NotHeld);
+        };
+        let (meant, mut asked) = match choose(holder, target) {
+            Ok((ScriptTarget::Foreign(_), holder)) => return Ok(Requesting::Foreign(holder)),
+            Ok(chosen) => chosen,
+            Err(NotChosen::HolderChanged(holder)) => {
+                return Ok(Requesting::HolderChanged(holder));
+            }
+            Err(NotChosen::Ambiguous(holders)) => return Ok(Requesting::Ambiguous(holders)),
+        };
+        match scripts.ask(dispatch, gateway, keys, meant, request).await? {
+            BreakResult::Broken => {
+                for lease in asked.leases_mut() {
+                    lease.request_release(request);
+                }
+                return Ok(Requesting::Requested(asked));
+            }
+            BreakResult::Changed => {}
+        }
+    }
+    Err(passes_too_fast())
+}
+
+fn passes_too_fast() -> StoreError {
+    let reason = "the lock passes on faster than it can be looked at".to_owned();
+    Unavailability::Refused(reason).into()
+}
+
+/// What holds the lock.
+async fn look(
+    dispatch: &Dispatch,
+    scripts: &Scripts,
+    gateway: &RedisGateway,
+    keys: &Keys,
+    target: Option<BreakTarget>,
+) -> Result<Option<Holder>, StoreError> {
+    // Of those who share it all are looked at if one or all are meant: what is broken is shown.
+    let most = target.map_or(SHOWN_HOLDERS, |_| usize::from(Limit::MAX));
+    let seen = scripts.list(dispatch, keys, most).await?;
+    if let ListedHolder::Odd(_) = &seen {
+        let limit = dispatch.limit();
+        let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
+        return Err(refused.await);
+    }
+    let holder = seen.holder();
+    gateway.floors.raise_to_holder(keys.slot(), holder.as_ref());
+    Ok(holder)
+}
+
+/// Why nothing is chosen of what holds the lock.
+enum NotChosen {
+    HolderChanged(Holder),
+    Ambiguous(SharedHolders),
+}
+
+/// What is meant of what holds the lock, or why nothing is.
+fn choose(
+    holder: Holder,
+    target: Option<BreakTarget>,
+) -> Result<(ScriptTarget, Holder), NotChosen> {
     match (holder, target) {
         (Holder::Lease(lease), None | Some(BreakTarget::All)) => {
             Ok((ScriptTarget::Lease(lease.fence), Holder::Lease(lease)))
@@ -95,12 +155,12 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
         }
         (Holder::Shared(mut holders), None) => {
             holders.leases.truncate(SHOWN_HOLDERS);
-            Err(Breaking::Ambiguous(holders))
+            Err(NotChosen::Ambiguous(holders))
         }
         (Holder::Shared(holders), Some(BreakTarget::All)) => {
             match holders.leases.iter().map(|lease| lease.fence).max() {
                 Some(highest) => Ok((ScriptTarget::UpTo(highest), Holder::Shared(holders))),
-                None => Err(Breaking::HolderChanged(Holder::Shared(holders))),
+                None => Err(NotChosen::HolderChanged(Holder::Shared(holders))),
             }
         }
         (Holder::Shared(SharedHolders { mut leases, count }), Some(target)) => {
@@ -118,10 +178,10 @@ fn choose(holder: Holder, target: Option<BreakTarget>) -> Result<(ScriptTarget, 
             }
             leases.truncate(SHOWN_HOLDERS);
             let holders = SharedHolders { leases, count };
-            Err(Breaking::HolderChanged(Holder::Shared(holders)))
+            Err(NotChosen::HolderChanged(Holder::Shared(holders)))
         }
         (holder @ (Holder::Lease(_) | Holder::Foreign { .. }), _) => {
-            Err(Breaking::HolderChanged(holder))
+            Err(NotChosen::HolderChanged(holder))
         }
     }
 }

@@ -22,7 +22,9 @@
 //! | 216.. | details | 155.. | details |
 //!
 //! The details are, with an idempotency key, its hash (64), the fingerprint (64) and the salt (32); then the
-//! owner, a line feed, and the metadata as JSON; of a lease with a slot, a line feed and the slot. A letter in the place of a ticket says what became of its
+//! owner, a line feed, and the metadata as JSON; of a lease whose holder was asked
+//! to release it, whose mode is then in capital letters, a line feed, `!`, until when in µs (16), and who asks and why
+//! as a JSON array; of a lease with a slot, a line feed and the slot. A letter in the place of a ticket says what became of its
 //! attempt: `g` given back, or granted while a copy of its acquire may arrive, `a` its lease was adopted, `s` its
 //! place was taken over, `r` released, `b` broken (and of a break `x` carried out, `y` not).
 
@@ -35,7 +37,7 @@ use crate::{
     store::contract::{Attempt, Waiter},
 };
 
-use super::client::calls::{hex, metadata_from_json, metadata_json};
+use super::client::calls::{hex, metadata_from_json, metadata_json, read_request};
 
 /// By what the id of a lease begins; what begins otherwise is foreign.
 const LAYOUT: u8 = b'2';
@@ -164,8 +166,18 @@ impl<'a> Record<'a> {
         let hold = number(self.text, 126, 9)?;
         let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
         let mut details = self.details()?.split('\n');
-        let (owner, metadata, slot) = (details.next()?, details.next()?, details.next());
-        let mode = match (self.text.as_bytes()[66], slot) {
+        let (owner, metadata) = (details.next()?, details.next()?);
+        let (mut slot, mut request) = (None, None);
+        for line in details {
+            match line.strip_prefix('!') {
+                Some(line) => {
+                    let within = |ends: u64| Duration::from_micros(ends.saturating_sub(now_us));
+                    request = Some(Box::new(read_request(line, within)?));
+                }
+                None => slot = Some(line),
+            }
+        }
+        let mode = match (self.text.as_bytes()[66].to_ascii_lowercase(), slot) {
             (b'x', None) => Mode::Exclusive,
             (b's', None) => Mode::Shared { slot: None },
             (b'n', Some(slot)) => Mode::Shared {
@@ -185,6 +197,7 @@ impl<'a> Record<'a> {
                 owner => Some(Owner::new(owner).ok()?),
             },
             metadata: metadata_from_json(metadata)?,
+            release_requested: request,
             as_of,
         })
     }

@@ -18,13 +18,13 @@ use crate::{
     clock::Clock,
     config::RedisConfig,
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
-            Renewer,
+            Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -33,7 +33,7 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
-    break_lock::break_lock,
+    break_lock::{break_lock, request_release},
     client::{
         dispatch::Dispatch,
         failure::ACL_LINE,
@@ -172,6 +172,21 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    async fn give_back_known(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        known: GrantKnowledge,
+    ) -> Result<GiveBack, StoreError> {
+        let _working = self.enter()?;
+        let (scripts, keys) = (&self.scripts, self.keys(name));
+        scripts
+            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
+            .await
+    }
+}
+
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
@@ -255,12 +270,17 @@ impl Store for RedisStore {
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let (scripts, known) = (&self.scripts, GrantKnowledge::MayBeDelivered);
-        scripts
-            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
-            .await
+        let known = GrantKnowledge::MayBeDelivered;
+        self.give_back_known(name, token, known).await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        let known = GrantKnowledge::Unanswered;
+        self.give_back_known(name, token, known).await
     }
 
     async fn confirm(
@@ -345,6 +365,19 @@ impl Store for RedisStore {
         let keys = self.keys(name);
         let dispatch = self.dispatch.for_one_request();
         break_lock(&dispatch, &self.scripts, &self.gateway, &keys, target).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let _working = self.enter()?;
+        let keys = self.keys(name);
+        let dispatch = self.dispatch.for_one_request();
+        let (scripts, gateway) = (&self.scripts, &self.gateway);
+        request_release(&dispatch, scripts, gateway, &keys, target, request).await
     }
 
     fn breaks(&self) -> &BreakFeed {

@@ -54,6 +54,8 @@ catalogue! {
 
     Counter "latchgate_acquires" ["outcome"]
         "Acquires and holds by how they ended: `granted`, `again` (the same lease under its Idempotency-Key), `held` (somebody else holds it, or the wait ran out), `refused` (too many waiters, superseded, key used otherwise or before, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (it may have happened), `failed` (foreign data, no fencing token left)."
+    Counter "latchgate_shared_grants" []
+        "Leases that were granted to share their lock, a part of the acquires that were `granted`. The rest is exclusive."
     Histogram "latchgate_wait_seconds" ["outcome"]
         "How long those who stood in the queue stood there: until they were `granted`, or `not-granted`."
     Counter "latchgate_handoffs" ["by"]
@@ -76,7 +78,7 @@ catalogue! {
     Counter "latchgate_expired_while_held" ["seen_by"]
         "Leases granted or renewed through this gateway that had ended when their holder came to `renew` or `release` them, although nobody broke them, and leases that a `stream` could not renew in time. Mostly leases that expired under their holder: two may have worked at once unless the fencing token was checked."
     Counter "latchgate_broken_leases" []
-        "Locks that were taken away through this gateway with a break."
+        "Leases, and locks of foreign clients, that were taken away through this gateway with a break. A break of all who share a lock counts each of them."
     Counter "latchgate_fence_regressions" []
         "Grants whose fencing token was not above that of an earlier grant of the same name through this gateway. Must stay 0: anything else is lost data in the store."
 
@@ -88,6 +90,8 @@ catalogue! {
         "Who listens to events at this gateway now."
     Gauge "latchgate_leases" []
         "Leases that, as far as this gateway knows, live and were granted through it, or that one of its hold streams keeps. A lease counts at one gateway, whoever renews it: `sum(latchgate_leases)` counts none twice. A lease that is released through another gateway counts until its TTL is over; one that is renewed only through others counts no more when the TTL is over that this gateway knows of."
+    Gauge "latchgate_shared_leases" []
+        "Those of them that share their lock."
 
     Gauge "latchgate_certificate_expiry_timestamp_seconds" []
         "When the certificate ends that new connections are shown, in seconds since 1970. Only with `http.tls`."

@@ -15,6 +15,8 @@ pub struct Figures {
     pub event_streams: usize,
     /// Leases that live, as far as is known here, and count at no other gateway.
     pub leases: usize,
+    /// How many of those share their lock.
+    pub shared_leases: usize,
     /// When the certificate of the gateway ends, in seconds since 1970; `None` without TLS.
     pub certificate_ends: Option<u64>,
     /// What the store is like.

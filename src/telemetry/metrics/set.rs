@@ -37,6 +37,7 @@ pub(super) struct Set {
     pub(super) acquires: Counts<1>,
     /// The same by outcome, so that no request looks one up.
     acquired: [Counter; AcquireOutcome::ALL.len()],
+    pub(super) shared_grants: Counter,
     wait: Histograms<Labels<1>>,
     pub(super) handoffs: Counts<1>,
     pub(super) abandoned_waits: Counter,
@@ -67,6 +68,7 @@ struct ScrapedGauges {
     held_streams: Gauge,
     event_streams: Gauge,
     leases: Gauge,
+    shared_leases: Gauge,
     certificate_ends: Family<Labels<0>, Gauge>,
     store: StoreGauges,
     started_at: Family<Labels<0>, FloatGauge>,
@@ -114,6 +116,7 @@ impl Metrics {
                 Family::new_with_constructor(short),
             ),
             acquires,
+            shared_grants: registrar.add("latchgate_shared_grants", Counter::default()),
             wait: registrar.add("latchgate_wait_seconds", Family::new_with_constructor(long)),
             handoffs: registrar.add("latchgate_handoffs", Family::default()),
             abandoned_waits: registrar.add("latchgate_abandoned_waits", Counter::default()),
@@ -154,6 +157,11 @@ impl Metrics {
     /// An acquire ended.
     pub fn acquired(&self, outcome: AcquireOutcome) {
         self.0.acquired[outcome as usize].inc();
+    }
+
+    /// A lease was granted that shares its lock.
+    pub fn granted_shared(&self) {
+        self.0.shared_grants.inc();
     }
 
     /// Somebody stood in the queue for so long.
@@ -219,9 +227,9 @@ impl Metrics {
         self.0.expired_while_held.get_or_create(&labels).inc();
     }
 
-    /// A lock was taken away.
-    pub fn lock_broken(&self) {
-        self.0.broken.inc();
+    /// A lock was taken away from so many.
+    pub fn lock_broken(&self, holders: u64) {
+        self.0.broken.inc_by(holders);
     }
 
     /// A fencing token did not rise.
@@ -303,6 +311,7 @@ impl ScrapedGauges {
             held_streams: registrar.add("latchgate_held_streams", Gauge::default()),
             event_streams: registrar.add("latchgate_event_streams", Gauge::default()),
             leases: registrar.add("latchgate_leases", Gauge::default()),
+            shared_leases: registrar.add("latchgate_shared_leases", Gauge::default()),
             certificate_ends: registrar.add(
                 "latchgate_certificate_expiry_timestamp_seconds",
                 Family::default(),
@@ -328,6 +337,7 @@ impl ScrapedGauges {
         self.held_streams.set(count(now.held_streams));
         self.event_streams.set(count(now.event_streams));
         self.leases.set(count(now.leases));
+        self.shared_leases.set(count(now.shared_leases));
         self.store.set(&now.store);
         if let Some(started_at) = process.started_at {
             self.started_at.get_or_create(&[]).set(started_at);

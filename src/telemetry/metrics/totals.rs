@@ -8,13 +8,15 @@ pub struct Totals {
     acquires: [(AcquireOutcome, u64); AcquireOutcome::ALL.len()],
     renewals: [(LeaseOutcome, u64); LeaseOutcome::ALL.len()],
     releases: [(LeaseOutcome, u64); LeaseOutcome::ALL.len()],
+    /// Leases that were granted to share their lock.
+    pub shared_grants: u64,
     /// Locks that passed to somebody who waited here.
     pub handoffs: u64,
     /// Waits whose caller had gone.
     pub abandoned_waits: u64,
     /// Leases that were ended because nobody was there to use them.
     pub given_back: u64,
-    /// Locks that were taken away.
+    /// Leases that were taken away.
     pub broken: u64,
     /// Leases that had ended when their holder came.
     pub expired_while_held: u64,
@@ -85,6 +87,7 @@ impl Metrics {
             acquires: AcquireOutcome::ALL.map(acquired),
             renewals: LeaseOutcome::ALL.map(renewed),
             releases: LeaseOutcome::ALL.map(released),
+            shared_grants: set.shared_grants.get(),
             handoffs: handed_over.iter().sum(),
             abandoned_waits: set.abandoned_waits.get(),
             given_back: set.given_back.get(),

@@ -32,9 +32,11 @@ async fn an_empty_body_takes_all_defaults() {
       "fencing_token": 42,
       "hold_expires_in_ms": null,
       "metadata": {},
+      "mode": "exclusive",
       "name": "a",
       "owner": null,
       "renew_after_ms": 10000,
+      "slot": null,
       "token": "[token]",
       "ttl_ms": 30000,
       "waited_ms": 0
@@ -70,9 +72,11 @@ async fn everything_that_is_asked_for_comes_back() {
       "metadata": {
         "job": "4711"
       },
+      "mode": "exclusive",
       "name": "a",
       "owner": "ci \"7\" ü",
       "renew_after_ms": 1000,
+      "slot": null,
       "token": "[token]",
       "ttl_ms": 3000,
       "waited_ms": 0
@@ -147,9 +151,11 @@ async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_toke
       "fencing_token": 42,
       "hold_expires_in_ms": null,
       "metadata": {},
+      "mode": "exclusive",
       "name": "a",
       "owner": null,
       "renew_after_ms": 7000,
+      "slot": null,
       "token": "[token]",
       "ttl_ms": 30000,
       "waited_ms": 0
@@ -187,7 +193,9 @@ async fn a_held_lock_is_423_with_its_holder() {
           "fencing_token": 42,
           "foreign": false,
           "metadata": {},
-          "owner": "ci-runner-7"
+          "mode": "exclusive",
+          "owner": "ci-runner-7",
+          "slot": null
         }
       ],
       "request_id": "[request_id]",
@@ -222,7 +230,9 @@ async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
       "fencing_token": null,
       "foreign": true,
       "metadata": {},
-      "owner": null
+      "mode": null,
+      "owner": null,
+      "slot": null
     }
     "#);
 }

@@ -149,7 +149,7 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
             remote: Some("192.0.2.7".parse().unwrap()),
         },
         name: &name,
-        fencing_token: Some(FencingToken::new(42).unwrap()),
+        fencing_tokens: &[FencingToken::new(42).ok(), FencingToken::new(43).ok()],
         reason: "the holder's machine is gone\n{}",
         outcome: "broken",
     };
@@ -160,6 +160,9 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
         [
             json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
             "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 42,
+            "reason": "the holder's machine is gone\n{}", "outcome": "broken"}),
+            json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
+            "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 43,
             "reason": "the holder's machine is gone\n{}", "outcome": "broken"})
         ]
     );
@@ -281,11 +284,11 @@ async fn a_break_that_cannot_be_written_is_counted() {
             remote: None,
         },
         name: &name,
-        fencing_token: None,
+        fencing_tokens: &[None, None],
         reason: "hangs",
         outcome: "broken",
     };
     audit.lock_broken(&broken).await;
     audit.lock_broken(&broken).await;
-    assert_eq!(audit.missing(), 2);
+    assert_eq!(audit.missing(), 4);
 }

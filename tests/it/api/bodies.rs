@@ -89,7 +89,7 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         ),
         (
             r#"{"ttl": 30000}"#,
-            "ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, owner, metadata",
+            "ttl: is not known; the fields of this body are ttl_ms, wait_ms, max_hold_ms, mode, limit, owner, metadata",
         ),
     ] {
         assert_eq!(service.acquire(body).await.errors(), [expected], "{body}");

@@ -48,7 +48,9 @@ async fn answers_what_was_broken_as_it_was() {
           "foreign_mark": null,
           "hold_expires_in_ms": null,
           "metadata": {},
+          "mode": "exclusive",
           "owner": "ci",
+          "slot": null,
           "ttl_ms": 30000
         }
       ],
@@ -137,7 +139,7 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         (
             r#"{"reason":"x","force":true}"#,
             &[
-                "force: is not known; the fields of this body are reason, fencing_token, foreign_mark",
+                "force: is not known; the fields of this body are reason, fencing_token, foreign_mark, all",
             ],
         ),
         (

@@ -98,6 +98,9 @@ fn the_tables_have_what_is_known_to_be_guarded() {
         "POST /locks/a/release",
         "PUT /locks/a/renew",
         "DELETE /locks/a",
+        "POST /locks",
+        "PUT /locks",
+        "DELETE /locks",
         "GET /events",
     ] {
         assert!(guarded.iter().any(|it| it == line), "{line}: {guarded:?}");

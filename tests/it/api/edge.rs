@@ -5,7 +5,7 @@ use latchgate::config::Config;
 
 use super::service::{JSON, Service, WITH_TOKEN};
 
-const ROUTES: [(&str, &str); 10] = [
+const ROUTES: [(&str, &str); 11] = [
     ("/", "GET, HEAD, OPTIONS"),
     ("/healthz", "GET, HEAD, OPTIONS"),
     ("/readyz", "GET, HEAD, OPTIONS"),
@@ -13,6 +13,7 @@ const ROUTES: [(&str, &str); 10] = [
     ("/docs", "GET, HEAD, OPTIONS"),
     ("/docs/index.css", "GET, HEAD, OPTIONS"),
     ("/problems/locked", "GET, HEAD, OPTIONS"),
+    ("/locks", "GET, HEAD, POST, PUT, DELETE, OPTIONS"),
     ("/locks/a", "GET, HEAD, POST, DELETE, OPTIONS"),
     ("/locks/a/renew", "PUT, OPTIONS"),
     ("/locks/a/release", "POST, OPTIONS"),

@@ -78,9 +78,11 @@ async fn it_is_a_stream_of_events_that_nobody_on_the_way_may_keep() {
       "fencing_token": 42,
       "hold_expires_in_ms": 86400000,
       "metadata": {},
+      "mode": "exclusive",
       "name": "a",
       "owner": null,
       "renew_after_ms": 10000,
+      "slot": null,
       "token": null,
       "ttl_ms": 30000,
       "waited_ms": 0
@@ -185,7 +187,9 @@ async fn a_wait_that_runs_out_ends_it_with_the_same_problem_as_acquire() {
           "fencing_token": 42,
           "foreign": false,
           "metadata": {},
-          "owner": null
+          "mode": "exclusive",
+          "owner": null,
+          "slot": null
         }
       ],
       "request_id": "mine",

@@ -61,7 +61,9 @@ async fn a_held_lock_shows_its_holder_and_never_a_token() {
           "foreign_mark": null,
           "hold_expires_in_ms": 51000,
           "metadata": {},
+          "mode": "exclusive",
           "owner": "ci-runner-7",
+          "slot": null,
           "ttl_ms": 30000
         }
       ],
@@ -89,7 +91,9 @@ async fn a_foreign_holder_shows_as_what_it_is() {
       "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
       "hold_expires_in_ms": null,
       "metadata": {},
+      "mode": null,
       "owner": null,
+      "slot": null,
       "ttl_ms": null
     }
     "#);

@@ -74,7 +74,9 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
             "foreign_mark": null,
             "hold_expires_in_ms": null,
             "metadata": {},
+            "mode": "exclusive",
             "owner": "ci",
+            "slot": null,
             "ttl_ms": 30000
           }
         ],
@@ -93,7 +95,9 @@ async fn a_page_shows_its_locks_and_where_the_next_begins() {
             "foreign_mark": "0123456789abcdef0123456789abcdef01234567",
             "hold_expires_in_ms": null,
             "metadata": {},
+            "mode": null,
             "owner": null,
+            "slot": null,
             "ttl_ms": null
           }
         ],

@@ -24,9 +24,11 @@ async fn a_renewed_lease_is_answered_with_its_token() {
       "fencing_token": 42,
       "hold_expires_in_ms": null,
       "metadata": {},
+      "mode": "exclusive",
       "name": "a",
       "owner": null,
       "renew_after_ms": 10000,
+      "slot": null,
       "token": "[token]",
       "ttl_ms": 30000,
       "waited_ms": 0

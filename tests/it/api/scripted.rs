@@ -9,13 +9,14 @@ use std::{
 use latchgate::{
     lock::{
         BreakTarget, FencingToken, HeldLease, HoldLimit, KeeperId, LockName, Metadata, Mode,
-        TokenHash, Ttl,
+        ReleaseRequest, TokenHash, Ttl,
     },
     store::{
         AnyStore, Store, StoreError,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Holder, Inspection, Leaving, ListQuery, Page, QueuePosition, Release, Renewal, Renewer,
+            Requesting, SharedHolders,
         },
         parking::{News, Parking},
     },
@@ -35,6 +36,7 @@ pub(crate) struct Script {
     pub(crate) inspect: Mutex<VecDeque<Result<Inspection, StoreError>>>,
     pub(crate) list: Mutex<VecDeque<Result<Page, StoreError>>>,
     pub(crate) break_lock: Mutex<VecDeque<Result<Breaking, StoreError>>>,
+    pub(crate) request_release: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     pub(crate) breaks: BreakFeed,
     pub(crate) check: Mutex<Vec<Check>>,
     pub(crate) asked: Mutex<Vec<StoreCall>>,
@@ -43,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) parking: Parking,
     /// While it is set, nothing is answered.
     pub(crate) paused: Pause,
+    /// The store cannot share a lock.
+    pub(crate) shares_nothing: std::sync::atomic::AtomicBool,
     /// The next command panics.
     pub(crate) panics: std::sync::atomic::AtomicBool,
 }
@@ -60,6 +64,7 @@ pub(crate) enum StoreCall {
     Inspect,
     List(Box<ListQuery>),
     Break(LockName, Option<BreakTarget>),
+    RequestRelease(LockName, Option<BreakTarget>, Box<ReleaseRequest>),
 }
 
 /// Holds commands up until it is lifted.
@@ -87,7 +92,23 @@ pub(crate) fn held() -> HeldLease {
         hold_expires_in: None,
         owner: None,
         metadata: Metadata::default(),
+        release_requested: None,
         as_of: Instant::now() + STANDS,
+    }
+}
+
+/// Leases that share a lock: fencing tokens from 42 on, slots from 0 on, each a second longer than the one before.
+/// `count` says how many there are in all.
+pub(crate) fn sharers(shown: u16, count: u64) -> SharedHolders {
+    let lease = |slot: u16| HeldLease {
+        fence: FencingToken::new(42 + u64::from(slot)).unwrap(),
+        mode: Mode::Shared { slot: Some(slot) },
+        expires_in: Duration::from_secs(u64::from(slot) + 1),
+        ..held()
+    };
+    SharedHolders {
+        leases: (0..shown).map(lease).collect(),
+        count,
     }
 }
 
@@ -144,11 +165,11 @@ impl Script {
     pub(crate) fn tell(&self, news: &News) -> usize {
         let asked = self.asked();
         let attempts = asked.iter().filter_map(|asked| match asked {
-            StoreCall::Acquire(attempt) => Some(attempt.token),
+            StoreCall::Acquire(attempt) => Some((&attempt.name, attempt.token)),
             _ => None,
         });
         attempts
-            .filter(|token| self.parking.deliver(token, news.clone()))
+            .filter(|(name, token)| self.parking.deliver(name, token, news.clone()))
             .count()
     }
 
@@ -215,6 +236,10 @@ impl Store for Scripted {
         lease.hold_expires_in = attempt.hold_limit.map(HoldLimit::duration);
         lease.owner.clone_from(&attempt.owner);
         lease.metadata = attempt.metadata.clone();
+        lease.mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
+            let slot = sharing.has_slot.then_some(0);
+            Mode::Shared { slot }
+        });
         let asked = StoreCall::Acquire(Box::new(attempt.clone()));
         let granted = Acquisition::Granted(lease);
         self.0.next(asked, &self.0.acquire, granted).await
@@ -290,6 +315,14 @@ impl Store for Scripted {
         Ok(GiveBack::GivenBack)
     }
 
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        self.give_back(name, token).await
+    }
+
     async fn inspect(&self, _: &LockName) -> Result<Inspection, StoreError> {
         assert!(
             !self.0.panics.load(std::sync::atomic::Ordering::SeqCst),
@@ -317,6 +350,25 @@ impl Store for Scripted {
         let asked = StoreCall::Break(name.clone(), meant);
         let broken = Breaking::Broken(Holder::Lease(held()));
         self.0.next(asked, &self.0.break_lock, broken).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        meant: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let asked = StoreCall::RequestRelease(name.clone(), meant, Box::new(request.clone()));
+        let mut lease = held();
+        lease.request_release(request);
+        let requested = Requesting::Requested(Holder::Lease(lease));
+        let answers = &self.0.request_release;
+        self.0.next(asked, answers, requested).await
+    }
+
+    fn shares(&self) -> bool {
+        let shares_nothing = &self.0.shares_nothing;
+        !shares_nothing.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     fn breaks(&self) -> &BreakFeed {

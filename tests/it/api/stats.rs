@@ -68,6 +68,7 @@ async fn a_gateway_that_has_done_nothing_says_so() {
       "leases": 0,
       "longest_hold_ms": null,
       "longest_wait_ms": null,
+      "shared_leases": 0,
       "status": "ready",
       "store": "embedded",
       "totals": {
@@ -101,6 +102,7 @@ async fn a_gateway_that_has_done_nothing_says_so() {
           "unavailable": 0,
           "unknown": 0
         },
+        "shared_grants": 0,
         "store_errors": 0
       },
       "uptime_ms": "[uptime_ms]",

@@ -287,11 +287,15 @@ async fn inspect_shows_the_queue_and_its_length() {
     insta::assert_json_snapshot!(body["waiters"], @r#"
     [
       {
+        "limit": null,
+        "mode": "exclusive",
         "owner": "first",
         "position": 1,
         "waited_ms": 8504
       },
       {
+        "limit": null,
+        "mode": "exclusive",
         "owner": null,
         "position": 2,
         "waited_ms": 20

@@ -44,11 +44,12 @@ const PROMPTLY: Duration = Duration::from_millis(100);
 /// How long nothing comes of a request before it is taken for one that is not whole.
 const A_WHILE: Duration = Duration::from_secs(1);
 /// The gauges that tell of what callers cause.
-const GAUGES: [&str; 4] = [
+const GAUGES: [&str; 5] = [
     "latchgate_waiters",
     "latchgate_held_streams",
     "latchgate_event_streams",
     "latchgate_leases",
+    "latchgate_shared_leases",
 ];
 
 // === impl Bench ===

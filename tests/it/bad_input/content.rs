@@ -43,11 +43,23 @@ const CODINGS: [&str; 9] = [
     "x",
     "",
 ];
-const ROUTES: [&str; 4] = [
+const ROUTES: [&str; 6] = [
     "POST /locks/a",
     "POST /locks/a/hold",
     "PUT /locks/a/renew",
     "DELETE /locks/a",
+    "POST /locks",
+    "PUT /locks?names=a,b",
+];
+/// Those that answer JSON and nothing else.
+const JSON_ROUTES: [&str; 7] = [
+    "POST /locks/a",
+    "GET /locks/a",
+    "GET /locks",
+    "POST /locks",
+    "PUT /locks?names=a,b",
+    "DELETE /locks?names=a,b",
+    "GET /stats",
 ];
 const MEDIA: Expected = Expected::Refused(415, "unsupported-media-type");
 
@@ -89,7 +101,7 @@ fn cases() -> Vec<Case> {
         ));
     }
     let not_acceptable = Expected::Refused(406, "not-acceptable");
-    for line in ["POST /locks/a", "GET /locks/a", "GET /locks", "GET /stats"] {
+    for line in JSON_ROUTES {
         for accept in [
             "text/html",
             "text/*",

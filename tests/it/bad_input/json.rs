@@ -47,11 +47,21 @@ const NO_OBJECTS: [&str; 38] = [
     "{\"owner\": \"\\x41\"}",
     "{\"owner\": \"\\u12\"}",
 ];
-const NO_FIELDS: [&str; 24] = [
+const NO_FIELDS: [&str; 34] = [
     r#"{"ttl_ms": 1000, "ttl_ms": 1000}"#,
     r#"{"ttl_ms": 1000, "\u0074tl_ms": 1000}"#,
     r#"{"metadata": {"a": "1", "a": "2"}}"#,
     r#"{"metadata": {"a": "1"}, "metadata": {}}"#,
+    r#"{"mode": 1}"#,
+    r#"{"mode": true}"#,
+    r#"{"mode": ""}"#,
+    r#"{"mode": "Shared"}"#,
+    r#"{"mode": "shared "}"#,
+    r#"{"mode": "shared\u0000"}"#,
+    r#"{"mode": ["shared"]}"#,
+    r#"{"mode": {"shared": 3}}"#,
+    r#"{"mode": "exclusive", "limit": 3}"#,
+    r#"{"mode": "shared", "mode": "exclusive"}"#,
     r#"{"x": 1}"#,
     r#"{"": 1}"#,
     r#"{"ttl": 1000}"#,

@@ -59,7 +59,7 @@ const TOO_LARGE: [&str; 9] = [
 
 fn cases(token: &str) -> Vec<Case> {
     let mut cases = Vec::new();
-    for field in ["ttl_ms", "wait_ms", "max_hold_ms"] {
+    for field in ["ttl_ms", "wait_ms", "max_hold_ms", "limit"] {
         for number in NO_NUMBERS.into_iter().chain(TOO_LARGE) {
             let body = format!("{{\"{field}\": {number}}}");
             cases.push(Case::acquire(body, INVALID));
@@ -67,6 +67,10 @@ fn cases(token: &str) -> Vec<Case> {
     }
     for number in ["0", "1", "99", "86400001"] {
         cases.push(Case::acquire(format!("{{\"ttl_ms\": {number}}}"), INVALID));
+    }
+    for number in ["0", "1001", "9999", "10000", "65536", "65537"] {
+        let body = format!("{{\"mode\": \"shared\", \"limit\": {number}}}");
+        cases.push(Case::acquire(body, INVALID));
     }
     cases.push(Case::acquire("{\"wait_ms\": 55001}", INVALID));
     cases.push(Case::acquire(
@@ -100,6 +104,12 @@ fn cases(token: &str) -> Vec<Case> {
         let body = format!("{{\"reason\": \"x\", \"fencing_token\": {number}}}");
         cases.push(Case::new(&line, &[], body.as_bytes(), INVALID));
     }
+    for flag in ["1", "0", "\"true\"", "\"\"", "[true]", "{}", "TRUE"] {
+        let body = format!("{{\"reason\": \"x\", \"all\": {flag}}}");
+        cases.push(Case::new(&line, &[], body.as_bytes(), INVALID));
+    }
+    let both = b"{\"reason\": \"x\", \"all\": true, \"fencing_token\": 1}";
+    cases.push(Case::new(&line, &[], both, INVALID));
     for limit in [
         "",
         "0",

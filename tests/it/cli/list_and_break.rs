@@ -38,9 +38,9 @@ fn a_list_walks_through_all_pages() {
     }
     let listed = on(&gateway, &["list"]);
     let lines: Vec<&str> = listed.out.lines().collect();
-    assert!(lines[0].starts_with("LOCK  EXPIRES IN  FENCING TOKEN "));
+    assert!(lines[0].starts_with("LOCK  MODE       EXPIRES IN  FENCING TOKEN "));
     assert_eq!(lines[0].find("OWNER"), lines[2].find("ci"));
-    assert!(lines[1].starts_with("a:1   59m "), "{listed:?}");
+    assert!(lines[1].starts_with("a:1   exclusive  59m "), "{listed:?}");
     assert!(lines[1].ends_with(r"  o\u{202e}ps"), "{listed:?}");
     assert!(lines[2].starts_with("a:2 ") && lines[3].starts_with("b:1 "));
 
@@ -85,9 +85,9 @@ fn a_lock_that_comes_twice_is_shown_once() {
         .read();
     assert_eq!(
         listed.out,
-        "LOCK  EXPIRES IN  FENCING TOKEN  OWNER\n\
-         a     never       -              (a client that uses no gateway)\n\
-         b     never       -              (a client that uses no gateway)\n"
+        "LOCK  MODE  EXPIRES IN  FENCING TOKEN  OWNER\n\
+         a     -     never       -              (a client that uses no gateway)\n\
+         b     -     never       -              (a client that uses no gateway)\n"
     );
     let received = gateway.received();
     let target = |at: usize| received[at].line.clone();

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
-    client::{AcquireRequest, ApiKey, Client, ClientError, ClientOptions, LockState},
-    lock::{IdempotencyKey, Metadata, Owner},
+    client::{AcquireMode, AcquireRequest, ApiKey, Client, ClientError, ClientOptions, LockState},
+    lock::{BreakTarget, IdempotencyKey, Limit, Metadata, Mode, Owner, Reason},
 };
 use tokio::time::Instant;
 
@@ -25,6 +25,9 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
         ttl: Some(Duration::from_secs(30)),
         wait: Duration::ZERO,
         max_hold: Some(Duration::from_mins(1)),
+        mode: AcquireMode::Shared {
+            limit: Limit::new(3).ok(),
+        },
         owner: Some(Owner::new("me").unwrap()),
         metadata: Metadata::new(BTreeMap::from([("job".to_owned(), "7".to_owned())])).unwrap(),
         idempotency_key: Some(IdempotencyKey::new(key).unwrap()),
@@ -40,7 +43,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"ttl_ms":30000,"max_hold_ms":60000,"owner":"me","metadata":{"job":"7"}}"#
+        r#"{"ttl_ms":30000,"max_hold_ms":60000,"mode":"shared","limit":3,"owner":"me","metadata":{"job":"7"}}"#
     );
 }
 
@@ -57,6 +60,64 @@ async fn a_lease_counts_from_when_it_was_asked_for() {
     assert!(before + good_for <= lease.good_until() && lease.good_until() <= after + good_for);
     assert!(lease.json().contains("from_the_future"));
     assert!(!format!("{lease:?}").contains(TOKEN));
+}
+
+#[tokio::test]
+async fn a_lease_says_its_mode_and_its_slot_and_without_them_it_is_exclusive() {
+    let shared = |slot| Mode::Shared { slot };
+    for (field, expected) in [
+        ("", Some(Mode::Exclusive)),
+        (r#""mode":"exclusive","slot":null,"#, Some(Mode::Exclusive)),
+        (r#""mode":"shared","slot":null,"#, Some(shared(None))),
+        (r#""mode":"shared","slot":2,"#, Some(shared(Some(2)))),
+        // Whoever does not know what it is does not know whether others hold the lock.
+        (r#""mode":"borrowed","#, None),
+    ] {
+        let Reply::Answer(status, body) = lease() else {
+            panic!("it is an answer");
+        };
+        let body = body.replacen('{', &format!("{{{field}"), 1);
+        let gateway = FakeGateway::new([Reply::Answer(status, body)]);
+        let mode = acquire(&gateway).await.ok().map(|lease| lease.mode);
+        assert_eq!(mode, expected, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn those_who_share_a_lock_are_told_and_how_many_they_are() {
+    let holder = r#"{"owner":"ci","metadata":{},"fencing_token":41,"mode":"shared","slot":3,"expires_in_ms":9000,"foreign":false}"#;
+    let more = format!(r#","holders":[{holder}],"holder_count":120"#);
+    let gateway = FakeGateway::new([Reply::problem(423, "locked", &more)]);
+    let Err(ClientError::Held(problem)) = acquire(&gateway).await else {
+        panic!("it is held");
+    };
+    assert_eq!(problem.holder_count, Some(120));
+    assert_eq!(problem.holders[0].mode.as_deref(), Some("shared"));
+    assert_eq!(problem.holders[0].slot, Some(3));
+    let waiter = r#"{"position":1,"owner":null,"mode":"shared","limit":3,"waited_ms":7}"#;
+    let lock = format!(
+        r#"{{"state":"held","holders":[{holder}],"holder_count":120,"waiters":[{waiter}],"waiter_count":1}}"#
+    );
+    let gateway = FakeGateway::new([Reply::Answer(200, lock)]);
+    let lock = client(&gateway).inspect(&name()).await.unwrap();
+    assert_eq!((lock.holder_count, lock.waiters[0].limit), (120, Some(3)));
+    assert_eq!(lock.waiters[0].mode.as_deref(), Some("shared"));
+}
+
+#[tokio::test]
+async fn a_break_of_all_is_not_sent_again_when_its_answer_is_lost() {
+    let reason = Reason::new("drain").unwrap();
+    let gateway = FakeGateway::new([Reply::Lost]);
+    let broken = client(&gateway)
+        .break_lock(&name(), &reason, Some(BreakTarget::All))
+        .await;
+    assert!(
+        matches!(broken, Err(ClientError::OutcomeUnknown { .. })),
+        "{broken:?}"
+    );
+    let received = gateway.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!(received[0].body, r#"{"reason":"drain","all":true}"#);
 }
 
 #[tokio::test]
@@ -103,6 +164,7 @@ async fn a_refusal_is_not_asked_twice() {
         (400, "invalid-request"),
         (401, "unauthorized"),
         (409, "idempotency-mismatch"),
+        (422, "unsupported-by-store"),
         (429, "rate-limited"),
         (500, "foreign-data"),
     ] {

@@ -147,3 +147,18 @@ async fn answered_again(fixture: &dyn Fixture) -> Attempt {
     assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
     first
 }
+
+pub(super) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&store, &first).await;
+    let outcome = store.give_back_unanswered(&first.name, &first.token).await;
+    assert_eq!(outcome, Ok(GiveBack::GivenBack));
+    // The attempt itself is over, and another one under the key is as good as the first.
+    let next = keyed("lock", LONG, key);
+    granted(&store, &next).await;
+    let outcome = store.give_back_unanswered(&first.name, &first.token).await;
+    assert_eq!(outcome, Ok(GiveBack::NothingHeld));
+    released(&store, &next).await;
+}

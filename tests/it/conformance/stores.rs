@@ -5,10 +5,10 @@ use std::future::ready;
 use super::{
     breaks,
     embedded::Embedded,
-    exclusion, expiry, fences, give_back, idempotency, keepers, late, list, random,
+    exclusion, expiry, fences, give_back, groups, idempotency, keepers, late, list, random,
     redis::Redis,
     redlock::Redlock,
-    release, renew, told,
+    release, renew, requests, told,
     waiting::{
         broken, crowd, expiries, histories, leaving, order, orphans, places, queue, sequences,
         streams,
@@ -98,7 +98,8 @@ conformance! {
             ends_a_lease_with_a_key_that_was_answered_once,
             leaves_others_alone,
             leaves_other_names_alone,
-            of_an_ended_lease_holds_nothing,;
+            of_an_ended_lease_holds_nothing,
+            of_what_was_answered_to_nobody_leaves_the_key_usable,;
         keepers:
             the_attempt_that_was_granted_keeps_it,
             whoever_it_was_adopted_from_ends_nothing,
@@ -137,6 +138,16 @@ conformance! {
             outlast_a_late_copy_of_the_acquire,
             leave_nothing_to_be_given_back,
             survive_a_restart,;
+        requests:
+            are_heard_with_the_next_renewal,
+            end_a_lease_however_often_it_is_renewed,
+            end_a_lease_whose_gateway_is_gone,
+            with_the_earliest_end_count,
+            leave_a_short_ttl_as_it_is,
+            concern_that_lease_alone,
+            are_of_what_holds_the_lock_only,
+            use_up_the_key_of_the_lease,
+            are_heard_of_by_every_gateway,;
         late:
             a_grant_is_told_without_the_time_since_it_was_made,
             a_renewal_is_told_without_the_time_since_it_was_made,
@@ -148,6 +159,12 @@ conformance! {
             a_lock_that_nobody_ever_wanted_is_free,
             a_closed_store_says_that_it_closes,
             a_sound_store_passes_its_checks,;
+        groups:
+            twenty_clients_of_overlapping_groups_are_all_served,
+            each_part_is_an_ordinary_lease_that_shows_its_group,
+            a_lock_that_is_held_leaves_the_others_free,
+            a_request_that_is_repeated_is_answered_the_same_leases,
+            a_gateway_that_is_killed_leaves_what_ends_by_itself,;
         random:
             sequences_behave_like_the_model,;
         order:

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use latchgate::{
-    lock::{HoldLimit, Metadata, Owner},
+    lock::{Group, HoldLimit, Metadata, Owner},
     store::{
         Store as _, StoreError, Unavailability,
         contract::{Attempt, Health, Holder, Inspection, ListQuery},
@@ -110,7 +110,10 @@ fn full() -> Attempt {
         ttl,
         hold_limit: Some(HoldLimit::from_millis(86_400_000, ttl).unwrap()),
         owner: Some(Owner::new("ci runner 7 'äöü' {\"a\":1}").unwrap()),
-        metadata: Metadata::new(metadata.into()).unwrap(),
+        metadata: Metadata::new(metadata.into()).unwrap().of_group(&Group {
+            first: name("first"),
+            count: 16,
+        }),
         ..attempt("full", LONG)
     }
 }

@@ -45,8 +45,10 @@ async fn an_event_is_written_like_this() {
       "expires_in_ms": 30000,
       "fencing_token": 42,
       "kind": "acquired",
+      "mode": "exclusive",
       "name": "a",
       "owner": null,
+      "slot": null,
       "waited_ms": 0
     }
     "#);

@@ -11,9 +11,9 @@ use std::{
 use latchgate::{
     auth::Authorization,
     config::LimitsConfig,
-    engine::{AcquireRequest, Engine, ExplicitTerms},
+    engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms},
     lifecycle::Lifecycle,
-    lock::{CallerId, Metadata},
+    lock::{CallerId, Limit, Metadata, Sharing},
     telemetry::metrics::Metrics,
 };
 use tokio::{
@@ -59,6 +59,26 @@ fn request() -> AcquireRequest {
         authorization: Authorization::default(),
         idempotency_key: None,
     }
+}
+
+#[tokio::test]
+async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
+    let nodes = Nodes::start(3).await;
+    let engine = engine(&nodes);
+    for has_slot in [false, true] {
+        let limit = Limit::new(3).unwrap();
+        let shared = AcquireRequest {
+            sharing: Some(Sharing { limit, has_slot }),
+            ..request()
+        };
+        let refused = timeout(BOUND, engine.acquire(shared)).await.unwrap();
+        assert!(
+            matches!(refused, Err(AcquireError::CannotShare)),
+            "{refused:?}"
+        );
+    }
+    let alone = timeout(BOUND, engine.acquire(request())).await.unwrap();
+    assert!(alone.is_ok(), "the lock is free: {alone:?}");
 }
 
 async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::{
     clock::BootId,
-    lock::{FencingToken, HoldLimit, Metadata, Mode, Owner, Token},
+    lock::{
+        FencingToken, Group, HoldLimit, LockName, Metadata, Mode, Owner, Reason, ReleaseRequest,
+        Token,
+    },
     store::embedded::{
         lease::{Lease, Moment},
         row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
@@ -161,6 +164,8 @@ fn the_key_of_a_lease_says_whether_it_shares_its_lock_and_which_it_is() {
 #[test]
 fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
     const SLOT: u8 = 1 << 7;
+    // Of the second byte of the flags.
+    const UNKNOWN: u8 = 1 << 7;
     let fence = FencingToken::MAX;
     let asked = keyed("lock", 30_000, key());
     let (now, shared) = (Moment::from_micros(1), Mode::Shared { slot: Some(7) });
@@ -168,9 +173,15 @@ fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
     let mut alone = lease(Mode::Exclusive);
     alone[1] |= SLOT;
     assert_eq!(row::decode(&alone), Err(RowError::Invalid("set of flags")));
+    let mut unknown = lease(shared);
+    unknown[2] |= UNKNOWN;
+    assert_eq!(
+        row::decode(&unknown),
+        Err(RowError::Invalid("set of flags"))
+    );
     let mut beyond = lease(shared);
     // Behind version, flags, fencing token, token, TTL and two moments.
-    let at = 2 + 8 + 32 + 3 * 8;
+    let at = 3 + 8 + 32 + 3 * 8;
     assert_eq!(beyond[at..at + 2], 7_u16.to_le_bytes());
     beyond[at..at + 2].copy_from_slice(&9_999_u16.to_le_bytes());
     assert_eq!(row::decode(&beyond), Err(RowError::Invalid("slot")));
@@ -207,7 +218,11 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let mut full = plain.clone();
     full.hold_limit = Some(HoldLimit::from_millis(600_000, ttl(30_000)).unwrap());
     full.owner = Some(Owner::new("näher").unwrap());
-    full.metadata = Metadata::new(entries.into()).unwrap();
+    let group = Group {
+        first: LockName::new("first").unwrap(),
+        count: 3,
+    };
+    full.metadata = Metadata::new(entries.into()).unwrap().of_group(&group);
     let mut bare = plain.clone();
     bare.idempotency = None;
     let granted = Lease::grant(&plain, Mode::Exclusive, fence, now);
@@ -215,7 +230,18 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
         .clone()
         .kept_until(now.after(Duration::from_secs(5)));
     let settled = granted.replayed(now);
+    let request = |by: Option<&str>| ReleaseRequest {
+        by: by.map(Into::into),
+        reason: Reason::new("it is näeded").unwrap(),
+        within: Duration::from_secs(7),
+    };
+    let asked = |lease: &Lease, by| lease.requested(&request(by), now).unwrap();
     let leases = [
+        asked(&settled, None),
+        asked(
+            &Lease::grant(&full, Mode::Shared { slot: Some(1) }, fence, now),
+            Some("ops"),
+        ),
         Lease::grant(&bare, Mode::Exclusive, fence, now),
         granted,
         kept,

@@ -414,6 +414,50 @@ fn one_who_asks_finds_those_granted_who_stood_behind_an_outdated_head() {
 }
 
 #[test]
+fn whatever_removes_the_head_grants_the_next_in_the_same_transaction() {
+    let now = Moment::from_micros(1);
+    let soon = Duration::from_secs(1);
+    for way in [
+        "leaves",
+        "is given back",
+        "gives up its place",
+        "is kept too long",
+    ] {
+        let parking = Parking::default();
+        let mut state = State::new(vec![], vec![], 0, parking.clone());
+        state.acquire(&reader("lock", LONG), now).unwrap();
+        let at_once = keyed("lock", LONG, key());
+        let head = patient(at_once.clone());
+        let behind = patient(reader("lock", LONG));
+        let _places = [&head, &behind].map(|it| parking.park(it.name.clone(), it.token));
+        for wanted in [&head, &behind] {
+            let answer = state.acquire(wanted, now);
+            assert!(matches!(answer, Ok(Acquisition::Queued(_))), "{answer:?}");
+        }
+        match way {
+            "leaves" => drop(state.leave(&head.name, &head.token, None, now)),
+            "is given back" => {
+                state.give_back(&head.name, &head.token, true, now);
+            }
+            "gives up its place" => {
+                let answer = state.acquire(&at_once, now);
+                assert!(matches!(answer, Ok(Acquisition::Held(_))), "{answer:?}");
+            }
+            _ => {
+                drop(state.leave(&head.name, &head.token, Some(soon), now));
+                assert!(state.commit().is_empty(), "its place is kept");
+                assert!(state.sweep(now.after(soon), 100));
+            }
+        }
+        let told: Vec<_> = state.commit();
+        let granted = told.last().expect("somebody is told");
+        assert_eq!(granted.token, behind.token, "one {way}");
+        assert!(matches!(granted.news, News::Granted(_)), "one {way}");
+        assert_eq!(state.waiters(&name("lock"), now), 0);
+    }
+}
+
+#[test]
 fn the_end_that_the_head_waits_for_is_known() {
     let parking = Parking::default();
     let mut state = State::new(vec![], vec![], 0, parking.clone());

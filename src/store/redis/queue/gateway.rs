@@ -118,16 +118,18 @@ impl RedisGateway {
                     } else {
                         News::Granted(lease)
                     };
-                    if !self.parking.deliver(&token, granted) {
+                    if !self.parking.deliver(keys.name(), &token, granted) {
                         self.enqueue_orphan(keys.name().clone(), token, fence);
                     }
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
                 ScriptNews::Provisional(token) => {
                     // One that waits elsewhere by now, or no more, is looked after by whoever made it.
-                    let _delivered = self.parking.deliver(&token, News::GrantedProvisionally);
+                    let _delivered =
+                        self.parking
+                            .deliver(keys.name(), &token, News::GrantedProvisionally);
                 }
-                ScriptNews::Superseded(token) => self.supersede(&token),
+                ScriptNews::Superseded(token) => self.supersede(keys.name(), &token),
                 ScriptNews::More => self.timers.set(keys.name(), Duration::ZERO),
                 ScriptNews::Unsent => {
                     self.unsent.fetch_add(1, Ordering::Relaxed);
@@ -163,14 +165,17 @@ impl RedisGateway {
                 let Some(fence) = fence.and_then(|number| FencingToken::new(number).ok()) else {
                     return debug!("a message that is none of ours");
                 };
-                if !self.parking.deliver(&token, News::GrantedProvisionally) {
+                if !self
+                    .parking
+                    .deliver(&name, &token, News::GrantedProvisionally)
+                {
                     self.enqueue_orphan(name, token, fence);
                 }
             }
             (Some("broken"), Some(token), Some(Ok(name))) => {
                 self.breaks.publish(BrokenLease { name, token });
             }
-            (Some("superseded"), Some(token), _) => self.supersede(&token),
+            (Some("superseded"), Some(token), Some(Ok(name))) => self.supersede(&name, &token),
             _ => debug!("a message that is none of ours"),
         }
     }
@@ -274,9 +279,9 @@ impl RedisGateway {
         self.unsent.load(Ordering::Relaxed)
     }
 
-    fn supersede(&self, token: &TokenHash) {
+    fn supersede(&self, name: &LockName, token: &TokenHash) {
         // An attempt that has left already need not be told.
-        let _delivered = self.parking.deliver(token, News::Superseded);
+        let _delivered = self.parking.deliver(name, token, News::Superseded);
     }
 
     fn enqueue_orphan(&self, name: LockName, token: TokenHash, fence: FencingToken) {

@@ -123,7 +123,7 @@ async fn check_tickets(
             (TicketQuery::Ticket, Value::BulkString(kind)) if kind == [QUEUED] => {
                 stands.insert(token);
             }
-            (TicketQuery::Ticket, Value::BulkString(_)) => notify_forgotten(gateway, token),
+            (TicketQuery::Ticket, Value::BulkString(_)) => notify_forgotten(gateway, name, token),
             // Of one that does not even say that it stands there nothing follows for others.
             (TicketQuery::Position, Value::Nil) if stands.contains(token) => lost.push(name),
             (_, Value::ServerError(error)) => refused(&error)?,
@@ -154,7 +154,7 @@ async fn read_queues(
     }
     let slots: Vec<_> = names.iter().map(|name| Slot::of_name(name)).collect();
     let replies = dispatch.batch(shard, &slots, &commands).await?;
-    for (tokens, reply) in waiting.iter().zip(replies) {
+    for ((name, tokens), reply) in names.iter().zip(&waiting).zip(replies) {
         let stand: HashSet<TokenHash> = match reply {
             Value::Array(ids) => ids.iter().filter_map(token_of).collect(),
             Value::ServerError(error) => {
@@ -164,7 +164,7 @@ async fn read_queues(
             _ => continue,
         };
         for token in tokens.iter().filter(|token| !stand.contains(token)) {
-            notify_forgotten(gateway, token);
+            notify_forgotten(gateway, name, token);
         }
     }
     Ok(())
@@ -177,9 +177,9 @@ fn token_of(value: &Value) -> Option<TokenHash> {
     }
 }
 
-fn notify_forgotten(gateway: &RedisGateway, token: &TokenHash) {
+fn notify_forgotten(gateway: &RedisGateway, name: &LockName, token: &TokenHash) {
     // An attempt that has left meanwhile need not be told.
-    let _delivered = gateway.parking.deliver(token, News::Forgotten);
+    let _delivered = gateway.parking.deliver(name, token, News::Forgotten);
 }
 
 /// What is of another type those who ask are told.

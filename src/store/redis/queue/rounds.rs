@@ -221,10 +221,8 @@ impl Rounds {
             (Value::BulkString(value), Value::Int(left)) => {
                 if let Some(token) = token_in(value) {
                     // Held by an attempt that waits here: its message was lost. By anybody else: as expected.
-                    let _one_of_ours = self
-                        .gateway
-                        .parking
-                        .deliver(&token, News::GrantedProvisionally);
+                    let parking = &self.gateway.parking;
+                    let _one_of_ours = parking.deliver(name, &token, News::GrantedProvisionally);
                 }
                 if let Ok(left) = u64::try_from(*left) {
                     self.gateway.watch_expiry(name, Duration::from_millis(left));
@@ -260,7 +258,7 @@ impl Rounds {
             commands.cmd("LLEN").arg(keys.wait());
         }
         let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
-        for ((_, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
+        for ((name, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
                     let [ahead, waiters] = [ahead, waiters].map(i64::unsigned_abs);
@@ -273,7 +271,8 @@ impl Rounds {
                 },
                 [Value::Nil, _] => {
                     // If it has been granted the lock, it is answered so when it asks again.
-                    let _delivered = self.gateway.parking.deliver(token, News::Forgotten);
+                    let parking = &self.gateway.parking;
+                    let _delivered = parking.deliver(name, token, News::Forgotten);
                 }
                 _ => {}
             }

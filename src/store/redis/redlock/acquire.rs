@@ -240,6 +240,7 @@ impl Shared {
             }),
             owner: attempt.owner.clone(),
             metadata: attempt.metadata.clone(),
+            release_requested: None,
             as_of: now,
         })
     }
@@ -261,7 +262,7 @@ impl Shared {
         let pending_withdrawals = |node: &usize| {
             self.sweeper
                 .pending_withdrawals
-                .begin(*node, &attempt.token)
+                .begin(*node, &attempt.name, &attempt.token)
         };
         let _until_then: Vec<_> = concerned.iter().map(pending_withdrawals).collect();
         let asked = votes.by_node().filter(|(_, vote)| vote.is_some());
@@ -345,11 +346,11 @@ impl Shared {
     ) -> Result<TryOutcome, StoreError> {
         let began = Instant::now();
         let view = self.view(keys).await?;
-        let token = &attempt.token;
+        let (name, token) = (&attempt.name, &attempt.token);
+        let pending_withdrawals = &self.sweeper.pending_withdrawals;
         // In this order: what is withdrawn from now on was not granted to anybody else.
         let sure = view.of(token).into_iter();
-        let sure =
-            sure.filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
+        let sure = sure.filter(|(node, _)| !pending_withdrawals.contains(*node, name, token));
         let sure = sure.map(|(_, claim)| claim);
         let lease = accepted(sure, self.quorum.majority(), Asked::since(began));
         Ok(match lease {

@@ -1,8 +1,12 @@
 //! Break, over a quorum: looks at who has the lock, and ends exactly that at every node.
 
 use crate::{
-    lock::{BreakTarget, LockName},
-    store::{StoreError, Unavailability, contract::Breaking},
+    lock::{BreakTarget, LockName, ReleaseRequest},
+    store::{
+        StoreError, Unavailability,
+        contract::{Breaking, Holder, Requesting},
+        redis::keys::Keys,
+    },
 };
 
 use super::{
@@ -27,31 +31,11 @@ impl Shared {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         for _ in 0..LOOKS {
-            let view = self.consistent_view(&keys).await?;
-            let (holding, known) = match view.holding() {
-                QuorumHolder::Unknown => (view.likely_holder(), false),
-                holding => (holding, true),
+            let (node_target, holder) = match self.choose(&keys, target).await? {
+                Ok(chosen) => chosen,
+                Err(None) => return Ok(Breaking::NotHeld),
+                Err(Some(holder)) => return Ok(Breaking::HolderChanged(holder)),
             };
-            let (node_target, found) = match &holding {
-                QuorumHolder::Lease(token, lease) => {
-                    (NodeTarget::Lease(*token), BreakTarget::Lease(lease.fence))
-                }
-                QuorumHolder::Foreign(_, mark) => {
-                    (NodeTarget::Foreign(*mark), BreakTarget::Foreign(*mark))
-                }
-                QuorumHolder::Nobody => return Ok(Breaking::NotHeld),
-                QuorumHolder::Unknown => return Err(not_known().into()),
-            };
-            let Some(holder) = holding.holder() else {
-                return Ok(Breaking::NotHeld);
-            };
-            if target.is_some_and(|target| target != found && target != BreakTarget::All) {
-                return if known {
-                    Ok(Breaking::HolderChanged(holder))
-                } else {
-                    Err(not_known().into())
-                };
-            }
             let nonce = Nonce::random();
             let answers = self.quorum.ask(
                 |node| node.break_lock(&keys, &nonce, &node_target),
@@ -86,9 +70,87 @@ impl Shared {
                 ));
             }
         }
-        let reason = "the lock passes on faster than it can be broken".to_owned();
-        Err(Unavailability::Refused(reason).into())
+        Err(passes_too_fast())
     }
+
+    /// Asks the holder of the lock to release it. A majority of nodes ends the lease then.
+    pub(super) async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let keys = self.keys(name);
+        let majority = self.quorum.majority();
+        for _ in 0..LOOKS {
+            let (token, mut holder) = match self.choose(&keys, target).await? {
+                Ok((NodeTarget::Lease(token), holder)) => (token, holder),
+                Ok((NodeTarget::Foreign(_), holder)) => return Ok(Requesting::Foreign(holder)),
+                Err(None) => return Ok(Requesting::NotHeld),
+                Err(Some(holder)) => return Ok(Requesting::HolderChanged(holder)),
+            };
+            let answers = self.quorum.ask(
+                |node| node.ask(&keys, &token, request),
+                |answers| {
+                    let asked = answers.count(|it| *it == Ok(true));
+                    let may = answers.nodes() - answers.count(|it| *it == Ok(false));
+                    asked >= majority || may < majority
+                },
+            );
+            let answers = answers.await;
+            let asked = answers.count(|it| *it == Ok(true));
+            if asked >= majority {
+                for lease in holder.leases_mut() {
+                    lease.request_release(request);
+                }
+                return Ok(Requesting::Requested(holder));
+            }
+            if answers.nodes() - answers.count(|it| *it == Ok(false)) >= majority {
+                return Err(unknown(&answers, majority, asked > 0, |missed, error| {
+                    self.describe(missed, error)
+                }));
+            }
+        }
+        Err(passes_too_fast())
+    }
+
+    /// What is meant, and what is told of it; else what holds the lock instead, if anything does.
+    async fn choose(
+        &self,
+        keys: &Keys,
+        target: Option<BreakTarget>,
+    ) -> Result<Result<(NodeTarget, Holder), Option<Holder>>, StoreError> {
+        let view = self.consistent_view(keys).await?;
+        let (holding, known) = match view.holding() {
+            QuorumHolder::Unknown => (view.likely_holder(), false),
+            holding => (holding, true),
+        };
+        let (node_target, found) = match &holding {
+            QuorumHolder::Lease(token, lease) => {
+                (NodeTarget::Lease(*token), BreakTarget::Lease(lease.fence))
+            }
+            QuorumHolder::Foreign(_, mark) => {
+                (NodeTarget::Foreign(*mark), BreakTarget::Foreign(*mark))
+            }
+            QuorumHolder::Nobody => return Ok(Err(None)),
+            QuorumHolder::Unknown => return Err(not_known().into()),
+        };
+        let Some(holder) = holding.holder() else {
+            return Ok(Err(None));
+        };
+        if target.is_none_or(|target| target == found || target == BreakTarget::All) {
+            Ok(Ok((node_target, holder)))
+        } else if known {
+            Ok(Err(Some(holder)))
+        } else {
+            Err(not_known().into())
+        }
+    }
+}
+
+fn passes_too_fast() -> StoreError {
+    let reason = "the lock passes on faster than it can be looked at".to_owned();
+    Unavailability::Refused(reason).into()
 }
 
 fn not_known() -> Unavailability {

@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::super::{
-    client::calls::{Reply, metadata_from_json},
+    client::calls::{Reply, metadata_from_json, read_request},
     keys::Keys,
 };
 
@@ -37,6 +37,10 @@ impl Reply {
                 owner => Some(Owner::new(owner).ok()?),
             },
             metadata: metadata_from_json(&self.text()?)?,
+            release_requested: match self.text()?.as_str() {
+                "" => None,
+                asked => Some(Box::new(read_request(asked, Duration::from_millis)?)),
+            },
             as_of: self.sent(),
         })
     }

@@ -141,6 +141,7 @@ impl Shared {
         &self,
         name: &LockName,
         token: &TokenHash,
+        uses_key: bool,
     ) -> Result<GiveBack, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
@@ -149,7 +150,13 @@ impl Shared {
         // If it is just being tried for, that is over then.
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
-            |node| node.withdraw(&keys, token, None),
+            |node| async {
+                if uses_key {
+                    node.withdraw(&keys, token, None).await
+                } else {
+                    node.withdraw_unanswered(&keys, token).await
+                }
+            },
             |answers| answers.count(Result::is_ok) >= majority,
         );
         let answers = answers.await;

@@ -153,9 +153,10 @@ impl Shared {
                 _ => None,
             })
             .collect();
+        let pending_withdrawals = &self.sweeper.pending_withdrawals;
         let sure = confirmed
             .iter()
-            .filter(|(node, _)| !self.sweeper.pending_withdrawals.contains(*node, token));
+            .filter(|(node, _)| !pending_withdrawals.contains(*node, name, token));
         let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
         if let Some(lease) = view::confirmed(&sure, majority, Asked::since(began)) {
             return Ok(Confirmation::Confirmed(lease));
@@ -195,6 +196,7 @@ mod tests {
             hold_expires_in: None,
             owner: None,
             metadata: Metadata::default(),
+            release_requested: None,
             as_of: Instant::now(),
         };
         Renewal::Renewed(lease, None)

@@ -189,7 +189,7 @@ impl Sweeper {
             token: *token,
             swept,
             until: Instant::now() + self.lasts,
-            _pending_withdrawal: self.pending_withdrawals.begin(node, token),
+            _pending_withdrawal: self.pending_withdrawals.begin(node, name, token),
         };
         if let Err(error) = self.nodes[node].try_send(sweep) {
             warn!(%error, "what is left of a lock at a node is left to its TTL");

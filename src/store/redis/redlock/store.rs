@@ -23,12 +23,12 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, RedlockUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -256,7 +256,16 @@ impl Store for RedlockStore {
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
-        self.shared.give_back(name, token).await
+        self.shared.give_back(name, token, true).await
+    }
+
+    async fn give_back_unanswered(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+    ) -> Result<GiveBack, StoreError> {
+        let _working = self.enter()?;
+        self.shared.give_back(name, token, false).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
@@ -269,6 +278,16 @@ impl Store for RedlockStore {
         let _working = self.enter()?;
         let _room = self.room().await?;
         self.shared.page(query).await
+    }
+
+    async fn request_release(
+        &self,
+        name: &LockName,
+        target: Option<BreakTarget>,
+        request: &ReleaseRequest,
+    ) -> Result<Requesting, StoreError> {
+        let _working = self.enter()?;
+        self.shared.request_release(name, target, request).await
     }
 
     async fn break_lock(

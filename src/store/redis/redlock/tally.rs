@@ -150,6 +150,7 @@ mod tests {
                 hold_expires_in: None,
                 owner: None,
                 metadata: Metadata::default(),
+                release_requested: None,
                 as_of: *THEN,
             },
         }

@@ -385,6 +385,7 @@ mod tests {
             hold_expires_in: limit.map(Duration::from_millis),
             owner: None,
             metadata: Metadata::default(),
+            release_requested: None,
             as_of: Instant::now(),
         }
     }

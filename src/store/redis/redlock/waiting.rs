@@ -79,7 +79,7 @@ impl Shared {
             return match local_queue.drop_keyed(attempt) {
                 Err(_in_other_words) => Acquisition::IdempotencyMismatch,
                 Ok(superseded) => {
-                    self.supersede(superseded);
+                    self.supersede(&attempt.name, superseded);
                     let waiters = local_queue.len(Instant::now());
                     Acquisition::Held(Contention { holder, waiters })
                 }
@@ -94,7 +94,7 @@ impl Shared {
                 superseded,
                 contend,
             } => {
-                self.supersede(superseded);
+                self.supersede(&attempt.name, superseded);
                 if contend {
                     self.start_contending(&attempt.name, local_queue);
                 }
@@ -105,10 +105,10 @@ impl Shared {
         }
     }
 
-    fn supersede(&self, superseded: Option<TokenHash>) {
+    fn supersede(&self, name: &LockName, superseded: Option<TokenHash>) {
         if let Some(token) = superseded {
             // An attempt that has left already need not be told.
-            let _delivered = self.parking.deliver(&token, News::Superseded);
+            let _delivered = self.parking.deliver(name, &token, News::Superseded);
         }
     }
 
@@ -273,8 +273,9 @@ impl Shared {
             AttemptOutcome::Granted(lease, nonce) => {
                 let lasts = lease.expires_in;
                 let token = &head.attempt.token;
+                let granted = News::Granted(lease);
                 let delivered = local_queue.take(head)
-                    && (!head.attended || self.parking.deliver(token, News::Granted(lease)));
+                    && (!head.attended || self.parking.deliver(name, token, granted));
                 if delivered {
                     return Ok(Pause::For(lasts));
                 }
@@ -289,7 +290,8 @@ impl Shared {
             AttemptOutcome::Done(_) => {
                 // It is answered when it asks again.
                 if local_queue.take(head) && head.attended {
-                    let _delivered = self.parking.deliver(&head.attempt.token, News::Forgotten);
+                    let token = &head.attempt.token;
+                    let _delivered = self.parking.deliver(name, token, News::Forgotten);
                 }
                 Ok(Pause::None)
             }
@@ -303,8 +305,8 @@ impl Shared {
         // From here on nobody is answered it, and it is swept if this ends half-way.
         let mut guard = TryGuard::new(self, name, token, nonce, true);
         let nodes = self.quorum.nodes().iter();
-        let pending_withdrawals =
-            nodes.map(|node| self.sweeper.pending_withdrawals.begin(node.index, token));
+        let withdrawals = &self.sweeper.pending_withdrawals;
+        let pending_withdrawals = nodes.map(|node| withdrawals.begin(node.index, name, token));
         let _until_then: Vec<_> = pending_withdrawals.collect();
         let withdrawn = self.quorum.ask(
             |node| timeout(node.timeout, node.withdraw(&keys, token, Some(nonce))),

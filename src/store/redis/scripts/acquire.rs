@@ -188,6 +188,7 @@ fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
         hold_expires_in: limit,
         owner: attempt.owner.clone(),
         metadata: attempt.metadata.clone(),
+        release_requested: None,
         as_of: reply.sent(),
     })
 }

@@ -21,6 +21,7 @@ pub(crate) struct Scripts {
     pub(super) list: Script,
     pub(super) count: Script,
     pub(super) break_lock: Script,
+    pub(super) ask: Script,
 }
 
 /// What the scripts share, by the name under which they import it. A function that a script does not
@@ -59,6 +60,7 @@ impl Scripts {
             list: Script::new(include_str!("list.lua"), 1, PARTS).read_only(),
             count: Script::new(include_str!("count.lua"), 2, PARTS).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
+            ask: of_queue(include_str!("ask.lua")),
         }
     }
 }

@@ -8,8 +8,8 @@
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
---   3  1 to give back only what was not delivered, 2 for a grant that was kept back and cannot have been
---      delivered, else 0. Only with 0 its idempotency key counts as used
+--   3  1 to give back only what was not delivered, 2 for a grant that was kept back, or taken for a
+--      group and answered to nobody, else 0. Only with 0 its idempotency key counts as used
 --   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds
 -- Reply
 --   given_back ARGV 1: news

@@ -26,6 +26,8 @@ pub(in crate::store::redis) enum GrantKnowledge {
     Undelivered(FencingToken),
     /// Nobody: it was kept back. Its idempotency key is not used.
     WaitsForReplicas,
+    /// Nobody: the engine has answered it to nobody. Its idempotency key is not used.
+    Unanswered,
 }
 
 /// What became of a grant that was kept back.
@@ -95,7 +97,9 @@ impl Scripts {
                 GrantKnowledge::Undelivered(fence) => {
                     command.arg(1).arg(format!("{:016}", fence.get()))
                 }
-                GrantKnowledge::WaitsForReplicas => command.arg(2).arg(""),
+                GrantKnowledge::WaitsForReplicas | GrantKnowledge::Unanswered => {
+                    command.arg(2).arg("")
+                }
             };
         };
         let run = dispatch.run(&self.give_back, keys, &id, fill);

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod advance;
+mod ask;
 mod break_lock;
 mod catalogue;
 mod confirm;

@@ -41,7 +41,7 @@ if not shares and string.sub(held, 1, 65) ~= id then
   local became = redis.call('GET', name .. 'of:' .. id)
   if became == 'r' then
     return 'released ' .. id .. ' 0:'
-  elseif became == 'b' then
+  elseif became == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then
     return 'broken ' .. id .. ' 0:1:' .. (held == '' and '0' or '1')
   end
   return (held == '' and 'free ' or 'another ') .. id .. ' 0:'
@@ -95,7 +95,7 @@ if shares then
       return 'moving ' .. id .. ' 0:'
     elseif became == 'r' then
       return 'released ' .. id .. ' 0:'
-    elseif became == 'b' then
+    elseif became == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then
       return 'broken ' .. id .. ' 0:1:1'
     end
     return 'another ' .. id .. ' 0:'

@@ -58,7 +58,7 @@ end
 if not (share or is_lease(held)) or string.sub(held, 1, 65) ~= id then
   if not whole then
     return 'moving ' .. id .. ' '
-  elseif redis.call('GET', name .. 'of:' .. id) == 'b' then
+  elseif redis.call('GET', name .. 'of:' .. id) == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then
     return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')
   end
   return (held and 'another ' or 'free ') .. id .. ' '

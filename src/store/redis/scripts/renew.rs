@@ -34,7 +34,7 @@ impl Scripts {
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
         let id = id(token);
-        let mut marked = MarkedRenewal::new(&gateway.marks, token);
+        let mut marked = MarkedRenewal::new(&gateway.marks, keys.name(), token);
         let mut reply = loop {
             let fill = |command: &mut ScriptCall, _| {
                 command.arg(keys.lock()).arg(keys.fence()).arg(&id);

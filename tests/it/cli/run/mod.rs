@@ -10,4 +10,4 @@ mod signals;
 mod supervision;
 mod terminal;
 
-pub(super) use fixture::start;
+pub(super) use fixture::{inspect, run_sh, start, until, waiters};

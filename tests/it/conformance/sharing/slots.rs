@@ -109,13 +109,14 @@ pub(in super::super) async fn are_free_again_after_a_break_and_a_give_back(fixtu
 }
 
 pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &dyn Fixture) {
-    let mut store = fixture.store();
+    let store = fixture.store();
     let [first, second] = ["lock"; 2].map(|lock| under(key(), one_of(3, lock, LONG)));
     granted(&store, &first).await;
     assert_eq!(slot(fixture, &second).await, Some(1));
     released(&store, &first).await;
     // Whatever is asked of it, it keeps the slot that it has, and nobody else is given it.
     for turn in 0..3 {
+        let store = fixture.store();
         let held = renewed(&store, &second, LONG).await;
         assert_eq!(held.mode.slot(), Some(1));
         assert_eq!(slot(fixture, &second).await, Some(1));
@@ -127,7 +128,6 @@ pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &d
             released(&store, other).await;
         }
         fixture.restart().await;
-        store = fixture.store();
     }
 }
 

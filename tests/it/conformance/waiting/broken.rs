@@ -123,7 +123,10 @@ async fn end_of(hold: &mut Hold) -> HoldEnd {
         let event = timeout(LATE, hold.next()).await;
         match event.expect("it ends in time").expect("it ends in order") {
             HoldEvent::Ended(end) => return end,
-            HoldEvent::Renewed(_) | HoldEvent::Granted(_) | HoldEvent::Queued(_) => {}
+            HoldEvent::Renewed(_)
+            | HoldEvent::ReleaseRequested(_)
+            | HoldEvent::Granted(_)
+            | HoldEvent::Queued(_) => {}
         }
     }
 }

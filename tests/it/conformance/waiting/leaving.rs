@@ -20,7 +20,10 @@ pub(in super::super) async fn one_whose_wait_runs_out_is_refused_and_passed_over
     let hasty = gateways.ask(hasty);
     let patient = gateways.ask(request("lock", "patient"));
     let error = hasty.refused().await;
-    let AcquireError::Held { contention, waited } = error else {
+    let AcquireError::Held {
+        contention, waited, ..
+    } = error
+    else {
         panic!("not held: {error:?}");
     };
     assert!(waited >= WAIT);

@@ -61,7 +61,10 @@ pub(in super::super) async fn one_who_does_not_wait_never_queues(fixture: &dyn F
         ..request("lock", "impatient")
     };
     let error = gateways.any().acquire(impatient).await.unwrap_err();
-    let AcquireError::Held { contention, waited } = error else {
+    let AcquireError::Held {
+        contention, waited, ..
+    } = error
+    else {
         panic!("not held: {error:?}");
     };
     assert_eq!(waited, Duration::ZERO);

@@ -158,7 +158,7 @@ async fn renewed_twice(hold: &mut Hold) -> Option<HoldEnd> {
         match next(hold).await {
             HoldEvent::Renewed(_) => renewals += 1,
             HoldEvent::Ended(end) => return Some(end),
-            HoldEvent::Granted(_) | HoldEvent::Queued(_) => {}
+            HoldEvent::Granted(_) | HoldEvent::Queued(_) | HoldEvent::ReleaseRequested(_) => {}
         }
     }
     None

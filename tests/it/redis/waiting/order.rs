@@ -137,7 +137,10 @@ async fn a_wait_that_runs_out_leaves_the_queue() {
     let mut short = request("out");
     short.wait = Duration::from_millis(200);
     let refused = gate.ask(short).refusal().await;
-    let AcquireError::Held { contention, waited } = refused else {
+    let AcquireError::Held {
+        contention, waited, ..
+    } = refused
+    else {
         panic!("{refused:?}");
     };
     assert!(waited >= Duration::from_millis(200));

@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    lock::{TokenHash, Ttl},
+    lock::{LockName, TokenHash, Ttl},
     store::{StoreError, Unavailability, Uncertainty},
 };
 
@@ -22,8 +22,11 @@ use super::{super::dispatch::DispatchReply, Reply};
 /// mark of the one before it was sent after that one: it is no older than if it had asked.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    marks: Mutex<HashMap<TokenHash, Mark>>,
+    marks: Mutex<HashMap<MarkedLease, Mark>>,
 }
+
+/// With the name, because the leases of a group have one token.
+type MarkedLease = (LockName, TokenHash);
 
 #[derive(Debug)]
 struct Mark {
@@ -44,40 +47,40 @@ const CONTENDED: Duration = Duration::from_secs(1);
 impl Marks {
     /// The mark of a lease, for one renewal: the next one that is sent before this has been answered, or
     /// after it was not, asks first.
-    pub(crate) fn take(&self, token: &TokenHash) -> Option<String> {
+    pub(crate) fn take(&self, lease: &MarkedLease) -> Option<String> {
         let mut marks = self.lock();
-        if let Some(Mark { text: None, ends }) = marks.get(token)
+        if let Some(Mark { text: None, ends }) = marks.get(lease)
             && Instant::now() < *ends
         {
             return None;
         }
-        marks.remove(token).and_then(|mark| mark.text)
+        marks.remove(lease).and_then(|mark| mark.text)
     }
 
     /// Somebody else has renewed the lease between question and renewal.
-    pub(crate) fn contended(&self, token: &TokenHash) {
-        self.insert(token, None, CONTENDED);
+    pub(crate) fn contended(&self, lease: &MarkedLease) {
+        self.insert(lease, None, CONTENDED);
     }
 
     /// Keeps the mark that a renewal has left, for as long as the lease lasts.
-    pub(crate) fn keep(&self, token: &TokenHash, text: String, lasts: Duration) {
-        self.insert(token, Some(text), lasts);
+    pub(crate) fn keep(&self, lease: &MarkedLease, text: String, lasts: Duration) {
+        self.insert(lease, Some(text), lasts);
     }
 
-    fn insert(&self, token: &TokenHash, text: Option<String>, lasts: Duration) {
+    fn insert(&self, lease: &MarkedLease, text: Option<String>, lasts: Duration) {
         let now = Instant::now();
         let mut marks = self.lock();
         if marks.len() >= MOST {
             marks.retain(|_, mark| now < mark.ends);
         }
         let contended = |mark: &Mark| mark.text.is_none() && now < mark.ends && text.is_some();
-        if marks.len() < MOST && !marks.get(token).is_some_and(contended) {
+        if marks.len() < MOST && !marks.get(lease).is_some_and(contended) {
             let ends = now + lasts;
-            marks.insert(*token, Mark { text, ends });
+            marks.insert(lease.clone(), Mark { text, ends });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TokenHash, Mark>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<MarkedLease, Mark>> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,7 +93,7 @@ impl Marks {
 #[derive(Debug)]
 pub(crate) struct MarkedRenewal<'a> {
     marks: &'a Marks,
-    lease: &'a TokenHash,
+    lease: MarkedLease,
     /// The mark that the lease is known to have; empty if none is known.
     named: String,
     /// The mark that the lease has afterwards, if one was named. All copies of the command leave the same.
@@ -107,7 +110,8 @@ const TRIES: usize = 16;
 // === impl MarkedRenewal ===
 
 impl<'a> MarkedRenewal<'a> {
-    pub(crate) fn new(marks: &'a Marks, lease: &'a TokenHash) -> Self {
+    pub(crate) fn new(marks: &'a Marks, name: &LockName, token: &TokenHash) -> Self {
+        let lease = (name.clone(), *token);
         let mut renewal = Self {
             marks,
             lease,
@@ -116,7 +120,7 @@ impl<'a> MarkedRenewal<'a> {
             tries: 0,
             earlier: None,
         };
-        if let Some(mark) = marks.take(lease) {
+        if let Some(mark) = marks.take(&renewal.lease) {
             renewal.name(mark);
         }
         renewal
@@ -162,7 +166,7 @@ impl<'a> MarkedRenewal<'a> {
             return Err(self.known(Unavailability::Overloaded.into()));
         }
         if self.tries > 1 {
-            self.marks.contended(self.lease);
+            self.marks.contended(&self.lease);
         }
         Ok(None)
     }
@@ -170,7 +174,7 @@ impl<'a> MarkedRenewal<'a> {
     /// Keeps the mark that was left, for as long as the lease lasts.
     pub(crate) fn keep(self, lasts: Duration) {
         if !self.named.is_empty() {
-            self.marks.keep(self.lease, self.left, lasts);
+            self.marks.keep(&self.lease, self.left, lasts);
         }
     }
 
@@ -196,14 +200,18 @@ mod tests {
 
     use super::*;
 
+    fn lease() -> MarkedLease {
+        (LockName::new("job").unwrap(), Token::random().hash())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn only_so_many_are_kept_and_those_of_ended_leases_make_room() {
         let marks = Marks::default();
         let lasts = Duration::from_secs(1);
         for _ in 0..MOST + 10 {
-            marks.keep(&Token::random().hash(), "mark".to_owned(), lasts);
+            marks.keep(&lease(), "mark".to_owned(), lasts);
         }
-        let late = Token::random().hash();
+        let late = lease();
         assert_eq!(marks.lock().len(), MOST);
         advance(lasts).await;
         marks.keep(&late, "late".to_owned(), lasts);
@@ -215,7 +223,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn where_several_renew_at_once_nobody_knows_the_mark() {
         let marks = Marks::default();
-        let (lease, lasts) = (Token::random().hash(), Duration::from_mins(1));
+        let (lease, lasts) = (lease(), Duration::from_mins(1));
         marks.keep(&lease, "known".to_owned(), lasts);
         marks.contended(&lease);
         assert_eq!(marks.take(&lease), None);

@@ -9,7 +9,7 @@ pub(crate) fn metadata_json(metadata: &Metadata) -> String {
     if metadata.is_empty() {
         return String::new();
     }
-    let entries: BTreeMap<&str, &str> = metadata.iter().collect();
+    let entries: BTreeMap<&str, &str> = metadata.stored().collect();
     serde_json::to_string(&entries).expect("texts by name are JSON")
 }
 
@@ -19,5 +19,5 @@ pub(crate) fn metadata_from_json(json: &str) -> Option<Metadata> {
         return Some(Metadata::default());
     }
     let entries: BTreeMap<String, String> = serde_json::from_str(json).ok()?;
-    Metadata::new(entries).ok()
+    Metadata::from_stored(entries).ok()
 }

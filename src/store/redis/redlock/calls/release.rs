@@ -1,13 +1,13 @@
 //! Calls `quorum_release.lua`.
 
 use crate::{
-    lock::{ForeignMark, KeeperId, TokenHash},
+    lock::{ForeignMark, KeeperId, ReleaseRequest, TokenHash},
     store::{
         StoreError,
         contract::Loss,
         redis::{
             client::{
-                calls::{ScriptCall, TOMBSTONE_MS},
+                calls::{ScriptCall, TOMBSTONE_MS, request_text},
                 dispatch::{DispatchReply, Sending},
             },
             keys::Keys,
@@ -100,13 +100,32 @@ impl Node {
         token: &TokenHash,
         nonce: Option<&Nonce>,
     ) -> Result<Withdrawal, StoreError> {
+        self.run_withdraw(keys, token, nonce, nonce.is_none()).await
+    }
+
+    /// Withdraws a whole attempt whose lease was answered to nobody: its idempotency key stays usable.
+    pub(in crate::store::redis::redlock) async fn withdraw_unanswered(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+    ) -> Result<Withdrawal, StoreError> {
+        self.run_withdraw(keys, token, None, false).await
+    }
+
+    async fn run_withdraw(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        nonce: Option<&Nonce>,
+        uses_key: bool,
+    ) -> Result<Withdrawal, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
             fill_lease_keys(command, keys)
                 .arg(keys.wanted())
                 .arg(&token);
             command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
-            command.arg(TOMBSTONE_MS).arg(u8::from(nonce.is_none()));
+            command.arg(TOMBSTONE_MS).arg(u8::from(uses_key));
         };
         let run = self.run(&self.scripts.withdraw, keys, &token, fill);
         let mut reply = run.await?.reply;
@@ -169,6 +188,38 @@ impl Node {
             "broken" => Ok(NodeBreak::Broken),
             "ended" => Ok(NodeBreak::Ended),
             "changed" => Ok(NodeBreak::Changed),
+            "layout" => Err(reply.layout(keys)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Ask ===
+//
+// Calls `quorum_ask.lua`.
+
+// === impl Node ===
+
+impl Node {
+    /// Asks the holder of a lease to release it. Answers whether it holds the lock there.
+    pub(in crate::store::redis::redlock) async fn ask(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        request: &ReleaseRequest,
+    ) -> Result<bool, StoreError> {
+        let token = token.to_string();
+        let within = u64::try_from(request.within.as_millis()).unwrap_or(u64::MAX);
+        let text = request_text(request);
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys).arg(&token).arg(within);
+            command.arg(&text).arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.ask, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "asked" => Ok(true),
+            "changed" => Ok(false),
             "layout" => Err(reply.layout(keys)),
             _ => Err(reply.unexpected()),
         }

@@ -25,7 +25,7 @@ impl Node {
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> Result<Renewal, StoreError> {
-        let mut marked = MarkedRenewal::new(marks, token);
+        let mut marked = MarkedRenewal::new(marks, keys.name(), token);
         let token = token.to_string();
         let mut reply = loop {
             let fill = |command: &mut ScriptCall, _| {

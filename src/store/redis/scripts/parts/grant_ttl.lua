@@ -1,10 +1,11 @@
 -- Makes grants last. The script that imports it names the key `lock` and `name`.
 
--- How long a lease may last from now with a TTL, up to its hold limit, in ms.
+-- How long a lease may last from now with a TTL, up to its hold limit and to when it must be released, in ms.
 local function time_left(held, since, us, ttl)
   local limit = tonumber(string.sub(held, 127, 135)) or 0
   local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)
-  return limit > 0 and math.min(ttl, until_limit) or ttl
+  local left, asked = limit > 0 and math.min(ttl, until_limit) or ttl, asked_for(held)
+  return asked and math.min(left, math.floor((asked + BACKSTOP - us) / 1000)) or left
 end
 
 -- A lease as it lasts: Redis may have put it on a server whose clock is behind the one that it was made by, and

@@ -14,6 +14,16 @@ local function is_lease(held)
     and string.find(string.sub(held, 71, 135), '^%d+$') ~= nil
 end
 
+-- How much longer than its holder was told a lease lasts that is to be released, in us: the gateway that has asked
+-- breaks it in time, unless it has died.
+local BACKSTOP = 1000000
+
+-- When a lease is to be released because its holder was asked to, in us. Its mode is in capital letters then, and the
+-- request stands behind the metadata.
+local function asked_for(held)
+  return string.byte(held, 67) < 97 and tonumber(string.match(held, '\n!(%d+)', 216)) or nil
+end
+
 -- Who keeps a lease: until it is adopted, the attempt that it was granted to.
 local function kept_by(held)
   local keeper = string.sub(held, 152, 215)

@@ -106,7 +106,7 @@ impl History {
             let mut over = false;
             while let Some((at, event)) = stream.happened() {
                 match event {
-                    HoldEvent::Queued(_) => {}
+                    HoldEvent::Queued(_) | HoldEvent::ReleaseRequested(_) => {}
                     HoldEvent::Granted(lease) => {
                         stream.lease = Some(lease.clone());
                         self.judge_grant(ticket, lease, at);

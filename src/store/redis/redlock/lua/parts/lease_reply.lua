@@ -1,10 +1,10 @@
 -- Tells a lease in a reply.
 
 -- The fields of a record that a lease is told from, in the order in which `tell` takes them.
-local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata' }
+local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'asked' }
 
 -- Appends a lease to a reply: fence, ttl, what is left, how long held, what is left until the hold
--- limit (-1: none), owner, metadata. `first` is where the fields of TOLD begin.
+-- limit (-1: none), owner, metadata, when it must be released in how many ms and who asks for that (or empty). `first` is where the fields of TOLD begin.
 local function tell(reply, fields, first, left, now)
   local n, hold = #reply, tonumber(fields[first + 3])
   reply[n + 1] = tonumber(fields[first])
@@ -14,5 +14,7 @@ local function tell(reply, fields, first, left, now)
   reply[n + 5] = hold and math.max(0, hold - now) or -1
   reply[n + 6] = fields[first + 4] or ''
   reply[n + 7] = fields[first + 5] or ''
+  local asked = fields[first + 6]
+  reply[n + 8] = asked and string.format('%016.0f', math.max(0, string.sub(asked, 1, 16) - now)) .. string.sub(asked, 17) or ''
   return reply
 end

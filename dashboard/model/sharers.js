@@ -1,0 +1,43 @@
+// Those who share a lock: several leases of one name, each with an end of its own.
+
+import { here, now, times } from "./clock.js";
+
+/**
+ * The leases that are known to share a lock, by fencing token: `{fence, owner, metadata, ttl, heardAt, expiresAt,
+ * acquiredAt, holdEndsAt}`. An answer shows a part of many.
+ */
+export function sharersOf(holders, sentAt) {
+  const leases = new Map();
+  for (const holder of holders) {
+    const { fencing_token: fence, owner, metadata, ttl_ms: ttl } = holder;
+    leases.set(fence, { fence, owner, metadata, ttl, heardAt: sentAt, ...times(holder, sentAt) });
+  }
+  return leases;
+}
+
+/** The lease of an event that tells of its grant. Events tell no metadata. */
+export function sharerOf({ fencing_token: fence, owner, expires_in_ms: left, at }) {
+  const acquiredAt = here(Date.parse(at));
+  return { fence, owner, metadata: null, ttl: left, heardAt: now(), expiresAt: now() + left, acquiredAt, holdEndsAt: null };
+}
+
+/** What is to be said of them as one: the lock is free when the last of them has ended. */
+export function asOne(leases, count) {
+  const all = [...leases.values()];
+  const last = all.reduce((one, other) => (other.expiresAt > one.expiresAt ? other : one));
+  const isOne = count === 1 && all.length === 1;
+  const isKnown = all.every(({ metadata }) => metadata !== null);
+  return {
+    shared: true,
+    leases,
+    count,
+    fence: Math.max(...leases.keys()),
+    owner: isOne ? last.owner : null,
+    metadata: !isKnown ? null : isOne ? last.metadata : {},
+    ttl: last.ttl,
+    foreign: false,
+    expiresAt: last.expiresAt,
+    acquiredAt: Math.min(...all.map(({ acquiredAt }) => acquiredAt)),
+    holdEndsAt: isOne ? last.holdEndsAt : null,
+  };
+}

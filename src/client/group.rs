@@ -1,0 +1,245 @@
+//! Several locks as one.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::lock::{FencingToken, GroupNames, LockName, Token};
+
+use super::{
+    AcquireRequest, Acquiring, Client, ClientError, Lease, Problem, acquiring::millis, call::Call,
+    call_response::CallResponse, retry::Retry,
+};
+
+/// One of the leases of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeasePart {
+    /// The lock.
+    pub name: LockName,
+    /// The fencing token of this lock.
+    pub fence: FencingToken,
+}
+
+/// What came of one of several leases.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PartResult {
+    /// The lock.
+    pub name: String,
+    /// Why it was not done: `lease-lost`, or another code of a problem. `None`: it was done.
+    pub code: Option<String>,
+    /// The fencing token of a lease that was renewed.
+    #[serde(default)]
+    pub fencing_token: Option<u64>,
+    /// What is left of a lease that was renewed.
+    #[serde(default)]
+    pub expires_in_ms: Option<u64>,
+    /// What is left until the hold limit of a lease that was renewed, if it has one.
+    #[serde(default)]
+    pub hold_expires_in_ms: Option<u64>,
+}
+
+/// What came of the renewal or the release of several leases.
+#[derive(Debug, Clone)]
+pub struct PartResults {
+    /// Of each, in the order of the names.
+    pub results: Vec<PartResult>,
+    renew_after: Duration,
+    sent_at: Instant,
+    received_at: Instant,
+    json: String,
+}
+
+#[derive(Serialize)]
+struct RenewBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct ResultsWire {
+    results: Vec<PartResult>,
+    #[serde(default)]
+    renew_after_ms: u64,
+}
+
+const LEASE_LOST: &str = "lease-lost";
+
+// === impl Client ===
+
+impl Client {
+    /// Asks for several locks, all or none, and waits for them if the request says so.
+    pub async fn acquire_all(
+        &self,
+        names: &GroupNames,
+        request: &AcquireRequest,
+    ) -> Result<Lease, ClientError> {
+        let mut acquiring = self.acquiring_all(names.clone(), request.clone());
+        acquiring.finish().await
+    }
+
+    /// Begins to ask for several locks. Nothing is sent yet.
+    pub fn acquiring_all(&self, names: GroupNames, request: AcquireRequest) -> Acquiring {
+        let first = names.as_slice()[0].clone();
+        self.acquiring(first, request).of_group(names)
+    }
+
+    /// Makes those leases last longer that the token holds.
+    pub async fn renew_all(
+        &self,
+        names: &GroupNames,
+        token: &Token,
+        ttl: Option<Duration>,
+    ) -> Result<PartResults, ClientError> {
+        let answer = renewal(&names.joined(), token, ttl).send(self).await?;
+        PartResults::of(answer)
+    }
+
+    /// Ends those leases that the token holds.
+    pub async fn release_all(
+        &self,
+        names: &GroupNames,
+        token: &Token,
+    ) -> Result<PartResults, ClientError> {
+        let retry = Retry::until(self, Instant::now() + self.options.deadline);
+        self.release_joined(&names.joined(), token, retry).await
+    }
+
+    /// Renews all that a lease is of, just once. One part that is lost is the loss of all.
+    pub(super) async fn renew_lease_once(
+        &self,
+        lease: &Lease,
+        ttl: Option<Duration>,
+        time_out: Duration,
+    ) -> Result<Lease, ClientError> {
+        if lease.parts.is_empty() {
+            let renewal = self.renew_once(&lease.name, &lease.token, ttl, time_out);
+            return renewal.await;
+        }
+        let call = renewal(&joined(lease), &lease.token, ttl);
+        let answer = call.send_copy(self, time_out).await;
+        let answer = answer.map_err(|failure| failure.error)?;
+        PartResults::of(answer)?.renewed(lease, ttl)
+    }
+
+    /// Ends all that a lease is of.
+    pub(super) async fn release_lease_with(
+        &self,
+        lease: &Lease,
+        retry: Retry,
+    ) -> Result<(), ClientError> {
+        if lease.parts.is_empty() {
+            return self.release_with(&lease.name, &lease.token, retry).await;
+        }
+        let names = joined(lease);
+        let released = self.release_joined(&names, &lease.token, retry).await?;
+        released.check()
+    }
+
+    /// Ends a lease, of one lock or of several.
+    pub async fn release_lease(&self, lease: &Lease) -> Result<(), ClientError> {
+        let retry = Retry::until(self, Instant::now() + self.options.deadline);
+        self.release_lease_with(lease, retry).await
+    }
+
+    async fn release_joined(
+        &self,
+        names: &str,
+        token: &Token,
+        retry: Retry,
+    ) -> Result<PartResults, ClientError> {
+        let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
+        let answer = call.send_with(self, retry).await?;
+        let in_doubt = answer.in_doubt;
+        match PartResults::of(answer) {
+            // The keys of the leases tell a repetition of the release of one of them only.
+            Err(ClientError::Lost(problem)) if in_doubt => Err(ClientError::OutcomeUnknown {
+                reason: "the leases have ended, by an earlier copy of this release or before it"
+                    .to_owned(),
+                problem: Some(problem),
+            }),
+            // What an earlier copy has released is lost for this one.
+            Ok(mut results) if in_doubt => {
+                for result in &mut results.results {
+                    result.code.take_if(|code| code == LEASE_LOST);
+                }
+                Ok(results)
+            }
+            other => other,
+        }
+    }
+}
+
+fn joined(lease: &Lease) -> String {
+    let names: Vec<_> = lease.parts.iter().map(|part| part.name.as_str()).collect();
+    names.join(",")
+}
+
+fn renewal(names: &str, token: &Token, ttl: Option<Duration>) -> Call {
+    let body = RenewBody {
+        ttl_ms: ttl.map(millis),
+    };
+    Call::at(Method::PUT, format!("/locks?names={names}"))
+        .token(token)
+        .json(&body)
+}
+
+// === impl PartResults ===
+
+impl PartResults {
+    /// The answer as the gateway sent it.
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// An error if anything was not done: of a lost lease rather than of one of which it is not known.
+    pub fn check(&self) -> Result<(), ClientError> {
+        let failed = self.results.iter().filter(|it| it.code.is_some());
+        let worst = failed.min_by_key(|it| it.code.as_deref() != Some(LEASE_LOST));
+        let Some(PartResult { name, code, .. }) = worst else {
+            return Ok(());
+        };
+        let code = code.as_deref().unwrap_or_default();
+        let problem = Box::new(Problem::of_part(name, code));
+        Err(match code {
+            LEASE_LOST => ClientError::Lost(problem),
+            "outcome-unknown" => ClientError::OutcomeUnknown {
+                reason: problem.to_string(),
+                problem: Some(problem),
+            },
+            _ => ClientError::Unavailable(problem),
+        })
+    }
+
+    fn of(answer: CallResponse) -> Result<Self, ClientError> {
+        if answer.status != StatusCode::OK {
+            return Err(answer.refusal());
+        }
+        let Ok(wire) = serde_json::from_str::<ResultsWire>(&answer.body) else {
+            return Err(answer.unusable("what came of each lease"));
+        };
+        Ok(Self {
+            results: wire.results,
+            renew_after: Duration::from_millis(wire.renew_after_ms),
+            sent_at: answer.sent_at,
+            received_at: answer.received_at,
+            json: answer.body,
+        })
+    }
+
+    /// The leases as they are now.
+    fn renewed(self, before: &Lease, ttl: Option<Duration>) -> Result<Lease, ClientError> {
+        self.check()?;
+        let smallest =
+            |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
+        let left = smallest(|it| it.expires_in_ms).unwrap_or_default();
+        let hold_left = smallest(|it| it.hold_expires_in_ms);
+        let mut lease = before.clone().answered(self.sent_at, self.received_at);
+        lease.ttl = ttl.unwrap_or(before.ttl);
+        lease.expires_in = Duration::from_millis(left);
+        lease.renew_after = self.renew_after;
+        lease.hold_expires_in = hold_left.map(Duration::from_millis);
+        Ok(lease)
+    }
+}

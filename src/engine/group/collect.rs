@@ -1,0 +1,354 @@
+//! Takes the locks of a group one after the other.
+//!
+//! The locks are taken in the order of their names, so that groups cannot wait for each other in a circle. While one
+//! is waited for, those before it are held, for a short time each and renewed. A part that is lost meanwhile means to
+//! begin again: its lock may be held by a group that waits for a later one. Everything is then given back, and the next
+//! round has a token of its own, because an attempt that was given back is never granted under its token.
+//!
+//! The last lock has the idempotency key. It is held only when all others are, so who repeats a request and is
+//! answered its lease is answered the group; and who gives that lease back because nobody has heard of it gives back
+//! the group. A request with a key therefore asks for the last lock first, and for the others if it gets that, without
+//! waiting for any: this finds the group that was acquired under the key. If they are not all free it begins anew, in
+//! order.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    engine::{
+        AcquireError, AcquireRequest, Granted,
+        acquire::{AcquireAttempt, AttemptIdentity},
+        start::EngineShared,
+    },
+    lock::{GroupNames, Lease, LockName, Ttl},
+    store::{
+        Store, StoreError, Uncertainty,
+        contract::{Renewal, Renewer},
+    },
+};
+
+use super::{
+    acquire::{GrantedGroup, GroupAcquireError, GroupRequest},
+    collection::{Collection, Extended},
+    hang_up::HangUp,
+};
+
+/// A request for a group, until it is answered.
+pub(super) struct Collector {
+    engine: Arc<EngineShared>,
+    names: GroupNames,
+    /// In the order of the names.
+    parts: Vec<AcquireRequest>,
+    /// For how long the leases are granted when all are taken.
+    ttl: Ttl,
+    began: Instant,
+    wait: Duration,
+    hung_up: HangUp,
+    /// Told once, when the request waits.
+    queued: Option<oneshot::Sender<()>>,
+}
+
+/// Why a round came to nothing. What it had taken is given back.
+enum RoundEnd {
+    /// A lock that was taken is lost.
+    Lost,
+    /// A lock is not free, and the round waits for none.
+    Contended,
+    /// The caller has gone.
+    HungUp,
+    /// The request is decided.
+    Failed(GroupAcquireError),
+}
+
+/// Why the locks that are held are not kept any more while another one is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    HungUp,
+    Lost,
+}
+
+/// For how long a lock is held at most while others are waited for: what a killed gateway leaves behind.
+const COLLECTING: Duration = Duration::from_secs(10);
+
+// === impl Collector ===
+
+impl Collector {
+    pub(super) fn new(
+        engine: Arc<EngineShared>,
+        request: GroupRequest,
+        hung_up: HangUp,
+        queued: oneshot::Sender<()>,
+    ) -> Self {
+        let (names, mut parts) = request.into_parts();
+        let first = parts.first().expect("a group has at least 2 names");
+        let (ttl, wait) = (first.ttl, first.wait);
+        let longest = u64::try_from(COLLECTING.as_millis()).unwrap_or(u64::MAX);
+        let longest = Ttl::from_millis(longest).expect("ten seconds are a TTL");
+        let group = names.group();
+        for part in &mut parts {
+            part.ttl = ttl.min(longest);
+            part.metadata = part.metadata.of_group(&group);
+        }
+        Self {
+            engine,
+            names,
+            parts,
+            ttl,
+            began: Instant::now(),
+            wait,
+            hung_up,
+            queued: Some(queued),
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<GrantedGroup, GroupAcquireError> {
+        let last = self.parts.len() - 1;
+        let order: Vec<_> = (0..=last).collect();
+        if self.parts[last].idempotency_key.is_some() {
+            let last_first: Vec<_> = [last].into_iter().chain(0..last).collect();
+            match self.round(&last_first, false).await {
+                Err(RoundEnd::Lost | RoundEnd::Contended) => {}
+                outcome => return answer(outcome),
+            }
+        }
+        loop {
+            match self.round(&order, true).await {
+                Err(RoundEnd::Lost | RoundEnd::Contended) if !self.left().is_zero() => {}
+                outcome => return answer(outcome),
+            }
+        }
+    }
+
+    /// Takes all locks in this order.
+    async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
+        let identity = self.identity();
+        let keyed = self.parts.last().filter(|it| it.idempotency_key.is_some());
+        let deciding = keyed.map(|keyed| keyed.name.clone());
+        let mut collected = Collection::new(&self.engine, identity.token.hash(), deciding);
+        for &at in order {
+            let granted = match self.take(at, &identity, waits, &mut collected).await {
+                Ok(granted) => granted,
+                Err(RoundEnd::Failed(
+                    error @ GroupAcquireError {
+                        error: AcquireError::Superseded,
+                        ..
+                    },
+                )) => {
+                    collected.leave_behind();
+                    return Err(RoundEnd::Failed(error));
+                }
+                Err(end) => return Err(end),
+            };
+            if granted.hash != identity.token.hash() {
+                drop(collected);
+                return self.replayed(granted).await;
+            }
+            collected.push(granted);
+        }
+        self.finish(collected).await
+    }
+
+    /// A token for one round, and what the store keeps of the idempotency key.
+    fn identity(&self) -> AttemptIdentity {
+        let keyed = self.parts.last().expect("a group has at least 2 names");
+        let mut identity = AttemptIdentity::of(keyed);
+        if let Some(idempotency) = &mut identity.idempotency {
+            idempotency.fingerprint = idempotency.fingerprint.of_group(&self.names);
+        }
+        identity
+    }
+
+    /// Takes one lock, while those that were taken before are kept.
+    async fn take(
+        &mut self,
+        at: usize,
+        identity: &AttemptIdentity,
+        waits: bool,
+        collected: &mut Collection,
+    ) -> Result<Granted, RoundEnd> {
+        let wait = if waits { self.left() } else { Duration::ZERO };
+        let request = AcquireRequest {
+            wait,
+            ..self.parts[at].clone()
+        };
+        let name = request.name.clone();
+        let failed = |error| RoundEnd::Failed(GroupAcquireError::of(&name, error));
+        if self.engine.lifecycle.is_draining() {
+            return Err(failed(AcquireError::Draining));
+        }
+        if self.hung_up.has_come() {
+            return Err(RoundEnd::HungUp);
+        }
+        let idempotency = identity.idempotency.clone();
+        let identity = AttemptIdentity {
+            token: identity.token.clone(),
+            idempotency: idempotency.filter(|_| request.idempotency_key.is_some()),
+        };
+        let (queued_sender, mut was_queued) = oneshot::channel();
+        let (stay, gone) = oneshot::channel::<()>();
+        let mut attempt =
+            AcquireAttempt::identified(&self.engine, request, identity, Some(queued_sender));
+        // The locks before it are not kept either.
+        attempt.keeps_place = false;
+        let run = async {
+            if wait.is_zero() {
+                attempt.run_without_wait().await
+            } else {
+                attempt.run_queued(async { drop(gone.await) }).await
+            }
+        };
+        let mut run = std::pin::pin!(run);
+        let (mut stay, mut interruption) = (Some(stay), None);
+        let outcome = loop {
+            let ended = tokio::select! {
+                biased;
+                () = &mut self.hung_up, if stay.is_some() => Interruption::HungUp,
+                outcome = &mut run => break outcome,
+                Ok(_place) = &mut was_queued, if self.queued.is_some() => {
+                    if let Some(queued) = self.queued.take() {
+                        // Nobody listens: the caller has gone.
+                        let _gone = queued.send(());
+                    }
+                    continue;
+                }
+                () = collected.until_lost(), if stay.is_some() => Interruption::Lost,
+            };
+            // The attempt leaves the queue, and says what it was granted in that instant.
+            stay = None;
+            interruption = Some(ended);
+        };
+        match (outcome, interruption) {
+            (Err(error @ AcquireError::Superseded), _) => Err(failed(error)),
+            (outcome, Some(interruption)) => {
+                if let Ok(granted) = outcome
+                    && !granted.delivery.is_replay()
+                {
+                    granted.delivery.give_back_now();
+                }
+                Err(match interruption {
+                    Interruption::HungUp => RoundEnd::HungUp,
+                    Interruption::Lost => RoundEnd::Lost,
+                })
+            }
+            (Ok(granted), None) => Ok(granted),
+            (Err(AcquireError::Held { .. }), None) if !waits && !self.left().is_zero() => {
+                Err(RoundEnd::Contended)
+            }
+            (
+                Err(AcquireError::Held {
+                    contention,
+                    sharing,
+                    ..
+                }),
+                None,
+            ) => Err(failed(AcquireError::Held {
+                contention,
+                waited: self.waited(),
+                sharing,
+            })),
+            (Err(error), None) => Err(failed(error)),
+        }
+    }
+
+    /// All locks are taken: makes the leases last as long as was asked for.
+    async fn finish(&self, mut collected: Collection) -> Result<GrantedGroup, RoundEnd> {
+        match collected.extend(self.ttl).await {
+            Extended::All => {}
+            Extended::Lost => return Err(RoundEnd::Lost),
+            Extended::Failed(name, error) => {
+                return Err(RoundEnd::Failed(GroupAcquireError::of(&name, error.into())));
+            }
+        }
+        // It may have been revoked for a lock that was taken long ago.
+        let revoked = self.parts.iter().find(|it| !it.authorization.is_valid());
+        if let Some(part) = revoked {
+            let error = GroupAcquireError::of(&part.name, AcquireError::Revoked);
+            return Err(RoundEnd::Failed(error));
+        }
+        let hash = collected.token();
+        let Some((leases, delivery)) = collected.finish() else {
+            let error = StoreError::from(Uncertainty::Interrupted);
+            return Err(RoundEnd::Failed(error.into()));
+        };
+        Ok(GrantedGroup {
+            leases,
+            hash,
+            waited: self.waited(),
+            delivery,
+        })
+    }
+
+    /// The last lock is held by the lease that was granted under the idempotency key, so all others must be.
+    async fn replayed(&self, granted: Granted) -> Result<GrantedGroup, RoundEnd> {
+        let Granted {
+            lease,
+            hash,
+            mut delivery,
+            ..
+        } = granted;
+        let others = self.names.iter().filter(|name| **name != lease.name);
+        let others: Vec<LockName> = others.cloned().collect();
+        let renewals = others.iter().map(|name| {
+            let store = &self.engine.store;
+            store.renew_as(Renewer::Bearer, name, &hash, None)
+        });
+        let renewed = join_all(renewals).await;
+        let mut leases = vec![lease.clone()];
+        for (name, renewal) in others.iter().zip(renewed) {
+            let failed = |error| RoundEnd::Failed(GroupAcquireError::of(name, error));
+            match renewal {
+                Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
+                    self.engine.leases.insert(hash, name, &held);
+                    let name = name.clone();
+                    leases.push(Lease {
+                        name,
+                        held,
+                        ..lease.clone()
+                    });
+                }
+                Ok(Renewal::Renewed(..) | Renewal::Adopted | Renewal::Lost(_)) => {
+                    return Err(failed(AcquireError::IdempotencyExpired));
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        delivery.join_names(others);
+        leases.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(GrantedGroup {
+            leases,
+            hash,
+            waited: self.waited(),
+            delivery,
+        })
+    }
+
+    /// What is left of the wait.
+    fn left(&self) -> Duration {
+        self.wait.saturating_sub(self.began.elapsed())
+    }
+
+    /// How long the caller has waited; nothing if it did not ask to.
+    fn waited(&self) -> Duration {
+        if self.wait.is_zero() {
+            Duration::ZERO
+        } else {
+            self.began.elapsed()
+        }
+    }
+}
+
+/// What the caller is told of the last round.
+#[expect(
+    clippy::result_large_err,
+    reason = "an error of one lock is as large, but for the name"
+)]
+fn answer(outcome: Result<GrantedGroup, RoundEnd>) -> Result<GrantedGroup, GroupAcquireError> {
+    outcome.map_err(|end| match end {
+        RoundEnd::Failed(error) => error,
+        RoundEnd::Lost | RoundEnd::Contended => StoreError::from(Uncertainty::TimedOut).into(),
+        // Nobody hears it.
+        RoundEnd::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
+    })
+}

@@ -1,0 +1,525 @@
+//! Several locks that are taken as one.
+
+use std::time::Duration;
+
+use tokio::{task::JoinHandle, time::sleep};
+
+use super::scripted_store::*;
+use crate::{
+    engine::{AcquireError, AcquireRequest, Engine, GrantedGroup, GroupAcquireError, GroupRequest},
+    lock::{GroupNames, HeldLease, LockName, Salt, TokenHash},
+    store::{
+        StoreError,
+        contract::{Acquisition, Leaving},
+        parking::News,
+    },
+};
+
+type Outcome = Result<GrantedGroup, GroupAcquireError>;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn group(part: &AcquireRequest) -> GroupRequest {
+    let names = GroupNames::parse(["c", "a", "b"]).unwrap();
+    let part = |name: &LockName| {
+        Ok::<_, StoreError>(AcquireRequest {
+            name: name.clone(),
+            ..part.clone()
+        })
+    };
+    GroupRequest::new(names, part).unwrap()
+}
+
+/// A store that answers these one after the other.
+fn answering(answers: impl IntoIterator<Item = Acquisition>) -> std::sync::Arc<ScriptedStore> {
+    let mut answers = answers.into_iter();
+    let store = ScriptedStore::answering(Ok(answers.next().unwrap()));
+    let rest = answers.map(Ok);
+    store.acquisitions.lock().unwrap().extend(rest);
+    store
+}
+
+/// Starts an acquire whose caller stays until the handle is aborted, and lets it do what it can at once.
+async fn start(engine: &Engine, request: GroupRequest) -> JoinHandle<Outcome> {
+    let engine = engine.clone();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the caller of a test is no task of the program"
+    )]
+    let caller = tokio::spawn(async move { engine.acquire_group(request, || {}).await });
+    settle().await;
+    caller
+}
+
+fn asked(store: &ScriptedStore) -> Vec<(String, TokenHash)> {
+    let attempts = store.attempts.lock().unwrap();
+    let asked = attempts
+        .iter()
+        .map(|it| (it.name.as_str().to_owned(), it.token));
+    asked.collect()
+}
+
+fn asked_names(store: &ScriptedStore) -> Vec<String> {
+    asked(store).into_iter().map(|(name, _)| name).collect()
+}
+
+fn given_back(store: &ScriptedStore) -> Vec<String> {
+    let names = store.given_back_names.lock().unwrap();
+    let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn refusal(outcome: Outcome) -> (Option<String>, AcquireError) {
+    let GroupAcquireError { name, error } = outcome.unwrap_err();
+    (name.map(|name| name.as_str().to_owned()), error)
+}
+
+fn lose(store: &ScriptedStore, name: &str) {
+    let name = LockName::new(name).unwrap();
+    store.lost.lock().unwrap().push(name);
+}
+
+/// As a lease is granted while others are waited for.
+fn brief() -> HeldLease {
+    HeldLease {
+        expires_in: Duration::from_secs(10),
+        ..held()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_asked_for() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let wanted = request(None);
+    let group = engine.acquire_group(group(&wanted), || {}).await.unwrap();
+    let asked = asked(&store);
+    for ((name, token), expected) in asked.iter().zip(NAMES) {
+        assert_eq!(name, expected);
+        assert_eq!(*token, group.hash, "one token for all");
+    }
+    let attempts = store.attempts.lock().unwrap().clone();
+    assert!(attempts.iter().all(|it| it.ttl.as_millis() == 10_000));
+    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed: Vec<_> = renewed
+        .iter()
+        .map(|(name, ttl)| (name.as_str(), *ttl))
+        .collect();
+    assert_eq!(renewed, NAMES.map(|name| (name, Some(wanted.ttl))));
+    let names: Vec<_> = group.leases.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, NAMES);
+    group.delivery.delivered();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(given_back(&store), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
+    let held = Acquisition::Held(contention());
+    let store = answering([granted(), held]);
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine.acquire_group(group(&request(None)), || {}).await;
+    let (name, error) = refusal(outcome);
+    assert_eq!(name.as_deref(), Some("b"));
+    assert!(matches!(error, AcquireError::Held { .. }));
+    settle().await;
+    assert_eq!(given_back(&store), ["a"]);
+    assert_eq!(asked_names(&store), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
+    let store = answering([granted(), queued(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(None))).await;
+    assert_eq!(asked_names(&store), ["a", "b"]);
+    let before = store.renewals_asked.lock().unwrap().to_owned();
+    // The lease of `a` has 30 s here, of which a third passes.
+    sleep(Duration::from_millis(9_990)).await;
+    assert_eq!(*store.renewals_asked.lock().unwrap(), before);
+    store.tell(News::Granted(held()));
+    let group = caller.await.unwrap().unwrap();
+    assert_eq!(group.waited, Duration::from_millis(9_990));
+    assert_eq!(asked_names(&store), NAMES);
+    group.delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_lasts_briefly_is_renewed_in_time() {
+    let store = answering([Acquisition::Granted(brief()), queued(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let _caller = start(&engine, group(&waiting_request(None))).await;
+    sleep(Duration::from_millis(3_400)).await;
+    let renewed = store.renewed.lock().unwrap().clone();
+    let a = LockName::new("a").unwrap();
+    assert_eq!(renewed, [(a, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token() {
+    let store = answering([
+        Acquisition::Granted(brief()),
+        Acquisition::Granted(brief()),
+        queued(),
+        granted(),
+        granted(),
+        granted(),
+    ])
+    .answering_leave(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(None))).await;
+    let first = asked(&store)[0].1;
+    lose(&store, "b");
+    sleep(Duration::from_millis(3_400)).await;
+    // It has left the queue of `c`, and has given all back, whatever is known of it.
+    assert_eq!(*store.left.lock().unwrap(), [(first, None)]);
+    assert_eq!(given_back(&store)[..2], ["a", "b"]);
+    let asked = asked(&store);
+    assert_eq!(asked[3..].iter().map(|it| &it.0).collect::<Vec<_>>(), NAMES);
+    assert!(asked[3..].iter().all(|(_, token)| *token != first));
+    let group = caller.await.unwrap().unwrap();
+    assert_eq!(group.hash, asked[3].1);
+    group.delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_lost_before_the_answer_is_not_answered() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    lose(&store, "b");
+    let outcome = engine.acquire_group(group(&request(None)), || {}).await;
+    let (_, error) = refusal(outcome);
+    assert!(matches!(
+        error,
+        AcquireError::Store(StoreError::Indeterminate(_))
+    ));
+    settle().await;
+    assert_eq!(given_back(&store), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
+    // How many locks it has when it waits, and hangs up.
+    for taken in 0..NAMES.len() {
+        let answers = std::iter::repeat_n(granted(), taken).chain([queued()]);
+        let store = answering(answers).answering_leave(Ok(Leaving::Left(contention())));
+        let (engine, _lifecycle) = engine(&store);
+        let caller = start(&engine, group(&waiting_request(None))).await;
+        caller.abort();
+        settle().await;
+        assert_eq!(store.left.lock().unwrap().len(), 1);
+        assert_eq!(given_back(&store), NAMES[..taken]);
+        assert_eq!(asked(&store).len(), taken + 1);
+        assert!(store.parking.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
+    for taken in 0..NAMES.len() {
+        let answers = std::iter::repeat_n(granted(), NAMES.len());
+        let store = answering(answers).with_closed_gate();
+        let (engine, _lifecycle) = engine(&store);
+        store.gate.add_permits(taken);
+        let caller = start(&engine, group(&request(None))).await;
+        assert_eq!(asked(&store).len(), taken + 1);
+        caller.abort();
+        store.open_gate();
+        settle().await;
+        assert_eq!(given_back(&store), NAMES[..=taken]);
+        assert_eq!(asked(&store).len(), taken + 1, "nothing more is asked for");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_granted_in_the_instant_of_hanging_up_is_given_back_too() {
+    let store = answering([granted(), queued()]).answering_leave(Ok(Leaving::Granted(held())));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(None))).await;
+    caller.abort();
+    settle().await;
+    assert_eq!(given_back(&store), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_drains_gives_back_what_it_has_taken() {
+    let store = answering([granted(), queued()]).answering_leave(Ok(Leaving::Left(contention())));
+    let (engine, lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(None))).await;
+    lifecycle.drain();
+    let (_, error) = refusal(caller.await.unwrap());
+    assert!(matches!(error, AcquireError::Draining));
+    settle().await;
+    assert_eq!(given_back(&store), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_begins_to_drain_takes_no_more() {
+    let store = answering([granted(), granted()]).with_closed_gate();
+    let (engine, lifecycle) = engine(&store);
+    let caller = start(&engine, group(&request(None))).await;
+    lifecycle.drain();
+    store.open_gate();
+    let (name, error) = refusal(caller.await.unwrap());
+    assert!(matches!(error, AcquireError::Draining));
+    assert_eq!(name.as_deref(), Some("b"));
+    settle().await;
+    assert_eq!(given_back(&store), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_runs_out_is_for_all_locks_together() {
+    let store = answering([queued(), queued()]).answering_leave(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(None))).await;
+    sleep(WAIT / 2).await;
+    store.tell(News::Granted(held()));
+    settle().await;
+    sleep(WAIT / 2).await;
+    let (name, error) = refusal(caller.await.unwrap());
+    let AcquireError::Held { waited, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((name.as_deref(), waited), (Some("b"), WAIT));
+    settle().await;
+    assert_eq!(given_back(&store), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_half_way_leaves_nothing() {
+    for error in [away(), unknown()] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        let next = Err(error.clone());
+        store.acquisitions.lock().unwrap().push_back(next);
+        let (engine, _lifecycle) = engine(&store);
+        let outcome = engine.acquire_group(group(&request(None)), || {}).await;
+        let (name, why) = refusal(outcome);
+        assert_eq!(name.as_deref(), Some("b"));
+        assert!(matches!(why, AcquireError::Store(why) if why == error));
+        settle().await;
+        // A reply that is lost may have been a grant.
+        let given_back = given_back(&store);
+        match error {
+            StoreError::Indeterminate(_) => assert_eq!(given_back, ["a", "b"]),
+            _ => assert_eq!(given_back, ["a"]),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_delivered_gives_all_back_at_once() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    drop(engine.acquire_group(group(&request(None)), || {}).await);
+    settle().await;
+    assert_eq!(given_back(&store), NAMES);
+}
+
+// === With an idempotency key ===
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let group = engine
+        .acquire_group(group(&waiting_request(KEY)), || {})
+        .await;
+    assert_eq!(asked_names(&store), ["c", "a", "b"]);
+    let attempts = store.attempts.lock().unwrap().clone();
+    let keyed = attempts.iter().map(|it| it.idempotency.is_some());
+    assert_eq!(keyed.collect::<Vec<_>>(), [true, false, false]);
+    assert!(attempts.iter().all(|it| it.wait.is_none()));
+    group.unwrap().delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key() {
+    let held = Acquisition::Held(contention());
+    let store = answering([granted(), held, granted(), granted(), queued()]);
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    assert_eq!(asked_names(&store), ["c", "a", "a", "b", "c"]);
+    let asked = asked(&store);
+    assert_ne!(asked[0].1, asked[2].1, "what was given back is not granted");
+    assert_eq!(asked[2].1, asked[4].1);
+    // At once, and not after the grace: it was not answered.
+    assert_eq!(given_back(&store), ["c"]);
+    assert!(store.released.lock().unwrap().is_empty());
+    store.tell(News::Granted(super::scripted_store::held()));
+    caller.await.unwrap().unwrap().delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_an_answer_that_is_lost_gives_all_back_after_the_grace() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    drop(engine.acquire_group(group(&request(KEY)), || {}).await);
+    sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
+    assert_eq!(given_back(&store), [""; 0]);
+    sleep(Duration::from_millis(4)).await;
+    assert_eq!(given_back(&store), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place() {
+    let held = Acquisition::Held(contention());
+    let store = answering([held, granted(), granted(), queued()])
+        .answering_leave(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    caller.abort();
+    settle().await;
+    let token = asked(&store)[3].1;
+    assert_eq!(*store.left.lock().unwrap(), [(token, None)]);
+    assert_eq!(given_back(&store), ["a", "b"]);
+}
+
+/// The answer to who asks again for the lock that has the key.
+fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
+    let first = store.attempts.lock().unwrap()[0].clone();
+    let salt = salt.unwrap_or(first.idempotency.unwrap().salt);
+    let again = Acquisition::Replayed(held(), salt, None);
+    store.acquisitions.lock().unwrap().push_back(Ok(again));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let first = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let first = first.unwrap();
+    replayed(&store, None);
+    let again = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let again = again.unwrap();
+    assert!(again.delivery.is_replay());
+    assert_eq!(again.hash, first.hash);
+    assert_eq!(again.leases.len(), 3);
+    for lease in &again.leases {
+        assert_eq!(lease.token.hash(), first.hash);
+    }
+    assert_eq!(asked(&store).len(), 4);
+    // Whichever of them arrives keeps all.
+    drop(first);
+    again.delivery.delivered();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(given_back(&store), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_for_a_group_that_has_lost_a_part_is_told_that_it_has_ended() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let first = engine.acquire_group(group(&request(KEY)), || {}).await;
+    first.unwrap().delivery.delivered();
+    replayed(&store, None);
+    lose(&store, "a");
+    let again = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let (name, error) = refusal(again);
+    assert_eq!(name.as_deref(), Some("a"));
+    assert!(matches!(error, AcquireError::IdempotencyExpired));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(given_back(&store), [""; 0], "somebody has heard of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_of_what_was_taken() {
+    let held = Acquisition::Held(contention());
+    let store = answering([held, granted(), granted()]);
+    let salt = Salt::random();
+    store
+        .acquisitions
+        .lock()
+        .unwrap()
+        .push_back(Ok(Acquisition::Replayed(
+            super::scripted_store::held(),
+            salt,
+            None,
+        )));
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine
+        .acquire_group(group(&waiting_request(KEY)), || {})
+        .await;
+    let group = outcome.unwrap();
+    let taken = asked(&store)[1].1;
+    assert_ne!(group.hash, taken, "it has the token of the other salt");
+    settle().await;
+    assert_eq!(given_back(&store), ["a", "b"]);
+    assert!(
+        store
+            .given_back
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|it| *it == taken)
+    );
+    group.delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_newer_request_may_go_on_with_is_left_to_its_ttl() {
+    let held = Acquisition::Held(contention());
+    let store = answering([held, granted(), granted(), queued()]);
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    store.tell(News::Superseded);
+    let (name, error) = refusal(caller.await.unwrap());
+    assert_eq!(name.as_deref(), Some("c"));
+    assert!(matches!(error, AcquireError::Superseded));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(given_back(&store), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_request_under_the_key_is_refused() {
+    let store = answering([Acquisition::IdempotencyMismatch]);
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine
+        .acquire_group(group(&waiting_request(KEY)), || {})
+        .await;
+    let (name, error) = refusal(outcome);
+    assert_eq!(name.as_deref(), Some("c"));
+    assert!(matches!(error, AcquireError::IdempotencyMismatch));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fingerprint_covers_the_names_of_the_group() {
+    let fingerprint = |names: [&'static str; 2]| async move {
+        let held = Acquisition::Held(contention());
+        let store = answering([held]);
+        let (engine, _lifecycle) = engine(&store);
+        let names = GroupNames::parse(names).unwrap();
+        let part = |name: &LockName| {
+            Ok::<_, StoreError>(AcquireRequest {
+                name: name.clone(),
+                ..request(KEY)
+            })
+        };
+        let request = GroupRequest::new(names, part).unwrap();
+        drop(engine.acquire_group(request, || {}).await);
+        let attempts = store.attempts.lock().unwrap();
+        attempts[0].idempotency.as_ref().unwrap().fingerprint
+    };
+    let [ac, ac_again, bc] = [
+        fingerprint(["a", "c"]).await,
+        fingerprint(["c", "a"]).await,
+        fingerprint(["b", "c"]).await,
+    ];
+    assert_eq!(ac, ac_again);
+    assert_ne!(ac, bc);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_the_others_keep_their_short_ttl_if_the_lock_that_has_it_is_lost() {
+    let held = Acquisition::Held(contention());
+    let store = answering([granted(), granted(), granted(), held]);
+    let (engine, _lifecycle) = engine(&store);
+    lose(&store, "c");
+    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
+    assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
+    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed: Vec<_> = renewed.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(renewed, ["c"]);
+    settle().await;
+    assert_eq!(given_back(&store), NAMES);
+}

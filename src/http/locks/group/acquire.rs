@@ -1,0 +1,173 @@
+//! `POST /locks`: acquire several locks, all or none.
+
+use std::{borrow::Cow, sync::Arc};
+
+use axum::extract::State;
+use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, schema::Type};
+
+use crate::{
+    auth::scope,
+    config::LimitsConfig,
+    engine::GroupRequest,
+    http::{
+        edge::RequestContext,
+        extract::{
+            AcceptsJson, ApiJson, Caller, Fields, IdempotencyKeyHeader, NoQuery, PreferredWait,
+            RequestBody,
+        },
+        problem::Problem,
+        serve::{AnsweredOn, LongRequests},
+        state::AppState,
+    },
+    lock::{GroupNames, LockName},
+};
+
+use super::{
+    super::{
+        acquire::{AcquireProblems, WaiterCount},
+        acquire_body::{AcquireBody, AcquireSchema},
+        annotated::{Annotated, Notes},
+        delivered::Acquired,
+        group_body::GroupLeaseBody,
+        header_params::{KeyHeader, PreferHeader},
+    },
+    names::{check_permission, missing_names, names},
+};
+
+/// Acquire several locks
+///
+/// Grants a lease of each of these locks, or of none. All have one token; each is an ordinary lease besides, which
+/// can be inspected, renewed, released and broken by itself. If a lock is held the answer is 423, and `name` says which
+/// one.
+///
+/// The locks are taken in the order of their names, so requests for several locks never wait for each other in a circle. With
+/// `wait_ms` the request waits in the queue of one lock at a time while it holds those before it; the wait is for all
+/// together. What it has taken is given back if the rest cannot be had, and if the caller hangs up.
+///
+/// Others see the locks taken one after the other. While they are taken each lease lasts at most 10 s and is renewed; all get
+/// their whole TTL just before the answer. So if the gateway is killed meanwhile, what it had taken is free after
+/// 10 s at most.
+///
+/// With an `Idempotency-Key` the request can be repeated as that for one lock: the key covers all of the names. No place
+/// in a queue is kept for who comes back: a request that is repeated before the locks were granted begins anew.
+#[utoipa::path(
+    post,
+    path = "/locks",
+    operation_id = "acquireLocks",
+    tag = "locks",
+    params(KeyHeader, PreferHeader),
+    request_body(content = AcquireGroupBody, description = "What is asked for."),
+    responses(
+        (status = 200, body = GroupLeaseBody,
+         description = "The leases that live under this `Idempotency-Key` already.",
+         headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
+                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+        (status = 201, body = GroupLeaseBody, description = "New leases.",
+         headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
+                 ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
+        AcquireProblems,
+    )
+)]
+pub(in crate::http) async fn acquire_group(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::Acquire>,
+    _: AcceptsJson,
+    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
+    (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
+    ApiJson(AcquireGroupBody { names, mut terms }): ApiJson<AcquireGroupBody>,
+) -> Annotated<Acquired> {
+    // A caller that hangs up from here on: the engine gives back what it has taken.
+    let mut notes = Notes::has_short(key.as_ref());
+    notes.wait = terms.prefer(preferred, &gateway.config.limits);
+    let begun = || {
+        let names = names.ok_or_else(missing_names)?;
+        check_permission(&caller, &names)?;
+        let request = GroupRequest::new(names, |name| {
+            terms
+                .clone()
+                .into_request(name.clone(), key.clone(), &caller)
+        })?;
+        let waits = !request.keyed().wait.is_zero();
+        let permit = waits.then(|| long_requests.acquire()).transpose()?;
+        // It waits for one lock at a time.
+        let waiter = WaiterCount::of(&gateway.engine, &caller, request.keyed())?;
+        let slots = request.names().iter();
+        let slots = slots.map(|name| caller.lease(name, key.as_ref()));
+        let slots = slots.collect::<Result<Vec<_>, _>>()?;
+        let granted = gateway.engine.acquire_group(request, || context.wait());
+        Ok::<_, Problem>((permit, waiter, slots, granted))
+    };
+    let answer = match begun() {
+        Err(problem) => Err(problem),
+        Ok((_permit, mut waiter, slots, granted)) => {
+            let granted = granted.await;
+            waiter.finish();
+            granted
+                .map_err(|error| Problem::for_group(error, |name| caller.views(name)))
+                .map(|granted| Acquired::all(granted, slots, connection, &gateway))
+        }
+    };
+    Annotated { answer, notes }
+}
+
+// === Acquire group body ===
+//
+// What it takes.
+
+/// Which locks, and what is asked for.
+pub(in crate::http) struct AcquireGroupBody {
+    /// `None`: they are wrong.
+    names: Option<GroupNames>,
+    terms: AcquireBody,
+}
+
+// === impl AcquireGroupBody ===
+
+impl RequestBody for AcquireGroupBody {
+    fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
+        Self {
+            names: names(fields),
+            terms: AcquireBody::read(fields, limits),
+        }
+    }
+}
+
+impl utoipa::ToSchema for AcquireGroupBody {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("AcquireGroupBody")
+    }
+}
+
+impl utoipa::PartialSchema for AcquireGroupBody {
+    /// The fields of a request for one lock, and the names.
+    fn schema() -> RefOr<Schema> {
+        let name = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(LockName::MAX_LEN))
+            .pattern(Some(r"^(\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,})$"));
+        let names = ArrayBuilder::new()
+            .items(name)
+            .min_items(Some(GroupNames::MIN))
+            .max_items(Some(GroupNames::MAX))
+            .unique_items(true)
+            .description(Some(
+                "The locks: 2 to 16, each once, in any order. They are taken in the order of their names.",
+            ));
+        let mut schema = <AcquireSchema as utoipa::PartialSchema>::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.description = Some(
+                "Which locks are asked for, and how: every field but `names` is as for one lock, and counts for each \
+                 of them."
+                    .to_owned(),
+            );
+            object.properties.insert("names".to_owned(), names.into());
+            object.required.push("names".to_owned());
+            object.example = Some(serde_json::json!({
+                "names": ["database", "cluster:eu"], "ttl_ms": 30_000, "wait_ms": 10_000, "owner": "ci-runner-7",
+            }));
+            object.examples.clear();
+        }
+        schema
+    }
+}

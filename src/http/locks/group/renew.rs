@@ -1,0 +1,126 @@
+//! `PUT /locks`: keep several locks.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::State;
+use futures_util::future::join_all;
+use serde::Serialize;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::scope,
+    engine::RenewError,
+    http::{
+        extract::{AcceptsJson, ApiJson, ApiQuery, Caller, LockToken},
+        json_response::JsonResponse,
+        problem::{PartResult, Problem},
+        state::AppState,
+    },
+};
+
+use super::{
+    super::{
+        header_params::TokenHeader,
+        lease_body::millis,
+        renew::{RenewBody, RenewProblems},
+    },
+    names::{GroupParameters, GroupQuery, check_permission},
+};
+
+/// Renew several leases
+///
+/// Makes the living leases of this token last longer, each as if it were renewed by itself. The answer is 200 if one of them
+/// was renewed at least: look at `results`, where a lost one has the `code` `lease-lost`. It is 410 if the token
+/// holds none of these locks.
+#[utoipa::path(
+    put,
+    path = "/locks",
+    operation_id = "renewLocks",
+    tag = "locks",
+    params(GroupParameters, TokenHeader),
+    request_body(
+        content = RenewBody,
+        description = "How the leases are renewed. It may be left out."
+    ),
+    responses(
+        (status = 200, body = RenewedGroupBody, description = "What came of each lease."),
+        RenewProblems,
+    )
+)]
+pub(in crate::http) async fn renew_group(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::Keep>,
+    _: AcceptsJson,
+    ApiQuery(query): ApiQuery<GroupQuery>,
+    token: LockToken,
+    ApiJson(body): ApiJson<RenewBody>,
+) -> Result<JsonResponse<RenewedGroupBody>, Problem> {
+    let names = query.names()?;
+    check_permission(&caller, &names)?;
+    let token = token.or(body.token)?;
+    if let Some(ttl) = body.ttl {
+        Problem::check_ttl(ttl, &caller)?;
+    }
+    let charge = caller.charge();
+    let (hash, most) = (token.hash(), caller.max_ttl());
+    let renewals = names.iter().map(|name| {
+        let engine = &gateway.engine;
+        engine.renew(name.clone(), token.clone(), body.ttl, most)
+    });
+    let renewed = join_all(renewals).await;
+    let (mut results, mut left, mut failure, mut all_lost) = (Vec::new(), None, None, true);
+    for (name, renewal) in names.iter().zip(renewed) {
+        let now = Instant::now();
+        match renewal {
+            Ok(lease) => {
+                let held = lease.held.at(now);
+                let until = now + held.expires_in;
+                gateway.gate.lease_renewed(name, hash, until);
+                let shortest: Duration = left.unwrap_or(held.expires_in);
+                left = Some(shortest.min(held.expires_in));
+                all_lost = false;
+                results.push(PartResult::done(name, Some(&held)));
+            }
+            Err(error) => {
+                match &error {
+                    RenewError::Lost(_) => gateway.gate.lease_ended(name, hash),
+                    RenewError::Store(_) => all_lost = false,
+                }
+                let is_lost = matches!(error, RenewError::Lost(_));
+                let problem = Problem::from(error);
+                results.push(PartResult::failed(name, problem.code));
+                if !is_lost {
+                    failure = Some(problem);
+                }
+            }
+        }
+    }
+    if all_lost {
+        drop(charge);
+        return Err(Problem::all_lost(results));
+    }
+    charge.forgive();
+    match (left, failure) {
+        (Some(left), _) => Ok(JsonResponse(RenewedGroupBody {
+            results,
+            expires_in_ms: millis(left),
+            renew_after_ms: millis(left / 3),
+        })),
+        (None, Some(problem)) => Err(problem),
+        (None, None) => Err(Problem::all_lost(results)),
+    }
+}
+
+/// What came of the renewal of several leases.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RenewedGroup)]
+pub(in crate::http) struct RenewedGroupBody {
+    /// What came of each, in the order of the names.
+    #[schema(min_items = 2, max_items = 16)]
+    results: Vec<PartResult>,
+    /// What is left of the renewed lease that ends first.
+    expires_in_ms: u64,
+    /// After how long to renew them again: a third of what is left.
+    renew_after_ms: u64,
+}

@@ -1,0 +1,24 @@
+//! That the holder of a lease was asked to release it.
+
+use std::{sync::Arc, time::Duration};
+
+use super::Reason;
+
+/// Somebody wants the lock: its holder is asked to release it within a time. Then the gateway that has asked breaks the
+/// lease; if that gateway has died, the lease ends by itself soon after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseRequest {
+    /// The name of the API key that asked, if any.
+    pub by: Option<Arc<str>>,
+    /// Why, for people to read.
+    pub reason: Reason,
+    /// How much time the holder has. No renewal goes beyond it, and [`ReleaseRequest::BACKSTOP`].
+    pub within: Duration,
+}
+
+// === impl ReleaseRequest ===
+
+impl ReleaseRequest {
+    /// How much longer than its holder was told a lease lasts at most. The scripts have it as a number, too.
+    pub const BACKSTOP: Duration = Duration::from_secs(1);
+}

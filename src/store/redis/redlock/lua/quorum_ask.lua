@@ -1,0 +1,58 @@
+#!lua flags=allow-oom
+-- Ask, at one node of a quorum: lets a lease whose holder is asked to release it end soon after the time for that.
+--
+-- KEYS
+--   1  lock    string: the hash of the holder's token
+--   2  info    hash: the lease record
+--   3  ended   zset: what is remembered of ended leases, by the instant until which it counts
+-- ARGV
+--   1  the hash of the token of the lease that is meant
+--   2  how much time there is, in ms
+--   3  who asks, and why: what only gateways read
+--   4  how long to remember an end, in ms
+-- Reply
+--   {asked, ARGV 1}
+--   {changed, ARGV 1}          something else holds it here, or nothing
+--   {layout, ARGV 1, version}  the record is not of this layout
+-- Replay
+--   Asks again. A request whose end is not the earliest changes nothing, and none makes a lease last longer.
+-- Clock
+--   TIME of this node, once.
+-- Cluster
+--   None: a node of a quorum is in no cluster.
+-- Cost
+--   O(1), but for O(log n) in the number of memories of this name.
+
+local lock, info, ended, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+
+-- import time
+-- import record
+-- import memory
+
+local held = redis.call('GET', lock)
+local record, layout = read_record(info, 'hold', 'asked')
+if layout then
+  return { 'layout', token, layout }
+end
+local left = redis.call('PTTL', lock)
+if held ~= token or not record or record[2] ~= token or left < 0 then
+  return { 'changed', token }
+end
+local now = instants(redis.call('TIME'))
+local told = now + ARGV[2]
+-- The gateway that asks breaks it in time, unless it has died.
+local ends = told + 1000
+local before = record[4] and tonumber(string.sub(record[4], 1, 16))
+if not before or before > told then
+  -- The first write is one that Redis does not refuse when it is out of memory.
+  local expiry = string.format('%.0f', math.min(now + left, ends))
+  redis.call('PEXPIREAT', lock, expiry)
+  redis.call('PEXPIREAT', info, expiry)
+  local hold = math.min(tonumber(record[3]) or ends, ends)
+  redis.call('HSET', info, 'hold', string.format('%.0f', hold), 'asked', string.format('%016.0f', told) .. ARGV[3])
+  -- Its token is told of it when the lease has ended.
+  remember(ended, now, ends + ARGV[4], 'b:' .. token)
+  -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+  redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, 5, -7))
+end
+return { 'asked', token }

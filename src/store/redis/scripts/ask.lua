@@ -1,0 +1,90 @@
+#!lua flags=allow-oom
+-- Ask: asks the holder of a lease to release it, and lets the lease end soon after the time for that.
+--
+-- KEYS
+--   1  lock   string: the lease, or what a foreign client has written
+--   2  fence  string: the fence counter of the slot, which says that the slot is not being moved
+-- ARGV
+--   1  the fence of the lease that is meant, in 16 digits; of all that share the lock, the highest
+--   2  the id of this gateway
+--   3  how much time there is, in ms
+--   4  who asks, and why: what only gateways read
+--   5  1 if all are meant that share the lock, with fences up to that one; else nothing
+-- Reply
+--   asked KEYS 1: news
+--   changed KEYS 1: news  something else holds it, or nothing
+-- Replay
+--   Asks again. A request whose end is not the earliest changes nothing, and none makes a lease last longer.
+-- Clock
+--   TIME of this Redis, once.
+-- Cluster
+--   As for acquire.
+-- Cost
+--   O(1), and O(m) for the m leases that share the lock.
+
+local lock, me, news = KEYS[1], ARGV[2], ''
+local name = string.sub(lock, 1, -5)
+local wait, counter = name .. 'wait', KEYS[2]
+
+-- import clock
+-- import field
+-- import lease
+-- import shared
+-- import send
+
+local held, us = redis.call('GET', lock), clock()
+local share = is_shared(held) and sharing()
+
+-- The lease with a request that ends then; nothing if there is one that ends before.
+local function with_request(lease, ends)
+  local before = asked_for(lease)
+  if before and before <= ends then
+    return nil
+  end
+  local slot = string.match(lease, '\n%d+$') or ''
+  local rest = string.sub(lease, 119, -1 - #slot)
+  local request = string.find(rest, '\n!', 98, true)
+  rest = request and string.sub(rest, 1, request - 1) or rest
+  local last = math.min(ends + BACKSTOP, string.sub(lease, 103, 118))
+  return string.sub(lease, 1, 66) .. string.upper(string.sub(lease, 67, 67)) .. string.sub(lease, 68, 102)
+    .. string.format('%016.0f', last) .. rest .. '\n!' .. string.format('%016.0f', ends) .. ARGV[4] .. slot
+end
+
+local meant = {}
+if share then
+  for _, lease in ipairs(share.prune(us) > 0 and share.all() or {}) do
+    local fence = string.sub(lease, 71, 86)
+    if fence == ARGV[1] or (ARGV[5] and fence < ARGV[1]) then
+      meant[#meant + 1] = lease
+    end
+  end
+elseif is_lease(held) and string.sub(held, 71, 86) == ARGV[1] then
+  meant[1] = held
+end
+if #meant == 0 then
+  return 'changed ' .. lock .. ' 0:'
+end
+
+local ends, sooner = us + ARGV[3] * 1000, nil
+for _, lease in ipairs(meant) do
+  local id, asked = string.sub(lease, 1, 65), with_request(lease, ends)
+  if asked then
+    local left = math.max(1, math.floor((string.sub(asked, 103, 118) - us) / 1000))
+    if share then
+      share.keep(asked, us)
+    else
+      redis.call('SET', lock, asked, 'PX', left)
+    end
+    sooner = math.min(sooner or left, left)
+    -- Its token is told of it when the lease has ended.
+    redis.call('SET', name .. 'asked:' .. id, '1', 'PX', ARGV[3] + BACKSTOP / 1000 + TOMBSTONE)
+    -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
+    send('all', 'broken', string.sub(id, 2))
+  end
+end
+if sooner then
+  local look = share and share.next_look(us) or sooner
+  news = news .. field('6:passed' .. field(string.format('%.0f', look)))
+  foretell(look)
+end
+return 'asked ' .. lock .. ' ' .. field(news)

@@ -1,0 +1,180 @@
+//! Shared locks on the command line: what is sent, and what is shown. Gateways answer as the tests say.
+
+use serde_json::json;
+
+use crate::support::{
+    fake_gateway::{FakeGateway, Reply},
+    program::{Ran, latchgate},
+};
+
+const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
+
+fn on(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
+    latchgate(arguments)
+        .env("LATCHGATE_URL", &gateway.url)
+        .env("LATCHGATE_SLOT", "77")
+        .read()
+}
+
+fn lease(mode: &str, slot: Option<u16>) -> Reply {
+    let lease = json!({
+        "name": "gpu", "token": TOKEN, "fencing_token": 42, "mode": mode, "slot": slot,
+        "ttl_ms": 600_000, "expires_in_ms": 600_000, "renew_after_ms": 200_000,
+    });
+    Reply::Answer(201, lease.to_string())
+}
+
+fn holder(fence: u64, slot: u16) -> serde_json::Value {
+    json!({
+        "owner": "ci", "fencing_token": fence, "mode": "shared", "slot": slot, "expires_in_ms": 9_000,
+    })
+}
+
+/// A lock that these hold, of so many.
+fn shown(holders: &[serde_json::Value], count: u64) -> Reply {
+    let lock = json!({"name": "gpu", "state": "held", "holders": holders, "holder_count": count});
+    Reply::Answer(200, lock.to_string())
+}
+
+#[test]
+fn the_mode_and_the_limit_are_sent_and_the_slot_is_told() {
+    for (arguments, sent, slot) in [
+        (&[][..], None, None),
+        (&["--shared"], Some((json!("shared"), json!(null))), None),
+        (
+            &["--limit", "3"],
+            Some((json!("shared"), json!(3))),
+            Some(2),
+        ),
+        (
+            &["--shared", "--limit", "9999"],
+            Some((json!("shared"), json!(9_999))),
+            Some(2),
+        ),
+    ] {
+        let mode = sent.as_ref().map_or("exclusive", |_| "shared");
+        let gateway = FakeGateway::new([lease(mode, slot)]);
+        let ran = on(&gateway, &[&["acquire", "gpu"], arguments].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(ran.out, format!("{TOKEN}\n"));
+        assert_eq!(ran.err.contains(", slot 2,"), slot.is_some(), "{ran:?}");
+        let body: serde_json::Value = serde_json::from_str(&gateway.received()[0].body).unwrap();
+        let (mode, limit) = sent.unwrap_or_default();
+        assert_eq!((&body["mode"], &body["limit"]), (&mode, &limit));
+        let fields = body.as_object().unwrap();
+        assert!(!fields.values().any(serde_json::Value::is_null), "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_limit_is_refused_before_anything_is_sent() {
+    for (limit, why) in [
+        ("0", "is 0; a limit is 1 to 9999"),
+        ("10000", "is 10000; a limit is 1 to 9999"),
+        ("many", "expected a whole number"),
+        ("-1", "expected a whole number"),
+    ] {
+        let gateway = FakeGateway::new([lease("shared", None)]);
+        let limit = format!("--limit={limit}");
+        for arguments in [
+            &["acquire", "gpu", &limit][..],
+            &["run", "gpu", &limit, "--", "true"],
+        ] {
+            let ran = on(&gateway, arguments);
+            assert_eq!(ran.code, Some(2), "{ran:?}");
+            assert!(ran.err.contains(why), "{ran:?}");
+        }
+        assert!(gateway.received().is_empty());
+    }
+}
+
+#[test]
+fn a_command_finds_its_slot_and_never_that_of_somebody_else() {
+    for (arguments, mode, slot, found) in [
+        (&["--limit", "8"][..], "shared", Some(5), "5\n"),
+        (&["--shared"], "shared", None, "none\n"),
+        (&[], "exclusive", None, "none\n"),
+    ] {
+        let released = Reply::Answer(204, String::new());
+        let gateway = FakeGateway::new([lease(mode, slot), released]);
+        let command = ["--", "sh", "-c", r#"echo "${LATCHGATE_SLOT-none}""#];
+        let run = [&["run", "gpu", "--wait", "0"], arguments, &command].concat();
+        let ran = on(&gateway, &run);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), found), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_share_is_a_refusal() {
+    let more = r#","detail":"A quorum cannot share a lock.""#;
+    let gateway = FakeGateway::new([Reply::problem(422, "unsupported-by-store", more)]);
+    let ran = on(&gateway, &["acquire", "gpu", "--shared"]);
+    assert_eq!(ran.code, Some(106), "{ran:?}");
+    assert!(ran.err.contains("A quorum cannot share a lock"), "{ran:?}");
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[test]
+fn inspect_and_list_show_all_who_share_a_lock() {
+    let holders = [holder(42, 0), holder(45, 1)];
+    let gateway = FakeGateway::new([shown(&holders, 102)]);
+    let ran = on(&gateway, &["inspect", "gpu"]);
+    assert_eq!(
+        ran.out,
+        "gpu is shared by 102\n  \
+           FENCING TOKEN  SLOT  EXPIRES IN  OWNER\n  \
+           42             0     9s          ci\n  \
+           45             1     9s          ci\n  \
+           and 100 more\n"
+    );
+    let lock = json!({"name": "gpu", "holders": holders, "holder_count": 102});
+    let page = json!({"locks": [lock], "next_cursor": null}).to_string();
+    let gateway = FakeGateway::new([Reply::Answer(200, page)]);
+    let ran = on(&gateway, &["list"]);
+    assert_eq!(
+        ran.out,
+        "LOCK  MODE    EXPIRES IN  FENCING TOKEN  OWNER\n\
+         gpu   slot 0  9s          42             ci\n\
+         gpu   slot 1  9s          45             ci\n\
+         gpu                                      (and 100 more)\n"
+    );
+    let gateway = FakeGateway::new([Reply::Answer(200, lock.to_string())]);
+    let ran = on(&gateway, &["break", "gpu", "--reason", "x", "--all"]);
+    assert!(ran.err.ends_with("broke gpu: and 100 more\n"), "{ran:?}");
+}
+
+#[test]
+fn of_those_who_share_a_lock_a_break_wants_to_know_which() {
+    let holders = [holder(42, 0), holder(45, 1)];
+    for arguments in [&[][..], &["--yes"], &["--any"]] {
+        let gateway = FakeGateway::new([shown(&holders, 2)]);
+        let arguments = [&["break", "gpu", "--reason", "x"], arguments].concat();
+        let ran = on(&gateway, &arguments);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        for told in ["--all", "--fencing-token", "ci, fencing token 45, slot 1"] {
+            assert!(ran.err.contains(told), "{ran:?}");
+        }
+        assert_eq!(gateway.received().len(), 1, "nothing was to be broken");
+    }
+    // The only one is meant by its fencing token.
+    let only = [holder(42, 0)];
+    let gateway = FakeGateway::new([shown(&only, 1), shown(&only, 1)]);
+    let ran = on(&gateway, &["break", "gpu", "--reason", "x", "--any"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let sent = r#"{"reason":"x","fencing_token":42}"#;
+    assert_eq!(gateway.received()[1].body, sent);
+}
+
+#[test]
+fn a_break_of_all_is_sent_once_and_not_together_with_one() {
+    let gateway = FakeGateway::new([Reply::Lost]);
+    let ran = on(&gateway, &["break", "gpu", "--reason", "x", "--all"]);
+    assert_eq!(ran.code, Some(105), "{ran:?}");
+    let received = gateway.received();
+    assert_eq!(received.len(), 1, "a copy would hit those who have come");
+    assert_eq!(received[0].body, r#"{"reason":"x","all":true}"#);
+    for other in ["--any", "--fencing-token=1", "--foreign-mark=x"] {
+        let both = ["break", "gpu", "--reason", "x", "--all", other];
+        assert_eq!(on(&gateway, &both).code, Some(2), "{other}");
+    }
+}

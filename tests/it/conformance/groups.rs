@@ -1,0 +1,246 @@
+//! Several locks that are taken as one, by gateways on this store.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use latchgate::{
+    auth::Authorization,
+    config::LimitsConfig,
+    engine::{
+        AcquireError, AcquireRequest, Engine, ExplicitTerms, GrantedGroup, GroupAcquireError,
+        GroupRequest,
+    },
+    lifecycle::Lifecycle,
+    lock::{CallerId, GroupNames, IdempotencyKey, LockName, Metadata},
+    store::{AnyStore, Store, contract::Holder},
+    telemetry::metrics::Metrics,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    attempts::{LONG, attempt, granted, is_free, name, released, ttl},
+    fixture::Fixture,
+};
+
+/// Longer than all clients of a case take together, on a busy machine and over a quorum.
+const WAIT: Duration = Duration::from_secs(50);
+
+fn engine(store: &AnyStore) -> Engine {
+    let limits = LimitsConfig::default();
+    Engine::start(store.clone(), Lifecycle::new(), &limits, Metrics::default())
+}
+
+/// A request for these locks, in the order of nobody's choice.
+fn group(
+    locks: &[&str],
+    ttl_ms: u64,
+    wait: Duration,
+    key: Option<&IdempotencyKey>,
+) -> GroupRequest {
+    let names = GroupNames::parse(locks.iter().copied()).unwrap();
+    let part = |name: &LockName| {
+        Ok::<_, Infallible>(AcquireRequest {
+            name: name.clone(),
+            ttl: ttl(ttl_ms),
+            hold_limit: None,
+            sharing: None,
+            explicit: ExplicitTerms::default(),
+            wait,
+            owner: None,
+            metadata: Metadata::default(),
+            caller: CallerId::ANONYMOUS,
+            authorization: Authorization::default(),
+            idempotency_key: key.cloned(),
+        })
+    };
+    GroupRequest::new(names, part).unwrap()
+}
+
+async fn acquire(
+    engine: &Engine,
+    request: GroupRequest,
+) -> Result<GrantedGroup, GroupAcquireError> {
+    engine.acquire_group(request, || {}).await
+}
+
+async fn release(engine: &Engine, held: &GrantedGroup) {
+    for lease in &held.leases {
+        let released = engine.release(lease.name.clone(), held.hash).await;
+        released.unwrap();
+    }
+}
+
+pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture: &dyn Fixture) {
+    const LOCKS: [&str; 5] = ["a", "b", "c", "d", "e"];
+    let stores = fixture.gateways();
+    let engines: Vec<_> = stores.iter().map(engine).collect();
+    let held: BTreeMap<_, _> = LOCKS
+        .map(|lock| (name(lock), AtomicBool::new(false)))
+        .into();
+    let held = Arc::new(held);
+    let clients = (0..20).map(|client| {
+        let engine = engines[client % engines.len()].clone();
+        let held = Arc::clone(&held);
+        // Each wants two or three of them, and names them in another order.
+        let wanted: Vec<_> = (0..2 + client % 2)
+            .map(|part| LOCKS[(client + 2 * part) % LOCKS.len()])
+            .rev()
+            .collect();
+        // Half of them may repeat what they ask.
+        let key = (client % 2 == 0).then(IdempotencyKey::random);
+        async move {
+            let request = group(&wanted, LONG, WAIT, key.as_ref());
+            let granted = acquire(&engine, request).await;
+            let granted = granted.unwrap_or_else(|error| panic!("client {client}: {error:?}"));
+            for lease in &granted.leases {
+                let before = held[&lease.name].swap(true, Ordering::SeqCst);
+                assert!(!before, "{} is held by two", lease.name);
+            }
+            sleep(Duration::from_millis(3)).await;
+            for lease in &granted.leases {
+                held[&lease.name].store(false, Ordering::SeqCst);
+            }
+            release(&engine, &granted).await;
+            granted.delivery.delivered();
+        }
+    });
+    timeout(WAIT, join_all(clients))
+        .await
+        .expect("nothing waits for ever");
+    for lock in LOCKS {
+        // What a client has tried for is given back in a moment.
+        until_free(&fixture.store(), lock, Duration::from_secs(20)).await;
+    }
+}
+
+async fn until_free(store: &AnyStore, lock: &str, within: Duration) {
+    let deadline = Instant::now() + within;
+    while !is_free(store, lock).await {
+        assert!(Instant::now() < deadline, "{lock} is still held");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let engine = engine(&store);
+    let held = acquire(&engine, group(&["y", "x", "z"], LONG, Duration::ZERO, None)).await;
+    let held = held.unwrap();
+    for lease in &held.leases {
+        let inspection = store.inspect(&lease.name).await.unwrap();
+        let Some(Holder::Lease(shown)) = inspection.holder else {
+            panic!("{inspection:?}");
+        };
+        assert_eq!((shown.fence, shown.ttl), (lease.held.fence, ttl(LONG)));
+        let group = shown.metadata.group().unwrap();
+        assert_eq!((group.first, group.count), (name("x"), 3));
+        assert_eq!(shown.metadata.iter().count(), 0);
+    }
+    // One is released by itself, and the others go on under the same token.
+    let token = held.leases[0].token.clone();
+    engine.release(name("y"), held.hash).await.unwrap();
+    assert!(is_free(&store, "y").await);
+    let renewed = engine.renew(name("z"), token, None, None).await.unwrap();
+    assert_eq!(renewed.held.fence, held.leases[2].held.fence);
+    for lock in ["x", "z"] {
+        engine.release(name(lock), held.hash).await.unwrap();
+    }
+    held.delivery.delivered();
+}
+
+pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let engine = engine(&store);
+    let other = attempt("y", LONG);
+    granted(&store, &other).await;
+    for key in [None, Some(IdempotencyKey::random())] {
+        let request = group(&["x", "y", "z"], LONG, Duration::ZERO, key.as_ref());
+        let error = acquire(&engine, request).await.unwrap_err();
+        assert_eq!(error.name, Some(name("y")));
+        assert!(
+            matches!(error.error, AcquireError::Held { .. }),
+            "{error:?}"
+        );
+        for lock in ["x", "z"] {
+            until_free(&store, lock, Duration::from_secs(10)).await;
+        }
+        // Whoever asked with a key may ask again with it.
+        if let Some(key) = key {
+            released(&store, &other).await;
+            let request = group(&["x", "y", "z"], LONG, Duration::ZERO, Some(&key));
+            let held = acquire(&engine, request).await.unwrap();
+            release(&engine, &held).await;
+            held.delivery.delivered();
+        }
+    }
+}
+
+pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixture: &dyn Fixture) {
+    let stores = fixture.gateways();
+    let key = IdempotencyKey::random();
+    let request = || group(&["x", "y"], LONG, Duration::ZERO, Some(&key));
+    let first_engine = engine(&stores[0]);
+    let first = acquire(&first_engine, request()).await.unwrap();
+    let fences = |held: &GrantedGroup| {
+        let fences = held.leases.iter().map(|lease| lease.held.fence);
+        fences.collect::<Vec<_>>()
+    };
+    // At another gateway, if there is one. The answer to the first request is lost only then.
+    let other_engine = engine(&stores[stores.len() - 1]);
+    let again = acquire(&other_engine, request()).await.unwrap();
+    assert!(again.delivery.is_replay());
+    assert_eq!((again.hash, fences(&again)), (first.hash, fences(&first)));
+    again.delivery.delivered();
+    drop(first.delivery);
+    sleep(Duration::from_millis(100)).await;
+    let others = group(&["w", "y"], LONG, Duration::ZERO, Some(&key));
+    let mismatch = acquire(&other_engine, others).await.unwrap_err();
+    assert!(
+        matches!(mismatch.error, AcquireError::IdempotencyMismatch),
+        "{mismatch:?}"
+    );
+    for lock in ["x", "y"] {
+        other_engine.release(name(lock), first.hash).await.unwrap();
+    }
+    let ended = acquire(&other_engine, request()).await.unwrap_err();
+    assert!(
+        matches!(ended.error, AcquireError::IdempotencyExpired),
+        "{ended:?}"
+    );
+}
+
+pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture: &dyn Fixture) {
+    const BRIEF: u64 = 1_000;
+    let store = fixture.store();
+    let other = attempt("y", LONG);
+    granted(&store, &other).await;
+    // Everything of this gateway runs on threads that end in the middle of the wait.
+    let doomed = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let killed = store.clone();
+    doomed.spawn(async move {
+        let engine = engine(&killed);
+        drop(acquire(&engine, group(&["x", "y"], BRIEF, WAIT, None)).await);
+    });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_free(&store, "x").await {
+        assert!(Instant::now() < deadline, "it takes the first lock");
+        sleep(Duration::from_millis(10)).await;
+    }
+    // It is kept while the second is waited for.
+    sleep(Duration::from_millis(2 * BRIEF)).await;
+    assert!(!is_free(&store, "x").await);
+    doomed.shutdown_background();
+    until_free(&store, "x", Duration::from_millis(10 * BRIEF)).await;
+}

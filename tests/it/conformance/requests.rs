@@ -1,0 +1,237 @@
+//! Clause 13: a request to release is carried out, whoever renews the lease.
+
+use std::time::Duration;
+
+use latchgate::{
+    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Reason, ReleaseRequest},
+    store::{
+        AnyStore, Store as _,
+        contract::{Acquisition, Attempt, BrokenLease, Holder, Loss, Renewal, Requesting},
+    },
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    Fixture,
+    attempts::{LONG, attempt, granted, is_free, key, keyed, name, released, ttl},
+};
+use crate::support::eventually;
+
+/// How long a holder that is asked has, where the end of that is waited for.
+const SOON: Duration = Duration::from_millis(700);
+/// The same where it is not.
+const LATER: Duration = Duration::from_mins(5);
+/// Within which time something comes about that need not be waited for.
+const PROMPT: Duration = Duration::from_secs(10);
+
+fn request(within: Duration) -> ReleaseRequest {
+    ReleaseRequest {
+        by: Some("ops".into()),
+        reason: Reason::new("the \"database\" moves").unwrap(),
+        within,
+    }
+}
+
+/// Asks for `lock`, which must be held by a lease alone, at the last gateway.
+async fn asked(fixture: &dyn Fixture, target: Option<BreakTarget>, within: Duration) -> HeldLease {
+    match requested(fixture, target, within).await {
+        Requesting::Requested(Holder::Lease(lease)) => lease,
+        other => panic!("not asked: {other:?}"),
+    }
+}
+
+async fn requested(
+    fixture: &dyn Fixture,
+    target: Option<BreakTarget>,
+    within: Duration,
+) -> Requesting {
+    let stores = fixture.gateways();
+    let store = stores.last().expect("there is one");
+    let (lock, request) = (name("lock"), request(within));
+    let requesting = store.request_release(&lock, target, &request);
+    requesting.await.unwrap()
+}
+
+async fn renewed(store: &AnyStore, held: &Attempt) -> HeldLease {
+    match store.renew(&held.name, &held.token, None).await.unwrap() {
+        Renewal::Renewed(lease, _) => lease,
+        other => panic!("not renewed: {other:?}"),
+    }
+}
+
+fn is_asked_for(lease: &HeldLease, within: Duration) {
+    let asked = lease.release_requested.as_deref().expect("it is asked for");
+    let expected = request(asked.within);
+    assert_eq!(*asked, expected);
+    assert!(asked.within <= within, "{asked:?}");
+    assert!(
+        lease.expires_in <= within + ReleaseRequest::BACKSTOP,
+        "{lease:?}"
+    );
+}
+
+pub(super) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    let lease = granted(&store, &holder).await;
+    assert_eq!(lease.release_requested, None);
+    assert_eq!(renewed(&store, &holder).await.release_requested, None);
+    let told = asked(fixture, Some(lease.fence.into()), LATER).await;
+    assert_eq!(told.fence, lease.fence);
+    is_asked_for(&told, LATER);
+    for restarted in [false, true] {
+        if restarted {
+            fixture.restart().await;
+        }
+        let store = fixture.store();
+        is_asked_for(&renewed(&store, &holder).await, LATER);
+        match store.inspect(&name("lock")).await.unwrap().holder {
+            Some(Holder::Lease(seen)) => is_asked_for(&seen, LATER),
+            other => panic!("{other:?}"),
+        }
+        let acquired = store.acquire(&holder).await.unwrap();
+        match acquired {
+            Acquisition::Granted(again) => is_asked_for(&again, LATER),
+            other => panic!("{other:?}"),
+        }
+    }
+    released(&fixture.store(), &holder).await;
+    assert!(is_free(&fixture.store(), "lock").await);
+}
+
+pub(super) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    let lease = granted(&store, &holder).await;
+    let begun = Instant::now();
+    asked(fixture, None, SOON).await;
+    let lost = loop {
+        match store
+            .renew(&holder.name, &holder.token, Some(ttl(LONG)))
+            .await
+            .unwrap()
+        {
+            Renewal::Renewed(lease, _) => is_asked_for(&lease, SOON),
+            Renewal::Lost(loss) => break loss,
+            Renewal::Adopted => panic!("nobody adopts it"),
+        }
+        assert!(begun.elapsed() < SOON + PROMPT, "it does not end");
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(begun.elapsed() >= SOON, "{:?}", begun.elapsed());
+    assert_eq!(lost, Loss::Broken { held: false });
+    let next = granted(&store, &attempt("lock", LONG)).await;
+    assert!(next.fence > lease.fence);
+    let after = store.renew(&holder.name, &holder.token, None).await;
+    assert_eq!(after.unwrap(), Renewal::Lost(Loss::Broken { held: true }));
+}
+
+pub(super) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
+    let holder = attempt("lock", LONG);
+    granted(&fixture.store(), &holder).await;
+    asked(fixture, None, SOON).await;
+    fixture.restart().await;
+    let free = async || is_free(&fixture.store(), "lock").await.then_some(());
+    eventually("the lease ends", free).await;
+}
+
+pub(super) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    asked(fixture, None, LATER).await;
+    asked(fixture, None, LATER / 2).await;
+    is_asked_for(&renewed(&store, &holder).await, LATER / 2);
+    asked(fixture, None, LATER * 2).await;
+    is_asked_for(&renewed(&store, &holder).await, LATER / 2);
+    asked(fixture, None, SOON).await;
+    let free = async || is_free(&fixture.store(), "lock").await.then_some(());
+    eventually("the lease ends", free).await;
+}
+
+pub(super) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG / 4);
+    granted(&store, &holder).await;
+    asked(fixture, None, Duration::from_millis(LONG)).await;
+    let lease = renewed(&store, &holder).await;
+    assert_eq!(lease.ttl, ttl(LONG / 4));
+    assert!(lease.expires_in <= Duration::from_millis(LONG / 4));
+    is_asked_for(&lease, Duration::from_millis(LONG));
+}
+
+pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    let lease = granted(&store, &holder).await;
+    asked(fixture, None, SOON).await;
+    released(&store, &holder).await;
+    let next = attempt("lock", LONG);
+    granted(&store, &next).await;
+    sleep(SOON + ReleaseRequest::BACKSTOP + Duration::from_millis(200)).await;
+    assert_eq!(renewed(&store, &next).await.release_requested, None);
+    let changed = requested(fixture, Some(lease.fence.into()), SOON).await;
+    assert!(
+        matches!(changed, Requesting::HolderChanged(Holder::Lease(_))),
+        "{changed:?}"
+    );
+    assert_eq!(renewed(&store, &next).await.release_requested, None);
+}
+
+pub(super) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    assert_eq!(requested(fixture, None, LATER).await, Requesting::NotHeld);
+    let holder = attempt("lock", LONG);
+    let lease = granted(&store, &holder).await;
+    let mark = ForeignMark::new(&"0".repeat(ForeignMark::DIGITS)).unwrap();
+    let fence = FencingToken::new(lease.fence.get() + 1).unwrap();
+    for other in [BreakTarget::Foreign(mark), BreakTarget::Lease(fence)] {
+        let changed = requested(fixture, Some(other), LATER).await;
+        assert!(
+            matches!(changed, Requesting::HolderChanged(_)),
+            "{changed:?}"
+        );
+    }
+    assert_eq!(renewed(&store, &holder).await.release_requested, None);
+    asked(fixture, Some(BreakTarget::All), LATER).await;
+    is_asked_for(&renewed(&store, &holder).await, LATER);
+}
+
+pub(super) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let holder = keyed("lock", LONG, key);
+    granted(&store, &holder).await;
+    asked(fixture, None, SOON).await;
+    let free = async || is_free(&fixture.store(), "lock").await.then_some(());
+    eventually("the lease ends", free).await;
+    let again = store.acquire(&keyed("lock", LONG, key)).await.unwrap();
+    assert_eq!(again, Acquisition::IdempotencyExpired);
+}
+
+pub(super) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let expected = BrokenLease {
+        name: name("lock"),
+        token: holder.token,
+    };
+    // Each request ends sooner, or it would be none.
+    let mut within = LATER;
+    for listening in fixture.gateways() {
+        let mut listener = listening.breaks().listen();
+        // Until it is heard, since a gateway listens a little after it has started.
+        let heard = async {
+            loop {
+                asked(fixture, None, within).await;
+                within -= Duration::from_secs(1);
+                let word = timeout(Duration::from_millis(300), listener.recv());
+                if word.await == Ok(Some(expected.clone())) {
+                    break;
+                }
+            }
+        };
+        timeout(PROMPT, heard).await.expect("a word of it comes");
+    }
+}
