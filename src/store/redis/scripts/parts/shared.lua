@@ -10,6 +10,7 @@ local SHARED = '2*'
 local MOST_UNPACKED = 1000
 
 local function is_shared(held)
+  -- What begins so and goes on is of a foreign client.
   return held == SHARED
 end
 
