@@ -505,7 +505,7 @@ async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands()
     ];
     assert_eq!(calls(&rig).await, expected(renew));
     release(&rig.store, &asked).await;
-    let release = [
+    let one_of_two = [
         ("evalsha", 1),
         ("getrange", 2),
         ("hdel", 1),
@@ -518,7 +518,7 @@ async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands()
         ("zrange", 2),
         ("zrem", 1),
     ];
-    assert_eq!(calls(&rig).await, expected(release));
+    assert_eq!(calls(&rig).await, expected(one_of_two));
     // The first and the last.
     release(&rig.store, &stays).await;
     let last = [
