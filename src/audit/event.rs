@@ -61,11 +61,12 @@ pub struct BreakAttempt<'a> {
     pub requester: Requester<'a>,
     /// Which lock.
     pub name: &'a LockName,
-    /// Of each lease that was broken, or that was to be, its fencing token if it has one. There is at least one.
+    /// Of each lease that was broken or asked for, or that was to be, its fencing token if it has one. There is at least one.
     pub fencing_tokens: &'a [Option<FencingToken>],
     /// The reason that they gave.
     pub reason: &'a str,
-    /// What became of it: `broken`, or the code of the problem that was answered.
+    /// What became of it: `broken`, `requested` if the holder was asked first, or the code of the problem that was
+    /// answered.
     pub outcome: &'a str,
 }
 

@@ -23,6 +23,9 @@ use super::{
 /// Shows who holds the lock, asks for confirmation, and ends that lease and no other: if somebody else
 /// holds the lock by then, nothing is broken. If several share it, say which lease is meant, or --all. The previous holder learns of it from its next renewal, or
 /// at once if it holds the lock by a stream. Nothing can stop it from working on.
+///
+/// With --grace the holder is asked to release the lock first, and only what is left of its lease then is broken. `run`
+/// ends its command when it is asked.
 #[derive(Args)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -54,6 +57,12 @@ pub(super) struct BreakArgs {
     /// and the lease of whoever holds the lock by then is ended.
     #[arg(long)]
     any: bool,
+    /// Ask the holder to release the lock, and break it only after this: 30s, 5m; at most 1h
+    ///
+    /// The command does not wait for that. A holder hears of it with its next renewal, or at once if it holds the lock by
+    /// a stream; one that renews more seldom may not hear of it in time. 0 is the same as without.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait, conflicts_with = "foreign_mark")]
+    grace: Option<Duration>,
     /// Do not ask
     #[arg(long)]
     yes: bool,
@@ -76,20 +85,39 @@ pub(super) async fn break_lock(
         None if args.any => target_found(args, &client).await?,
         None => Some(target_confirmed(args, &client).await?),
     };
-    let broken = client.break_lock(&args.name, &reason, target).await?;
+    let broken = match args.grace() {
+        Some(grace) => {
+            let request = client.request_release(&args.name, &reason, target, grace);
+            request.await?
+        }
+        None => client.break_lock(&args.name, &reason, target).await?,
+    };
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
     }
+    let what = match args.grace() {
+        Some(grace) => format!("asked for {} within {}", args.name, duration::show(grace)),
+        None => format!("broke {}", args.name),
+    };
     for holder in &broken.holders {
         let left = left(holder).map_or_else(String::new, |left| format!(", with {left} left"));
-        output::note(&format!("broke {}: {}{left}", args.name, who(holder)));
+        output::note(&format!("{what}: {}{left}", who(holder)));
     }
     let shown = broken.holders.len() as u64;
     if broken.holder_count > shown {
         let more = broken.holder_count - shown;
-        output::note(&format!("broke {}: and {more} more", args.name));
+        output::note(&format!("{what}: and {more} more"));
     }
     Ok(())
+}
+
+// === impl BreakArgs ===
+
+impl BreakArgs {
+    /// How much time the holder is given, if any.
+    fn grace(&self) -> Option<Duration> {
+        self.grace.filter(|grace| !grace.is_zero())
+    }
 }
 
 /// What the command line says.
@@ -155,7 +183,13 @@ async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarg
     if !io::stdin().is_terminal() {
         return Err(argument("--yes", &"is needed where nobody can be asked"));
     }
-    output::ask("break it? [y/N] ");
+    output::ask(&match args.grace() {
+        Some(grace) => format!(
+            "ask for it, and break it in {}? [y/N] ",
+            duration::show(grace)
+        ),
+        None => "break it? [y/N] ".to_owned(),
+    });
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
     match (read, line.trim()) {

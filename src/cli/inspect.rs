@@ -12,7 +12,7 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, table, visible::visible},
+    terminal::{duration, output, release_request::asked_for, table, visible::visible},
 };
 
 /// Show who holds a lock.
@@ -131,6 +131,9 @@ fn facts(holder: &Holder) -> String {
     match holder.expires_in_ms {
         Some(ms) => fact("expires in", &duration::show(Duration::from_millis(ms))),
         None => fact("expires", "never"),
+    }
+    if let Some(request) = &holder.release_requested {
+        fact("to be released", &asked_for(request));
     }
     for (name, value) in holder.metadata.iter().flatten() {
         fact(name, value);

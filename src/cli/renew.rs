@@ -11,7 +11,7 @@ use super::{
         connection::ConnectionArgs, environment::Environment, lease::LeaseArgs, locks::Locks,
     },
     error::CliError,
-    terminal::{duration, output},
+    terminal::{duration, output, release_request::asked_for},
 };
 
 /// Keep a lock: make its lease last longer, from now.
@@ -40,6 +40,9 @@ pub(super) async fn renew(args: &RenewArgs, environment: &Environment) -> Result
             }
             let expires_in = duration::show(lease.expires_in);
             output::note(&format!("renewed {}: expires in {expires_in}", lease.name));
+            if let Some(request) = &lease.release_requested {
+                output::note(&format!("release {} {}", lease.name, asked_for(request)));
+            }
             return Ok(());
         }
         Locks::All(names) => names,
@@ -51,12 +54,16 @@ pub(super) async fn renew(args: &RenewArgs, environment: &Environment) -> Result
         for PartResult {
             name,
             expires_in_ms,
+            release_requested,
             ..
         } in &renewed.results
         {
             if let Some(left) = expires_in_ms.map(Duration::from_millis) {
                 let left = duration::show(left);
                 output::note(&format!("renewed {name}: expires in {left}"));
+            }
+            if let Some(request) = release_requested {
+                output::note(&format!("release {name} {}", asked_for(request)));
             }
         }
     }

@@ -1,4 +1,6 @@
-//! Break: take a lock away from whoever holds it.
+//! Break: take a lock away from whoever holds it, at once or after asking for it.
+
+use std::time::Duration;
 
 use reqwest::Method;
 use serde::Serialize;
@@ -6,7 +8,10 @@ use tokio::time::Instant;
 
 use crate::lock::{BreakTarget, LockName, Reason};
 
-use super::{Client, ClientError, HeldLock, call::Call, call_response::CallResponse, retry::Retry};
+use super::{
+    Client, ClientError, HeldLock, acquiring::millis, call::Call, call_response::CallResponse,
+    retry::Retry,
+};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -17,6 +22,8 @@ struct Body<'a> {
     foreign_mark: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     all: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace_ms: Option<u64>,
 }
 
 // === impl Client ===
@@ -34,6 +41,28 @@ impl Client {
         reason: &Reason,
         target: Option<BreakTarget>,
     ) -> Result<HeldLock, ClientError> {
+        self.send_break(name, reason, target, None).await
+    }
+
+    /// Asks whoever holds the lock to release it within `grace`; what is left then the gateway breaks. Answers who was
+    /// asked. Sent again as [`Client::break_lock`] is: of several requests the one that ends first counts.
+    pub async fn request_release(
+        &self,
+        name: &LockName,
+        reason: &Reason,
+        target: Option<BreakTarget>,
+        grace: Duration,
+    ) -> Result<HeldLock, ClientError> {
+        self.send_break(name, reason, target, Some(grace)).await
+    }
+
+    async fn send_break(
+        &self,
+        name: &LockName,
+        reason: &Reason,
+        target: Option<BreakTarget>,
+        grace: Option<Duration>,
+    ) -> Result<HeldLock, ClientError> {
         let body = Body {
             reason: reason.as_str(),
             fencing_token: match target {
@@ -45,6 +74,7 @@ impl Client {
                 Some(BreakTarget::Lease(_) | BreakTarget::All) | None => None,
             },
             all: (target == Some(BreakTarget::All)).then_some(true),
+            grace_ms: grace.map(millis),
         };
         let call = Call::new(Method::POST, name, "/break").json(&body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use crate::lock::{GroupNames, Token};
 
 use super::{
-    AcquireRequest, Acquiring, Client, ClientError, Lease, Problem, acquiring::millis, call::Call,
-    call_response::CallResponse, retry::Retry,
+    AcquireRequest, Acquiring, Client, ClientError, Lease, Problem, ReleaseRequest,
+    acquiring::millis, call::Call, call_response::CallResponse, retry::Retry,
 };
 
 /// What came of one of several leases.
@@ -29,6 +29,9 @@ pub struct PartResult {
     /// What is left until the hold limit of a lease that was renewed, if it has one.
     #[serde(default)]
     pub hold_expires_in_ms: Option<u64>,
+    /// Present if a lease that was renewed is to be released.
+    #[serde(default)]
+    pub release_requested: Option<ReleaseRequest>,
 }
 
 /// What came of the renewal or the release of several leases.
@@ -231,6 +234,11 @@ impl PartResults {
         lease.expires_in = Duration::from_millis(left);
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);
+        let requests = self
+            .results
+            .iter()
+            .filter_map(|it| it.release_requested.as_ref());
+        lease.release_requested = requests.min_by_key(|request| request.within_ms).cloned();
         Ok(lease)
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, LockName, Metadata, Mode, Owner, Token};
 
-use super::{ClientError, call_response::CallResponse};
+use super::{ClientError, ReleaseRequest, call_response::CallResponse};
 
 /// A lease that the caller holds.
 #[derive(Clone)]
@@ -36,6 +36,8 @@ pub struct Lease {
     pub metadata: Metadata,
     /// How long the caller stood in the queue.
     pub waited: Duration,
+    /// Present if somebody has asked for the lock: it is to be released in time.
+    pub release_requested: Option<ReleaseRequest>,
     sent_at: Instant,
     received_at: Instant,
     json: String,
@@ -84,6 +86,8 @@ struct Wire {
     metadata: Option<BTreeMap<String, String>>,
     #[serde(default)]
     waited_ms: u64,
+    #[serde(default)]
+    release_requested: Option<ReleaseRequest>,
 }
 
 // === impl Lease ===
@@ -93,7 +97,15 @@ impl Lease {
     /// because nobody knows when it was granted after that. A lease that was waited for may be said
     /// to be over when it comes; renew it first, as [`super::LeaseRenewer::start`] does.
     pub fn good_until(&self) -> Instant {
-        self.sent_at + self.expires_in
+        self.sent_at + self.good_for()
+    }
+
+    /// How much of it may be counted on: one that is to be released is broken when the time for that is over.
+    pub(super) fn good_for(&self) -> Duration {
+        let request = self.release_requested.as_ref();
+        request.map_or(self.expires_in, |request| {
+            self.expires_in.min(request.within())
+        })
     }
 
     /// When the request was sent that was answered with this.
@@ -146,6 +158,7 @@ impl Lease {
             owner,
             metadata: Metadata::new(wire.metadata.unwrap_or_default()).ok()?,
             waited: Duration::from_millis(wire.waited_ms),
+            release_requested: wire.release_requested,
             sent_at: answer.sent_at,
             received_at: answer.received_at,
             json: answer.body.clone(),

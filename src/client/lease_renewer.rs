@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    Client, ClientError, Lease, Problem,
+    Client, ClientError, Lease, Problem, ReleaseRequest,
     backoff::{pause, random_fraction},
     retry::Retry,
 };
@@ -28,12 +28,16 @@ use super::{
 /// not notified of that: a renewal asks for the TTL that the lease had when it began to be kept, but one that
 /// comes after its end finds it lost, and until then it is believed to last.
 ///
+/// Somebody may ask for the lock ([`LeaseRenewer::requests`]). The lease is renewed until the time for its release is
+/// over, and is lost then.
+///
 /// Dropped, it renews no more, and the lease ends with its TTL; [`LeaseRenewer::release`] ends it at once.
 #[derive(Debug)]
 pub struct LeaseRenewer {
     client: Client,
     lease: Lease,
     state: watch::Receiver<LeaseState>,
+    requests: watch::Receiver<Option<ReleaseRequest>>,
     /// Ends with this.
     task: JoinSet<()>,
 }
@@ -43,6 +47,9 @@ struct RenewTask {
     client: Client,
     lease: Lease,
     state: watch::Sender<LeaseState>,
+    requests: watch::Sender<Option<ReleaseRequest>>,
+    /// Until when the lease is to be released, if somebody has asked for that.
+    release_by: Option<Instant>,
     /// What is asked for, whatever others with the token have made of it; `None`: what the lease has, if
     /// as much is not allowed any more.
     asked: Option<Duration>,
@@ -55,6 +62,9 @@ struct RenewTask {
 
 /// A lease has come soon if it took no more than this part of itself.
 const SOON: u32 = 10;
+
+/// A request that ends sooner than the last by less than this is the same: each answer takes another time.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 // === impl LeaseRenewer ===
 
@@ -71,10 +81,13 @@ impl LeaseRenewer {
         };
         let until = certain_until(&lease);
         let (sender, state) = watch::channel(LeaseState::Kept { until });
+        let (request_sender, requests) = watch::channel(None);
         let mut renewer = RenewTask {
             client: client.clone(),
             lease: lease.clone(),
             state: sender,
+            requests: request_sender,
+            release_by: None,
             asked: Some(lease.ttl),
             ttl: lease.ttl,
             until,
@@ -89,6 +102,7 @@ impl LeaseRenewer {
             client: client.clone(),
             lease,
             state,
+            requests,
             task,
         })
     }
@@ -96,6 +110,11 @@ impl LeaseRenewer {
     /// How the lease stands, now and whenever that changes.
     pub fn watch(&self) -> watch::Receiver<LeaseState> {
         self.state.clone()
+    }
+
+    /// What was asked of the holder, as soon as a renewal tells it; changes if less time is left than was said before.
+    pub fn requests(&self) -> watch::Receiver<Option<ReleaseRequest>> {
+        self.requests.clone()
     }
 
     /// Until when the lease certainly lasts; `None` once it is lost.
@@ -151,7 +170,9 @@ impl RenewTask {
         loop {
             sleep_until(self.renew_at.min(self.until)).await;
             if Instant::now() >= self.until {
-                let loss = if self.at_limit {
+                let loss = if self.release_by.is_some() {
+                    Loss::NotReleased
+                } else if self.at_limit {
                     Loss::HoldLimit
                 } else {
                     Loss::Expired { reason }
@@ -189,6 +210,7 @@ impl RenewTask {
 
     fn renewed(&mut self, lease: &Lease) {
         self.ttl = lease.ttl;
+        self.hear(lease);
         self.until = certain_until(lease);
         self.at_limit = lease
             .hold_expires_in
@@ -200,6 +222,21 @@ impl RenewTask {
             let early = 0.1 * random_fraction();
             lease.sent_at() + lease.renew_after.mul_f64(1.0 - early)
         };
+    }
+
+    /// Tells of a request to release it.
+    fn hear(&mut self, lease: &Lease) {
+        let Some(request) = &lease.release_requested else {
+            return;
+        };
+        let by = lease.sent_at() + request.within();
+        if self
+            .release_by
+            .is_none_or(|known| by + SAME_REQUEST < known)
+        {
+            self.release_by = Some(by);
+            self.requests.send_replace(Some(request.clone()));
+        }
     }
 
     fn current_state(&self) -> LeaseState {
@@ -219,7 +256,7 @@ impl RenewTask {
 /// When a lease is over for us: clocks do not run at quite the same speed.
 fn certain_until(lease: &Lease) -> Instant {
     let drift = lease.ttl / 100 + Duration::from_millis(2);
-    lease.sent_at() + lease.expires_in.saturating_sub(drift)
+    lease.sent_at() + lease.good_for().saturating_sub(drift)
 }
 
 /// How long one renewal may take: so that in the second third of the lease a few addresses that do
@@ -269,6 +306,9 @@ pub enum Loss {
     /// It was kept for as long as its hold limit allows.
     #[error("its hold limit is reached")]
     HoldLimit,
+    /// Somebody had asked for the lock, and the time in which it was to be released is over.
+    #[error("somebody asked for the lock, and it was not released in time")]
+    NotReleased,
     /// The gateway says that its token does not hold the lock any more. Somebody else may hold it
     /// already.
     #[error("the gateway says that it has ended: {0}")]

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::Deserialize;
 
+use super::ReleaseRequest;
+
 /// A problem document. It holds no secret.
 #[derive(Clone, Deserialize)]
 pub struct Problem {
@@ -82,6 +84,9 @@ pub struct Holder {
     /// What is left of it in milliseconds; `None` if it has no expiry.
     #[serde(default)]
     pub expires_in_ms: Option<u64>,
+    /// Present if it was asked to release the lock, and the caller may know.
+    #[serde(default)]
+    pub release_requested: Option<ReleaseRequest>,
 }
 
 // === impl Problem ===

@@ -79,9 +79,9 @@ impl Engine {
     {
         let engine = Arc::clone(&self.0);
         DetachOnDrop::new(&self.0.lifecycle, async move {
-            let asked = Instant::now();
             let outcome = match engine.store.request_release(&name, target, &request).await {
                 Ok(Requesting::Requested(holder)) => {
+                    engine.metrics.release_requested(holder.count());
                     for lease in holder.leases() {
                         engine.events.release_requested(&name, lease, &request);
                     }
@@ -93,10 +93,12 @@ impl Engine {
                 Ok(Requesting::NotHeld) => Err(BreakError::NotHeld),
                 Err(error) => Err(error.into()),
             };
+            // The store counts the time from no later than this, so nobody has less of it than was said.
+            let told = Instant::now();
             record(ReleaseRecord::Requested(outcome.clone())).await;
             if let Ok(holder) = &outcome {
                 let fences: Vec<_> = holder.leases().iter().map(|lease| lease.fence).collect();
-                let (until, reason) = (asked + request.within, request.reason);
+                let (until, reason) = (told + request.within, request.reason);
                 let (engine, stopped) = (Arc::clone(&engine), engine.lifecycle.stopped());
                 engine.lifecycle.clone().spawn_background(async move {
                     tokio::select! {

@@ -21,4 +21,6 @@ pub struct ReleaseRequest {
 impl ReleaseRequest {
     /// How much longer than its holder was told a lease lasts at most. The scripts have it as a number, too.
     pub const BACKSTOP: Duration = Duration::from_secs(1);
+    /// The longest time that a holder may be given: whoever wants a lock later than that can ask again.
+    pub const LONGEST: Duration = Duration::from_hours(1);
 }

@@ -64,6 +64,11 @@ pub(in crate::cli) struct RunArgs {
     /// What becomes of the command when the lease is lost
     #[arg(long, value_enum, default_value_t)]
     pub(super) on_lost: OnLost,
+    /// What becomes of the command when somebody asks for the lock (break --grace)
+    ///
+    /// A renewal tells of it. Standard error says who asked and why.
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) on_request: OnRequest,
     /// How long before the KILL the command gets a TERM [default: a third of the TTL, at most 10s]
     ///
     /// At most half of the TTL: the other half is for renewals. A lease that somebody has ended leaves
@@ -91,4 +96,14 @@ pub(super) enum OnLost {
     Terminate,
     /// It goes on: somebody else may have the lock meanwhile.
     Continue,
+}
+
+/// What becomes of the command when somebody asks for the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum OnRequest {
+    /// Its process group gets a TERM, and the lease is renewed while it ends; the exit code is its own.
+    #[default]
+    Term,
+    /// It goes on until it has ended, or the lease is broken.
+    Ignore,
 }

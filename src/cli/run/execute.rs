@@ -46,7 +46,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let renewer = keep(&client, &lease, &mut signals).await?;
     let ended = match Job::start(&args.command, &args.variables(&lease), args.on_lost) {
         Ok(job) => {
-            Supervisor::new(name, job, &renewer, timing, args.on_lost)
+            Supervisor::new(name, job, &renewer, timing, args)
                 .finish(&mut signals)
                 .await
         }

@@ -9,17 +9,18 @@ use tokio::{
 };
 
 use crate::{
-    client::{LeaseRenewer, LeaseState, Loss},
+    client::{LeaseRenewer, LeaseState, Loss, ReleaseRequest},
     lock::LockName,
 };
 
 use super::{
     super::terminal::{
         duration, output,
+        release_request::asked_for,
         signals::{ENDING, Signals},
         waiting::suspend,
     },
-    args::OnLost,
+    args::{OnLost, OnRequest, RunArgs},
     guard::Guard,
     job::{Job, LOOK, Leftover, Status, Stopping},
     orphans::Orphans,
@@ -36,6 +37,10 @@ pub(super) struct Supervisor {
     orphans: Orphans,
     lease: watch::Receiver<LeaseState>,
     lease_lost: bool,
+    requests: watch::Receiver<Option<ReleaseRequest>>,
+    on_request: OnRequest,
+    /// Whether somebody has asked for the lock.
+    requested: bool,
     timing: Timing,
     on_lost: OnLost,
     term_at: Instant,
@@ -81,6 +86,9 @@ const UNGUARDED: &str = if cfg!(target_os = "linux") {
     "if this process is killed, the command goes on without the lock"
 };
 
+/// Why a command was stopped that should have ended.
+const NOT_RELEASED: &str = "somebody asked for the lock, and it was not released in time";
+
 /// After a suspension that was not to be, because no shell could undo it, this goes on.
 const NOT_SUSPENDED: Duration = Duration::from_millis(100);
 
@@ -94,8 +102,9 @@ impl Supervisor {
         job: Job,
         renewer: &LeaseRenewer,
         timing: Timing,
-        on_lost: OnLost,
+        args: &RunArgs,
     ) -> Self {
+        let on_lost = args.on_lost;
         let guard = match on_lost {
             OnLost::Terminate => Guard::start(job.group())
                 .inspect_err(|error| {
@@ -124,6 +133,9 @@ impl Supervisor {
             orphans,
             lease: renewer.watch(),
             lease_lost: false,
+            requests: renewer.requests(),
+            on_request: args.on_request,
+            requested: false,
             timing,
             on_lost,
             term_at: now,
@@ -137,6 +149,7 @@ impl Supervisor {
         // The guard is told first until when the command may run.
         this.look_at_lease();
         this.job.signal(Signal::CONT);
+        this.look_at_request();
         this
     }
 
@@ -150,6 +163,7 @@ impl Supervisor {
                 biased;
                 Ok(()) = self.lease.changed(), if !self.lease_lost => self.look_at_lease(),
                 () = sleep_until(due), if is_to_be_stopped => self.stop_in_time(),
+                Ok(()) = self.requests.changed() => self.look_at_request(),
                 signal = signals.next() => {
                     if self.handle_signal(signal).await == Status::Ended {
                         break;
@@ -276,6 +290,25 @@ impl Supervisor {
         }
     }
 
+    /// Asks the command to end if somebody has asked for the lock. Its exit code remains its own.
+    fn look_at_request(&mut self) {
+        let request = self.requests.borrow_and_update().clone();
+        let Some(request) = request else { return };
+        let is_first = !self.requested;
+        self.requested = true;
+        self.note(&format!("to be released {}", asked_for(&request)));
+        match self.on_request {
+            OnRequest::Term if is_first && self.stage == Stage::Running => {
+                self.job.signal(Signal::TERM);
+                if self.stopped {
+                    // It could not hear it.
+                    self.resume();
+                }
+            }
+            OnRequest::Term | OnRequest::Ignore => {}
+        }
+    }
+
     fn look_at_lease(&mut self) {
         let state = self.lease.borrow_and_update().clone();
         match state {
@@ -286,7 +319,12 @@ impl Supervisor {
                 }
                 self.warned = false;
                 // Nothing else ends a lease that was renewed in time.
-                "this process did not run for longer than it lasted".clone_into(&mut self.trouble);
+                let trouble = if self.requested {
+                    NOT_RELEASED
+                } else {
+                    "this process did not run for longer than it lasted"
+                };
+                trouble.clone_into(&mut self.trouble);
             }
             LeaseState::AtLimit { until } => {
                 self.lasts_until(until);
@@ -352,9 +390,15 @@ impl Supervisor {
         self.on_lost == OnLost::Terminate && self.stage != Stage::Killed
     }
 
+    /// Whether the command has got the TERM that leaves it time to end.
+    fn was_told_to_end(&self) -> bool {
+        self.requested && self.on_request == OnRequest::Term
+    }
+
     /// When something must be done to stop the command in time.
     fn due(&self) -> Instant {
         match self.stage {
+            Stage::Running if self.was_told_to_end() => self.kill_at,
             Stage::Running => self.term_at.min(self.kill_at),
             Stage::Terminated | Stage::Killed | Stage::Ended => self.kill_at,
         }
@@ -363,7 +407,7 @@ impl Supervisor {
     fn stop_in_time(&mut self) {
         if Instant::now() >= self.kill_at {
             self.kill();
-        } else if self.stage == Stage::Running {
+        } else if self.stage == Stage::Running && (self.lease_lost || !self.was_told_to_end()) {
             self.stopping();
             self.stage = Stage::Terminated;
             self.job.signal(Signal::TERM);

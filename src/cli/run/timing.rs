@@ -55,7 +55,9 @@ impl Timing {
             }
             // Somebody else holds it, and what the command did to tidy up would harm them as well; or
             // the command was asked to stop while there was time.
-            Loss::Ended(_) | Loss::Expired { .. } | Loss::HoldLimit => Instant::now(),
+            Loss::Ended(_) | Loss::Expired { .. } | Loss::HoldLimit | Loss::NotReleased => {
+                Instant::now()
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub(super) mod duration;
 pub(super) mod output;
+pub(super) mod release_request;
 pub(super) mod signals;
 pub(super) mod table;
 pub(super) mod visible;

@@ -37,6 +37,9 @@ pub(in crate::http) enum EventName {
     Acquired,
     /// A lease lasts longer.
     Renewed,
+    /// The holder of a lease is asked to release it.
+    #[schema(rename = "release-requested")]
+    ReleaseRequested,
     /// A lease has ended because its holder gave it back, or was gone.
     Released,
     /// A lease has ended because its time was over.
@@ -75,7 +78,8 @@ struct EventData<'a> {
     /// `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
     slot: Option<OrNull<u16>>,
-    /// With `release-requested`: how much time its holder has. With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`.
+    /// With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`. With `release-requested`:
+    /// how much time its holder had left.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_in_ms: Option<u64>,
     /// With `acquired`: how long the holder had waited.

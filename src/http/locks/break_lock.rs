@@ -1,8 +1,9 @@
-//! `POST /locks/{name}/break`: take a lock away from whoever holds it.
+//! `POST /locks/{name}/break`: take a lock away from whoever holds it, at once or after asking for it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::extract::State;
+use http::StatusCode;
 use tracing::info;
 use utoipa::{
     IntoResponses, ToSchema,
@@ -13,7 +14,7 @@ use crate::{
     audit::{Audit, BreakAttempt, Requester},
     auth::scope,
     config::LimitsConfig,
-    engine::BreakError,
+    engine::{BreakError, ReleaseRecord},
     http::{
         extract::{
             AcceptsJson, ApiJson, ApiPath, Caller, Fields, NoQuery, Provenance, RequestBody,
@@ -22,7 +23,7 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason},
+    lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason, ReleaseRequest},
     store::contract::Holder,
 };
 
@@ -63,6 +64,12 @@ struct BreakRecord {
 ///
 /// An API key without `view` on the lock does not see the owner and the metadata of what it broke.
 ///
+/// With `grace_ms` the holder is asked first, and the answer is 202 with who was asked. Its next renewal, and its hold
+/// stream at once, tell it `release_requested`: by whom, why, and how much time is left. Nothing renews the lease beyond
+/// that. What has not been released then is broken as above; if this gateway has stopped by then, the store ends it a second
+/// later. Of several requests the one that ends first counts, and a break without `grace_ms` ends the lease now. A holder
+/// that renews more seldom than `grace_ms` may not hear of it in time. A foreign client cannot be asked: the answer is 400.
+///
 /// Once begun it is carried out even if the caller hangs up. Works while the gateway drains.
 #[utoipa::path(
     post,
@@ -73,6 +80,8 @@ struct BreakRecord {
     request_body(content = BreakBody, description = "Why, and from whom."),
     responses(
         (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
+        (status = 202, body = HeldLockBody,
+         description = "With `grace_ms`: who was asked to release the lock, and has until then."),
         BreakProblems,
     )
 )]
@@ -84,7 +93,7 @@ pub(in crate::http) async fn break_lock(
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     ApiJson(body): ApiJson<BreakBody>,
-) -> Result<JsonResponse<HeldLockBody>, Problem> {
+) -> Result<(StatusCode, JsonResponse<HeldLockBody>), Problem> {
     let target = body.target();
     let reason = body.reason.expect("a body without a reason is refused");
     let record = BreakRecord {
@@ -99,33 +108,57 @@ pub(in crate::http) async fn break_lock(
         reason: reason.clone(),
     };
     // A caller that hangs up from here on still wants it: the engine sees the command through.
-    let write_record = async move |outcome| record.write(&outcome).await;
-    let broken = gateway
-        .engine
-        .break_lock(name.clone(), target, reason, write_record);
-    let mut holder = broken.await?;
+    let (status, mut holder) = match body.grace {
+        None => {
+            let write_record = async move |outcome| record.write(&outcome, BROKEN).await;
+            let broken = gateway
+                .engine
+                .break_lock(name.clone(), target, reason, write_record);
+            (StatusCode::OK, broken.await?)
+        }
+        Some(within) => {
+            let by = caller.name().cloned();
+            let request = ReleaseRequest { by, reason, within };
+            let record = Arc::new(record);
+            let write_record = move |written| Arc::clone(&record).write_request(written);
+            let requested =
+                gateway
+                    .engine
+                    .request_release(name.clone(), target, request, write_record);
+            (StatusCode::ACCEPTED, requested.await?)
+        }
+    };
     if !caller.views(&name) {
         for lease in holder.leases_mut() {
             lease.hide_details();
         }
     }
-    Ok(JsonResponse(HeldLockBody::new(
-        &name,
-        holder,
-        gateway.clock.wall(),
-    )))
+    let body = HeldLockBody::new(&name, holder, gateway.clock.wall());
+    Ok((status, JsonResponse(body)))
 }
+
+/// What is written down of a lease that was broken, and of one whose holder was asked.
+const BROKEN: &str = "broken";
+const REQUESTED: &str = "requested";
 
 // === impl BreakRecord ===
 
 impl BreakRecord {
-    /// Writes down what became of it, before it is answered.
-    async fn write(self, outcome: &Result<Holder, BreakError>) {
+    /// Writes down what became of a request to release, and of each lease that was broken after it.
+    async fn write_request(self: Arc<Self>, written: ReleaseRecord) {
+        match written {
+            ReleaseRecord::Requested(outcome) => self.write(&outcome, REQUESTED).await,
+            ReleaseRecord::Broken(holder) => self.write(&Ok(holder), BROKEN).await,
+        }
+    }
+
+    /// Writes down what became of it, before it is answered. `done`: what it is if it was carried out.
+    async fn write(&self, outcome: &Result<Holder, BreakError>, done: &str) {
         let (holder, outcome) = match outcome {
-            Ok(holder) => (Some(holder), "broken"),
+            Ok(holder) => (Some(holder), done),
             Err(error) => (None, Problem::from(error.clone()).code.as_str()),
         };
-        // Each lease that was broken; else what was meant, a foreign client perhaps.
+        // Each lease that was broken or asked for; else what was meant, a foreign client perhaps.
         let broken = holder.map_or(&[][..], Holder::leases).iter();
         let mut fences: Vec<_> = broken.map(|lease| Some(lease.fence)).collect();
         if fences.is_empty() {
@@ -213,11 +246,15 @@ pub(in crate::http) struct BreakBody {
     /// Whether all are meant that hold the lock. Not together with `fencing_token` or `foreign_mark`.
     #[schema(value_type = Option<bool>)]
     all: bool,
+    /// How much time the holder has to release the lock by itself, in milliseconds. 0, or left out: none, it is broken now.
+    #[schema(rename = "grace_ms", value_type = Option<u64>, minimum = 0, maximum = 3_600_000)]
+    grace: Option<Duration>,
 }
 
 /// The names of the fields of which one may be sent.
 const MARK: &str = "foreign_mark";
 const ALL: &str = "all";
+const GRACE: &str = "grace_ms";
 
 // === impl BreakBody ===
 
@@ -251,12 +288,34 @@ impl RequestBody for BreakBody {
                 "is true, and so no single holder is meant: leave fencing_token and foreign_mark out",
             );
         }
+        let grace = grace(fields);
+        if grace.is_some() && mark.is_some() {
+            fields.refuse(
+                GRACE,
+                "is for holders that can be asked: leave it out, a foreign client cannot",
+            );
+        }
         let mark = mark.and_then(|text| fields.check(MARK, ForeignMark::new(&text)));
         Self {
             reason,
             fence,
             mark,
             all,
+            grace,
         }
     }
+}
+
+/// How much time the holder has, if it has any.
+fn grace(fields: &mut Fields<'_>) -> Option<Duration> {
+    let grace = Duration::from_millis(fields.whole(GRACE)?);
+    if grace > ReleaseRequest::LONGEST {
+        let (is, most) = (grace.as_millis(), ReleaseRequest::LONGEST.as_millis());
+        fields.refuse(
+            GRACE,
+            format!("is {is}; allowed are 0 to {most} milliseconds"),
+        );
+        return None;
+    }
+    (!grace.is_zero()).then_some(grace)
 }

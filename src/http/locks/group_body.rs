@@ -8,7 +8,10 @@ use utoipa::ToSchema;
 
 use crate::lock::{HeldLease, Lease};
 
-use super::lease_body::{MetadataBody, millis, timestamp};
+use super::{
+    lease_body::{MetadataBody, millis, timestamp},
+    release_request_body::ReleaseRequestBody,
+};
 
 /// Leases of several locks, as only their holder gets to see them: they have the token.
 #[derive(Serialize, ToSchema)]
@@ -81,6 +84,10 @@ pub(in crate::http) struct GroupPartBody {
     /// What is left until its `max_hold_ms`; null if it was not given.
     #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
+    /// Only if somebody has asked for the lock: finish, and release it in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ReleaseRequestBody, required = false)]
+    release_requested: Option<ReleaseRequestBody>,
 }
 
 // === impl GroupLeaseBody ===
@@ -131,6 +138,7 @@ impl GroupPartBody {
             expires_in_ms: millis(lease.expires_in),
             acquired_at: timestamp(now.checked_sub(lease.held_for)),
             hold_expires_in_ms: lease.hold_expires_in.map(millis),
+            release_requested: ReleaseRequestBody::of_lease(lease),
         }
     }
 }

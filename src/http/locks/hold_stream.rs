@@ -194,6 +194,9 @@ pub(in crate::http) enum EventName {
     Granted,
     /// It goes on holding the lock.
     Renewed,
+    /// Somebody wants the lock: it is to be released in time.
+    #[schema(rename = "release-requested")]
+    ReleaseRequested,
     /// The lease was released with its token.
     Released,
     /// The lease is lost.
@@ -249,7 +252,7 @@ pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes,
         ),
         HoldEvent::ReleaseRequested(request) => encode(
             "release-requested",
-            &json(&ReleaseRequestBody::from(request)),
+            &json(&ReleaseRequestBody::of(&request)),
         ),
         HoldEvent::Ended(end) => return Err(Box::new(end)),
     })

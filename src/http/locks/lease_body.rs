@@ -14,8 +14,10 @@ use utoipa::ToSchema;
 
 use crate::{
     http::json_response::{JSON, json_by},
-    lock::{Lease, LockName, Metadata, Owner, Token},
+    lock::{Lease, LockName, Metadata, Owner, ReleaseRequest, Token},
 };
+
+use super::release_request_body::ReleaseRequestBody;
 
 /// A lease, as only its holder gets to see it: it has the token.
 #[derive(ToSchema)]
@@ -78,6 +80,9 @@ pub(in crate::http) struct LeaseBody {
     metadata: MetadataBody,
     /// How long the request waited for the lock.
     waited_ms: u64,
+    /// Only if somebody has asked for the lock: finish, and release it in time.
+    #[schema(value_type = ReleaseRequestBody, required = false)]
+    release_requested: Option<Box<ReleaseRequest>>,
 }
 
 // === impl LeaseBody ===
@@ -102,6 +107,7 @@ impl LeaseBody {
             owner: held.owner,
             metadata: MetadataBody(held.metadata),
             waited_ms: millis(lease.waited),
+            release_requested: held.release_requested,
         }
     }
 
@@ -134,6 +140,9 @@ impl LeaseBody {
             field(json, "owner", &self.owner.as_ref().map(Owner::as_str));
             field(json, "metadata", &self.metadata);
             field(json, "waited_ms", &self.waited_ms);
+            if let Some(request) = &self.release_requested {
+                field(json, "release_requested", &ReleaseRequestBody::of(request));
+            }
             json.push(b'}');
         })
     }

@@ -14,6 +14,7 @@ use crate::{
 use super::{
     MetadataBody,
     lease_body::{millis, timestamp},
+    release_request_body::ReleaseRequestBody,
 };
 
 /// A lock, held or free. It never shows a token.
@@ -135,6 +136,10 @@ pub(in crate::http) struct HolderBody {
     /// The request for several locks that the lease is a part of; else null.
     #[schema(required = true)]
     group: Option<GroupBody>,
+    /// Only if the holder was asked to release the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ReleaseRequestBody, required = false)]
+    release_requested: Option<ReleaseRequestBody>,
 }
 
 /// Several locks that were acquired as one.
@@ -217,12 +222,14 @@ impl HolderBody {
                 mode: None,
                 slot: None,
                 group: None,
+                release_requested: None,
             }],
         }
     }
 
     fn of_lease(lease: HeldLease, now: SystemTime) -> Self {
         Self {
+            release_requested: ReleaseRequestBody::of_lease(&lease),
             group: lease.metadata.group().map(|group| GroupBody {
                 first: group.first.as_str().to_owned(),
                 count: group.count,

@@ -31,6 +31,7 @@ pub(super) use inspect::{__path_inspect, inspect};
 pub(super) use lease_body::{MetadataBody, millis, timestamp};
 pub(super) use list::{__path_list, list};
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
+pub(super) use release_request_body::ReleaseRequestBody;
 pub(super) use renew::{__path_renew, renew};
 
 #[cfg(any(test, feature = "fuzzing"))]

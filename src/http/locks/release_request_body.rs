@@ -3,9 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::lock::ReleaseRequest;
-
-use super::lease_body::millis;
+use crate::lock::{HeldLease, ReleaseRequest};
 
 /// Somebody wants the lock: its holder is asked to release it in time. What is left of the lease then is broken.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -16,18 +14,23 @@ pub(in crate::http) struct ReleaseRequestBody {
     by: Option<String>,
     /// Why, as whoever asked has said it.
     reason: String,
-    /// How much time is left.
+    /// How much time is left, rounded down. Release the lock before it is over.
     within_ms: u64,
 }
 
 // === impl ReleaseRequestBody ===
 
-impl From<ReleaseRequest> for ReleaseRequestBody {
-    fn from(request: ReleaseRequest) -> Self {
+impl ReleaseRequestBody {
+    pub(in crate::http) fn of(request: &ReleaseRequest) -> Self {
         Self {
-            by: request.by.map(|by| by.to_string()),
+            by: request.by.as_deref().map(str::to_owned),
             reason: request.reason.as_str().to_owned(),
-            within_ms: millis(request.within),
+            within_ms: u64::try_from(request.within.as_millis()).unwrap_or(u64::MAX),
         }
+    }
+
+    /// What was asked of the holder of a lease, if anything.
+    pub(in crate::http) fn of_lease(lease: &HeldLease) -> Option<Self> {
+        lease.release_requested.as_deref().map(Self::of)
     }
 }

@@ -126,11 +126,11 @@ impl From<BreakError> for Problem {
                 Code::HolderChanged,
                 "The lock is shared by other leases than what was meant. Nothing was broken.",
             ),
-            BreakError::Foreign(_) => Self::new(
-                Code::InvalidRequest,
-                "A client holds the lock that uses no gateway, and cannot be asked. Leave grace_ms out to break its \
-                 hold at once. Nothing happened.",
-            ),
+            BreakError::Foreign(_) => Self::invalid(vec![FieldError::new(
+                "grace_ms",
+                "is for holders that can be asked, and a client holds the lock that uses no gateway: leave it out to \
+                 break its hold at once",
+            )]),
             BreakError::Ambiguous(holders) => ambiguous(&holders),
             BreakError::NotHeld => Self::new(Code::NotHeld, "Nobody holds the lock."),
             BreakError::Store(error) => error.into(),

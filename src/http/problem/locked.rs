@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    http::locks::MetadataBody,
+    http::locks::{MetadataBody, ReleaseRequestBody},
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::contract::{Contention, Holder, SHOWN_HOLDERS},
 };
@@ -53,6 +53,10 @@ pub(in crate::http) struct CurrentHolder {
     expires_in_ms: Option<u64>,
     /// Whether a client that does not use the gateway took the lock in the store itself.
     foreign: bool,
+    /// Only if the holder was asked to release the lock, and the API key may view it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ReleaseRequestBody, required = false)]
+    release_requested: Option<ReleaseRequestBody>,
 }
 
 // === impl Locked ===
@@ -103,9 +107,11 @@ impl Locked {
                 slot: _,
                 expires_in_ms: _,
                 foreign: _,
+                release_requested,
             } = holder;
             *owner = None;
             *metadata = MetadataBody::default();
+            *release_requested = None;
         }
     }
 }
@@ -128,13 +134,16 @@ impl CurrentHolder {
                 slot: None,
                 expires_in_ms: expires_in.map(millis),
                 foreign: true,
+                release_requested: None,
             }],
         }
     }
 
     fn of_lease(lease: HeldLease) -> Self {
+        let lease = lease.at(Instant::now());
         Self {
-            expires_in_ms: Some(millis(lease.left_at(Instant::now()))),
+            release_requested: ReleaseRequestBody::of_lease(&lease),
+            expires_in_ms: Some(millis(lease.expires_in)),
             owner: lease.owner.map(|owner| owner.as_str().to_owned()),
             metadata: MetadataBody(lease.metadata),
             fencing_token: Some(lease.fence.get()),

@@ -3,7 +3,10 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::lock::{HeldLease, LockName};
+use crate::{
+    http::locks::ReleaseRequestBody,
+    lock::{HeldLease, LockName},
+};
 
 use super::ProblemCode;
 
@@ -25,6 +28,10 @@ pub(in crate::http) struct PartResult {
     /// What is left until `max_hold_ms` of a lease that was renewed; null if it has none.
     #[schema(required = true)]
     hold_expires_in_ms: Option<u64>,
+    /// Only of a lease that was renewed and is to be released: somebody has asked for the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = ReleaseRequestBody, required = false)]
+    release_requested: Option<ReleaseRequestBody>,
 }
 
 // === impl PartResult ===
@@ -40,6 +47,7 @@ impl PartResult {
             fencing_token: lease.map(|lease| lease.fence.get()),
             expires_in_ms: lease.map(|lease| millis(lease.expires_in)),
             hold_expires_in_ms: lease.and_then(|lease| lease.hold_expires_in).map(millis),
+            release_requested: lease.and_then(ReleaseRequestBody::of_lease),
         }
     }
 

@@ -79,6 +79,8 @@ catalogue! {
         "Leases granted or renewed through this gateway that had ended when their holder came to `renew` or `release` them, although nobody broke them, and leases that a `stream` could not renew in time. Mostly leases that expired under their holder: two may have worked at once unless the fencing token was checked."
     Counter "latchgate_broken_leases" []
         "Leases, and locks of foreign clients, that were taken away through this gateway with a break. A break of all who share a lock counts each of them."
+    Counter "latchgate_release_requests" []
+        "Leases whose holder was asked through this gateway to release the lock, by a break with `grace_ms`. What was not released in time counts as broken, too."
     Counter "latchgate_fence_regressions" []
         "Grants whose fencing token was not above that of an earlier grant of the same name through this gateway. Must stay 0: anything else is lost data in the store."
 

@@ -51,6 +51,7 @@ pub(super) struct Set {
     hold: Histogram,
     pub(super) expired_while_held: Counts<1>,
     pub(super) broken: Counter,
+    release_requests: Counter,
     fence_regressions: Counter,
     /// By operation.
     store_durations: KnownHistograms,
@@ -132,6 +133,7 @@ impl Metrics {
             hold: registrar.add("latchgate_hold_seconds", long()),
             expired_while_held: registrar.add("latchgate_expired_while_held", Family::default()),
             broken: registrar.add("latchgate_broken_leases", Counter::default()),
+            release_requests: registrar.add("latchgate_release_requests", Counter::default()),
             fence_regressions: registrar.add("latchgate_fence_regressions", Counter::default()),
             store_durations: KnownHistograms::new(
                 "operation",
@@ -230,6 +232,11 @@ impl Metrics {
     /// A lock was taken away from so many.
     pub fn lock_broken(&self, holders: u64) {
         self.0.broken.inc_by(holders);
+    }
+
+    /// So many holders were asked to release a lock.
+    pub fn release_requested(&self, holders: u64) {
+        self.0.release_requests.inc_by(holders);
     }
 
     /// A fencing token did not rise.

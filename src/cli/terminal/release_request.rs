@@ -1,0 +1,36 @@
+//! That somebody has asked for a lock, as people are told it.
+
+use crate::client::ReleaseRequest;
+
+use super::{duration, visible::visible};
+
+/// How much time the holder has, who asked, and why.
+pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
+    let within = duration::show(request.within());
+    let by = request.by.as_deref().unwrap_or("somebody");
+    format!(
+        "within {within}, asked for by {}: {}",
+        visible(by),
+        visible(&request.reason)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_can_pretend_to_be_somebody_else() {
+        let request = |by: &str| serde_json::from_str(by).unwrap();
+        let named = r#"{"by":"ops","reason":"a\u202eb","within_ms":30000}"#;
+        assert_eq!(
+            asked_for(&request(named)),
+            r"within 30s, asked for by ops: a\u{202e}b"
+        );
+        let open = r#"{"by":null,"reason":"deploy","within_ms":500}"#;
+        assert_eq!(
+            asked_for(&request(open)),
+            "within 500ms, asked for by somebody: deploy"
+        );
+    }
+}
