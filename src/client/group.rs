@@ -234,9 +234,10 @@ impl PartResults {
     /// The leases as they are now.
     fn renewed(self, before: &Lease, ttl: Option<Duration>) -> Result<Lease, ClientError> {
         self.check()?;
-        let least = |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
-        let left = least(|it| it.expires_in_ms).unwrap_or_default();
-        let hold_left = least(|it| it.hold_expires_in_ms);
+        let smallest =
+            |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
+        let left = smallest(|it| it.expires_in_ms).unwrap_or_default();
+        let hold_left = smallest(|it| it.hold_expires_in_ms);
         let mut lease = before.clone().answered(self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
         lease.expires_in = Duration::from_millis(left);

@@ -53,8 +53,8 @@ impl Delivery {
             std::mem::swap(self, &mut other);
         }
         if let (Some(lease), Some(added)) = (&mut self.pending, other.pending.take()) {
-            lease.others.push(added.name);
-            lease.others.extend(added.others);
+            lease.others.extend([added.name]);
+            lease.others.extend(added.others.into_names());
         }
     }
 

@@ -9,7 +9,7 @@ use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
 use super::{
     LossReason,
     hold_streams::HoldStreamEntry,
-    reaper::{AbandonedBy, AbandonedLease},
+    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
     start::EngineShared,
 };
 
@@ -103,7 +103,7 @@ impl ManagedLease {
             token: self.token.hash(),
             name: self.name.clone(),
             by: AbandonedBy::Keeper(self.keeper, lost),
-            others: Vec::new(),
+            others: OtherLocks::default(),
         });
     }
 

@@ -17,7 +17,7 @@ use super::{
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
     leases::{LeaseReply, PriorReply},
-    reaper::{AbandonedBy, AbandonedLease},
+    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
 };
 
 // === impl AcquireAttempt ===
@@ -172,7 +172,7 @@ impl AcquireAttempt {
                 Some(_) => AbandonedBy::KeyedAttempt,
                 None => AbandonedBy::Attempt,
             },
-            others: Vec::new(),
+            others: OtherLocks::default(),
         }
     }
 }

@@ -48,8 +48,15 @@ pub(super) struct AbandonedLease {
     pub(super) token: TokenHash,
     pub(super) by: AbandonedBy,
     /// The other locks of its group, which have the same token.
-    pub(super) others: Vec<LockName>,
+    pub(super) others: OtherLocks,
 }
+
+/// The other locks of a group. Most leases have none, and no room for them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OtherLocks(Option<Box<OtherNames>>);
+
+#[derive(Debug, Clone)]
+struct OtherNames(Vec<LockName>);
 
 /// Who has left a grant behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,13 +123,13 @@ impl Reaper {
     pub(super) fn submit(&self, mut lease: AbandonedLease) {
         // Its token was not delivered, so no caller can use the lease.
         self.leases.remove(&lease.name, &lease.token);
-        for name in &lease.others {
+        for name in lease.others.iter() {
             self.leases.remove(name, &lease.token);
         }
         if lease.by == AbandonedBy::Attempt {
             // Each by itself: the store may be away for one of them.
-            for name in std::mem::take(&mut lease.others) {
-                let others = Vec::new();
+            for name in std::mem::take(&mut lease.others).into_names() {
+                let others = OtherLocks::default();
                 self.submit(AbandonedLease {
                     name,
                     others,
@@ -133,6 +140,28 @@ impl Reaper {
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
         }
+    }
+}
+
+// === impl OtherLocks ===
+
+impl OtherLocks {
+    pub(super) fn extend(&mut self, names: impl IntoIterator<Item = LockName>) {
+        let mut names = names.into_iter().peekable();
+        if names.peek().is_some() {
+            let others = self
+                .0
+                .get_or_insert_with(|| Box::new(OtherNames(Vec::new())));
+            others.0.extend(names);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &LockName> {
+        self.0.iter().flat_map(|others| &others.0)
+    }
+
+    pub(super) fn into_names(self) -> Vec<LockName> {
+        self.0.map_or_else(Vec::new, |others| others.0)
     }
 }
 
@@ -303,7 +332,7 @@ impl ReaperEntry {
                 name: name.clone(),
                 token: self.lease.token,
                 by: AbandonedBy::Attempt,
-                others: Vec::new(),
+                others: OtherLocks::default(),
             },
         }
     }

@@ -110,27 +110,15 @@ impl Collector {
             let last_first: Vec<_> = [last].into_iter().chain(0..last).collect();
             match self.round(&last_first, false).await {
                 Err(RoundEnd::Lost | RoundEnd::Contended) => {}
-                outcome => return self.answer(outcome),
+                outcome => return answer(outcome),
             }
         }
         loop {
             match self.round(&order, true).await {
                 Err(RoundEnd::Lost | RoundEnd::Contended) if !self.left().is_zero() => {}
-                outcome => return self.answer(outcome),
+                outcome => return answer(outcome),
             }
         }
-    }
-
-    fn answer(
-        &self,
-        outcome: Result<GrantedGroup, RoundEnd>,
-    ) -> Result<GrantedGroup, GroupAcquireError> {
-        outcome.map_err(|end| match end {
-            RoundEnd::Failed(error) => error,
-            RoundEnd::Lost | RoundEnd::Contended => StoreError::from(Uncertainty::TimedOut).into(),
-            // Nobody hears it.
-            RoundEnd::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
-        })
     }
 
     /// Takes all locks in this order.
@@ -280,18 +268,16 @@ impl Collector {
             return Err(RoundEnd::Failed(error));
         }
         let hash = collected.token();
-        match collected.finish() {
-            Some((leases, delivery)) => Ok(GrantedGroup {
-                leases,
-                hash,
-                waited: self.waited(),
-                delivery,
-            }),
-            None => {
-                let error = StoreError::from(Uncertainty::Interrupted);
-                Err(RoundEnd::Failed(error.into()))
-            }
-        }
+        let Some((leases, delivery)) = collected.finish() else {
+            let error = StoreError::from(Uncertainty::Interrupted);
+            return Err(RoundEnd::Failed(error.into()));
+        };
+        Ok(GrantedGroup {
+            leases,
+            hash,
+            waited: self.waited(),
+            delivery,
+        })
     }
 
     /// The last lock is held by the lease that was granted under the idempotency key, so all others must be.
@@ -351,4 +337,18 @@ impl Collector {
             self.began.elapsed()
         }
     }
+}
+
+/// What the caller is told of the last round.
+#[expect(
+    clippy::result_large_err,
+    reason = "an error of one lock is as large, but for the name"
+)]
+fn answer(outcome: Result<GrantedGroup, RoundEnd>) -> Result<GrantedGroup, GroupAcquireError> {
+    outcome.map_err(|end| match end {
+        RoundEnd::Failed(error) => error,
+        RoundEnd::Lost | RoundEnd::Contended => StoreError::from(Uncertainty::TimedOut).into(),
+        // Nobody hears it.
+        RoundEnd::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
+    })
 }

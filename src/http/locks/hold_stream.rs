@@ -101,7 +101,7 @@ impl HoldStream {
             Err(end) => {
                 self.phase = HoldStreamPhase::Over;
                 let id = self.stream.request_id();
-                let last = FinalEvent::of(end, self.sees_holder, &self.gateway.base_path, id);
+                let last = FinalEvent::of(*end, self.sees_holder, &self.gateway.base_path, id);
                 let (end, reason, cause) = (last.name, last.reason, last.cause);
                 info!(id, end, reason, cause, "a held lock is no longer held here");
                 last.event
@@ -242,7 +242,7 @@ pub(super) struct FinalEvent {
 }
 
 /// An event that is not the last. `now` is the wall time of the gateway, for the timestamps.
-pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, HoldEnd> {
+pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, Box<HoldEnd>> {
     Ok(match event {
         HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
         HoldEvent::Granted(lease) => encode("granted", &LeaseBody::new(lease, now).to_json()),
@@ -254,7 +254,7 @@ pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes,
             "release-requested",
             &json(&ReleaseRequestBody::of(&request)),
         ),
-        HoldEvent::Ended(end) => return Err(end),
+        HoldEvent::Ended(end) => return Err(Box::new(end)),
     })
 }
 

@@ -171,9 +171,8 @@ impl<'a> Record<'a> {
         for line in details {
             match line.strip_prefix('!') {
                 Some(line) => {
-                    request = Some(Box::new(read_request(line, |ends| {
-                        Duration::from_micros(ends.saturating_sub(now_us))
-                    })?))
+                    let within = |ends: u64| Duration::from_micros(ends.saturating_sub(now_us));
+                    request = Some(Box::new(read_request(line, within)?));
                 }
                 None => slot = Some(line),
             }

@@ -170,7 +170,7 @@ async fn a_repeated_request_is_answered_200_with_the_same_token() {
     assert_eq!((first.status.as_u16(), again.status.as_u16()), (201, 200));
     assert_eq!(parsed(&first)["token"], parsed(&again)["token"]);
     for other in [
-        r#"{"names": ["c", "b"]}"#,
+        r#"{"names": ["0", "b"]}"#,
         r#"{"names": ["a", "b"], "owner": "x"}"#,
     ] {
         let mismatch = ask(other).await;
@@ -260,6 +260,15 @@ async fn what_names_no_group_is_refused_and_says_why() {
         let error = json!({"field": field, "reason": reason});
         assert_eq!(problem["errors"], json!([error]), "{body}");
     }
+    assert!(
+        service.script.asked().is_empty(),
+        "nothing was asked of the store"
+    );
+}
+
+#[tokio::test]
+async fn a_query_that_names_no_group_is_refused() {
+    let service = Service::start();
     let token = [("lock-token", TOKEN)];
     for query in [
         "",

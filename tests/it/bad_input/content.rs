@@ -51,6 +51,16 @@ const ROUTES: [&str; 6] = [
     "POST /locks",
     "PUT /locks?names=a,b",
 ];
+/// Those that answer JSON and nothing else.
+const JSON_ROUTES: [&str; 7] = [
+    "POST /locks/a",
+    "GET /locks/a",
+    "GET /locks",
+    "POST /locks",
+    "PUT /locks?names=a,b",
+    "DELETE /locks?names=a,b",
+    "GET /stats",
+];
 const MEDIA: Expected = Expected::Refused(415, "unsupported-media-type");
 
 fn cases() -> Vec<Case> {
@@ -91,15 +101,7 @@ fn cases() -> Vec<Case> {
         ));
     }
     let not_acceptable = Expected::Refused(406, "not-acceptable");
-    for line in [
-        "POST /locks/a",
-        "GET /locks/a",
-        "GET /locks",
-        "POST /locks",
-        "PUT /locks?names=a,b",
-        "DELETE /locks?names=a,b",
-        "GET /stats",
-    ] {
+    for line in JSON_ROUTES {
         for accept in [
             "text/html",
             "text/*",

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -46,7 +47,7 @@ fn group(
 ) -> GroupRequest {
     let names = GroupNames::parse(locks.iter().copied()).unwrap();
     let part = |name: &LockName| {
-        Ok::<_, AcquireError>(AcquireRequest {
+        Ok::<_, Infallible>(AcquireRequest {
             name: name.clone(),
             ttl: ttl(ttl_ms),
             hold_limit: None,

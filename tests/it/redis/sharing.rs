@@ -440,6 +440,7 @@ async fn those_who_share_a_lock_keep_it_and_their_slots_over_a_failover() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "most of it is a table of commands")]
 async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands() {
     let rig = Rig::start().await;
     let stays = one_of(9, "cost");

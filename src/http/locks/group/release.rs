@@ -55,10 +55,10 @@ pub(in crate::http) async fn release_group(
     let known = known.find(|name| gateway.engine.has_lease(name, &token));
     let charge = who.charge(&gateway, known.unwrap_or(&names.as_slice()[0]), &token)?;
     // A caller that hangs up from here on still wants it: the engine sees the commands through.
-    let releases = names
+    let commands = names
         .iter()
         .map(|name| gateway.engine.release(name.clone(), token));
-    let released = join_all(releases).await;
+    let released = join_all(commands).await;
     let (mut results, mut any, mut failure, mut is_guess) = (Vec::new(), false, None, true);
     for (name, release) in names.iter().zip(released) {
         match release {

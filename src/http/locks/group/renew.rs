@@ -77,8 +77,8 @@ pub(in crate::http) async fn renew_group(
                 let held = lease.held.at(now);
                 let until = now + held.expires_in;
                 gateway.gate.lease_renewed(name, hash, until);
-                let least: Duration = left.unwrap_or(held.expires_in).min(held.expires_in);
-                left = Some(least);
+                let shortest: Duration = left.unwrap_or(held.expires_in);
+                left = Some(shortest.min(held.expires_in));
                 all_lost = false;
                 results.push(PartResult::done(name, Some(&held)));
             }
