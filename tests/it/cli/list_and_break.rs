@@ -283,8 +283,8 @@ fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
         "{inspected:?}"
     );
     let answer = asked(&["--grace", "2h"]);
-    assert_eq!(answer.code, Some(2), "{answer:?}");
-    assert!(answer.err.contains("grace_ms: is 7200000"), "{answer:?}");
+    assert_eq!(answer.code, Some(106), "{answer:?}");
+    assert!(answer.err.contains("`grace_ms` is 7200000"), "{answer:?}");
     let answer = asked(&["--grace", "0"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(on(&gateway, &["inspect", "deploy"]).out, "deploy is free\n");
