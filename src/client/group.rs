@@ -6,21 +6,12 @@ use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, GroupNames, LockName, Token};
+use crate::lock::{GroupNames, Token};
 
 use super::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, Problem, ReleaseRequest,
     acquiring::millis, call::Call, call_response::CallResponse, retry::Retry,
 };
-
-/// One of the leases of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeasePart {
-    /// The lock.
-    pub name: LockName,
-    /// The fencing token of this lock.
-    pub fence: FencingToken,
-}
 
 /// What came of one of several leases.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

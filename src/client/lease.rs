@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::lock::{FencingToken, LockName, Metadata, Mode, Owner, Token};
 
-use super::{ClientError, LeasePart, ReleaseRequest, call_response::CallResponse};
+use super::{ClientError, ReleaseRequest, call_response::CallResponse};
 
 /// A lease that the caller holds.
 #[derive(Clone)]
@@ -41,6 +41,15 @@ pub struct Lease {
     sent_at: Instant,
     received_at: Instant,
     json: String,
+}
+
+/// One of the leases of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeasePart {
+    /// The lock.
+    pub name: LockName,
+    /// The fencing token of this lock.
+    pub fence: FencingToken,
 }
 
 #[derive(Deserialize)]

@@ -26,7 +26,13 @@ use super::{
 };
 
 /// The operations that take a body and can do without. A release has its token in the header then.
-const BODY_IS_OPTIONAL: [&str; 4] = ["acquireLock", "renewLock", "holdLock", "releaseLockByPost"];
+const BODY_IS_OPTIONAL: [&str; 5] = [
+    "acquireLock",
+    "renewLock",
+    "renewLocks",
+    "holdLock",
+    "releaseLockByPost",
+];
 
 /// The parameters that are the same wherever they are, and what they are called in the document.
 const SHARED_PARAMETERS: [(&str, &str); 3] = [

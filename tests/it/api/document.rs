@@ -261,7 +261,7 @@ fn a_shared_parameter_is_listed_where_it_is_taken() {
             }
         }
     }
-    let expected = [("Idempotency-Key", 2), ("Prefer", 2), ("name", 7)];
+    let expected = [("Idempotency-Key", 3), ("Prefer", 3), ("name", 7)];
     assert_eq!(users, BTreeMap::from(expected));
 }
 
@@ -301,10 +301,12 @@ fn a_body_that_may_be_left_out_is_marked_so() {
         with_body.collect::<BTreeSet<_>>(),
         BTreeSet::from([
             ("acquireLock", false),
+            ("acquireLocks", true),
             ("breakLock", true),
             ("holdLock", false),
             ("releaseLockByPost", false),
             ("renewLock", false),
+            ("renewLocks", false),
             ("signIn", true),
         ])
     );
@@ -325,7 +327,10 @@ fn an_operation_is_called_by_a_verb_and_what_it_is_done_to() {
             "getDocs",
             "listenToEvents",
             "checkHealth",
+            "releaseLocks",
             "listLocks",
+            "acquireLocks",
+            "renewLocks",
             "releaseLock",
             "inspectLock",
             "acquireLock",

@@ -467,6 +467,34 @@ fn one_of_a_hundred_places_may_be_given_late_and_not_two() {
 }
 
 #[test]
+fn one_of_fifty_places_behind_one_who_has_left_may_be_given_late_and_not_two() {
+    let slow = |slow: u64, of: u64| {
+        breaks(|story| {
+            for n in 0..of {
+                let (at, names) = (n * 20_000, [0, 1, 2].map(|it| (3 * n + it).to_string()));
+                let took = if n < slow { 51 } else { 50 };
+                story.shared((at, at + 1), &names[0], 3 * n + 1, None);
+                let leaves = story.asks(at + 2, &names[1], acquire(10));
+                let waits = story.asks(at + 4, &names[2], share(None, 9_000));
+                let holders = vec![Seen {
+                    fence: 3 * n + 1,
+                    owner: names[0].clone(),
+                    shares: true,
+                    slot: None,
+                }];
+                story.hears(at + 20, leaves, RecordedAnswer::Locked { holders });
+                story.hears(at + 20 + took, waits, granted_slot(3 * n + 3, None));
+                story.released((at + 200, at + 210), &names[0], 3 * n + 1);
+                story.released((at + 220, at + 230), &names[2], 3 * n + 3);
+            }
+        })
+    };
+    assert_eq!(slow(2, 50), ["I7"]);
+    assert_eq!(slow(1, 50), [""; 0]);
+    assert_eq!(slow(2, 49), [""; 0], "of fewer nobody can say");
+}
+
+#[test]
 fn an_orphan_that_shares_the_lock_is_found() {
     let seen_at = |at: u64| {
         breaks(|story| {

@@ -22,6 +22,8 @@ pub(crate) struct Report {
     pub(crate) worst_recovery: Option<(u64, String)>,
     /// What 99 of 100 hand-offs took at most while nothing was broken, and how many there were.
     pub(crate) hand_offs: Option<(u64, usize)>,
+    /// The same of places of a shared lock behind one who has left.
+    pub(crate) after_leave: Option<(u64, usize)>,
     /// How many overlaps of leases the documentation of the store allows, and how long they were together.
     pub(crate) overlaps: (usize, u64),
     /// How many changes of the unfenced resource were lost.
@@ -111,6 +113,13 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "hand-offs while nothing was broken: {count}, p99 {} ms",
+                took / MS
+            )?;
+        }
+        if let Some((took, count)) = self.after_leave {
+            writeln!(
+                f,
+                "places behind one who has left: {count}, p99 {} ms",
                 took / MS
             )?;
         }

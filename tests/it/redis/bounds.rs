@@ -7,12 +7,16 @@ use std::{
 
 use latchgate::{
     lifecycle::Lifecycle,
-    store::{Store, contract::Renewal},
+    store::{
+        Store,
+        contract::{Attempt, Renewal},
+    },
 };
 
 use super::{
     leases::keyed,
     rig::{Rig, attempt, open, quick, ttl},
+    sharing::{one_of, reader},
     waiting::gate::waiting,
 };
 
@@ -135,4 +139,146 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
         (holder, _) = queue.pop_front().expect("somebody waits");
     }
     assert_eq!(least, 12);
+}
+
+/// A lock that one shares for longer than the test lasts, once the examination after a new connection has come and gone.
+async fn shared_and_quiet() -> (Rig, Attempt) {
+    let rig = Rig::start().await;
+    let stays = one_of(9, "cost");
+    rig.grant(&stays).await;
+    let asked = one_of(9, "cost");
+    rig.grant(&asked).await;
+    let Attempt { name, token, .. } = &asked;
+    rig.store.renew(name, token, None).await.unwrap();
+    rig.store.release(name, token).await.unwrap();
+    super::rig::eventually("nobody else asks", async || {
+        calls(&rig).await;
+        rig.store.inspect(name).await.unwrap();
+        let seen = calls(&rig).await;
+        let alone = seen.get("evalsha") == Some(&1) && seen.values().sum::<u64>() == 11;
+        alone.then_some(())
+    })
+    .await;
+    (rig, stays)
+}
+
+#[tokio::test]
+async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands() {
+    let (rig, _stays) = shared_and_quiet().await;
+    let asked = one_of(9, "cost");
+    let Attempt { name, token, .. } = &asked;
+    rig.grant(&asked).await;
+    let acquire = [
+        ("bitpos", 1),
+        ("evalsha", 1),
+        ("getrange", 1),
+        ("hget", 2),
+        ("hset", 1),
+        ("lindex", 1),
+        ("llen", 1),
+        ("mget", 2),
+        ("pexpire", 4),
+        ("set", 1),
+        ("setbit", 1),
+        ("time", 1),
+        ("zadd", 1),
+        ("zcard", 2),
+        ("zrange", 2),
+    ];
+    assert_eq!(calls(&rig).await, expected(acquire));
+    rig.store.renew(name, token, None).await.unwrap();
+    let renew = [
+        ("evalsha", 1),
+        ("get", 1),
+        ("hget", 1),
+        ("hset", 1),
+        ("pexpire", 4),
+        ("time", 1),
+        ("zadd", 1),
+        ("zrange", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(renew));
+    rig.store.release(name, token).await.unwrap();
+    let release = [
+        ("evalsha", 1),
+        ("getrange", 2),
+        ("hdel", 1),
+        ("hget", 2),
+        ("lindex", 1),
+        ("pexpire", 1),
+        ("setbit", 1),
+        ("time", 1),
+        ("zcard", 1),
+        ("zrange", 2),
+        ("zrem", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(release));
+}
+
+#[tokio::test]
+async fn the_first_who_shares_a_lock_and_the_last_take_a_few_commands() {
+    let (rig, stays) = shared_and_quiet().await;
+    let released = rig.store.release(&stays.name, &stays.token).await;
+    released.unwrap();
+    let last = [
+        ("del", 1),
+        ("evalsha", 1),
+        ("getrange", 2),
+        ("hget", 2),
+        ("lpop", 1),
+        ("time", 1),
+        ("zcard", 1),
+        ("zrange", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(last));
+    rig.grant(&reader("cost")).await;
+    let first = [
+        ("del", 1),
+        ("evalsha", 1),
+        ("exists", 1),
+        ("get", 1),
+        ("hset", 1),
+        ("llen", 1),
+        ("mget", 1),
+        ("pexpire", 4),
+        ("set", 2),
+        ("setbit", 1),
+        ("time", 1),
+        ("zadd", 1),
+        ("zrange", 1),
+    ];
+    assert_eq!(calls(&rig).await, expected(first));
+}
+
+#[tokio::test]
+async fn what_an_operation_costs_does_not_depend_on_how_many_share_the_lock() {
+    let rig = Rig::start().await;
+    let mut costs = Vec::new();
+    for others in [1_usize, 200] {
+        let lock = format!("cost:{others}");
+        for _ in 0..others {
+            rig.grant(&reader(&lock)).await;
+        }
+        // What an examination or a round asks in between makes it more.
+        let mut least = [u64::MAX; 3];
+        for _ in 0..20 {
+            let asked = one_of(900, &lock);
+            let mut measured = Vec::new();
+            calls(&rig).await;
+            rig.grant(&asked).await;
+            measured.push(calls(&rig).await.values().sum::<u64>());
+            rig.store
+                .renew(&asked.name, &asked.token, None)
+                .await
+                .unwrap();
+            measured.push(calls(&rig).await.values().sum());
+            rig.store.release(&asked.name, &asked.token).await.unwrap();
+            measured.push(calls(&rig).await.values().sum());
+            for (least, measured) in least.iter_mut().zip(measured) {
+                *least = (*least).min(measured);
+            }
+        }
+        costs.push(least);
+    }
+    assert_eq!(costs[0], costs[1]);
 }

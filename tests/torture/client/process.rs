@@ -51,6 +51,8 @@ pub(crate) struct Call {
 
 /// Which workers a process has, and how many.
 const WORKERS: [(Room, usize); 8] = [
+    // First, as each three of them have a lock.
+    (Room::Leaving, 6),
     (Room::Rough, 3),
     (Room::Fair, 5),
     (Room::Patient, 1),
@@ -58,7 +60,6 @@ const WORKERS: [(Room, usize); 8] = [
     (Room::RoughSharing, 3),
     (Room::FairSharing, 4),
     (Room::PatientSharing, 2),
-    (Room::Leaving, 3),
 ];
 
 /// Takes turns until the standard input ends, and then ends those that have begun.

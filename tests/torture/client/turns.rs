@@ -36,11 +36,12 @@ impl Worker {
                 return self.visit_patiently(lock).await;
             }
             Room::Leaving => {
-                self.mode = match self.random.below(3) {
+                // Two hold each lock, and one leaves its queue.
+                self.mode = match self.number % 3 {
                     0 => Mode::Exclusive,
                     _ => Mode::Shared { limit: None },
                 };
-                let lock = format!("{LEAVING}:{}", self.name);
+                let lock = format!("{LEAVING}:{}:{}", self.name, self.number / 3);
                 return self.visit_or_leave(&lock).await;
             }
         };

@@ -10,7 +10,10 @@ use crate::history::{Ask, Mode, RecordedAnswer};
 /// How long a visit takes in ms, beyond which a lease is renewed.
 const STAY: usize = 25;
 /// How long a lock is shared in ms where nobody else comes.
-const LONG_STAY: usize = 2_000;
+const LONG_STAY: usize = 1_500;
+/// For how long one waits there in ms who wants it alone, and after what time it comes again.
+const SHORT_WAIT: u64 = 300;
+const NOBODY: Duration = Duration::from_millis(800);
 /// The TTL of a visit: a client that is frozen for longer than this loses its lock.
 const TTL: u64 = 2_500;
 /// How long one waits for a lock. Longer than a few grants to nobody take.
@@ -49,20 +52,19 @@ impl Worker {
     /// Shares a lock for long, or wants it alone and leaves the queue soon: nobody else comes to it for a while, and those
     /// behind are granted it all the same.
     pub(super) async fn visit_or_leave(&mut self, lock: &str) {
-        self.rest(LONG_STAY / 4).await;
         let shares = self.mode.shares();
-        let wait_ms = if shares {
-            WAIT
-        } else {
-            30 + u64::try_from(self.random.below(100)).expect("a short wait")
-        };
-        let Some(held) = self.acquire(lock, wait_ms, TTL).await else {
-            return self.rest(LONG_STAY).await;
-        };
-        if shares {
-            self.rest(LONG_STAY).await;
+        let wait_ms = if shares { WAIT } else { SHORT_WAIT };
+        if let Some(held) = self.acquire(lock, wait_ms, TTL).await {
+            if shares {
+                self.rest(LONG_STAY).await;
+            }
+            self.release(&held).await;
         }
-        self.release(&held).await;
+        if shares {
+            self.rest(STAY).await;
+        } else {
+            sleep(NOBODY).await;
+        }
     }
 
     /// The same as a visit by one who does not wait for long.

@@ -215,7 +215,7 @@ impl Rounds {
         match (value, left) {
             (_, Value::Int(-2)) => self.gateway.watch_expiry(name, Duration::ZERO),
             // When the head is next of a lock that is shared, and who was granted it, only a script can tell.
-            (Value::BulkString(value), _) if value.starts_with(SHARED) => {
+            (Value::BulkString(value), _) if value == SHARED => {
                 self.gateway.watch_expiry(name, Duration::ZERO);
             }
             (Value::BulkString(value), Value::Int(left)) => {

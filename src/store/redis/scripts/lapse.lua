@@ -43,4 +43,4 @@ if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)
 end
 -- It may have been the head, and kept those behind it from sharing the lock.
-return 'lapsed ' .. id .. ' ' .. (redis.pcall('GETRANGE', KEYS[1], '0', '1') == '2*' and '1:1' or '1:0')
+return 'lapsed ' .. id .. ' ' .. (redis.pcall('GETRANGE', KEYS[1], '0', '2') == '2*' and '1:1' or '1:0')

@@ -33,7 +33,7 @@ local lock, id = KEYS[1], ARGV[1]
 local name = string.sub(lock, 1, -5)
 -- The head, and the idempotency key if it has one.
 local held = redis.call('GETRANGE', lock, '0', '278')
-local shares = string.byte(held, 2) == 42 and string.byte(held) == 50
+local shares = held == '2*'
 if not shares and string.sub(held, 1, 65) ~= id then
   if not KEYS[2] then
     return 'moving ' .. id .. ' 0:'

@@ -21,8 +21,7 @@ pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
             let slots = observation.holders.iter().filter_map(|seen| seen.slot);
             let mut slots: Vec<_> = slots.collect();
             slots.sort_unstable();
-            let pairs = slots.iter().zip(slots.iter().skip(1));
-            if let Some((twice, _)) = pairs.into_iter().find(|(one, next)| one == next) {
+            if let Some([twice, ..]) = slots.windows(2).find(|pair| pair[0] == pair[1]) {
                 let what = format!("slot {twice} was seen twice at once");
                 report.violated(Invariant::I13, name, observation.heard, what);
             }

@@ -10,7 +10,8 @@ local SHARED = '2*'
 local MOST_UNPACKED = 1000
 
 local function is_shared(held)
-  return held and string.sub(held, 1, 2) == SHARED
+  -- What begins so and goes on is of a foreign client.
+  return held == SHARED
 end
 
 -- What is done with them. It is made where a lock is shared: a lock that is held alone does not pay for the functions.
