@@ -8,7 +8,7 @@ import { soon } from "./soon.js";
 export const KEPT = 5_000;
 
 /** The kinds, in the order in which they are offered. */
-export const KINDS = ["queued", "acquired", "renewed", "released", "expired", "lost", "broken", "gap"];
+export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "gap"];
 
 const heard = [];
 let number = 0;

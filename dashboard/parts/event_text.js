@@ -20,6 +20,7 @@ export function Details({ event }) {
   if (kind === "queued") return `place ${position}${mode}`;
   if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
+  if (kind === "release-requested") return html`within ${fine(left)}: <${Foreign} value=${reason} />${mode}`;
   if (kind === "gap") return html`events may be missing here${reason && html` (<${Foreign} value=${reason} />)`}`;
   if (!reason) return mode ? mode.slice(2) : null;
   return html`<${Foreign} value=${reason} />${mode}`;

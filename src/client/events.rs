@@ -63,8 +63,8 @@ pub enum EventsItem {
 /// Something that has happened to a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Event {
-    /// What: `queued`, `acquired`, `renewed`, `released`, `expired`, `lost`, `broken` or `gap`. There
-    /// may be others in later versions.
+    /// What: `queued`, `acquired`, `renewed`, `release-requested`, `released`, `expired`, `lost`, `broken` or
+    /// `gap`. There may be others in later versions.
     pub kind: String,
     /// Which lock; not with `gap`.
     #[serde(default)]

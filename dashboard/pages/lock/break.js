@@ -1,9 +1,9 @@
-// Takes the lock away from its holder, or from one or all of those who share it: says whom it hits, wants a reason, and
-// asks twice.
+// Takes the lock away from its holder, or from one or all of those who share it, at once or after asking for it: says
+// whom it hits, wants a reason, and asks twice.
 
 import { html, useEffect, useRef, useSignal } from "../../view.js";
 import { ask, lockPath, Problem } from "../../model/api.js";
-import { plural } from "../../model/format.js";
+import { duration, plural } from "../../model/format.js";
 import { Dialog } from "../../parts/dialog.js";
 import { Icon } from "../../parts/icon.js";
 import { Trouble } from "../../parts/notice.js";
@@ -13,11 +13,16 @@ import { Age, TimeLeft } from "../../parts/times.js";
 
 const LONGEST_REASON = 200;
 
+/** How much time the holder may be given, in milliseconds: most renew within half a minute. */
+const GRACES = [0, 10_000, 30_000, 60_000, 300_000, 1_800_000];
+
 const FOREIGN =
   "A client that does not use the gateway has no fencing token. It is told from others by a mark of what it has written into the store: if something else holds the lock by then, nothing is broken.";
 const UNMARKED = "What holds the lock cannot be told from others: whoever holds it when this arrives is hit.";
 const TOLD =
   "Nobody stops the holder. It hears of it with its next renewal and works on until then: only what checks the fencing token is safe.";
+const ASKED =
+  "The holder is asked with its next renewal, and what it has not released in time is broken. One that renews more seldom may not hear of it.";
 const ALL = "All who hold the lock when this arrives are hit, those too who come until then.";
 const UNTOLD = "Nobody stops the holder, and the gateway cannot tell it: it finds out when it next looks into the store.";
 
@@ -28,6 +33,7 @@ const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null
 export function Break({ name, lock, target, close, done }) {
   const meant = useSignal(target);
   const reason = useSignal("");
+  const grace = useSignal(0);
   const sure = useSignal(false);
   const busy = useSignal(false);
   const trouble = useSignal(null);
@@ -38,6 +44,8 @@ export function Break({ name, lock, target, close, done }) {
   const others = lock.holder_count - 1;
   // Of many some are not shown: those may well hold it still.
   const isThere = all || lock.holder_count > lock.holders.length || lock.holders.some((one) => markOf(one) === markOf(holder));
+  // A client that uses no gateway cannot be asked.
+  const within = holder?.foreign ? 0 : grace.value;
   const changed = lock.state === "free" || !isThere;
   // What lies there is nothing that a client writes into a lock.
   const unmarked = !all && markOf(holder) === null;
@@ -58,9 +66,11 @@ export function Break({ name, lock, target, close, done }) {
     if (all) body.all = true;
     else if (holder.fencing_token !== null) body.fencing_token = holder.fencing_token;
     else if (holder.foreign_mark) body.foreign_mark = holder.foreign_mark;
+    if (within > 0) body.grace_ms = within;
     try {
       await ask(lockPath(name, "break"), { method: "POST", body });
-      say(all ? "All leases are broken." : "The lease is broken.");
+      if (within > 0) say(all ? "All holders are asked to release the lock." : "The holder is asked to release the lock.");
+      else say(all ? "All leases are broken." : "The lease is broken.");
       close();
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem;
@@ -88,14 +98,15 @@ export function Break({ name, lock, target, close, done }) {
       ${!changed && all && html`<p class="remark">${ALL}</p>`}
       ${!changed && holder?.foreign && html`<p class="remark">${unmarked ? UNMARKED : FOREIGN}</p>`}
       ${!changed && !sure.value && html`<${Reason} reason=${reason} field=${field} />`}
+      ${!changed && !sure.value && !holder?.foreign && html`<${Grace} grace=${grace} />`}
       ${!changed &&
       sure.value &&
       html`<div class="sure" role="alert">
         <${Icon} name="warning" />
         <div>
           <p>
-            <strong>Take the lock away from ${all ? everybody(lock) : html`<${Foreign} value=${holder.owner} none="its holder" />`}?</strong>
-            ${" "}${holder?.foreign ? UNTOLD : TOLD}
+            <strong>${within > 0 ? `Ask for the lock, and in ${duration(within)} take it` : "Take the lock"} away from ${all ? everybody(lock) : html`<${Foreign} value=${holder.owner} none="its holder" />`}?</strong>
+            ${" "}${holder?.foreign ? UNTOLD : within > 0 ? ASKED : TOLD}
           </p>
           <p class="given">Reason: <${Foreign} value=${reason.value} whole /></p>
         </div>
@@ -110,7 +121,7 @@ export function Break({ name, lock, target, close, done }) {
       html`<footer>
         <button type="button" class="quiet" ref=${safe} onClick=${sure.value ? back : close}>${sure.value ? "Back" : "Cancel"}</button>
         ${sure.value
-          ? html`<button type="submit" class="danger full" key="yes" disabled=${busy.value}>${busy.value ? "Breaking…" : "Break it now"}</button>`
+          ? html`<button type="submit" class="danger full" key="yes" disabled=${busy.value}>${within > 0 ? (busy.value ? "Asking…" : "Ask for it") : busy.value ? "Breaking…" : "Break it now"}</button>`
           : html`<button type="submit" class="danger" key="next">Continue</button>`}
       </footer>`}
     </form>
@@ -142,6 +153,13 @@ function Reason({ reason, field }) {
       onInput=${(event) => (reason.value = event.target.value)}
       placeholder="runner 7 is gone, asked in #ops"
     />`;
+}
+
+function Grace({ grace }) {
+  return html`<label for="grace">Time to release it first</label>
+    <select id="grace" value=${String(grace.value)} onChange=${(event) => (grace.value = Number(event.target.value))}>
+      ${GRACES.map((ms) => html`<option key=${ms} value=${String(ms)}>${ms === 0 ? "none: break it now" : duration(ms)}</option>`)}
+    </select>`;
 }
 
 function Next({ lock }) {

@@ -42,6 +42,7 @@ export function Holder({ lock, take }) {
     </dl>
     ${holder.foreign &&
     html`<p class="remark">Taken in the store itself by a client that does not use the gateway: no more is known of it.</p>`}
+    ${holder.release_requested && html`<p class="remark"><${Asked} holder=${holder} /></p>`}
     ${metadata.length > 0 &&
     html`<h3>Metadata</h3>
       <dl class="metadata">
@@ -68,6 +69,7 @@ function Sharers({ lock, take }) {
             <td class="slot">${one.slot ?? html`<span class="none">shared</span>`}</td>
             <td>
               <${Foreign} value=${one.owner} none="not said" />
+              ${one.release_requested && html`<span class="fact"><${Asked} holder=${one} /></span>`}
               ${Object.entries(one.metadata).map(
                 ([key, value]) => html`<span class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></span>`,
               )}
@@ -84,6 +86,15 @@ function Sharers({ lock, take }) {
     </table>
     ${all > holders.length && html`<p class="note">and ${count(all - holders.length)} more, which end later</p>`}
   </section>`;
+}
+
+/** That it was asked to release the lock, by whom and why. */
+function Asked({ holder }) {
+  tick.value;
+  const { by, reason } = holder.release_requested;
+  const left = Math.max(0, holder.shown.releaseBy - now());
+  return html`To be released within ${duration(left)}: asked for by${" "}
+    <${Foreign} value=${by} none="somebody" />, <${Foreign} value=${reason} />`;
 }
 
 function Limit({ at }) {

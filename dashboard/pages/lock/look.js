@@ -75,7 +75,9 @@ export function useLook(name, sees) {
 /** With each holder what is shown of its time; of the lock that of the one that ends last. */
 function shaped(body, sentAt) {
   const holders = body.holders.map((holder) => {
-    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
+    const asked = holder.release_requested;
+    const releaseBy = asked ? sentAt + asked.within_ms : null;
+    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, releaseBy, ...times(holder, sentAt) };
     return { ...holder, shown };
   });
   const [holder = null] = holders;

@@ -86,6 +86,9 @@ const UNGUARDED: &str = if cfg!(target_os = "linux") {
     "if this process is killed, the command goes on without the lock"
 };
 
+/// How much sooner than here the timer of the guard may be over: it is told whole milliseconds.
+const GUARD_EARLY: Duration = Duration::from_millis(5);
+
 /// Why a command was stopped that should have ended.
 const NOT_RELEASED: &str = "somebody asked for the lock, and it was not released in time";
 
@@ -174,6 +177,9 @@ impl Supervisor {
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
         }
+        let was_due = self.was_told_to_end()
+            && self.on_lost == OnLost::Terminate
+            && Instant::now() + GUARD_EARLY >= self.kill_at;
         self.stage = Stage::Ended;
         self.job.signal(Signal::TERM);
         self.job.signal(Signal::CONT);
@@ -183,6 +189,11 @@ impl Supervisor {
             guard.dismiss();
         }
         let code = self.job.collect();
+        let was_killed = matches!(&code, Ok(code) if *code == code_of_signal(Signal::KILL));
+        if was_killed && was_due {
+            // The guard has a timer of its own, and may be the first.
+            self.stopping();
+        }
         CommandEnd {
             code,
             leftover: leftover.or_hidden(&mut self.job, &self.orphans).await,

@@ -6,6 +6,7 @@ mod hold;
 mod keepers;
 mod late;
 mod leases_needed;
+mod release_requests;
 pub(super) mod scripted_store;
 mod sizes;
 mod undelivered;

@@ -35,7 +35,8 @@ struct EventsProblems;
 /// EventSource("/events")`.
 ///
 /// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or to one who waited.
-///   `renewed`: it lasts longer.
+///   `renewed`: it lasts longer. `release-requested`: its holder is asked to release it within `expires_in_ms`, with the
+///   reason that was given.
 /// * `released`: it was released; with a reason if the gateway did so: `abandoned`, because its caller was
 ///   gone, or the reason in the `lost` of its stream of `hold`. `expired`: its time was over; this comes up to a few seconds later. `broken`:
 ///   somebody took it away, with the reason that they gave.
@@ -57,7 +58,7 @@ struct EventsProblems;
 ///
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
 /// `owner` (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
-/// `expires_in_ms` (`acquired`, `renewed`),
+/// `expires_in_ms` (`acquired`, `renewed`, `release-requested`),
 /// `waited_ms` (`acquired`), `position` (`queued`), `reason` and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by

@@ -49,6 +49,8 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// * `granted` with the lease: the lock is held from here on. The only event with a token.
 /// * `renewed` `{expires_in_ms}`: it goes on being held, for so long from when you receive this. What passed since the
 ///   gateway asked the store is subtracted.
+/// * `release-requested` `{by, reason, within_ms}`: somebody has asked for the lock: finish, and close the connection in
+///   time. Comes at once, and again if less time is left than was said. What is left of the lease then is broken.
 /// * Lines that begin with a colon say nothing, and keep the connection open.
 ///
 /// Exactly one of these is the last event. A stream that ends without it has been cut: take the lock

@@ -37,7 +37,7 @@ pub(super) struct RenewProblems;
 /// never goes past the `max_hold_ms` of the lease: it is cut short there. A `ttl_ms` above what the API
 /// key may ask for is 403 `limit-exceeded`; without one a lease that came from a key which may ask for
 /// more is cut to what this key may have, and not refused. Renewing twice does no
-/// harm. Works while the gateway drains. If the answer of the store took
+/// harm. With `release_requested` in the answer somebody has asked for the lock: finish, and release it in time. Works while the gateway drains. If the answer of the store took
 /// longer than the lease lasts, this is 504 `outcome-unknown`.
 #[utoipa::path(
     put,

@@ -140,7 +140,7 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         (
             r#"{"reason":"x","force":true}"#,
             &[
-                "force: is not known; the fields of this body are reason, fencing_token, foreign_mark, all",
+                "force: is not known; the fields of this body are reason, fencing_token, foreign_mark, all, grace_ms",
             ],
         ),
         (

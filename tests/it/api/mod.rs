@@ -48,6 +48,7 @@ mod pages;
 mod processes;
 mod refusals;
 mod release;
+mod release_requests;
 mod renew;
 mod reserved_positions;
 mod revoked;

@@ -143,6 +143,14 @@ pub(super) fn cases() -> Vec<Case> {
         ("POST /locks/witness/break", "{\"reason\": 1}"),
         (
             "POST /locks/witness/break",
+            "{\"reason\": \"x\", \"grace_ms\": 3600001}",
+        ),
+        (
+            "POST /locks/witness/break",
+            "{\"reason\": \"x\", \"grace_ms\": \"1s\"}",
+        ),
+        (
+            "POST /locks/witness/break",
             "{\"reason\": \"x\", \"force\": true}",
         ),
         ("POST /locks/witness/release", "{\"token\": null, \"x\": 1}"),

@@ -265,3 +265,27 @@ fn a_wrong_command_line_breaks_nothing() {
         assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
     }
 }
+
+#[test]
+fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
+    let gateway = Gateway::start();
+    acquire(&gateway, "deploy", "ci");
+    let fence = fence(&gateway, "deploy");
+    let arguments = ["break", "deploy", "--reason", "newer", "--fencing-token"];
+    let asked = |grace: &[&str]| on(&gateway, &[&arguments[..], &[&fence], grace].concat());
+    let answer = asked(&["--grace", "1h", "--json"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let body: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(body["holders"][0]["release_requested"]["reason"], "newer");
+    let inspected = on(&gateway, &["inspect", "deploy"]);
+    assert!(
+        inspected.out.contains("to be released within 59m "),
+        "{inspected:?}"
+    );
+    let answer = asked(&["--grace", "2h"]);
+    assert_eq!(answer.code, Some(106), "{answer:?}");
+    assert!(answer.err.contains("`grace_ms` is 7200000"), "{answer:?}");
+    let answer = asked(&["--grace", "0"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(on(&gateway, &["inspect", "deploy"]).out, "deploy is free\n");
+}

@@ -253,3 +253,34 @@ async fn a_release_is_not_tried_for_longer_than_the_lease_lasts() {
     // Not the minute that it was given.
     assert!(begin.elapsed() <= 10 * TTL);
 }
+
+#[tokio::test]
+async fn who_is_asked_for_the_lock_is_told_once_and_keeps_it_no_longer_than_that() {
+    let asked = |ttl_ms: u64, within_ms: u64| {
+        let (expires_in_ms, renew_after_ms) = (within_ms + 1_000, ttl_ms / 3);
+        Reply::Answer(
+            200,
+            format!(
+                r#"{{"name":"deploy","token":"{TOKEN}","fencing_token":42,"ttl_ms":{ttl_ms},"expires_in_ms":{expires_in_ms},"renew_after_ms":{renew_after_ms},"release_requested":{{"by":"ops","reason":"deploy","within_ms":{within_ms}}}}}"#
+            ),
+        )
+    };
+    // Nobody renews it in time from then on: each answer is the last.
+    let gateway = FakeGateway::new([lease(), asked(3_000, 2_000), away()]);
+    let client = client_of(&gateway.url);
+    let renewer = keep(&client).await;
+    let mut requests = renewer.requests();
+    assert_eq!(*requests.borrow(), None);
+    let heard = tokio::time::timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
+    let heard = heard.expect("it is told").unwrap().clone().unwrap();
+    let told = Instant::now();
+    assert_eq!(
+        (heard.by.as_deref(), heard.reason.as_str()),
+        (Some("ops"), "deploy")
+    );
+    assert_eq!(heard.within_ms, 2_000);
+    // Not as long as the lease would last if the gateway that asked had died.
+    assert!(renewer.until().unwrap() <= told + heard.within());
+    let loss = tokio::time::timeout(TIMEOUT, renewer.lost()).await.unwrap();
+    assert!(matches!(loss, Loss::NotReleased), "{loss}");
+}

@@ -43,6 +43,7 @@ on_every_store! {
     a_lease_that_is_answered_again_is_acquired_once,
     a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_is_collected,
     a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it,
+    a_lease_that_somebody_asks_for_is_broken_after_the_grace,
 }
 
 async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
@@ -192,6 +193,26 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
     assert_eq!(released["fencing_token"], second["fencing_token"]);
 }
 
+async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let lease = acquire(gateway, "a", &json!({"owner": "ci", "ttl_ms": 60_000})).await;
+    reader.expect("acquired").await;
+    let why = json!({"reason": "deploy", "fencing_token": lease["fencing_token"], "grace_ms": 300});
+    let began = Instant::now();
+    let answer = post(gateway, "/locks/a/break", &why).await;
+    assert_eq!(answer.status, 202, "{}", answer.body);
+    let requested = reader.expect("release-requested").await;
+    let broken = reader.expect("broken").await;
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    for event in [&requested, &broken] {
+        assert_eq!(event["fencing_token"], lease["fencing_token"]);
+        assert_eq!(event["owner"], "ci");
+        assert_eq!(event["reason"], "deploy");
+    }
+    assert_eq!(requested["expires_in_ms"], 300);
+}
+
 async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
     let gateway = site.gateway();
     let mut reader = Reader::of(gateway).await;
@@ -300,9 +321,11 @@ fn every_kind_is_in_the_documents_and_on_the_page() {
                 "{kind} in {path}"
             );
         }
-        let drawn = format!("\n  {kind}: \"");
+        let icons = text("dashboard/parts/icon.js");
         assert!(
-            text("dashboard/parts/icon.js").contains(&drawn),
+            // JavaScript wants quotes around a name with a hyphen.
+            icons.contains(&format!("\n  {kind}: \""))
+                || icons.contains(&format!("\n  \"{kind}\": \"")),
             "{kind} has no icon"
         );
     }

@@ -6,6 +6,7 @@ mod containers;
 mod fixture;
 mod loss;
 mod outage;
+mod requests;
 mod signals;
 mod supervision;
 mod terminal;

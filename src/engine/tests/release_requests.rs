@@ -1,0 +1,177 @@
+//! A lease whose holder is asked first is broken when the time for its release is over, if it is still there.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::time::{Duration, Instant, advance, timeout};
+
+use crate::{
+    engine::{BreakError, ReleaseRecord},
+    lifecycle::Lifecycle,
+    lock::{BreakTarget, FencingToken, HeldLease, Mode, Reason, ReleaseRequest},
+    store::contract::{Breaking, Holder, Requesting, SharedHolders},
+};
+
+use super::scripted_store::*;
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+type Records = Arc<Mutex<Vec<ReleaseRecord>>>;
+
+fn asked_for() -> ReleaseRequest {
+    ReleaseRequest {
+        by: Some("ops".into()),
+        reason: Reason::new("deploy").unwrap(),
+        within: WITHIN,
+    }
+}
+
+fn lease(fence: u64) -> HeldLease {
+    let mut lease = held();
+    lease.fence = FencingToken::new(fence).unwrap();
+    lease.request_release(&asked_for());
+    lease
+}
+
+fn answering(requesting: Requesting) -> Arc<ScriptedStore> {
+    let store = ScriptedStore::queueing();
+    store.requestings.lock().unwrap().push_back(Ok(requesting));
+    store
+}
+
+/// Asks for the lock and keeps what is recorded.
+async fn request_of(
+    store: &Arc<ScriptedStore>,
+    records: &Records,
+) -> (Result<Holder, BreakError>, Lifecycle) {
+    let (engine, lifecycle) = engine(store);
+    let kept = Arc::clone(records);
+    let record = move |record| {
+        let kept = Arc::clone(&kept);
+        async move { kept.lock().unwrap().push(record) }
+    };
+    let asked = engine.request_release(name(), None, asked_for(), record);
+    (asked.await, lifecycle)
+}
+
+/// Which leases were to be broken.
+fn broken(store: &ScriptedStore) -> Vec<Option<BreakTarget>> {
+    store.broken.lock().unwrap().clone()
+}
+
+fn target(fence: u64) -> Option<BreakTarget> {
+    Some(FencingToken::new(fence).unwrap().into())
+}
+
+async fn pass(time: Duration) {
+    advance(time).await;
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() {
+    let leases = [7, 9].map(|fence| HeldLease {
+        mode: Mode::Shared { slot: None },
+        ..lease(fence)
+    });
+    let shared = Holder::Shared(SharedHolders {
+        leases: leases.to_vec(),
+        count: 2,
+    });
+    let store = answering(Requesting::Requested(shared.clone()));
+    // The first was released meanwhile.
+    let second = Holder::Lease(lease(9));
+    let answers = [Ok(Breaking::NotHeld), Ok(Breaking::Broken(second.clone()))];
+    store.breakings.lock().unwrap().extend(answers);
+    let records = Records::default();
+    let (asked, _lifecycle) = request_of(&store, &records).await;
+    assert_eq!(asked.unwrap(), shared);
+    let requested = [(None, asked_for())];
+    assert_eq!(*store.requested.lock().unwrap(), requested);
+    assert!(matches!(
+        records.lock().unwrap().as_slice(),
+        [ReleaseRecord::Requested(Ok(holder))] if *holder == shared
+    ));
+    settle().await;
+    pass(WITHIN - Duration::from_millis(1)).await;
+    assert_eq!(broken(&store), []);
+    pass(Duration::from_millis(1)).await;
+    assert_eq!(broken(&store), [target(7), target(9)]);
+    // Of what had gone there is nothing to record.
+    assert!(matches!(
+        records.lock().unwrap().as_slice(),
+        [_, ReleaseRecord::Broken(holder)] if *holder == second
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_recorded_and_nothing_is_broken_after_it() {
+    let foreign = Holder::Foreign {
+        expires_in: None,
+        mark: None,
+    };
+    for answer in [
+        Requesting::NotHeld,
+        Requesting::HolderChanged(Holder::Lease(held())),
+        Requesting::Foreign(foreign),
+    ] {
+        let store = answering(answer);
+        let records = Records::default();
+        let (asked, _lifecycle) = request_of(&store, &records).await;
+        let recorded = records.lock().unwrap().pop().expect("it is recorded");
+        let expected = format!("{:?}", ReleaseRecord::Requested(asked));
+        assert_eq!(format!("{recorded:?}"), expected);
+        pass(2 * WITHIN).await;
+        assert_eq!(broken(&store), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn is_carried_out_to_its_end_although_its_caller_hangs_up() {
+    let store = answering(Requesting::Requested(Holder::Lease(lease(7)))).with_closed_gate();
+    let records = Records::default();
+    let soon = Duration::from_millis(10);
+    let hung_up = timeout(soon, request_of(&store, &records)).await;
+    assert!(hung_up.is_err(), "the store does not answer");
+    store.open_gate();
+    settle().await;
+    assert_eq!(records.lock().unwrap().len(), 1);
+    pass(WITHIN).await;
+    assert_eq!(broken(&store), [target(7)]);
+}
+
+/// The store may have been late to decide: its holder has been told of so much time from then.
+#[tokio::test(start_paused = true)]
+async fn the_time_counts_from_when_the_store_has_answered() {
+    let store = answering(Requesting::Requested(Holder::Lease(lease(7)))).with_closed_gate();
+    let records = Records::default();
+    let late = async {
+        pass(Duration::from_secs(5)).await;
+        store.open_gate();
+    };
+    let ((asked, _lifecycle), ()) = tokio::join!(request_of(&store, &records), late);
+    asked.unwrap();
+    settle().await;
+    let answered = Instant::now();
+    pass(WITHIN - Duration::from_millis(1)).await;
+    assert_eq!(broken(&store), []);
+    pass(Duration::from_millis(1)).await;
+    assert_eq!(broken(&store), [target(7)]);
+    assert_eq!(answered.elapsed(), WITHIN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_stops_before_leaves_the_lease_to_the_store() {
+    let store = answering(Requesting::Requested(Holder::Lease(lease(7))));
+    let records = Records::default();
+    let (asked, lifecycle) = request_of(&store, &records).await;
+    asked.unwrap();
+    settle().await;
+    let began = Instant::now();
+    lifecycle.stop(WITHIN).await.unwrap();
+    assert!(
+        began.elapsed() < WITHIN,
+        "nothing waits for the time to be over"
+    );
+    pass(2 * WITHIN).await;
+    assert_eq!(broken(&store), []);
+}
