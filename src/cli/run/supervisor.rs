@@ -29,6 +29,10 @@ use super::{
 };
 
 /// What is watched over.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is what has happened so far, independent of the others"
+)]
 pub(super) struct Supervisor {
     name: LockName,
     job: Job,
@@ -85,6 +89,9 @@ const UNGUARDED: &str = if cfg!(target_os = "linux") {
 } else {
     "if this process is killed, the command goes on without the lock"
 };
+
+/// The exit code of a command that a KILL has ended.
+const KILLED: u8 = 128 + 9;
 
 /// How much sooner than here the timer of the guard may be over: it is told whole milliseconds.
 const GUARD_EARLY: Duration = Duration::from_millis(5);
@@ -185,11 +192,11 @@ impl Supervisor {
         self.job.signal(Signal::CONT);
         let leftover = self.stop_what_is_left(signals).await;
         // From here on the number of the group may go to another: nobody signals it any more.
-        if let Some(guard) = self.guard {
+        if let Some(guard) = self.guard.take() {
             guard.dismiss();
         }
         let code = self.job.collect();
-        let was_killed = matches!(&code, Ok(code) if *code == code_of_signal(Signal::KILL));
+        let was_killed = matches!(&code, Ok(code) if *code == KILLED);
         if was_killed && was_due {
             // The guard has a timer of its own, and may be the first.
             self.stopping();
