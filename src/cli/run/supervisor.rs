@@ -39,8 +39,8 @@ pub(super) struct Supervisor {
     lease_lost: bool,
     requests: watch::Receiver<Option<ReleaseRequest>>,
     on_request: OnRequest,
-    /// Whether somebody has asked for the lock.
-    requested: bool,
+    /// What was asked of the command, if somebody has asked for the lock.
+    request: Option<ReleaseRequest>,
     timing: Timing,
     on_lost: OnLost,
     term_at: Instant,
@@ -85,6 +85,9 @@ const UNGUARDED: &str = if cfg!(target_os = "linux") {
 } else {
     "if this process is killed, the command goes on without the lock"
 };
+
+/// The exit code of a command that a KILL has ended.
+const KILLED: u8 = 128 + 9;
 
 /// How much sooner than here the timer of the guard may be over: it is told whole milliseconds.
 const GUARD_EARLY: Duration = Duration::from_millis(5);
@@ -138,7 +141,7 @@ impl Supervisor {
             lease_lost: false,
             requests: renewer.requests(),
             on_request: args.on_request,
-            requested: false,
+            request: None,
             timing,
             on_lost,
             term_at: now,
@@ -185,11 +188,11 @@ impl Supervisor {
         self.job.signal(Signal::CONT);
         let leftover = self.stop_what_is_left(signals).await;
         // From here on the number of the group may go to another: nobody signals it any more.
-        if let Some(guard) = self.guard {
+        if let Some(guard) = self.guard.take() {
             guard.dismiss();
         }
         let code = self.job.collect();
-        let was_killed = matches!(&code, Ok(code) if *code == code_of_signal(Signal::KILL));
+        let was_killed = matches!(&code, Ok(code) if *code == KILLED);
         if was_killed && was_due {
             // The guard has a timer of its own, and may be the first.
             self.stopping();
@@ -305,9 +308,8 @@ impl Supervisor {
     fn look_at_request(&mut self) {
         let request = self.requests.borrow_and_update().clone();
         let Some(request) = request else { return };
-        let is_first = !self.requested;
-        self.requested = true;
         self.note(&format!("to be released {}", asked_for(&request)));
+        let is_first = self.request.replace(request).is_none();
         match self.on_request {
             OnRequest::Term if is_first && self.stage == Stage::Running => {
                 self.job.signal(Signal::TERM);
@@ -330,7 +332,7 @@ impl Supervisor {
                 }
                 self.warned = false;
                 // Nothing else ends a lease that was renewed in time.
-                let trouble = if self.requested {
+                let trouble = if self.request.is_some() {
                     NOT_RELEASED
                 } else {
                     "this process did not run for longer than it lasted"
@@ -403,7 +405,7 @@ impl Supervisor {
 
     /// Whether the command has got the TERM that leaves it time to end.
     fn was_told_to_end(&self) -> bool {
-        self.requested && self.on_request == OnRequest::Term
+        self.request.is_some() && self.on_request == OnRequest::Term
     }
 
     /// When something must be done to stop the command in time.
