@@ -46,6 +46,7 @@ async fn answers_what_was_broken_as_it_was() {
           "fencing_token": 42,
           "foreign": false,
           "foreign_mark": null,
+          "group": null,
           "hold_expires_in_ms": null,
           "metadata": {},
           "mode": "exclusive",
