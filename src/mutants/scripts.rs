@@ -24,7 +24,7 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             ),
         ],
         Mutant::RenewResurrects => &[(
-            "  elseif redis.call('GET', name .. 'of:' .. id) == 'b' then\n    return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')",
+            "  elseif redis.call('GET', name .. 'of:' .. id) == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then\n    return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')",
             "  elseif not held then\n    local us = clock()\n    \
              held = id .. 'hx000' .. us .. us .. string.format('%.0f', us + 2500000) .. '00002500000000000' \
              .. string.rep(' ', 80) .. '\\n'\n    \

@@ -30,9 +30,9 @@ use crate::{
 };
 
 use super::{
-    acquire::{GrantedGroup, GroupAcquireError, GroupRequest},
     collection::{Collection, Extended},
     hang_up::HangUp,
+    request::{GrantedGroup, GroupAcquireError, GroupRequest},
 };
 
 /// A request for a group, until it is answered.

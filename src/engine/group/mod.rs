@@ -6,5 +6,6 @@ mod acquire;
 mod collect;
 mod collection;
 mod hang_up;
+mod request;
 
-pub use acquire::{GrantedGroup, GroupAcquireError, GroupRequest};
+pub use request::{GrantedGroup, GroupAcquireError, GroupRequest};

@@ -387,8 +387,8 @@ async fn the_document_is_small_and_sent_once() {
         (head, body.collect().await.unwrap().to_bytes())
     };
     let (plain, text) = ask(&[]).await;
-    // It must be below 125 KB with a base path of any length.
-    assert!(text.len() < 124_000, "{} bytes", text.len());
+    // With a base path of any length: shared locks, groups and requests to release are a fifth of it.
+    assert!(text.len() < 122_000, "{} bytes", text.len());
     assert!(!plain.headers.contains_key("content-encoding"));
     let (small, bytes) = ask(&[("accept-encoding", "gzip, br")]).await;
     assert_eq!(small.headers["content-encoding"], "gzip");

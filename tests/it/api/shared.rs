@@ -323,6 +323,7 @@ async fn inspect_shows_all_who_share_a_lock_and_what_the_others_wait_for() {
       "fencing_token": 43,
       "foreign": false,
       "foreign_mark": null,
+      "group": null,
       "hold_expires_in_ms": null,
       "metadata": {},
       "mode": "shared",
