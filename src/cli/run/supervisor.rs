@@ -29,10 +29,6 @@ use super::{
 };
 
 /// What is watched over.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is what has happened so far, independent of the others"
-)]
 pub(super) struct Supervisor {
     name: LockName,
     job: Job,
