@@ -29,10 +29,6 @@ use super::{
 };
 
 /// What is watched over.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is what has happened so far, independent of the others"
-)]
 pub(super) struct Supervisor {
     name: LockName,
     job: Job,
@@ -43,8 +39,8 @@ pub(super) struct Supervisor {
     lease_lost: bool,
     requests: watch::Receiver<Option<ReleaseRequest>>,
     on_request: OnRequest,
-    /// Whether somebody has asked for the lock.
-    requested: bool,
+    /// What was asked of the command, if somebody has asked for the lock.
+    request: Option<ReleaseRequest>,
     timing: Timing,
     on_lost: OnLost,
     term_at: Instant,
@@ -145,7 +141,7 @@ impl Supervisor {
             lease_lost: false,
             requests: renewer.requests(),
             on_request: args.on_request,
-            requested: false,
+            request: None,
             timing,
             on_lost,
             term_at: now,
@@ -312,9 +308,8 @@ impl Supervisor {
     fn look_at_request(&mut self) {
         let request = self.requests.borrow_and_update().clone();
         let Some(request) = request else { return };
-        let is_first = !self.requested;
-        self.requested = true;
         self.note(&format!("to be released {}", asked_for(&request)));
+        let is_first = self.request.replace(request).is_none();
         match self.on_request {
             OnRequest::Term if is_first && self.stage == Stage::Running => {
                 self.job.signal(Signal::TERM);
@@ -337,7 +332,7 @@ impl Supervisor {
                 }
                 self.warned = false;
                 // Nothing else ends a lease that was renewed in time.
-                let trouble = if self.requested {
+                let trouble = if self.request.is_some() {
                     NOT_RELEASED
                 } else {
                     "this process did not run for longer than it lasted"
@@ -410,7 +405,7 @@ impl Supervisor {
 
     /// Whether the command has got the TERM that leaves it time to end.
     fn was_told_to_end(&self) -> bool {
-        self.requested && self.on_request == OnRequest::Term
+        self.request.is_some() && self.on_request == OnRequest::Term
     }
 
     /// When something must be done to stop the command in time.
