@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{
     History,
     found::{Invariant, Violation},
+    lease::Lease,
     op::MS,
 };
 
@@ -79,6 +80,37 @@ impl Report {
 
     pub(super) fn violated(&mut self, by: Invariant, lock: &str, at: u64, what: String) {
         self.violations.push(Violation::new(by, lock, at, what));
+    }
+
+    /// Looks whether two leases, the earlier first, are relied on together, which may not be unless the store may have
+    /// forgotten the first: then it is counted. `had`: what both had.
+    pub(super) fn together(
+        &mut self,
+        by: Invariant,
+        history: &History,
+        lock: &str,
+        [before, lease]: [&Lease; 2],
+        had: &str,
+    ) {
+        let both = before.relied_on().min(lease.relied_on());
+        if lease.granted >= both {
+            return;
+        }
+        let together = both - lease.granted;
+        if history.faults.forgot(before.asked, lease.granted) {
+            self.overlaps.0 += 1;
+            self.overlaps.1 += together;
+            return;
+        }
+        let what = format!(
+            "{} ({}) and {} ({}) {had} together for {} µs",
+            before.fence,
+            before.errand,
+            lease.fence,
+            lease.errand,
+            together / 1_000
+        );
+        self.violated(by, lock, lease.granted, what);
     }
 }
 

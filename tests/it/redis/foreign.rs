@@ -27,7 +27,7 @@ pub(super) fn fence_key(lock: &LockName) -> String {
 }
 
 #[track_caller]
-fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
+pub(super) fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
     match answer {
         Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, expected),
         other => panic!("{expected} is in the way, but: {other:?}"),

@@ -13,7 +13,7 @@ use crate::support::{Fault, Proxy};
 
 /// Lets go of the copy that the proxy holds, and waits until the server has run it. What was sent behind
 /// it on the same connection, and given up as well, comes after it.
-async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
+pub(super) async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
     write_down_everything(&rig.server).await;
     assert_eq!(runs(&rig.server, &asked.token).await, 0);
     proxy.let_go();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use latchgate::{
     lock::{Limit, Sharing},
     store::{
-        Store, StoreError,
+        Store,
         contract::{
             Acquisition, Attempt, Contention, Holder, Loss, Release, Renewal, SharedHolders,
         },
@@ -13,8 +13,10 @@ use latchgate::{
 };
 
 use super::{
+    foreign::assert_foreign,
+    late::let_late_copy_arrive,
     leases::keyed,
-    rig::{Rig, attempt, eventually, open, quick, runs, ttl, write_down_everything},
+    rig::{Rig, attempt, eventually, open, quick, ttl},
     sentinel::watched::Watched,
 };
 use crate::{
@@ -156,14 +158,6 @@ async fn those_who_shared_a_lock_that_was_deleted_by_hand_do_not_come_back() {
         assert_eq!(sharers(&rig.store, &next).await.count, 1);
         release(&rig.store, &next).await;
         assert_eq!(keys_left(&rig.server, "by-hand").await, 0);
-    }
-}
-
-#[track_caller]
-fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
-    match answer {
-        Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, expected),
-        other => panic!("{expected} is in the way, but: {other:?}"),
     }
 }
 
@@ -347,23 +341,13 @@ async fn a_late_copy_of_an_acquire_takes_no_place_after_the_release() {
         rig.grant(&asked).await;
         assert_eq!(proxy.strikes(), 1, "the second copy was granted");
         release(&rig.store, &asked).await;
-        late_copy_arrives(&rig, &proxy, &asked).await;
+        let_late_copy_arrive(&rig, &proxy, &asked).await;
         let holder = rig.store.inspect(&asked.name).await.unwrap().holder;
         assert_eq!(holder.map_or(0, |it| it.count()), others);
         // Nor its slot.
         let next = rig.grant(&one_of(3, "late")).await;
         assert_eq!(next.mode.slot().map(u64::from), Some(others));
     }
-}
-
-async fn late_copy_arrives(rig: &Rig, proxy: &crate::support::Proxy, asked: &Attempt) {
-    write_down_everything(&rig.server).await;
-    assert_eq!(runs(&rig.server, &asked.token).await, 0);
-    proxy.let_go();
-    eventually("the late copy arrives", async || {
-        (runs(&rig.server, &asked.token).await >= 1).then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -376,7 +360,7 @@ async fn a_late_copy_of_one_that_was_refused_takes_no_place_that_becomes_free() 
     assert!(matches!(held, Acquisition::Held(_)), "{held:?}");
     assert_eq!(proxy.strikes(), 1);
     release(&rig.store, &holder).await;
-    late_copy_arrives(&rig, &proxy, &asked).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
     let shown = rig.store.inspect(&asked.name).await.unwrap();
     assert_eq!(shown, super::expected::free());
 }

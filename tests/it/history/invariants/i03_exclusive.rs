@@ -31,24 +31,7 @@ fn alone(history: &History, name: &str, lock: &Lock, report: &mut Report) {
     for lease in leases {
         let shares = lease.mode.shares();
         for before in longest.iter().take(if shares { 1 } else { 2 }).flatten() {
-            let both = before.relied_on().min(lease.relied_on());
-            if lease.granted < both {
-                let together = both - lease.granted;
-                if history.faults.forgot(before.asked, lease.granted) {
-                    report.overlaps.0 += 1;
-                    report.overlaps.1 += together;
-                } else {
-                    let what = format!(
-                        "{} ({}) and {} ({}) held it together for {} µs",
-                        before.fence,
-                        before.errand,
-                        lease.fence,
-                        lease.errand,
-                        together / 1_000
-                    );
-                    report.violated(Invariant::I3, name, lease.granted, what);
-                }
-            }
+            report.together(Invariant::I3, history, name, [before, lease], "held it");
         }
         let longest = &mut longest[usize::from(shares)];
         if longest.is_none_or(|before| before.relied_on() < lease.relied_on()) {

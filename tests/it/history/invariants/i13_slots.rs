@@ -61,23 +61,9 @@ fn had_together(history: &History, name: &str, lock: &Lock, report: &mut Report)
     for lease in leases {
         let Some(slot) = lease.slot else { continue };
         let before = longest.entry(slot).or_insert(lease);
-        let both = before.relied_on().min(lease.relied_on());
-        if before.fence != lease.fence && lease.granted < both {
-            let together = both - lease.granted;
-            if history.faults.forgot(before.asked, lease.granted) {
-                report.overlaps.0 += 1;
-                report.overlaps.1 += together;
-            } else {
-                let what = format!(
-                    "{} ({}) and {} ({}) had slot {slot} together for {} µs",
-                    before.fence,
-                    before.errand,
-                    lease.fence,
-                    lease.errand,
-                    together / 1_000
-                );
-                report.violated(Invariant::I13, name, lease.granted, what);
-            }
+        if before.fence != lease.fence {
+            let had = format!("had slot {slot}");
+            report.together(Invariant::I13, history, name, [before, lease], &had);
         }
         if before.relied_on() < lease.relied_on() {
             *before = lease;

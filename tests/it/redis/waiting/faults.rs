@@ -18,6 +18,23 @@ use crate::support::{Fault, Proxy, RedisServer};
 /// Ten times a period and a second, for a machine that is busy with something else.
 const NOTICED: Duration = Duration::from_secs(30);
 
+/// Two gateways whose user may neither send a message nor hear one.
+pub(super) async fn without_messages(server: &RedisServer) -> [TestGateway; 2] {
+    let user = [
+        "ACL",
+        "SETUSER",
+        "mute",
+        "on",
+        ">s3cret",
+        "~lg:*",
+        "+@all",
+        "resetchannels",
+    ];
+    server.run(&user).await;
+    let url = server.url_as("mute", "s3cret");
+    [TestGateway::at(&url), TestGateway::at(&url)]
+}
+
 /// Lets everybody have the lock, one after the other.
 async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     let mut fences = Vec::new();
@@ -80,19 +97,7 @@ async fn a_lost_message_costs_a_period() {
 #[tokio::test]
 async fn without_any_channel_waiters_are_served_once_a_period() {
     let server = RedisServer::start().await;
-    let user = [
-        "ACL",
-        "SETUSER",
-        "mute",
-        "on",
-        ">s3cret",
-        "~lg:*",
-        "+@all",
-        "resetchannels",
-    ];
-    server.run(&user).await;
-    let url = server.url_as("mute", "s3cret");
-    let gates = [TestGateway::at(&url), TestGateway::at(&url)];
+    let gates = without_messages(&server).await;
     let lease = gates[0].take("mute").await;
     // Its TTL is shorter than a period, and begins when it is found.
     let mut brief = request("mute");

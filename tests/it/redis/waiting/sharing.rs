@@ -20,6 +20,7 @@ use super::{
         rig::{Rig, attempt, name, ttl},
         sharing::{one_of, reader, sharing},
     },
+    faults::without_messages,
     gate::{TestGateway, keep, leftovers, request, waiting},
 };
 use crate::{lua::composed, support::RedisServer};
@@ -76,19 +77,7 @@ async fn gateway_of(server: &RedisServer, lock: &str, token: &TokenHash) -> Stri
 #[tokio::test]
 async fn a_reader_whose_message_is_lost_is_granted_the_lock_within_a_period() {
     let server = RedisServer::start().await;
-    let user = [
-        "ACL",
-        "SETUSER",
-        "mute",
-        "on",
-        ">s3cret",
-        "~lg:*",
-        "+@all",
-        "resetchannels",
-    ];
-    server.run(&user).await;
-    let url = server.url_as("mute", "s3cret");
-    let gates = [TestGateway::at(&url), TestGateway::at(&url)];
+    let gates = without_messages(&server).await;
     let writer = gates[0].take("mute").await;
     let here = gates[0].queue(share(None, "mute")).await;
     let there = [
