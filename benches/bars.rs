@@ -34,7 +34,19 @@ pub(crate) const FAIRNESS: Bar = at_most("turns by which 100 clients differ", 2.
 pub(crate) const CROWD_COMMANDS: Bar =
     at_most("commands/hand-off, 10,000 clients / 10 clients", 1.5);
 pub(crate) const WAITER_KIB: Bar = at_most("KiB for each of 10,000 that wait", 20.0);
-pub(crate) const HUNG_UP: Bar = at_most("next grant after 10,000 hung up / other build", 1.1);
+pub(crate) const HUNG_UP: Bar = at_most("next grant after 10,000 hung up, ms", 10.0);
+pub(crate) const HANG_UP_COMMANDS: Bar =
+    at_most("Redis commands for each who hung up / other build", 1.1);
+
+// `sharing`.
+pub(crate) const ONE_MORE_READER: Bar =
+    at_most("pair of one more beside 999 readers / exclusive pair", 1.5);
+pub(crate) const SEMAPHORE: Bar = at_least(
+    "semaphore of 10, 100 clients / one lock * holders at once",
+    0.8,
+);
+pub(crate) const GROUPS_SERVED: Bar =
+    at_least("groups of 4, 50 clients: turns of the least served", 1.0);
 
 // `list`.
 pub(crate) const FIRST_PAGE: Bar = at_most("worst first page of 100,000 locks, ms", 50.0);

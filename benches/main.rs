@@ -1,7 +1,7 @@
 //! What the gateway costs, as counts and as ratios within one run. `benches/README.md` says what each
 //! number means.
 //!
-//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting` or `-- list` one part.
+//! `cargo bench` runs everything, `cargo bench -- counts`, `-- pairs`, `-- waiting`, `-- sharing` or `-- list` one part.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod bars;
@@ -9,6 +9,7 @@ mod counts;
 mod list;
 mod pairs;
 mod rig;
+mod sharing;
 mod waiting;
 
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use bars::Verdicts;
 use rig::Settings;
 
-const PARTS: [&str; 4] = ["counts", "pairs", "waiting", "list"];
+const PARTS: [&str; 5] = ["counts", "pairs", "waiting", "sharing", "list"];
 
 fn main() -> ExitCode {
     if let Some(serve) = rig::role() {
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
                     "counts" => counts::measure(&settings, &mut verdicts).await,
                     "pairs" => pairs::measure(&settings, &mut verdicts).await,
                     "waiting" => waiting::measure(&settings, &mut verdicts).await,
+                    "sharing" => sharing::measure(&settings, &mut verdicts).await,
                     _ => list::measure(&settings, &mut verdicts).await,
                 }
             }

@@ -24,6 +24,8 @@ use super::{
 
 const WAITERS: u64 = 10_000;
 const HOLDS: u64 = 1_000;
+/// How often they hang up: a single time says little of milliseconds.
+const HANG_UPS: u32 = 3;
 /// How long nothing happens: several of the gateway's periods.
 const IDLE: Duration = Duration::from_secs(8);
 /// Within this time all who wait hang up.
@@ -50,6 +52,15 @@ pub(crate) struct Cycled {
     refused: u64,
 }
 
+/// What came of it when many hung up.
+#[derive(Clone, Copy)]
+struct HungUp {
+    /// From the release until the next was granted.
+    granted: Duration,
+    /// Of Redis, from the first that hung up until the queue was empty.
+    commands: u64,
+}
+
 /// What is measured of one build.
 struct Bench<'a> {
     subject: &'a Subject,
@@ -63,12 +74,17 @@ struct Bench<'a> {
 pub(crate) async fn measure(settings: &Settings, verdicts: &mut Verdicts) {
     let mut benches: Vec<Bench<'_>> = settings.subjects.iter().map(Bench::start).collect();
     println!("{WAITERS} on one name that hang up within {HANG_UP:?}");
-    let mut next = Vec::new();
-    for bench in &benches {
-        next.push(bench.hang_up().await);
+    let mut hung_up = vec![Vec::new(); benches.len()];
+    for _ in 0..HANG_UPS {
+        for (bench, of_bench) in benches.iter().zip(&mut hung_up) {
+            of_bench.push(bench.hang_up().await);
+        }
     }
-    if let [this, other] = next[..] {
-        verdicts.judge(&bars::HUNG_UP, this.as_secs_f64() / other.as_secs_f64());
+    let granted = |of: &[HungUp]| median(of.iter().map(|one| one.granted.as_secs_f64() * 1e3));
+    let commands = |of: &[HungUp]| median(of.iter().map(|one| one.commands as f64));
+    verdicts.judge(&bars::HUNG_UP, granted(&hung_up[0]));
+    if let [this, other] = &hung_up[..] {
+        verdicts.judge(&bars::HANG_UP_COMMANDS, commands(this) / commands(other));
     }
     println!("{WAITERS} that wait, and nothing happens");
     for bench in &benches {
@@ -255,7 +271,7 @@ impl<'a> Bench<'a> {
 
     /// Ten thousand wait behind a holder, and one behind them; they hang up, the holder releases: how
     /// long until the one is granted.
-    async fn hang_up(&self) -> Duration {
+    async fn hang_up(&self) -> HungUp {
         let gateway = Gateway::serving_a_crowd(self.subject, &self.redis.url());
         let address = gateway.address();
         let mut holder = Caller::connect(address).await;
@@ -310,7 +326,10 @@ impl<'a> Bench<'a> {
             used[0].saturating_sub(cpu_before[0]),
             used[1].saturating_sub(cpu_before[1]),
         );
-        granted
+        HungUp {
+            granted,
+            commands: commands.all(),
+        }
     }
 
     /// All of them wait for the same lock.

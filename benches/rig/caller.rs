@@ -43,6 +43,22 @@ impl Caller {
         (status == "201").then(|| token_in(body))
     }
 
+    /// Acquires a group of locks unless it is refused.
+    pub(crate) async fn try_acquire_group(&mut self, body: &str) -> Option<String> {
+        self.start("POST", "/locks", "", body).await;
+        let (status, body) = self.any_answer().await;
+        (status == "201").then(|| token_in(body))
+    }
+
+    /// Releases a group; the names stand with commas between them.
+    pub(crate) async fn release_group(&mut self, names: &str, token: &str) {
+        self.send(&format!(
+            "DELETE /locks?names={names} HTTP/1.1\r\nHost: localhost\r\nLock-Token: {token}\r\n\r\n"
+        ))
+        .await;
+        self.answer("200").await;
+    }
+
     /// Asks for a lock without waiting for the answer.
     pub(crate) async fn start_acquire(&mut self, name: &str, body: &str) {
         self.start("POST", &format!("/locks/{name}"), "", body)

@@ -336,7 +336,7 @@ else
     -- part of a long queue.
     sweep(us % math.max(1, count - 64), 64, us, lives)
     if redis.call('DEL', gone) == 1 and is_possible(us) then
-      remember_left(select(2, sweep_left(count, us)))
+      remember_left(select(2, sweep_left(count, us % count, us)))
     end
     if redis.call('LLEN', wait) >= longest then
       if whose then

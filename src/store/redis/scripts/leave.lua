@@ -101,9 +101,10 @@ elseif is_queued(body) and count > LONG then
   bury(id, body)
   remember_end(id, 'g', TOMBSTONE)
   if left * 4 > count and is_possible(us) then
-    local dead
-    dead, left = sweep_left(count, us)
-    count = count - dead
+    -- Who leave together have come together: most of them stood around this one.
+    local dead, rest = sweep_left(count, redis.call('LPOS', wait, id) or 0, us)
+    -- Of those who were counted some have been passed over since.
+    count, left = count - dead, math.min(left - dead, rest)
   end
   remember_left(left)
 else

@@ -376,3 +376,21 @@ async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again(
     })
     .await;
 }
+
+#[tokio::test]
+async fn those_who_left_together_are_removed_wherever_they_stood() {
+    let server = RedisServer::start().await;
+    let gate = TestGateway::on(&server).await;
+    let _lease = gate.take("together").await;
+    // Several times of what one script looks through.
+    let mut crowd = gate.crowd("together", 6_000).await;
+    // The newest first: the head of the queue, where one looks first, waits on.
+    while crowd.len() > 1_500 {
+        drop(crowd.pop());
+    }
+    // About a quarter of those whose ids are in it may have left.
+    eventually("most of their ids are removed", async || {
+        (server.integer(&["LLEN", "lg:{together}:wait"]).await < 2_250).then_some(())
+    })
+    .await;
+}

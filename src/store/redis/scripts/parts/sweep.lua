@@ -33,10 +33,10 @@ local function sweep(from, places, us, is_there)
   return dead
 end
 
--- Takes those out of a part of a queue of this length who have left it, and answers how many they were and how
--- many there may be in the rest. Every other part is the head: who have left together have often come together.
-local function sweep_left(count, us)
-  local from = us % 2 == 0 and 0 or us % math.max(1, count - MOST_SWEPT)
+-- Takes those who have left it out of a part of a queue of this length, around one place, and answers how many they
+-- were and how many there may be in the rest.
+local function sweep_left(count, place, us)
+  local from = math.max(0, math.min(count, place + MOST_SWEPT / 2) - MOST_SWEPT)
   local dead = sweep(from, MOST_SWEPT, us, stands)
   return dead, math.floor(dead * math.max(0, count - MOST_SWEPT) / MOST_SWEPT)
 end
