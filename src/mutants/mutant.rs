@@ -75,4 +75,12 @@ pub(crate) enum Mutant {
     NobodyAfterTheHead,
     /// Takes half of the nodes of a quorum for enough.
     HalfIsEnough,
+    /// Keeps the locks of a group that it has taken when another one cannot be had.
+    PartsKept,
+    /// Takes the locks of a group in the order in which they were asked for.
+    GroupUnsorted,
+    /// Renews a lease beyond the time in which its holder was asked to release it.
+    RenewPastRequest,
+    /// Breaks whatever lease there is when the time to release one is over.
+    RequestWithoutCheck,
 }

@@ -147,6 +147,10 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             ("redis.call('SET', counter, fence)\n", ""),
             ("  redis.call('HSET', node, 'top', fence)\n", ""),
         ],
+        Mutant::RenewPastRequest => &[(
+            "return asked and math.min(left, math.floor((asked + BACKSTOP - us) / 1000)) or left",
+            "return left",
+        )],
         Mutant::HalfIsEnough
         | Mutant::NoCompensation
         | Mutant::NoTimers
@@ -154,7 +158,10 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         | Mutant::HoldNotReleased
         | Mutant::ToldTooLong
         | Mutant::AnswerBeforeFsync
-        | Mutant::FenceNotKept => &[],
+        | Mutant::FenceNotKept
+        | Mutant::PartsKept
+        | Mutant::GroupUnsorted
+        | Mutant::RequestWithoutCheck => &[],
     }
 }
 
@@ -170,7 +177,7 @@ mod tests {
     use serde::{Deserialize, de::value::StrDeserializer};
 
     /// The variants that are none of the embedded store alone, and what their scripts are.
-    const OF_SCRIPTS: [&str; 22] = [
+    const OF_SCRIPTS: [&str; 23] = [
         "no-nx",
         "release-without-owner-check",
         "ttl-in-seconds",
@@ -193,6 +200,7 @@ mod tests {
         "expiry-frees-two",
         "writer-beside-readers",
         "nobody-after-the-head",
+        "renew-past-request",
     ];
 
     #[test]

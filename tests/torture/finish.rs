@@ -17,8 +17,8 @@ use crate::{
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// What stays, by the end of its key.
 const STAYS: [&str; 2] = [":fence", ":ended"];
-/// What says for a minute what became of an attempt, and of an idempotency key.
-const MEMORIES: [&str; 2] = ["}:of:", "}:key:"];
+/// What says for a minute what became of an attempt, of an idempotency key, and of a lease that was to be released.
+const MEMORIES: [&str; 3] = ["}:of:", "}:key:", "}:asked:"];
 /// What those who shared a lock leave behind if nobody has looked after their end, and for how long at most, in ms: as
 /// long as their leases last, and a minute.
 const OF_SHARING: [&str; 3] = [":shared", ":leases", ":slots"];

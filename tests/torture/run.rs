@@ -58,6 +58,7 @@ async fn torture(options: &Options) -> Result<Report, String> {
         grace_ms: GRACE,
         order_within_gateways: kind.keeps_order_within_gateways(),
         shares: kind.shares(),
+        cooperates: true,
     };
     if let Some(directory) = &options.judges {
         return Ok(check(&History::read(journal::read(directory)), &terms));

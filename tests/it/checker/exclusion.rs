@@ -49,6 +49,7 @@ fn a_renewed_lease_lasts_longer() {
         fence: 7,
         left_ms: 10_000,
         slot: None,
+        asked_for: false,
     };
     story.granted((0, 1), "a", 7);
     story.op(
@@ -111,7 +112,10 @@ fn a_lease_that_was_broken_may_be_lost() {
     story.op(
         (2, 3),
         "operator",
-        Ask::Break { fence: 7 },
+        Ask::Break {
+            fence: 7,
+            grace_ms: None,
+        },
         RecordedAnswer::Broken,
     );
     story.op(
@@ -173,6 +177,7 @@ fn a_lease_that_rises_from_the_dead_is_found() {
             fence: 7,
             left_ms: 10_000,
             slot: None,
+            asked_for: false,
         };
         story.granted((0, 1), "a", 7);
         story.op(
@@ -220,7 +225,10 @@ fn a_grant_that_is_broken_before_anybody_hears_of_it_has_its_place_in_the_order(
     story.op(
         (30, 40),
         "operator",
-        Ask::Break { fence: 7 },
+        Ask::Break {
+            fence: 7,
+            grace_ms: None,
+        },
         RecordedAnswer::Broken,
     );
     story.granted((45, 50), "b", 8);

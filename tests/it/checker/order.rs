@@ -83,7 +83,15 @@ fn a_place_may_be_lost_with_a_lease_that_is_broken_before_anybody_was_told() {
         story.shown((10, 11), Some((5, "holder")), &["first"]);
         let second = story.asks(12, "second", acquire(60_000));
         story.released((20, 21), "holder", 5);
-        story.op((22, 23), "first", Ask::Break { fence: 6 }, answer);
+        story.op(
+            (22, 23),
+            "first",
+            Ask::Break {
+                fence: 6,
+                grace_ms: None,
+            },
+            answer,
+        );
         story.hears(24, second, granted(7));
         story.released((25, 26), "second", 7);
         story.hears(27, first, granted(8));

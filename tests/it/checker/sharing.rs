@@ -128,6 +128,7 @@ fn an_expiry_that_frees_two_places_is_found() {
                 fence: 2,
                 left_ms: 10_000,
                 slot: Some(1),
+                asked_for: false,
             };
             story.op((9_000, 9_001), "stays", ask, renewed);
             for n in 0..many {
@@ -229,6 +230,7 @@ fn a_lease_that_changes_its_slot_is_found() {
                 fence: 7,
                 left_ms: 10_000,
                 slot,
+                asked_for: false,
             };
             story.op((2, 3), "a", ask, renewed);
         })

@@ -5,7 +5,7 @@ use crate::history::{
     Terms, Violation, check,
 };
 
-/// A history in the making. All is about one lock.
+/// A history in the making. All is about one lock, but for what names another one.
 #[derive(Default)]
 pub(super) struct Story {
     lines: Vec<Line>,
@@ -21,6 +21,7 @@ pub(super) const TERMS: Terms = Terms {
     grace_ms: 1_000,
     order_within_gateways: false,
     shares: false,
+    cooperates: false,
 };
 
 // === impl Story ===
@@ -33,17 +34,52 @@ impl Story {
 
     /// The same of this gateway.
     pub(super) fn asks_of(&mut self, to: usize, at: u64, errand: &str, ask: Ask) -> u64 {
+        self.asks_about((LOCK, to), at, errand, ask, None)
+    }
+
+    /// A request for the lock and another one as one, without an answer so far.
+    pub(super) fn asks_for_both(
+        &mut self,
+        at: u64,
+        errand: &str,
+        other: &str,
+        ask: &Ask,
+    ) -> [u64; 2] {
+        let group = self.ops + 1;
+        [LOCK, other].map(|lock| self.asks_about((lock, 0), at, errand, ask.clone(), Some(group)))
+    }
+
+    /// A request about another lock, and its answer.
+    pub(super) fn op_about(
+        &mut self,
+        lock: &str,
+        (from, to): (u64, u64),
+        errand: &str,
+        ask: Ask,
+        answer: RecordedAnswer,
+    ) {
+        let op = self.asks_about((lock, 0), from, errand, ask, None);
+        self.hears(to, op, answer);
+    }
+
+    fn asks_about(
+        &mut self,
+        (lock, to): (&str, usize),
+        at: u64,
+        errand: &str,
+        ask: Ask,
+        group: Option<u64>,
+    ) -> u64 {
         self.ops += 1;
-        self.line(
-            at,
-            Event::Asks {
-                op: self.ops,
-                errand: errand.to_owned(),
-                lock: LOCK.to_owned(),
-                to,
-                ask,
-            },
-        );
+        let event = Event::Asks {
+            op: self.ops,
+            errand: errand.to_owned(),
+            lock: lock.to_owned(),
+            to,
+            ask,
+            group,
+        };
+        self.line(at, event);
         self.ops
     }
 

@@ -6,7 +6,7 @@ use latchgate::{
     lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Reason, ReleaseRequest},
     store::{
         AnyStore, Store as _,
-        contract::{Acquisition, Attempt, BrokenLease, Holder, Loss, Renewal, Requesting},
+        contract::{Acquisition, Attempt, BrokenLease, Holder, Loss, Release, Renewal, Requesting},
     },
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -176,6 +176,19 @@ pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
         "{changed:?}"
     );
     assert_eq!(renewed(&store, &next).await.release_requested, None);
+}
+
+pub(super) async fn are_over_with_a_release(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    asked(fixture, None, LATER).await;
+    released(&store, &holder).await;
+    // Nobody has broken it, and who repeats a release whose answer was lost must not hear that.
+    let renewal = store.renew(&holder.name, &holder.token, None).await;
+    assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free));
+    let again = store.release(&holder.name, &holder.token).await;
+    assert_eq!(again.unwrap(), Release::Lost(Loss::Free));
 }
 
 pub(super) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {

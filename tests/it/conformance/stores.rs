@@ -145,6 +145,7 @@ conformance! {
             with_the_earliest_end_count,
             leave_a_short_ttl_as_it_is,
             concern_that_lease_alone,
+            are_over_with_a_release,
             are_of_what_holds_the_lock_only,
             use_up_the_key_of_the_lease,
             are_heard_of_by_every_gateway,;

@@ -33,6 +33,10 @@ pub(crate) enum Invariant {
     I12,
     /// Slots are distinct, and below the limit.
     I13,
+    /// Groups are all or nothing, and are served.
+    I14,
+    /// Who is asked to release a lease hears of it, and has it no longer than until then.
+    I15,
 }
 
 /// A broken promise.

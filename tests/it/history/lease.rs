@@ -32,7 +32,14 @@ pub(crate) struct Lease {
     pub(super) ending: u64,
     /// When it certainly had ended, because that was answered.
     pub(super) ended: u64,
+    /// From when it may be broken because its holder was asked to release it.
+    pub(super) asked_for: u64,
+    /// When it has ended because of that, whatever its holder and its gateway do.
+    pub(super) carried_out: u64,
 }
+
+/// How much longer than asked a lease may last if the gateway has stopped that would have broken it.
+pub(super) const BACKSTOP: u64 = 1_000 * MS;
 
 /// What a client leaves for the way of an answer when it counts from when it has received it. Here that is the time for
 /// which it may not run on a machine that does other things.
@@ -78,6 +85,8 @@ impl Lease {
             may_last: heard.saturating_add(ttl),
             ending: NEVER,
             ended: NEVER,
+            asked_for: NEVER,
+            carried_out: NEVER,
         };
         for (at, left_ms) in &op.kept {
             // A stream is believed as the documentation says: from when its event arrived.
@@ -112,6 +121,18 @@ impl Lease {
             }
             (Ask::Renew { .. }, _) if op.outcome() == OpOutcome::Open => self.may_last = NEVER,
             (Ask::Break { .. } | Ask::Release { .. }, Some(RecordedAnswer::Refused { .. })) => {}
+            (
+                Ask::Break {
+                    grace_ms: Some(_), ..
+                },
+                _,
+            ) => {
+                let from = op.may_end_from().unwrap_or(NEVER);
+                self.asked_for = self.asked_for.min(from);
+                self.ending = self.ending.min(from);
+                let until = op.asks_until().unwrap_or(NEVER);
+                self.carried_out = self.carried_out.min(until.saturating_add(BACKSTOP));
+            }
             (Ask::Release { .. }, Some(RecordedAnswer::Released))
             | (Ask::Break { .. }, Some(RecordedAnswer::Broken)) => {
                 self.ending = self.ending.min(op.asked);

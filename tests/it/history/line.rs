@@ -28,6 +28,10 @@ pub(crate) enum Event {
         /// Which gateway is asked.
         to: usize,
         ask: Ask,
+        /// The request for several locks that it is a part of, by the number of its first part. Each part is written
+        /// down as a request of its own.
+        #[serde(default)]
+        group: Option<u64>,
     },
     /// It has read the answer.
     Hears { op: u64, answer: RecordedAnswer },
@@ -105,6 +109,9 @@ pub(crate) enum Ask {
     },
     Break {
         fence: u64,
+        /// How much time the holder has to release it by itself; none: it is broken now.
+        #[serde(default)]
+        grace_ms: Option<u64>,
     },
     Inspect,
 }
@@ -126,10 +133,15 @@ pub(crate) enum RecordedAnswer {
         left_ms: u64,
         #[serde(default)]
         slot: Option<u64>,
+        /// Whether it is told that the lease is to be released.
+        #[serde(default)]
+        asked_for: bool,
     },
     Released,
     /// The lease that was to be broken has ended.
     Broken,
+    /// The holder is asked to release it, and has some time for it.
+    Requested,
     /// Others hold the lock, or it passes to one of them.
     Locked {
         holders: Vec<Seen>,

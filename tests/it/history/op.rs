@@ -15,6 +15,8 @@ pub(crate) struct Op {
     pub(super) lock: String,
     pub(super) to: usize,
     pub(super) ask: Ask,
+    /// The request for several locks that it is a part of.
+    pub(super) group: Option<u64>,
     pub(super) asked: u64,
     /// The first answer. Without one it may still be carried out at any time.
     pub(super) heard: Option<(u64, RecordedAnswer)>,
@@ -107,7 +109,33 @@ impl Op {
     /// The lease that it is about, by its fencing token.
     pub(super) fn about(&self) -> Option<u64> {
         match self.ask {
-            Ask::Renew { fence, .. } | Ask::Release { fence } | Ask::Break { fence } => Some(fence),
+            Ask::Renew { fence, .. } | Ask::Release { fence } | Ask::Break { fence, .. } => {
+                Some(fence)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it asks for a lock as a part of a group, which may hold that lock before it has all.
+    pub(super) fn is_part(&self) -> bool {
+        self.group.is_some() && self.wants().is_some()
+    }
+
+    /// From when it may end the lease that it is about, if it may.
+    pub(super) fn may_end_from(&self) -> Option<u64> {
+        match self.ask {
+            Ask::Release { .. } => Some(self.asked),
+            Ask::Break { grace_ms, .. } => Some(self.asked + grace_ms.unwrap_or_default() * MS),
+            _ => None,
+        }
+    }
+
+    /// When the time of a holder was over at the latest that was asked by this to release its lease.
+    pub(super) fn asks_until(&self) -> Option<u64> {
+        match (&self.ask, self.answer()) {
+            (Ask::Break { grace_ms, .. }, Some(RecordedAnswer::Requested)) => {
+                Some(self.returned() + grace_ms.unwrap_or_default() * MS)
+            }
             _ => None,
         }
     }

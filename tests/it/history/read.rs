@@ -16,6 +16,8 @@ pub(crate) struct History {
     /// By when they were asked.
     pub(super) ops: Vec<Op>,
     pub(super) locks: BTreeMap<String, Lock>,
+    /// The parts of each request for several locks, as places in the list of all.
+    pub(super) groups: BTreeMap<u64, Vec<usize>>,
     /// By when they were made.
     pub(super) writes: Vec<Write>,
     pub(super) faults: Faults,
@@ -96,6 +98,13 @@ impl History {
         places.map(|place| &self.ops[*place])
     }
 
+    /// What an errand asked of all the locks that it wanted together with this request.
+    pub(super) fn beside<'a>(&'a self, op: &'a Op) -> impl Iterator<Item = &'a Op> {
+        let parts = op.group.and_then(|group| self.groups.get(&group));
+        let parts = parts.into_iter().flatten();
+        parts.flat_map(|place| self.of_errand(&self.locks[&self.ops[*place].lock], &op.errand))
+    }
+
     fn take(&mut self, places: &mut HashMap<u64, usize>, line: Line) {
         let Line { at, by, event } = line;
         match event {
@@ -105,18 +114,23 @@ impl History {
                 lock,
                 to,
                 ask,
+                group,
             } => {
                 let place = self.ops.len();
                 places.insert(op, place);
                 let known = self.locks.entry(lock.clone()).or_default();
                 known.ops.push(place);
                 known.errands.entry(errand.clone()).or_default().push(place);
+                if let Some(group) = group {
+                    self.groups.entry(group).or_default().push(place);
+                }
                 self.ops.push(Op {
                     by,
                     errand,
                     lock,
                     to,
                     ask,
+                    group,
                     asked: at,
                     heard: None,
                     kept: Vec::new(),

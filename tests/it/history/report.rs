@@ -16,6 +16,8 @@ pub(crate) struct Report {
     pub(crate) grants: usize,
     /// How many of the grants shared a lock, how many of these had a slot, and how many were seen to hold a lock together.
     pub(crate) shared: (usize, usize, usize),
+    pub(crate) groups: Groups,
+    pub(crate) requests: Requests,
     pub(crate) seconds: f64,
     /// How often each kind of fault was seen to happen.
     pub(crate) faults: BTreeMap<String, u64>,
@@ -36,6 +38,26 @@ pub(crate) struct Report {
     pub(crate) violations: Vec<Violation>,
     /// Why the run shows nothing.
     pub(crate) invalid: Vec<String>,
+}
+
+/// What came of those who wanted several locks as one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Groups {
+    pub(crate) asked: usize,
+    pub(crate) granted: usize,
+    /// For how long one waited at most while nothing was broken.
+    pub(crate) longest: u64,
+}
+
+/// What came of those who were asked to release their lease.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Requests {
+    /// How many leases they were of.
+    pub(crate) made: usize,
+    /// How many renewals told of one.
+    pub(crate) told: usize,
+    /// How often somebody found a lease lost for which there was one.
+    pub(crate) carried_out: usize,
 }
 
 /// How many violations of one promise are printed.
@@ -128,6 +150,25 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "of these {shared} shared the lock, {with_slot} of them with a slot; at most {together} were seen together"
+        )?;
+        let Groups {
+            asked,
+            granted,
+            longest,
+        } = self.groups;
+        writeln!(
+            f,
+            "requests for several locks: {asked}, granted {granted}; the longest took {} ms without a fault",
+            longest / MS
+        )?;
+        let Requests {
+            made,
+            told,
+            carried_out,
+        } = self.requests;
+        writeln!(
+            f,
+            "leases to be released on request: {made}, told so by {told} renewals, found lost {carried_out} times"
         )?;
         let faults: Vec<_> = self
             .faults

@@ -15,6 +15,8 @@ pub(crate) struct Terms {
     pub(crate) order_within_gateways: bool,
     /// Whether locks are shared, too.
     pub(crate) shares: bool,
+    /// Whether several locks are taken as one, and holders asked to release theirs.
+    pub(crate) cooperates: bool,
 }
 
 // === impl Terms ===

@@ -20,6 +20,12 @@ pub(super) fn why_not(history: &History, terms: &Terms, report: &Report) -> Vec<
     if terms.shares && (with_slot == 0 || together < 2) {
         reasons.push("nobody shared a lock".to_owned());
     }
+    if terms.cooperates && report.groups.granted == 0 {
+        reasons.push("nobody was granted several locks as one".to_owned());
+    }
+    if terms.cooperates && (report.requests.told == 0 || report.requests.carried_out == 0) {
+        reasons.push("nobody was asked in vain to release a lock".to_owned());
+    }
     let all = || history.faults.all.values();
     for fault in all().filter(|fault| fault.seen == 0) {
         let (kind, target) = (&fault.kind, &fault.target);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::{group_exchange, worker::Request};
 use crate::{
     history::{Ask, Mode, RecordedAnswer, Seen},
     wire::Reply,
@@ -30,7 +31,18 @@ const NOTHING: [&str; 9] = [
 // === impl Exchange ===
 
 impl Exchange {
-    pub(super) fn of(ask: &Ask, lock: &str, errand: &str, token: &str) -> Self {
+    /// A request, or what is asked for several locks as one.
+    pub(super) fn of(parts: &[Request]) -> Self {
+        let [request] = parts else {
+            return group_exchange::exchange(parts);
+        };
+        let Request {
+            errand,
+            lock,
+            ask,
+            token,
+            ..
+        } = request;
         let with_token = format!("Lock-Token: {token}\r\n");
         let (line, headers, body) = match ask {
             Ask::Acquire {
@@ -40,12 +52,8 @@ impl Exchange {
                 mode,
             } => (
                 format!("POST /locks/{lock}"),
-                if *keyed {
-                    format!("Idempotency-Key: key-of-this-errand-{errand}\r\n")
-                } else {
-                    String::new()
-                },
-                wanted(*ttl_ms, *wait_ms, *mode, errand),
+                key(*keyed, errand),
+                wanted(*ttl_ms, *wait_ms, *mode, errand).to_string(),
             ),
             Ask::Hold {
                 ttl_ms,
@@ -54,7 +62,7 @@ impl Exchange {
             } => (
                 format!("POST /locks/{lock}/hold"),
                 String::new(),
-                wanted(*ttl_ms, *wait_ms, *mode, errand),
+                wanted(*ttl_ms, *wait_ms, *mode, errand).to_string(),
             ),
             Ask::Renew { .. } | Ask::Forge { renews: true } => (
                 format!("PUT /locks/{lock}/renew"),
@@ -64,11 +72,17 @@ impl Exchange {
             Ask::Release { .. } | Ask::Forge { renews: false } => {
                 (format!("DELETE /locks/{lock}"), with_token, String::new())
             }
-            Ask::Break { fence } => (
-                format!("POST /locks/{lock}/break"),
-                String::new(),
-                json!({"reason": "torture", "fencing_token": fence}).to_string(),
-            ),
+            Ask::Break { fence, grace_ms } => {
+                let mut body = json!({"reason": "torture", "fencing_token": fence});
+                if let Some(grace_ms) = grace_ms {
+                    body["grace_ms"] = (*grace_ms).into();
+                }
+                (
+                    format!("POST /locks/{lock}/break"),
+                    String::new(),
+                    body.to_string(),
+                )
+            }
             Ask::Inspect => (format!("GET /locks/{lock}"), String::new(), String::new()),
         };
         Self {
@@ -80,7 +94,7 @@ impl Exchange {
 }
 
 /// What an acquire asks for.
-fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> String {
+pub(super) fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> Value {
     let mut body = json!({"ttl_ms": ttl_ms, "wait_ms": wait_ms, "owner": errand});
     if let Mode::Shared { limit } = mode {
         body["mode"] = word(mode).into();
@@ -88,7 +102,16 @@ fn wanted(ttl_ms: u64, wait_ms: u64, mode: Mode, errand: &str) -> String {
             body["limit"] = limit.into();
         }
     }
-    body.to_string()
+    body
+}
+
+/// The header with the idempotency key of an errand, if it has one.
+pub(super) fn key(keyed: bool, errand: &str) -> String {
+    if keyed {
+        format!("Idempotency-Key: key-of-this-errand-{errand}\r\n")
+    } else {
+        String::new()
+    }
 }
 
 /// The word for a mode.
@@ -96,6 +119,14 @@ fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Exclusive => "exclusive",
         Mode::Shared { .. } => "shared",
+    }
+}
+
+/// What an answer means to who has asked, for each of the locks.
+pub(super) fn answers(parts: &[Request], reply: &Reply) -> Vec<RecordedAnswer> {
+    match parts {
+        [request] => vec![answer(&request.ask, reply)],
+        parts => group_exchange::answers(parts, reply),
     }
 }
 
@@ -119,7 +150,14 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> RecordedAnswer {
             Some(RecordedAnswer::Lost)
         }
         (Ask::Release { .. } | Ask::Forge { .. }, 204, _) => Some(RecordedAnswer::Released),
-        (Ask::Break { .. }, 200, _) => Some(RecordedAnswer::Broken),
+        (Ask::Break { grace_ms: None, .. }, 200, _) => Some(RecordedAnswer::Broken),
+        (
+            Ask::Break {
+                grace_ms: Some(_), ..
+            },
+            202,
+            _,
+        ) => Some(RecordedAnswer::Requested),
         (Ask::Inspect, 200, _) => shown(body),
         _ => None,
     };
@@ -146,13 +184,13 @@ pub(super) fn event(ask: &Ask, name: &str, data: &Value) -> RecordedAnswer {
     meant.unwrap_or_else(|| wrong(&format!("{name} {data}")))
 }
 
-fn wrong(what: &str) -> RecordedAnswer {
+pub(super) fn wrong(what: &str) -> RecordedAnswer {
     RecordedAnswer::Wrong {
         what: what.to_owned(),
     }
 }
 
-fn granted(lease: &Value, again: bool, mode: Mode) -> Option<RecordedAnswer> {
+pub(super) fn granted(lease: &Value, again: bool, mode: Mode) -> Option<RecordedAnswer> {
     if lease["mode"] != word(mode) {
         return None;
     }
@@ -164,16 +202,17 @@ fn granted(lease: &Value, again: bool, mode: Mode) -> Option<RecordedAnswer> {
     })
 }
 
-fn renewed(lease: &Value) -> Option<RecordedAnswer> {
+pub(super) fn renewed(lease: &Value) -> Option<RecordedAnswer> {
     Some(RecordedAnswer::Renewed {
         fence: lease["fencing_token"].as_u64()?,
         left_ms: lease["expires_in_ms"].as_u64()?,
         slot: lease["slot"].as_u64(),
+        asked_for: lease["release_requested"].is_object(),
     })
 }
 
 /// Those who hold a lock, all of whom must be shown: they are fewer than are shown at most.
-fn holders(lock: &Value) -> Option<Vec<Seen>> {
+pub(super) fn holders(lock: &Value) -> Option<Vec<Seen>> {
     let holders = lock["holders"].as_array()?;
     let holders = holders.iter().map(|holder| {
         Some(Seen {

@@ -55,6 +55,8 @@ impl Worker {
                         self.notes(Event::Keeps { op, left_ms });
                     }
                 }
+                // It stays for as long as it likes.
+                Ok(Ok((name, _))) if name == "release-requested" => {}
                 // Its last event, or its end without one.
                 Ok(_) => return self.notes(Event::Ends { op }),
                 Err(_) => {
@@ -69,7 +71,7 @@ impl Worker {
 
 /// What the beginning of the stream comes to.
 async fn first(wire: &mut Wire, request: &Request) -> io::Result<RecordedAnswer> {
-    send(wire, request).await?;
+    send(wire, std::slice::from_ref(request)).await?;
     if let Some(reply) = wire.stream().await? {
         return Ok(exchange::answer(&request.ask, &reply));
     }

@@ -9,6 +9,8 @@ use crate::history::{Ask, RecordedAnswer};
 
 /// A TTL that is over soon.
 const SHORT: u64 = 200;
+/// How much time a holder has who is asked to release its lease, in ms: at least, and how much more at most.
+const GRACE: (u64, usize) = (200, 1_300);
 /// Longer than a lease may be late to end.
 const LATER: Duration = Duration::from_millis(3_500);
 
@@ -17,7 +19,7 @@ const LATER: Duration = Duration::from_millis(3_500);
 impl Worker {
     /// Lets a lease lapse, and comes back for it when its time is long over.
     pub(super) async fn let_it_lapse(&mut self, lock: &str) {
-        let Some(held) = self.acquire(lock, 0, SHORT).await else {
+        let Some(held) = self.acquire(&[lock.to_owned()], 0, SHORT).await else {
             return;
         };
         sleep(LATER).await;
@@ -40,8 +42,23 @@ impl Worker {
         self.ask(&forged).await;
     }
 
-    /// Breaks the lease of somebody who holds the lock.
+    /// Breaks the lease of somebody who holds the lock, at once or after asking for it.
     pub(super) async fn break_it(&mut self, lock: &str) {
+        let grace_ms = match self.random.below(2) {
+            0 => None,
+            _ => Some(self.grace()),
+        };
+        self.break_after(lock, grace_ms).await;
+    }
+
+    /// How much time a holder gets who is asked.
+    pub(super) fn grace(&mut self) -> u64 {
+        let (least, more) = GRACE;
+        least + u64::try_from(self.random.below(more)).expect("a short while")
+    }
+
+    /// Breaks the lease of somebody who holds the lock; who has so much time to release it, if any.
+    pub(super) async fn break_after(&mut self, lock: &str, grace_ms: Option<u64>) {
         let to = self.any_gateway();
         let looked = self.ask(&self.request(lock, to, Ask::Inspect)).await;
         let Some((RecordedAnswer::Shown { mut holders, .. }, _)) = looked else {
@@ -65,6 +82,7 @@ impl Worker {
         };
         let ask = Ask::Break {
             fence: holder.fence,
+            grace_ms,
         };
         self.ask(&Request::about(&broken, to, ask)).await;
     }

@@ -1,6 +1,8 @@
 //! A process of clients: it can be killed and frozen like any other.
 
+mod cooperating;
 mod exchange;
+mod group_exchange;
 mod hanging_up;
 mod holding;
 mod misuse;

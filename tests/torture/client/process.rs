@@ -30,6 +30,16 @@ pub(crate) const SHARED: [&str; 4] = ["mixed:rough", "pool:rough", "mixed:fair",
 pub(super) const PLACES: u64 = 3;
 /// The lock of which everybody waits for a place, and asks nothing, and how many it has.
 pub(super) const PATIENT_POOL: (&str, u64) = ("patient-pool", 3);
+/// The locks that are taken several as one.
+pub(super) const GROUPED: [&str; 5] = [
+    "grouped:0",
+    "grouped:1",
+    "grouped:2",
+    "grouped:3",
+    "grouped:4",
+];
+/// What the locks begin with whose holders are asked to release them.
+pub(super) const REQUESTED: &str = "requested";
 /// What the locks begin with that those want alone who leave soon.
 pub(super) const LEAVING: &str = "leaving";
 /// What the locks begin with that a worker has for itself.
@@ -50,9 +60,11 @@ pub(crate) struct Call {
 }
 
 /// Which workers a process has, and how many.
-const WORKERS: [(Room, usize); 8] = [
+const WORKERS: [(Room, usize); 11] = [
     // First, as each three of them have a lock.
     (Room::Leaving, 6),
+    // Then those of which each two have one.
+    (Room::Requesting, 4),
     (Room::Rough, 3),
     (Room::Fair, 5),
     (Room::Patient, 1),
@@ -60,6 +72,8 @@ const WORKERS: [(Room, usize); 8] = [
     (Room::RoughSharing, 3),
     (Room::FairSharing, 4),
     (Room::PatientSharing, 2),
+    (Room::Groups, 2),
+    (Room::SharingGroups, 1),
 ];
 
 /// Takes turns until the standard input ends, and then ends those that have begun.

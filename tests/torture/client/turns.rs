@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{
-    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, SHARED},
+    process::{LEAVING, LOCKS, PATIENT, PATIENT_POOL, PLACES, QUICK, REQUESTED, SHARED},
     worker::{Request, Room, Worker},
 };
 use crate::history::{Ask, Mode};
 
 /// How long a worker rests after a turn with the locks that all want.
-const REST: usize = 8;
+pub(super) const REST: usize = 8;
 /// How many locks a worker has for itself.
 const OWN: u64 = 4;
 
@@ -19,17 +19,19 @@ const OWN: u64 = 4;
 
 impl Worker {
     pub(super) async fn take_a_turn(&mut self) {
-        let lock = match self.room {
-            Room::Rough => LOCKS[self.random.below(4)].to_owned(),
-            Room::Fair => LOCKS[4 + self.random.below(2)].to_owned(),
+        let locks = match self.room {
+            Room::Rough => vec![LOCKS[self.random.below(4)].to_owned()],
+            Room::Fair => vec![LOCKS[4 + self.random.below(2)].to_owned()],
             Room::Patient => return self.visit_patiently(PATIENT).await,
             Room::Quick => {
                 let own = self.turn % OWN;
                 let lock = format!("{QUICK}:{}:{}:{own}", self.name, self.number);
                 return self.visit_quickly(&lock).await;
             }
-            Room::RoughSharing => self.choose_shared(0),
-            Room::FairSharing => self.choose_shared(2),
+            Room::RoughSharing => vec![self.choose_shared(0)],
+            Room::FairSharing => vec![self.choose_shared(2)],
+            Room::Groups => return self.take_a_turn_with_several(false).await,
+            Room::SharingGroups => return self.take_a_turn_with_several(true).await,
             Room::PatientSharing => {
                 let (lock, places) = PATIENT_POOL;
                 self.mode = self.pool_mode(places);
@@ -44,18 +46,26 @@ impl Worker {
                 let lock = format!("{LEAVING}:{}:{}", self.name, self.number / 3);
                 return self.visit_or_leave(&lock).await;
             }
+            Room::Requesting => {
+                let lock = format!("{REQUESTED}:{}:{}", self.name, self.number / 2);
+                return match self.number % 2 {
+                    0 => self.keep(&lock).await,
+                    _ => self.demand(&lock).await,
+                };
+            }
         };
+        let lock = &locks[0];
         match (self.room, self.random.below(100)) {
-            (Room::Fair | Room::FairSharing, 0..15) | (_, 0..10) => self.look(&lock).await,
-            (Room::Fair | Room::FairSharing, 15..18) | (_, 10..12) => self.break_it(&lock).await,
-            (Room::Fair | Room::FairSharing, _) | (_, 12..40) => self.visit(&lock).await,
-            (_, 40..48) => self.hang_up_waiting(&lock).await,
-            (_, 48..58) => self.hang_up_at_once(&lock).await,
-            (_, 58..72) => self.visit_under_a_key(&lock).await,
-            (_, 72..77) => self.let_it_lapse(&lock).await,
-            (_, 77..85) => self.forge(&lock).await,
-            (_, 85..93) => self.hold(&lock).await,
-            (_, _) => self.visit_impatiently(&lock).await,
+            (Room::Fair | Room::FairSharing, 0..15) | (_, 0..10) => self.look(lock).await,
+            (Room::Fair | Room::FairSharing, 15..18) | (_, 10..12) => self.break_it(lock).await,
+            (Room::Fair | Room::FairSharing, _) | (_, 12..40) => self.visit(&locks).await,
+            (_, 40..48) => self.hang_up_waiting(&locks).await,
+            (_, 48..58) => self.hang_up_at_once(&locks).await,
+            (_, 58..72) => self.visit_under_a_key(&locks).await,
+            (_, 72..77) => self.let_it_lapse(lock).await,
+            (_, 77..85) => self.forge(lock).await,
+            (_, 85..93) => self.hold(lock).await,
+            (_, _) => self.visit_impatiently(lock).await,
         }
         self.rest(REST).await;
     }
@@ -99,7 +109,7 @@ impl Worker {
     }
 
     /// Looks who holds a lock, and who waits.
-    async fn look(&mut self, lock: &str) {
+    pub(super) async fn look(&mut self, lock: &str) {
         let to = self.any_gateway();
         self.ask(&self.request(lock, to, Ask::Inspect)).await;
     }
@@ -113,5 +123,13 @@ impl Worker {
             ask,
             token: String::new(),
         }
+    }
+
+    /// The same for several locks as one.
+    pub(super) fn requests(&self, locks: &[String], to: usize, ask: &Ask) -> Vec<Request> {
+        let requests = locks.iter();
+        requests
+            .map(|lock| self.request(lock, to, ask.clone()))
+            .collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Visits: a lock is taken, something is changed under it, and it is released.
+//! Visits: a lock is taken, or several as one, something is changed under it, and it is released.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ const BRIEF: u64 = 700;
 // === impl Worker ===
 
 impl Worker {
-    /// Waits for a lock, and visits it.
-    pub(super) async fn visit(&mut self, lock: &str) {
+    /// Waits for locks, and visits them.
+    pub(super) async fn visit(&mut self, locks: &[String]) {
         let wait_ms = [0, WAIT, WAIT, WAIT][self.random.below(4)];
-        if let Some(held) = self.acquire(lock, wait_ms, TTL).await {
+        if let Some(held) = self.acquire(locks, wait_ms, TTL).await {
             self.stay(&held).await;
         }
     }
@@ -37,7 +37,7 @@ impl Worker {
     /// Waits for a lock that everybody waits for, and leaves it to expire now and then: nobody comes and asks
     /// then, and those who wait are granted it all the same.
     pub(super) async fn visit_patiently(&mut self, lock: &str) {
-        let Some(held) = self.acquire(lock, WAIT, BRIEF).await else {
+        let Some(held) = self.acquire(&[lock.to_owned()], WAIT, BRIEF).await else {
             return;
         };
         self.rest(STAY).await;
@@ -54,7 +54,7 @@ impl Worker {
     pub(super) async fn visit_or_leave(&mut self, lock: &str) {
         let shares = self.mode.shares();
         let wait_ms = if shares { WAIT } else { SHORT_WAIT };
-        if let Some(held) = self.acquire(lock, wait_ms, TTL).await {
+        if let Some(held) = self.acquire(&[lock.to_owned()], wait_ms, TTL).await {
             if shares {
                 self.rest(LONG_STAY).await;
             }
@@ -70,14 +70,14 @@ impl Worker {
     /// The same as a visit by one who does not wait for long.
     pub(super) async fn visit_impatiently(&mut self, lock: &str) {
         let wait_ms = 20 + u64::try_from(self.random.below(300)).expect("a short wait");
-        if let Some(held) = self.acquire(lock, wait_ms, TTL).await {
+        if let Some(held) = self.acquire(&[lock.to_owned()], wait_ms, TTL).await {
             self.stay(&held).await;
         }
     }
 
     /// Takes a lock that nobody else wants, and releases it.
     pub(super) async fn visit_quickly(&mut self, lock: &str) {
-        let Some(held) = self.acquire(lock, 0, TTL).await else {
+        let Some(held) = self.acquire(&[lock.to_owned()], 0, TTL).await else {
             // It may be held by itself, without its knowledge.
             return self.rest(20).await;
         };
@@ -86,14 +86,14 @@ impl Worker {
         }
         if self.random.below(16) == 0 {
             let to = self.any_gateway();
-            self.ask(&Request::about(&held, to, Ask::Inspect)).await;
+            self.ask(&Request::about(&held[0], to, Ask::Inspect)).await;
         }
         self.release(&held).await;
     }
 
     /// Asks under an idempotency key until there is an answer, hangs up in between, and asks again after it
     /// has released.
-    pub(super) async fn visit_under_a_key(&mut self, lock: &str) {
+    pub(super) async fn visit_under_a_key(&mut self, locks: &[String]) {
         let mode = self.mode;
         let ask = |wait_ms| Ask::Acquire {
             ttl_ms: TTL,
@@ -105,49 +105,50 @@ impl Worker {
         for _ in 0..4 {
             let to = self.any_gateway();
             let wait_ms = [0, 50, 400, 1_500][self.random.below(4)];
-            let request = self.request(lock, to, ask(wait_ms));
+            let parts = self.requests(locks, to, &ask(wait_ms));
             if self.random.below(3) == 0 {
-                if let Some(held) = self.send_and_hang_up(&request).await {
+                if let Some(held) = self.send_and_hang_up(&parts).await {
                     return self.stay(&held).await;
                 }
                 hung_up = true;
                 continue;
             }
-            match self.ask(&request).await {
-                Some((RecordedAnswer::Granted { fence, slot, .. }, token)) => {
-                    let held = Held {
-                        errand: request.errand.clone(),
-                        lock: lock.to_owned(),
-                        fence,
-                        slot,
-                        token,
-                        ttl_ms: TTL,
-                    };
-                    if self.random.below(2) == 0 {
-                        let to = self.any_gateway();
-                        self.ask(&Request {
-                            to,
-                            ..request.clone()
-                        })
-                        .await;
-                    }
-                    if hung_up {
-                        // What nobody heard of is given back after the grace; not this.
-                        sleep(BEYOND_GRACE).await;
-                    }
-                    self.stay(&held).await;
-                    let to = self.any_gateway();
-                    self.ask(&Request { to, ..request }).await;
-                    return;
+            let Some((answers, token)) = self.ask_all(&parts).await else {
+                continue;
+            };
+            if let Some(held) = Held::all(&parts, &answers, &token) {
+                if self.random.below(2) == 0 {
+                    self.ask_again(&parts).await;
                 }
-                Some((RecordedAnswer::Refused { .. }, _)) if self.random.below(2) == 0 => return,
-                _ => {}
+                if hung_up {
+                    // What nobody heard of is given back after the grace; not this.
+                    sleep(BEYOND_GRACE).await;
+                }
+                self.stay(&held).await;
+                return self.ask_again(&parts).await;
+            }
+            let refused = matches!(answers[0], RecordedAnswer::Refused { .. });
+            if refused && self.random.below(2) == 0 {
+                return;
             }
         }
     }
 
-    /// Acquires a lock.
-    pub(super) async fn acquire(&mut self, lock: &str, wait_ms: u64, ttl_ms: u64) -> Option<Held> {
+    /// Repeats a request, through any gateway.
+    async fn ask_again(&mut self, parts: &[Request]) {
+        let to = self.any_gateway();
+        let parts = parts.iter().cloned();
+        let parts: Vec<_> = parts.map(|part| Request { to, ..part }).collect();
+        self.ask_all(&parts).await;
+    }
+
+    /// Acquires a lock, or several as one.
+    pub(super) async fn acquire(
+        &mut self,
+        locks: &[String],
+        wait_ms: u64,
+        ttl_ms: u64,
+    ) -> Option<Vec<Held>> {
         let ask = Ask::Acquire {
             ttl_ms,
             wait_ms,
@@ -155,23 +156,13 @@ impl Worker {
             mode: self.mode,
         };
         let to = self.any_gateway();
-        let request = self.request(lock, to, ask);
-        let (answer, token) = self.ask(&request).await?;
-        let RecordedAnswer::Granted { fence, slot, .. } = answer else {
-            return None;
-        };
-        Some(Held {
-            errand: request.errand,
-            lock: lock.to_owned(),
-            fence,
-            slot,
-            token,
-            ttl_ms,
-        })
+        let parts = self.requests(locks, to, &ask);
+        let (answers, token) = self.ask_all(&parts).await?;
+        Held::all(&parts, &answers, &token)
     }
 
-    /// Changes what the lock protects, and releases it.
-    async fn stay(&mut self, held: &Held) {
+    /// Changes what the locks protect, and releases them.
+    pub(super) async fn stay(&mut self, held: &[Held]) {
         if self.mode == (Mode::Shared { limit: None }) {
             // Nothing is there that those who share it may not change together.
             self.rest(STAY).await;
@@ -185,42 +176,65 @@ impl Worker {
         self.release(held).await;
     }
 
-    async fn change(&mut self, held: &Held) -> std::io::Result<()> {
-        let Held {
-            lock, fence, slot, ..
-        } = held;
-        let read = self.registry().await?.read(lock, *slot, *fence).await?;
+    async fn change(&mut self, held: &[Held]) -> std::io::Result<()> {
+        let mut changes = Vec::with_capacity(held.len());
+        for it in held {
+            let read = self.registry().await?;
+            changes.push((it, read.read(&it.lock, it.slot, it.fence).await?));
+        }
         self.rest(STAY).await;
         if self.random.below(5) == 0 {
             self.renew(held).await;
         }
-        self.registry()
-            .await?
-            .write(lock, *slot, *fence, read)
-            .await
-            .map(drop)
+        for (it, read) in changes {
+            let registry = self.registry().await?;
+            registry.write(&it.lock, it.slot, it.fence, read).await?;
+        }
+        Ok(())
     }
 
-    pub(super) async fn renew(&mut self, held: &Held) {
+    /// Renews what it holds, all at once; answers what came of each.
+    pub(super) async fn renew(&mut self, held: &[Held]) -> Option<Vec<RecordedAnswer>> {
         let to = self.any_gateway();
-        let ask = Ask::Renew {
-            fence: held.fence,
-            ttl_ms: held.ttl_ms,
-        };
-        self.ask(&Request::about(held, to, ask)).await;
+        let parts = held.iter().map(|held| {
+            let ask = Ask::Renew {
+                fence: held.fence,
+                ttl_ms: held.ttl_ms,
+            };
+            Request::about(held, to, ask)
+        });
+        let parts: Vec<_> = parts.collect();
+        let (answers, _token) = self.ask_all(&parts).await?;
+        Some(answers)
     }
 
-    /// Releases a lease; asks again where it is not known whether it was done.
-    pub(super) async fn release(&mut self, held: &Held) {
+    /// Releases what it holds, all at once; asks again where it is not known whether it was done.
+    pub(super) async fn release(&mut self, held: &[Held]) {
+        let mut left: Vec<&Held> = held.iter().collect();
         for _ in 0..3 {
             let to = self.any_gateway();
-            let ask = Ask::Release { fence: held.fence };
-            match self.ask(&Request::about(held, to, ask)).await {
-                None | Some((RecordedAnswer::Unknown | RecordedAnswer::Refused { .. }, _)) => {
-                    self.rest(50).await
-                }
-                Some(_) => return,
+            let parts = left.iter().map(|held| {
+                let ask = Ask::Release { fence: held.fence };
+                Request::about(held, to, ask)
+            });
+            let parts: Vec<_> = parts.collect();
+            if let Some((answers, _token)) = self.ask_all(&parts).await {
+                let open = |answer: &RecordedAnswer| {
+                    matches!(
+                        answer,
+                        RecordedAnswer::Unknown | RecordedAnswer::Refused { .. }
+                    )
+                };
+                let answered = left.into_iter().zip(&answers);
+                left = answered
+                    .filter(|(_, answer)| open(answer))
+                    .map(|(held, _)| held)
+                    .collect();
             }
+            if left.is_empty() {
+                return;
+            }
+            self.rest(50).await;
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    slice,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -43,6 +44,12 @@ pub(super) enum Room {
     PatientSharing,
     /// One that is held for long, and where those who want it alone do not wait for long.
     Leaving,
+    /// One that is held for as long as it can be, and whose holder is asked to release it.
+    Requesting,
+    /// Several as one, and each of them by itself.
+    Groups,
+    /// The same by those who may share them.
+    SharingGroups,
 }
 
 /// One client after the other.
@@ -96,8 +103,17 @@ impl Room {
     /// Whether locks are shared there.
     pub(super) fn shares(self) -> bool {
         match self {
-            Self::Rough | Self::Fair | Self::Patient | Self::Quick => false,
-            Self::RoughSharing | Self::FairSharing | Self::PatientSharing | Self::Leaving => true,
+            Self::Rough
+            | Self::Fair
+            | Self::Patient
+            | Self::Quick
+            | Self::Requesting
+            | Self::Groups => false,
+            Self::RoughSharing
+            | Self::FairSharing
+            | Self::PatientSharing
+            | Self::Leaving
+            | Self::SharingGroups => true,
         }
     }
 }
@@ -149,28 +165,35 @@ impl Worker {
     /// Asks, and answers what came of it, with the token if there was one; nothing if the gateway cannot be
     /// reached, and so was not asked.
     pub(super) async fn ask(&mut self, request: &Request) -> Option<(RecordedAnswer, String)> {
-        let mut wire = match self.wires[request.to].take() {
+        let (answers, token) = self.ask_all(slice::from_ref(request)).await?;
+        Some((answers.into_iter().next()?, token))
+    }
+
+    /// The same of all locks that are wanted as one: what came of each. They are asked of one gateway.
+    pub(super) async fn ask_all(
+        &mut self,
+        parts: &[Request],
+    ) -> Option<(Vec<RecordedAnswer>, String)> {
+        let Request { to, ask, .. } = &parts[0];
+        let mut wire = match self.wires[*to].take() {
             Some(wire) => wire,
-            None => self.connect(request.to).await?,
+            None => self.connect(*to).await?,
         };
-        let op = self.begin(request);
-        let limit = TIMEOUT + wait(&request.ask);
-        let exchanged = timeout(limit, exchange(&mut wire, request)).await;
+        let ops = self.begin_all(parts);
+        let exchanged = timeout(TIMEOUT + wait(ask), exchange(&mut wire, parts)).await;
         let Ok(Ok(reply)) = exchanged else {
-            self.hears(op, RecordedAnswer::Unknown);
-            return Some((RecordedAnswer::Unknown, String::new()));
+            return Some((self.hear_nothing(&ops), String::new()));
         };
-        let answer = exchange::answer(&request.ask, &reply);
-        self.hears(op, answer.clone());
+        let answers = self.hear_all(&ops, parts, &reply);
         if reply.goes_on {
-            self.wires[request.to] = Some(wire);
+            self.wires[*to] = Some(wire);
         }
         if reply.status == 503 {
             // Who asks again at once keeps from its work whatever is to come back.
             sleep(AWAY).await;
         }
         let token = reply.body["token"].as_str().unwrap_or_default();
-        Some((answer, token.to_owned()))
+        Some((answers, token.to_owned()))
     }
 
     /// A connection of its own.
@@ -185,14 +208,54 @@ impl Worker {
     /// Writes down that a request is about to be sent.
     pub(super) fn begin(&self, request: &Request) -> u64 {
         let op = self.ops.fetch_add(1, Ordering::Relaxed);
+        self.begin_as(op, request, None);
+        op
+    }
+
+    /// The same of all locks that are wanted as one.
+    pub(super) fn begin_all(&self, parts: &[Request]) -> Vec<u64> {
+        let count = parts.len() as u64;
+        let first = self.ops.fetch_add(count, Ordering::Relaxed);
+        let acquires = matches!(parts[0].ask, Ask::Acquire { .. });
+        let group = (acquires && count > 1).then_some(first);
+        let ops: Vec<_> = (first..first + count).collect();
+        for (op, part) in ops.iter().zip(parts) {
+            self.begin_as(*op, part, group);
+        }
+        ops
+    }
+
+    fn begin_as(&self, op: u64, request: &Request, group: Option<u64>) {
         self.journal.write(Event::Asks {
             op,
             errand: request.errand.clone(),
             lock: request.lock.clone(),
             to: request.to,
             ask: request.ask.clone(),
+            group,
         });
-        op
+    }
+
+    /// Writes down what an answer means for each lock, and answers it.
+    pub(super) fn hear_all(
+        &self,
+        ops: &[u64],
+        parts: &[Request],
+        reply: &Reply,
+    ) -> Vec<RecordedAnswer> {
+        let answers = exchange::answers(parts, reply);
+        for (op, answer) in ops.iter().zip(&answers) {
+            self.hears(*op, answer.clone());
+        }
+        answers
+    }
+
+    /// Writes down that there was no answer.
+    pub(super) fn hear_nothing(&self, ops: &[u64]) -> Vec<RecordedAnswer> {
+        for op in ops {
+            self.hears(*op, RecordedAnswer::Unknown);
+        }
+        vec![RecordedAnswer::Unknown; ops.len()]
     }
 
     pub(super) fn hears(&self, op: u64, answer: RecordedAnswer) {
@@ -231,7 +294,7 @@ impl Request {
 
 impl Held {
     /// What an answer to a request has granted, if it has.
-    pub(super) fn by(request: &Request, answer: &RecordedAnswer, reply: &Reply) -> Option<Self> {
+    pub(super) fn by(request: &Request, answer: &RecordedAnswer, token: &str) -> Option<Self> {
         let RecordedAnswer::Granted { fence, slot, .. } = answer else {
             return None;
         };
@@ -243,31 +306,35 @@ impl Held {
             lock: request.lock.clone(),
             fence: *fence,
             slot: *slot,
-            token: reply.body["token"].as_str().unwrap_or_default().to_owned(),
+            token: token.to_owned(),
             ttl_ms,
         })
     }
+
+    /// The same of all locks that were wanted as one; nothing if none was granted.
+    pub(super) fn all(
+        parts: &[Request],
+        answers: &[RecordedAnswer],
+        token: &str,
+    ) -> Option<Vec<Self>> {
+        let held = parts.iter().zip(answers);
+        held.map(|(part, answer)| Self::by(part, answer, token))
+            .collect()
+    }
 }
 
-/// Sends a request.
-pub(super) async fn send(wire: &mut Wire, request: &Request) -> io::Result<()> {
-    let Request {
-        errand,
-        lock,
-        ask,
-        token,
-        ..
-    } = request;
+/// Sends a request, for one lock or for several as one.
+pub(super) async fn send(wire: &mut Wire, parts: &[Request]) -> io::Result<()> {
     let Exchange {
         line,
         headers,
         body,
-    } = Exchange::of(ask, lock, errand, token);
+    } = Exchange::of(parts);
     wire.send(&line, &headers, &body).await
 }
 
-async fn exchange(wire: &mut Wire, request: &Request) -> io::Result<Reply> {
-    send(wire, request).await?;
+async fn exchange(wire: &mut Wire, parts: &[Request]) -> io::Result<Reply> {
+    send(wire, parts).await?;
     wire.reply().await
 }
 

@@ -61,6 +61,10 @@ if not KEYS[2] then
 end
 
 local function remember_release(lease)
+  if string.byte(lease, 67) < 97 then
+    -- It has not ended because its holder was asked for it: a copy of this command must not be told so.
+    redis.call('DEL', name .. 'asked:' .. id)
+  end
   if string.byte(lease, 68) == 49 then
     redis.call('SET', name .. 'of:' .. id, 'r', 'PX', 'TOMBSTONE')
     redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', 'TOMBSTONE')

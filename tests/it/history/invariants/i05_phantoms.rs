@@ -70,20 +70,35 @@ fn phantom(
         } else {
             0
         };
-        may_be_granted_until(op, terms).max(again)
+        may_be_granted_until(history, op, observation, terms).max(again)
     });
     let until = until.max();
     (until.unwrap_or_default() < observation.asked)
         .then(|| format!("{owner} holds it with {fence} after it was told that it does not"))
 }
 
-/// Until when an attempt may come to hold the lock without its client hearing of it.
-fn may_be_granted_until(op: &Op, terms: &Terms) -> u64 {
+/// Until when an attempt may hold the lock without its client hearing of it.
+fn may_be_granted_until(
+    history: &History,
+    op: &Op,
+    observation: &Observation,
+    terms: &Terms,
+) -> u64 {
     match op.answer() {
         Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if op.is_keyed() => {
             let (ttl, _) = op.wants().unwrap_or_default();
             op.returned()
                 .saturating_add(terms.grace() + ttl + terms.second())
+        }
+        // What a group held before it had all is given back at once, or if that fails ends with its TTL.
+        Some(
+            RecordedAnswer::Locked { .. }
+            | RecordedAnswer::Refused { .. }
+            | RecordedAnswer::Granted { .. },
+        ) if op.is_part() => {
+            let felt = history.faults.felt(op.asked, observation.heard);
+            let (ttl, _) = op.wants().filter(|_| felt).unwrap_or_default();
+            op.returned().saturating_add(ttl + terms.second())
         }
         // Its own lease is another one. It may have been handed the lock before, and been too late.
         Some(

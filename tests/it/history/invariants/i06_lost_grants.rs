@@ -32,8 +32,8 @@ pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
 fn ended_before(history: &History, lock: &Lock, lease: &Lease, asked: u64, heard: u64) -> bool {
     let mut others = history.of(lock);
     let ended = others.any(|other| {
-        let ends = matches!(other.ask, Ask::Release { .. } | Ask::Break { .. });
-        ends && other.about() == Some(lease.fence) && other.asked != asked && other.asked < heard
+        let ends = other.may_end_from().is_some_and(|from| from < heard);
+        ends && other.about() == Some(lease.fence) && other.asked != asked
     });
     ended
         || history.faults.forgot(lease.asked, heard)

@@ -5,6 +5,8 @@
 //!
 //! The same holds for a place of a lock that is shared: while all who wait may share it with as many as hold it
 //! already, be it after a release, an expiry, or because one has left who wanted to be alone (`room_beside`).
+//!
+//! Who wants several locks waits for one of them at a time, and nobody sees for which: I14 says how long that may take.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -67,7 +69,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
 
 /// When somebody waits, as far as the history goes.
 fn wait(op: &Op, ends: u64) -> Option<Span> {
-    let (_, wait) = op.wants().filter(|(_, wait)| *wait > 0)?;
+    let (_, wait) = op.wants().filter(|(_, wait)| *wait > 0 && !op.is_part())?;
     Some((op.asked, op.given_up().min(op.asked + wait).min(ends)))
 }
 
@@ -75,7 +77,7 @@ fn wait(op: &Op, ends: u64) -> Option<Span> {
 fn taken(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
     let seen = seen(lock);
     let leases = lock.leases.values();
-    let leases = leases.map(|lease| (lease.granted, lease.free()));
+    let leases = leases.map(|lease| (lease.granted, lease.free().min(lease.carried_out)));
     let unheard = history.of(lock).filter_map(|op| {
         let until = may_hold_until(history, op, &seen, terms)?;
         Some((op.asked, until))
@@ -93,16 +95,25 @@ fn seen(lock: &Lock) -> HashSet<&str> {
 /// Until when a request of which nobody heard that it was granted may stand in the way of others; nothing if it does
 /// not, or if its answer was another.
 fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Terms) -> Option<u64> {
-    let (ttl, _) = op.wants().filter(|_| op.granted().is_none())?;
+    // A part of a group may hold the lock while the others are taken.
+    let is_part = op.is_part();
+    let (ttl, _) = op.wants().filter(|_| op.granted().is_none() || is_part)?;
     let over = op.given_up();
     let grace = if op.is_keyed() { terms.grace() } else { 0 };
     let early = op.early && !seen.contains(op.errand.as_str());
     let until = match op.answer() {
-        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if !op.is_keyed() => {
+        Some(
+            RecordedAnswer::Locked { .. }
+            | RecordedAnswer::Refused { .. }
+            | RecordedAnswer::Granted { .. },
+        ) if is_part && !history.faults.felt(op.asked, over) => over,
+        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. })
+            if !op.is_keyed() && !is_part =>
+        {
             return None;
         }
-        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) => over,
-        None if over == NEVER => return None,
+        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if !is_part => over,
+        None if over == NEVER && !is_part => return None,
         None if early && !history.faults.felt(op.asked, over) => over,
         // It may have been granted the lock, and be answered just when its client hung up, or its gateway be
         // unable to give it back.
@@ -116,7 +127,7 @@ fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Term
 /// When one who wanted to be alone was told that its wait is over.
 fn left_alone(op: &Op) -> Option<u64> {
     let locked = matches!(op.answer(), Some(RecordedAnswer::Locked { .. }));
-    let waited = op.wants().is_some_and(|(_, wait)| wait > 0);
+    let waited = op.wants().is_some_and(|(_, wait)| wait > 0) && !op.is_part();
     (locked && waited && !op.is_keyed() && !op.mode().shares()).then(|| op.returned())
 }
 
@@ -143,7 +154,7 @@ fn room_beside(history: &History, lock: &Lock, terms: &Terms) -> Vec<Span> {
         } else {
             Part::Alone
         };
-        parts.push(((*granted, lease.free()), part));
+        parts.push(((*granted, lease.free().min(lease.carried_out)), part));
     }
     for op in history.of(lock).filter(|op| op.wants().is_some()) {
         let unheard = may_hold_until(history, op, &seen, terms);

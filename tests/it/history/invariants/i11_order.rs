@@ -1,7 +1,7 @@
 //! I11: waiters are served in the order in which they asked. Whoever was seen in the queue before another
 //! asked is granted the lock before it, whichever gateways they asked (where the store promises no more: if
 //! they asked the same one); where nothing was broken that may have cost it its place: no fault, and no lease
-//! that it had been handed and had not heard of yet. Nobody passes another, whether they share the lock or not.
+//! that it had been handed and had not heard of yet (a group that loses one lock begins again with all). Nobody passes another, whether they share the lock or not.
 
 use super::super::{
     History, Report, Terms,
@@ -33,6 +33,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
                 };
                 if history.faults.felt(observation.asked, op.returned())
                     || history.of_errand(lock, owner).any(|ask| breaks(ask, op))
+                    || history.beside(op).any(|ask| breaks(ask, op))
                 {
                     continue;
                 }

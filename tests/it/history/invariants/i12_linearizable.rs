@@ -124,7 +124,8 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
                 ..
             },
         ) => Some(Step::Grant(*fence)),
-        (_, RecordedAnswer::Renewed { fence, .. }) => Some(Step::SeesOne(*fence)),
+        (_, RecordedAnswer::Renewed { fence, .. })
+        | (Ask::Break { fence, .. }, RecordedAnswer::Requested) => Some(Step::SeesOne(*fence)),
         // The end of a lease with a key is answered again.
         (Ask::Release { fence }, RecordedAnswer::Released) if !keyed(*fence) => {
             Some(Step::End(*fence))
@@ -132,7 +133,7 @@ fn step(lock: &Lock, op: &Op) -> Option<Step> {
         (Ask::Renew { fence, .. } | Ask::Release { fence }, RecordedAnswer::Lost) => {
             Some(Step::SeesNot(*fence))
         }
-        (Ask::Break { fence }, RecordedAnswer::Broken) => Some(Step::End(*fence)),
+        (Ask::Break { fence, .. }, RecordedAnswer::Broken) => Some(Step::End(*fence)),
         // One who is told no may be told so while the lock passes to another.
         (_, RecordedAnswer::Locked { holders }) if holders.is_empty() => None,
         (_, RecordedAnswer::Shown { holders, .. } | RecordedAnswer::Locked { holders }) => {
@@ -227,7 +228,7 @@ fn expand(
 fn may_end(lease: &Lease, at: u64) -> bool {
     // How these ended is no step of an order.
     let aside = lease.streamed || lease.keyed;
-    lease.lasts <= at || (aside && lease.ending <= at)
+    lease.lasts.min(lease.asked_for) <= at || (aside && lease.ending <= at)
 }
 
 fn without_one(holders: &Holders, fence: u64) -> Holders {

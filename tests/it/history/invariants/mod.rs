@@ -15,5 +15,7 @@ mod i10_one_per_key;
 mod i11_order;
 mod i12_linearizable;
 mod i13_slots;
+mod i14_groups;
+mod i15_requests;
 
 pub(super) use all::ALL;

@@ -36,7 +36,7 @@ local token = ARGV[1]
 -- import publish_free
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'idem', 'keeper')
+local record, layout = read_record(info, 'idem', 'keeper', 'asked')
 if layout then
   return { 'layout', token, layout }
 end
@@ -58,6 +58,10 @@ if ours and ours[3] then
   local now = instants(redis.call('TIME'))
   local forget = now + ARGV[2]
   remember(ended, now, forget, 'k:' .. ours[3], forget, 'r:' .. token)
+end
+if ours and ours[5] then
+  -- It has not ended because its holder was asked for it: a copy of this command must not be told so.
+  redis.call('ZREM', ended, 'b:' .. token)
 end
 redis.call('DEL', lock, info)
 wake()

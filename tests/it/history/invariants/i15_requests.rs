@@ -1,0 +1,112 @@
+//! I15: who is asked to release a lease is told so by each renewal from then on, and has it no longer than until the
+//! time for that is over: the gateway that has asked breaks it, and if that has stopped, the store ends it a second later,
+//! whatever its holder renews. Where the store may have forgotten the request, nothing is known. That a lease with
+//! another fencing token goes on is a matter of I6.
+
+use std::collections::HashMap;
+
+use super::super::{
+    History, Report, Terms,
+    found::Invariant,
+    lease::BACKSTOP,
+    line::{Ask, RecordedAnswer},
+    op::{MS, NEVER, Op},
+    read::Lock,
+};
+
+/// What is known of the requests to release one lease.
+#[derive(Clone, Copy)]
+struct Requested {
+    /// When the first one was sent.
+    sent: u64,
+    /// When the first one had certainly been made.
+    made: u64,
+    /// When the lease has ended because of one.
+    carried_out: u64,
+}
+
+pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+    for (name, lock) in &history.locks {
+        let requested = requested(history, lock);
+        report.requests.made += requested.len();
+        for op in history.of(lock) {
+            let request = op.about().and_then(|fence| requested.get(&fence));
+            let Some(request) = request else { continue };
+            if let Some(what) = ignored(history, op, request, terms) {
+                report.violated(Invariant::I15, name, op.returned(), what);
+            }
+            let RecordedAnswer::Renewed { asked_for, .. } =
+                op.answer().unwrap_or(&RecordedAnswer::Unknown)
+            else {
+                let lost = op.answer() == Some(&RecordedAnswer::Lost);
+                report.requests.carried_out += usize::from(lost);
+                continue;
+            };
+            report.requests.told += usize::from(*asked_for);
+        }
+        for observation in &lock.observations {
+            for seen in &observation.holders {
+                let Some(request) = requested.get(&seen.fence) else {
+                    continue;
+                };
+                let due = request.carried_out.saturating_add(terms.second());
+                if due < observation.asked
+                    && !history.faults.forgot(request.sent, observation.heard)
+                {
+                    let what = format!(
+                        "{} held it with {} {} ms after the time to release it",
+                        seen.owner,
+                        seen.fence,
+                        (observation.asked - due) / MS
+                    );
+                    report.violated(Invariant::I15, name, observation.heard, what);
+                }
+            }
+        }
+    }
+}
+
+/// Those who were asked, by their fencing tokens.
+fn requested(history: &History, lock: &Lock) -> HashMap<u64, Requested> {
+    let mut requested = HashMap::new();
+    for op in history.of(lock) {
+        let (Some(fence), Some(until)) = (op.about(), op.asks_until()) else {
+            continue;
+        };
+        let request: &mut Requested = requested.entry(fence).or_insert(Requested {
+            sent: op.asked,
+            made: NEVER,
+            carried_out: NEVER,
+        });
+        request.made = request.made.min(op.returned());
+        request.carried_out = request.carried_out.min(until.saturating_add(BACKSTOP));
+    }
+    requested
+}
+
+/// What shows that a request came to nothing.
+fn ignored(history: &History, op: &Op, request: &Requested, terms: &Terms) -> Option<String> {
+    let renews = matches!(op.ask, Ask::Renew { .. });
+    let asked_for = match op.answer()? {
+        RecordedAnswer::Renewed { asked_for, .. } => *asked_for,
+        RecordedAnswer::Released => true,
+        _ => return None,
+    };
+    if history.faults.forgot(request.sent, op.returned()) {
+        return None;
+    }
+    let due = request.carried_out.saturating_add(terms.second());
+    if renews && due < op.asked {
+        return Some(format!(
+            "{} renewed it {} ms after the time to release it",
+            op.errand,
+            (op.asked - due) / MS
+        ));
+    }
+    (request.made < op.asked && !asked_for).then(|| {
+        format!(
+            "{} renewed it, and was not told that it is to be released",
+            op.errand
+        )
+    })
+}

@@ -1,0 +1,119 @@
+//! Clients that take several locks as one, and clients that ask each other to release a lock.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{
+    process::GROUPED,
+    turns::REST,
+    worker::{Held, Worker},
+};
+use crate::history::{Mode, RecordedAnswer};
+
+/// How long one tries for several locks at most, in ms, and the TTL that it asks for: what it has of them when it is
+/// told no must not be there for that long.
+const TRY: usize = 100;
+const TTL_OF_TRY: u64 = 6_000;
+/// How often one renews that does not want to release its lease, for how long, and its TTL.
+const RENEWS: Duration = Duration::from_millis(250);
+const STAYS: Duration = Duration::from_secs(7);
+const TTL: u64 = 2_500;
+/// How long one lets others have a lock before it asks for it, in ms, and for how long it waits for it then.
+const LETS: usize = 800;
+const WAIT: u64 = 15_000;
+
+// === impl Worker ===
+
+impl Worker {
+    /// What clients do with several locks as one, and with each by itself. What keeps locks for long is rare, so that all
+    /// are served soon.
+    pub(super) async fn take_a_turn_with_several(&mut self, shares: bool) {
+        let locks = self.choose_several(shares);
+        match self.random.below(100) {
+            0..10 => self.look(&locks[0]).await,
+            10..12 => self.break_it(&locks[0]).await,
+            12..20 => self.hang_up_waiting(&locks).await,
+            20..22 => self.hang_up_at_once(&locks).await,
+            22..25 => self.visit_under_a_key(&locks).await,
+            25..50 => self.try_for(&locks).await,
+            50..62 => self.visit_and_part(&locks).await,
+            _ => self.visit(&locks).await,
+        }
+        self.rest(REST).await;
+    }
+
+    /// One lock, or several as one: in any order, and often one that others want with others. Now and then they are
+    /// shared, if that is its way.
+    fn choose_several(&mut self, shares: bool) -> Vec<String> {
+        // What is left of a group is not told the slots that it has, so there is no limit.
+        self.mode = if shares && self.random.below(3) > 0 {
+            Mode::Shared { limit: None }
+        } else {
+            Mode::Exclusive
+        };
+        let mut names = GROUPED.to_vec();
+        let count = [1, 2, 2, 3, 4][self.random.below(5)];
+        let chosen = (0..count).map(|_| {
+            let at = self.random.below(names.len());
+            names.swap_remove(at).to_owned()
+        });
+        chosen.collect()
+    }
+
+    /// Tries for several locks, for a long time, without waiting for them for long.
+    async fn try_for(&mut self, locks: &[String]) {
+        let wait_ms = u64::try_from(self.random.below(TRY)).expect("a short wait");
+        if let Some(held) = self.acquire(locks, wait_ms, TTL_OF_TRY).await {
+            self.release(&held).await;
+        }
+    }
+
+    /// Releases what was taken as one one by one.
+    async fn visit_and_part(&mut self, locks: &[String]) {
+        let Some(held) = self.acquire(locks, WAIT, TTL).await else {
+            return;
+        };
+        for it in held {
+            self.release(&[it]).await;
+        }
+    }
+
+    /// Keeps a lock for as long as it can, or releases it when it hears that somebody wants it.
+    pub(super) async fn keep(&mut self, lock: &str) {
+        let obeys = self.random.below(2) == 0;
+        let Some(held) = self.acquire(&[lock.to_owned()], WAIT, TTL).await else {
+            return;
+        };
+        let until = Instant::now() + STAYS;
+        while Instant::now() < until {
+            sleep(RENEWS).await;
+            match self.renew(&held).await.as_deref() {
+                Some([RecordedAnswer::Lost]) => return,
+                Some([RecordedAnswer::Renewed { asked_for, .. }]) if *asked_for && obeys => break,
+                _ => {}
+            }
+        }
+        self.release(&held).await;
+    }
+
+    /// Asks whoever holds a lock to release it, and waits for it.
+    pub(super) async fn demand(&mut self, lock: &str) {
+        self.rest(LETS).await;
+        let grace_ms = self.grace();
+        self.break_after(lock, Some(grace_ms)).await;
+        if let Some(held) = self.acquire(&[lock.to_owned()], WAIT, TTL).await {
+            self.keep_past(grace_ms, &held).await;
+        }
+    }
+
+    /// Keeps what it has got for longer than the holder before had been given: it was not asked itself.
+    async fn keep_past(&mut self, grace_ms: u64, held: &[Held]) {
+        let until = Instant::now() + Duration::from_millis(grace_ms) + RENEWS;
+        while Instant::now() < until {
+            sleep(RENEWS).await;
+            self.renew(held).await;
+        }
+        self.release(held).await;
+    }
+}

@@ -1,0 +1,119 @@
+//! A request for several locks as it is sent, and what its answer means for each of them.
+
+use serde_json::{Value, json};
+
+use super::{
+    exchange::{Exchange, answer, granted, holders, key, renewed, wanted, wrong},
+    worker::Request,
+};
+use crate::{
+    history::{Ask, RecordedAnswer},
+    wire::Reply,
+};
+
+/// The request of which these are the parts, which differ in their locks and fencing tokens only.
+pub(super) fn exchange(parts: &[Request]) -> Exchange {
+    let names: Vec<_> = parts.iter().map(|part| part.lock.as_str()).collect();
+    let Request {
+        ask, errand, token, ..
+    } = &parts[0];
+    let query = format!("/locks?names={}", names.join(","));
+    let with_token = format!("Lock-Token: {token}\r\n");
+    let (line, headers, body) = match ask {
+        Ask::Acquire {
+            ttl_ms,
+            wait_ms,
+            keyed,
+            mode,
+        } => {
+            let mut body = wanted(*ttl_ms, *wait_ms, *mode, errand);
+            body["names"] = json!(names);
+            (
+                "POST /locks".to_owned(),
+                key(*keyed, errand),
+                body.to_string(),
+            )
+        }
+        Ask::Renew { .. } => (format!("PUT {query}"), with_token, String::new()),
+        Ask::Release { .. } => (format!("DELETE {query}"), with_token, String::new()),
+        Ask::Hold { .. } | Ask::Forge { .. } | Ask::Break { .. } | Ask::Inspect => {
+            unreachable!("it is about one lock")
+        }
+    };
+    Exchange {
+        line,
+        headers,
+        body,
+    }
+}
+
+/// What an answer means for each part.
+pub(super) fn answers(parts: &[Request], reply: &Reply) -> Vec<RecordedAnswer> {
+    let Reply { status, body, .. } = reply;
+    let meant = match (&parts[0].ask, *status) {
+        (Ask::Acquire { .. }, 200 | 201) => all_granted(parts, reply),
+        (Ask::Acquire { .. }, 423) => one_locked(parts, body),
+        (Ask::Renew { .. } | Ask::Release { .. }, 200 | 410) => each(parts, &body["results"]),
+        (ask, _) => Some(vec![answer(ask, reply); parts.len()]),
+    };
+    meant.unwrap_or_else(|| vec![wrong(&format!("{status} {body}")); parts.len()])
+}
+
+/// All were granted with one token, and nothing else was.
+fn all_granted(parts: &[Request], reply: &Reply) -> Option<Vec<RecordedAnswer>> {
+    let leases = named(parts, &reply.body["leases"])?;
+    reply.body["token"].as_str()?;
+    let granted = parts
+        .iter()
+        .zip(leases)
+        .map(|(part, lease)| match part.ask {
+            Ask::Acquire { mode, .. } => granted(lease, reply.status == 200, mode),
+            _ => None,
+        });
+    granted.collect()
+}
+
+/// One lock was not to be had, and so none is.
+fn one_locked(parts: &[Request], body: &Value) -> Option<Vec<RecordedAnswer>> {
+    let holders = holders(body)?;
+    parts.iter().find(|part| body["name"] == part.lock)?;
+    let answers = parts.iter().map(|part| {
+        if body["name"] == part.lock {
+            RecordedAnswer::Locked {
+                holders: holders.clone(),
+            }
+        } else {
+            RecordedAnswer::Refused {
+                code: "locked".to_owned(),
+            }
+        }
+    });
+    Some(answers.collect())
+}
+
+/// What came of each is said for each.
+fn each(parts: &[Request], results: &Value) -> Option<Vec<RecordedAnswer>> {
+    let results = named(parts, results)?;
+    let answers = parts.iter().zip(results).map(|(part, result)| {
+        let code = result["code"].as_str();
+        match (&part.ask, code) {
+            (Ask::Renew { .. }, None) => renewed(result),
+            (Ask::Release { .. }, None) => Some(RecordedAnswer::Released),
+            (_, Some("lease-lost")) => Some(RecordedAnswer::Lost),
+            (_, Some("outcome-unknown")) => Some(RecordedAnswer::Unknown),
+            (_, Some(code)) => Some(RecordedAnswer::Refused {
+                code: code.to_owned(),
+            }),
+            (_, None) => None,
+        }
+    });
+    answers.collect()
+}
+
+/// What is said of each part, if something is said of each and of nothing else.
+fn named<'a>(parts: &[Request], said: &'a Value) -> Option<Vec<&'a Value>> {
+    let said = said.as_array()?;
+    let of = |part: &Request| said.iter().find(|it| it["name"] == part.lock);
+    let named: Option<Vec<_>> = parts.iter().map(of).collect();
+    named.filter(|named| named.len() == said.len())
+}
