@@ -128,29 +128,11 @@ fn choose(
         }
         // What is meant by all are leases; a foreign client is named by its mark, or not at all.
         (
-            Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
+            holder @ Holder::Foreign {
+                mark: Some(mark), ..
             },
-            None | Some(BreakTarget::All),
-        ) => {
-            let holder = Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
-            };
-            Ok((ScriptTarget::Foreign(mark), holder))
-        }
-        (
-            Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
-            },
-            Some(BreakTarget::Foreign(meant)),
-        ) if mark == meant => {
-            let holder = Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
-            };
+            target,
+        ) if target.is_none_or(|target| target == BreakTarget::Foreign(mark)) => {
             Ok((ScriptTarget::Foreign(mark), holder))
         }
         (Holder::Shared(mut holders), None) => {

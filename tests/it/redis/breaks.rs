@@ -111,6 +111,16 @@ async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
 }
 
 #[tokio::test]
+async fn a_break_of_all_leases_ends_no_foreign_client() {
+    let rig = Rig::start().await;
+    foreign(&rig, "lock", "mine").await;
+    let (lock, all) = (name("lock"), Some(BreakTarget::All));
+    let changed = rig.store.break_lock(&lock, all).await.unwrap();
+    assert_eq!(changed, Breaking::HolderChanged(expected::foreign(MINE)));
+    assert_eq!(rig.server.text(&["GET", "lg:{lock}:lock"]).await, "mine");
+}
+
+#[tokio::test]
 async fn what_is_not_to_be_understood_is_named_and_left_alone() {
     let rig = Rig::start().await;
     for part in ["lock", "wait"] {
