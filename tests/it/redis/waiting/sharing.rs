@@ -223,6 +223,27 @@ async fn one_script_grants_a_bounded_number_and_the_rest_follow() {
 }
 
 #[tokio::test]
+async fn a_reader_behind_a_crowd_of_the_dead_is_granted_the_lock_by_the_next_script() {
+    let server = RedisServer::start().await;
+    let here = TestGateway::on(&server).await;
+    let holder = reader("behind");
+    here.store.acquire(&holder).await.unwrap();
+    let (_first, writer) = stand(&here, attempt("behind")).await;
+    let (_second, _next) = stand(&here, reader("behind")).await;
+    let bury = "redis.call('LREM', KEYS[1], 1, ARGV[1]) \
+                for n = 1, 600 do redis.call('LPUSH', KEYS[1], '2' .. n) end";
+    let (wait, id) = ("lg:{behind}:wait", format!("2{writer}"));
+    server.run(&["EVAL", bury, "1", wait, &id]).await;
+    let told = format!("{:016}{}", 0, "a".repeat(16));
+    let reply = run_as(&server, ("advance", ""), "behind", &[&told]).await;
+    assert!(reply.contains("6:4:more"), "{reply}");
+    assert_eq!(holders(&here, "behind").await, 1);
+    let reply = run_as(&server, ("advance", ""), "behind", &[&told]).await;
+    assert!(!reply.contains("6:4:more"), "{reply}");
+    assert_eq!(holders(&here, "behind").await, 2);
+}
+
+#[tokio::test]
 async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who_wait() {
     let server = RedisServer::start().await;
     let [here, there] = two_gateways(&server).await;
