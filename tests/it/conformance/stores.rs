@@ -302,6 +302,7 @@ mod sharing {
             shown:
                 inspect_shows_first_who_ends_first,
                 of_very_many_those_are_shown_who_end_first,
+                an_owner_finds_a_lock_by_a_holder_that_is_not_shown,
                 one_alone_in_shared_mode_is_shown_as_such,
                 a_list_shows_a_shared_lock_once,
                 a_list_shows_a_lock_to_the_owner_of_any_of_its_leases,

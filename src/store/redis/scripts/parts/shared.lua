@@ -170,13 +170,20 @@ local function sharing()
     return at and math.ceil((at - us) / 1000) or 0
   end
 
-  -- How many hold the lock, when to look again, at most so many of the leases, and the time; nothing if none is left.
-  function share.show(us, most)
+  -- How many hold the lock, when to look again, at most so many of the leases (or the one with a fence, if there is
+  -- one), and the time; nothing if none is left.
+  function share.show(us, most, fence)
     local count = redis.call('ZCOUNT', ids, '(' .. us, '+inf')
     if count == 0 then
       return nil
     end
-    local shown = most ~= '0' and share.ending(us, '+inf', most) or {}
+    local shown
+    for _, lease in ipairs(fence and share.all() or {}) do
+      if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
+        shown = { lease }
+      end
+    end
+    shown = shown or most ~= '0' and share.ending(us, '+inf', most) or {}
     for i, lease in ipairs(shown) do
       shown[i] = field(lease)
     end
