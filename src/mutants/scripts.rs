@@ -10,8 +10,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "if true then",
         )],
         Mutant::ReleaseWithoutOwnerCheck => &[(
-            "if not shares and string.sub(held, 1, 65) ~= id then\n  if not KEYS[2] then",
-            "if not shares and held == '' then\n  if not KEYS[2] then",
+            "local ours = string.sub(held, 1, 65) == id",
+            "local ours = held ~= '' and held ~= '2*'",
         )],
         Mutant::TtlInSeconds => &[
             (
@@ -24,12 +24,12 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             ),
         ],
         Mutant::RenewResurrects => &[(
-            "  elseif redis.call('GET', name .. 'of:' .. id) == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then\n    return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')",
-            "  elseif not held then\n    local us = clock()\n    \
+            "  return (ended_by_force(id, us or clock())",
+            "  if not held then\n    local us = clock()\n    \
              held = id .. 'hx000' .. us .. us .. string.format('%.0f', us + 2500000) .. '00002500000000000' \
              .. string.rep(' ', 80) .. '\\n'\n    \
              redis.call('SET', lock, held, 'PX', 2500)\n    \
-             return 'renewed ' .. id .. ' 0:' .. field(held) .. field(us)",
+             return 'renewed ' .. id .. ' 0:' .. field(held) .. field(us)\n  end\n  return (ended_by_force(id, us or clock())",
         )],
         Mutant::PlainCounter => &[
             (
@@ -58,8 +58,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         ],
         Mutant::Barging => &[
             (
-                "local first = not shares and redis.call('LPOP', wait)\nif not (first or shares) then",
-                "local first = nil\nif not (first or shares) then",
+                "local first = ours and redis.call('LPOP', wait)\nif ours",
+                "local first = nil\nif ours",
             ),
             (
                 "redis.call('EXISTS', lock, wait, of, used or of) == 0",

@@ -16,6 +16,11 @@ pub struct ListFilter {
 // === impl ListFilter ===
 
 impl ListFilter {
+    /// Whether it depends on more than the name of a lock.
+    pub fn looks_at_leases(&self) -> bool {
+        self.owner.is_some() || self.search.is_some()
+    }
+
     /// Whether a lock is shown that is held by a lease with this owner and metadata, or by a foreign client,
     /// which has neither. Whoever calls it has looked at the prefix already: stores find names by it.
     pub fn shows(

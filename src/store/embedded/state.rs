@@ -18,7 +18,7 @@ use crate::{
 use super::{
     catalog::Catalog,
     held::Held,
-    lease::{Expiry, Lease, Moment},
+    lease::{Expiry, Lease, LeaseRequest, Moment},
     queue::{Notice, Queue, Queued, Queues},
     row::{self, RowKey, Rows, Tombstone},
     undo::{DurablyHeld, SharedUndo, UndoLog},
@@ -485,7 +485,8 @@ impl State {
     /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
     /// the key is as good as new: its caller may come late, and join the queue again.
     fn remember_ended(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
-        if lease.request.is_some() && !released {
+        let is_over = |request: &LeaseRequest| request.until <= ended_at;
+        if !released && lease.request.as_deref().is_some_and(is_over) {
             // It has ended because it was asked for, or is told so.
             self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
         }

@@ -95,9 +95,13 @@ async fn look(
     keys: &Keys,
     target: Option<BreakTarget>,
 ) -> Result<Option<Holder>, StoreError> {
-    // Of those who share it all are looked at if one or all are meant: what is broken is shown.
-    let most = target.map_or(SHOWN_HOLDERS, |_| usize::from(Limit::MAX));
-    let seen = scripts.list(dispatch, keys, most).await?;
+    // Of those who share it all are looked at if all are meant: what is broken is shown.
+    let (most, fence) = match target {
+        Some(BreakTarget::All) => (usize::from(Limit::MAX), None),
+        Some(BreakTarget::Lease(fence)) => (SHOWN_HOLDERS, Some(fence)),
+        Some(BreakTarget::Foreign(_)) | None => (SHOWN_HOLDERS, None),
+    };
+    let seen = scripts.list(dispatch, keys, most, fence).await?;
     if let ListedHolder::Odd(_) = &seen {
         let limit = dispatch.limit();
         let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
@@ -128,35 +132,14 @@ fn choose(
         }
         // What is meant by all are leases; a foreign client is named by its mark, or not at all.
         (
-            Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
+            holder @ Holder::Foreign {
+                mark: Some(mark), ..
             },
-            None | Some(BreakTarget::All),
-        ) => {
-            let holder = Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
-            };
+            target,
+        ) if target.is_none_or(|target| target == BreakTarget::Foreign(mark)) => {
             Ok((ScriptTarget::Foreign(mark), holder))
         }
-        (
-            Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
-            },
-            Some(BreakTarget::Foreign(meant)),
-        ) if mark == meant => {
-            let holder = Holder::Foreign {
-                expires_in,
-                mark: Some(mark),
-            };
-            Ok((ScriptTarget::Foreign(mark), holder))
-        }
-        (Holder::Shared(mut holders), None) => {
-            holders.leases.truncate(SHOWN_HOLDERS);
-            Err(NotChosen::Ambiguous(holders))
-        }
+        (Holder::Shared(holders), None) => Err(NotChosen::Ambiguous(holders)),
         (Holder::Shared(holders), Some(BreakTarget::All)) => {
             match holders.leases.iter().map(|lease| lease.fence).max() {
                 Some(highest) => Ok((ScriptTarget::UpTo(highest), Holder::Shared(holders))),
@@ -176,7 +159,6 @@ fn choose(
                 };
                 return Ok((target, Holder::Shared(broken)));
             }
-            leases.truncate(SHOWN_HOLDERS);
             let holders = SharedHolders { leases, count };
             Err(NotChosen::HolderChanged(Holder::Shared(holders)))
         }

@@ -27,6 +27,7 @@
 //! as a JSON array; of a lease with a slot, a line feed and the slot. A letter in the place of a ticket says what became of its
 //! attempt: `g` given back, or granted while a copy of its acquire may arrive, `a` its lease was adopted, `s` its
 //! place was taken over, `r` released, `b` broken (and of a break `x` carried out, `y` not).
+//! Beside it `:asked:ID` says until when the holder of a lease was asked to release it, in µs (16), until it does.
 
 use std::time::Duration;
 

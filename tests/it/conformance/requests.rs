@@ -6,14 +6,16 @@ use latchgate::{
     lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Reason, ReleaseRequest},
     store::{
         AnyStore, Store as _,
-        contract::{Acquisition, Attempt, BrokenLease, Holder, Loss, Release, Renewal, Requesting},
+        contract::{
+            Acquisition, Attempt, BrokenLease, GiveBack, Holder, Loss, Release, Renewal, Requesting,
+        },
     },
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Fixture,
-    attempts::{LONG, attempt, granted, is_free, key, keyed, name, released, ttl},
+    attempts::{LONG, SHORT, attempt, granted, is_free, key, keyed, name, released, ttl},
 };
 use crate::support::eventually;
 
@@ -158,6 +160,51 @@ pub(super) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
     assert_eq!(lease.ttl, ttl(LONG / 4));
     assert!(lease.expires_in <= Duration::from_millis(LONG / 4));
     is_asked_for(&lease, Duration::from_millis(LONG));
+}
+
+pub(super) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn Fixture) {
+    for ending in ["released", "given back", "over"] {
+        let store = fixture.store();
+        let holder = attempt("lock", SHORT);
+        granted(&store, &holder).await;
+        asked(fixture, None, LATER).await;
+        match ending {
+            "released" => released(&store, &holder).await,
+            "given back" => {
+                let back = store.give_back(&holder.name, &holder.token).await;
+                assert_eq!(back.unwrap(), GiveBack::GivenBack);
+            }
+            _ => {}
+        }
+        let free = async || is_free(&fixture.store(), "lock").await.then_some(());
+        eventually("the lease has ended", free).await;
+        let renewal = store.renew(&holder.name, &holder.token, None).await;
+        assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free), "{ending}");
+        let release = store.release(&holder.name, &holder.token).await;
+        assert_eq!(release.unwrap(), Release::Lost(Loss::Free), "{ending}");
+    }
+}
+
+pub(super) async fn in_time_are_never_told_to_be_a_break(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    asked(fixture, None, SOON).await;
+    released(&store, &holder).await;
+    // Nor when that time is over.
+    sleep(SOON + ReleaseRequest::BACKSTOP).await;
+    let renewal = store.renew(&holder.name, &holder.token, None).await;
+    assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free));
+}
+
+pub(super) async fn set_no_hold_limit(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let holder = attempt("lock", LONG);
+    granted(&store, &holder).await;
+    let told = asked(fixture, None, LATER).await;
+    assert_eq!(told.hold_expires_in, None);
+    let lease = renewed(&store, &holder).await;
+    assert_eq!(lease.hold_expires_in, None);
 }
 
 pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {

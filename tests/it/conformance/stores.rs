@@ -144,6 +144,9 @@ conformance! {
             end_a_lease_whose_gateway_is_gone,
             with_the_earliest_end_count,
             leave_a_short_ttl_as_it_is,
+            are_forgotten_with_a_lease_that_ends_in_time,
+            in_time_are_never_told_to_be_a_break,
+            set_no_hold_limit,
             concern_that_lease_alone,
             are_over_with_a_release,
             are_of_what_holds_the_lock_only,
@@ -300,6 +303,7 @@ mod sharing {
             shown:
                 inspect_shows_first_who_ends_first,
                 of_very_many_those_are_shown_who_end_first,
+                an_owner_finds_a_lock_by_a_holder_that_is_not_shown,
                 one_alone_in_shared_mode_is_shown_as_such,
                 a_list_shows_a_shared_lock_once,
                 a_list_shows_a_lock_to_the_owner_of_any_of_its_leases,

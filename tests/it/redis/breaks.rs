@@ -7,10 +7,10 @@ use latchgate::{
     config::LimitsConfig,
     engine::{AcquireRequest, Engine, ExplicitTerms, HoldEnd, HoldEvent, LossReason},
     lifecycle::Lifecycle,
-    lock::{CallerId, ForeignMark, Metadata},
+    lock::{BreakTarget, CallerId, ForeignMark, Metadata, Reason, ReleaseRequest},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Breaking, Holder, Loss, Renewal, Waiting},
+        contract::{Acquisition, Attempt, Breaking, Holder, Loss, Renewal, Requesting, Waiting},
         parking::News,
     },
     telemetry::metrics::Metrics,
@@ -21,6 +21,7 @@ use super::{
     expected,
     leases::keyed,
     rig::{Rig, TIMEOUT, attempt, eventually, name, ttl},
+    sharing::reader,
 };
 use crate::support::Fault;
 
@@ -110,6 +111,16 @@ async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
 }
 
 #[tokio::test]
+async fn a_break_of_all_leases_ends_no_foreign_client() {
+    let rig = Rig::start().await;
+    foreign(&rig, "lock", "mine").await;
+    let (lock, all) = (name("lock"), Some(BreakTarget::All));
+    let changed = rig.store.break_lock(&lock, all).await.unwrap();
+    assert_eq!(changed, Breaking::HolderChanged(expected::foreign(MINE)));
+    assert_eq!(rig.server.text(&["GET", "lg:{lock}:lock"]).await, "mine");
+}
+
+#[tokio::test]
 async fn what_is_not_to_be_understood_is_named_and_left_alone() {
     let rig = Rig::start().await;
     for part in ["lock", "wait"] {
@@ -175,6 +186,31 @@ async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
             .await
             .unwrap();
         assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    }
+    assert_eq!(proxy.strikes(), 2);
+}
+
+#[tokio::test]
+async fn a_release_that_was_asked_for_and_whose_reply_was_lost_is_unknown() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    for holder in [attempt("alone"), reader("shared")] {
+        rig.grant(&holder).await;
+        let (lock, all) = (&holder.name, Some(BreakTarget::All));
+        let request = ReleaseRequest {
+            by: None,
+            reason: Reason::new("a test").unwrap(),
+            within: Duration::from_mins(5),
+        };
+        let asked = rig.store.request_release(lock, all, &request).await;
+        assert!(matches!(asked, Ok(Requesting::Requested(_))), "{asked:?}");
+        proxy.strike(&holder.token.to_string(), Fault::CutReply);
+        let unknown = rig.store.release(lock, &holder.token).await;
+        assert!(
+            matches!(unknown, Err(StoreError::Indeterminate(_))),
+            "{unknown:?}"
+        );
+        let left = format!("lg:{{{lock}}}:asked:2{}", holder.token);
+        assert_eq!(rig.server.integer(&["EXISTS", &left]).await, 0);
     }
     assert_eq!(proxy.strikes(), 2);
 }

@@ -162,6 +162,43 @@ async fn those_who_shared_a_lock_that_was_deleted_by_hand_do_not_come_back() {
 }
 
 #[tokio::test]
+async fn what_of_a_shared_lock_was_evicted_is_restored_from_the_leases() {
+    let rig = Rig::start().await;
+    for kind in ["shared", "slots"] {
+        let lock = format!("evicted-{kind}");
+        let held = [one_of(4, &lock), one_of(4, &lock)];
+        for asked in &held {
+            rig.grant(asked).await;
+        }
+        let key = format!("lg:{{{lock}}}:{kind}");
+        rig.server.run(&["DEL", &key]).await;
+        let alone = rig.store.acquire(&attempt(&lock)).await;
+        assert!(matches!(alone, Ok(Acquisition::Held(_))), "{alone:?}");
+        let third = one_of(4, &lock);
+        assert_eq!(rig.grant(&third).await.mode.slot(), Some(2), "{kind}");
+        assert_eq!(sharers(&rig.store, &third).await.count, 3);
+        let lasts = rig.server.integer(&["PTTL", &key]).await;
+        assert!(lasts > 0, "{kind} ends with the lock: {lasts}");
+        for asked in [&held[0], &third, &held[1]] {
+            release(&rig.store, asked).await;
+        }
+        assert_eq!(keys_left(&rig.server, &lock).await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_shared_lock_whose_leases_were_evicted_is_free() {
+    let rig = Rig::start().await;
+    let dead = one_of(4, "evicted");
+    rig.grant(&dead).await;
+    rig.server.run(&["DEL", "lg:{evicted}:leases"]).await;
+    let alone = attempt("evicted");
+    rig.grant(&alone).await;
+    release(&rig.store, &alone).await;
+    assert_eq!(keys_left(&rig.server, "evicted").await, 0);
+}
+
+#[tokio::test]
 async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
     let rig = Rig::start().await;
     for kind in ["shared", "leases", "slots"] {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use latchgate::{
     config::{Millis, RedlockConfig},
     lifecycle::Lifecycle,
-    lock::HeldLease,
+    lock::{HeldLease, Reason, ReleaseRequest},
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Breaking, Holder, Loss, Release},
+        contract::{Acquisition, Attempt, Breaking, Holder, Loss, Release, Requesting},
         redis::RedlockStore,
     },
 };
@@ -61,6 +61,30 @@ async fn what_one_node_shows_and_another_does_not_the_late_one_decides() {
         });
         assert_eq!(fence, (!has_ended).then_some(lease.fence));
     }
+}
+
+#[tokio::test]
+async fn a_release_that_was_asked_for_and_whose_replies_were_lost_is_unknown() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let (holder, _) = rig.grant_everywhere("lock").await;
+    let request = ReleaseRequest {
+        by: None,
+        reason: Reason::new("a test").unwrap(),
+        within: Duration::from_mins(5),
+    };
+    let asked = rig
+        .store
+        .request_release(&holder.name, None, &request)
+        .await;
+    assert!(matches!(asked, Ok(Requesting::Requested(_))), "{asked:?}");
+    for proxy in &proxies {
+        proxy.strike("lg:{lock}:wanted", Fault::CutReply);
+    }
+    let unknown = rig.store.release(&holder.name, &holder.token).await;
+    assert!(
+        matches!(unknown, Err(StoreError::Indeterminate(_))),
+        "{unknown:?}"
+    );
 }
 
 /// The lease is at one node, not at the second, and the third does not answer.

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use latchgate::store::{
-    Store, StoreError,
-    contract::{Breaking, Health, Renewal},
+use latchgate::{
+    lock::BreakTarget,
+    store::{
+        Store, StoreError,
+        contract::{Breaking, Health, Renewal},
+    },
 };
 use tokio::time::Instant;
 
@@ -113,6 +116,10 @@ async fn a_foreign_client_that_has_a_majority_excludes_and_can_be_broken() {
     let text = format!("{refused:?}");
     assert!(text.contains("Foreign"), "{text}");
     let asked = attempt("lock");
+    // All are leases, and it is none.
+    let kept = rig.store.break_lock(&asked.name, Some(BreakTarget::All));
+    let kept = kept.await;
+    assert!(matches!(kept, Ok(Breaking::HolderChanged(_))), "{kept:?}");
     let breaking = rig.store.break_lock(&asked.name, None).await;
     assert!(matches!(breaking, Ok(Breaking::Broken(_))), "{breaking:?}");
     rig.nothing_left(&asked.name).await;

@@ -35,7 +35,7 @@ pub(crate) enum Failure {
 pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
     +mget +getdel +setrange +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
-    +setbit +bitpos +hset +hget +hmget +hvals +hdel +zadd +zcard +zcount +zrange +zrem \
+    +setbit +bitpos +hset +hget +hmget +hvals +hlen +hdel +zadd +zcard +zcount +zrange +zrem \
     +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
     +cluster|getkeysinslot";
 

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    lock::{HeldLease, LockName},
+    lock::{HeldLease, Limit, LockName},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{HeldLock, Holder, SHOWN_HOLDERS},
@@ -223,7 +223,14 @@ impl RedisListing<'_> {
         keys: Keys,
         waiters: Option<u64>,
     ) -> Result<Option<(Keys, HeldLock)>, StoreError> {
-        let holder = match self.scripts.list(self.dispatch, &keys, SHOWN_HOLDERS).await {
+        let most = if self.query.filter.looks_at_leases() {
+            // Any of those who share it may be the one.
+            usize::from(Limit::MAX)
+        } else {
+            SHOWN_HOLDERS
+        };
+        let seen = self.scripts.list(self.dispatch, &keys, most, None);
+        let holder = match seen.await {
             Ok(seen) => seen.holder(),
             // Where a slot is being moved, what belongs together may be in two places, or be missing.
             Err(StoreError::Unavailable(why)) if self.dispatch.topology.is_cluster() => {
@@ -298,7 +305,10 @@ impl RedisListing<'_> {
             .floors
             .raise_to_holder(keys.slot(), holder.as_ref());
         let name = keys.name().clone();
-        let holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
+        let mut holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
+        if let Holder::Shared(holders) = &mut holder {
+            holders.leases.truncate(SHOWN_HOLDERS);
+        }
         Some(HeldLock {
             name,
             holder,

@@ -138,7 +138,9 @@ impl Shared {
         let Some(holder) = holding.holder() else {
             return Ok(Err(None));
         };
-        if target.is_none_or(|target| target == found || target == BreakTarget::All) {
+        // What is meant by all are leases; a foreign client is named by its mark, or not at all.
+        let is_lease = matches!(found, BreakTarget::Lease(_));
+        if target.is_none_or(|target| target == found || (target == BreakTarget::All && is_lease)) {
             Ok(Ok((node_target, holder)))
         } else if known {
             Ok(Err(Some(holder)))

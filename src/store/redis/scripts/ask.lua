@@ -76,8 +76,8 @@ for _, lease in ipairs(meant) do
       redis.call('SET', lock, asked, 'PX', left)
     end
     sooner = math.min(sooner or left, left)
-    -- Its token is told of it when the lease has ended.
-    redis.call('SET', name .. 'asked:' .. id, '1', 'PX', ARGV[3] + BACKSTOP / 1000 + TOMBSTONE)
+    -- Its token is told of it when the lease has ended after that time.
+    redis.call('SET', name .. 'asked:' .. id, string.format('%016.0f', ends), 'PX', ARGV[3] + BACKSTOP / 1000 + TOMBSTONE)
     -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
     send('all', 'broken', string.sub(id, 2))
   end

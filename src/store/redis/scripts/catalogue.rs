@@ -29,6 +29,7 @@ pub(crate) struct Scripts {
 const PARTS: &Parts = &[
     ("clock", include_str!("parts/clock.lua")),
     ("contention", include_str!("parts/contention.lua")),
+    ("ended", include_str!("parts/ended.lua")),
     ("fence", include_str!("parts/fence.lua")),
     ("field", include_str!("parts/field.lua")),
     ("gateways", include_str!("parts/gateways.lua")),
@@ -75,6 +76,7 @@ pub(crate) fn typed_keys(keys: &Keys, echo: &str) -> Vec<(String, &'static str)>
         (keys.wait().to_owned(), "list"),
         (keys.fence().to_owned(), "string"),
         (keys.of_id(echo), "string"),
+        (keys.of_shared(&format!("asked:{echo}")), "string"),
         (keys.of_shared("shared"), "zset"),
         (keys.of_shared("leases"), "hash"),
         (keys.of_shared("slots"), "string"),

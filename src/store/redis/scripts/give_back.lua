@@ -92,6 +92,10 @@ end
 if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
+if string.byte(lease, 67) < 97 then
+  -- Its holder was asked to release it, and this comes in time.
+  redis.call('DEL', name .. 'asked:' .. id)
+end
 if keyed then
   local used = name .. 'key:' .. string.sub(lease, 216, 279)
   if ARGV[3] == '0' then

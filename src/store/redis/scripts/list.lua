@@ -5,6 +5,7 @@
 --   1  lock  string: the lease, or what a foreign client has written
 -- ARGV
 --   1  how many of the leases that share it are shown
+--   2  the fence of the only one that is shown, in 16 digits, if there is one with it; else nothing
 -- Reply
 --   held KEYS 1: what is left in ms, lease, time
 --   shared KEYS 1: what is left in ms, how many, when to look again in ms, leases, time
@@ -18,7 +19,7 @@
 -- Cluster
 --   All keys carry the name as hash tag.
 -- Cost
---   O(1), but for the length of a foreign value, and O(m) for the m leases that are shown.
+--   O(1), but for the length of a foreign value, and O(m) for the m leases that are shown, or share it.
 
 local lock = KEYS[1]
 local name = string.sub(lock, 1, -5)
@@ -37,7 +38,7 @@ local left = redis.call('PTTL', lock)
 if type(held) == 'table' then
   return 'odd ' .. lock .. ' ' .. field(left)
 elseif is_shared(held) then
-  local shown = sharing().show(clock(), ARGV[1])
+  local shown = sharing().show(clock(), ARGV[1], ARGV[2])
   return shown and 'shared ' .. lock .. ' ' .. field(left) .. shown or 'free ' .. lock .. ' '
 elseif is_lease(held) then
   return 'held ' .. lock .. ' ' .. field(left) .. field(held) .. field(clock())

@@ -3,7 +3,7 @@
 use tokio::time::Duration;
 
 use crate::{
-    lock::{ForeignMark, HeldLease},
+    lock::{FencingToken, ForeignMark, HeldLease},
     store::{
         StoreError,
         contract::{Holder, SharedHolders},
@@ -40,15 +40,19 @@ pub(in crate::store::redis) enum ListedHolder {
 // === impl Scripts ===
 
 impl Scripts {
-    /// Shows who holds the lock, of those who share it at most so many.
+    /// Shows who holds the lock, of those who share it at most so many, or the one with the fence if it is there.
     pub(in crate::store::redis) async fn list(
         &self,
         dispatch: &Dispatch,
         keys: &Keys,
         most: usize,
+        fence: Option<FencingToken>,
     ) -> Result<ListedHolder, StoreError> {
         let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(most);
+            if let Some(fence) = fence {
+                command.arg(format!("{:016}", fence.get()));
+            }
         };
         let run = dispatch.run(&self.list, keys, keys.lock(), fill);
         let mut reply = run.await?.reply;

@@ -29,7 +29,7 @@ local reply = tried({
   { 'LSET', probe, '0', 'm' }, { 'LINDEX', probe, '0' }, { 'LRANGE', probe, '0', '0' },
   { 'LLEN', probe }, { 'LREM', probe, '1', 'm' }, { 'LPOP', probe }, { 'RPOP', probe },
   { 'DEL', probe },
-  { 'HSET', probe, 'm', 'm' }, { 'HGET', probe, 'm' }, { 'HMGET', probe, 'm' }, { 'HVALS', probe },
+  { 'HSET', probe, 'm', 'm' }, { 'HGET', probe, 'm' }, { 'HMGET', probe, 'm' }, { 'HVALS', probe }, { 'HLEN', probe },
   { 'HDEL', probe, 'm' }, { 'DEL', probe }, { 'ZADD', probe, '1', 'm' }, { 'ZCARD', probe },
   { 'ZCOUNT', probe, '1', '1' }, { 'ZRANGE', probe, '1', '1', 'BYSCORE' }, { 'ZREM', probe, 'm' }, { 'DEL', probe },
 })

@@ -13,8 +13,10 @@
 -- Reply
 --   released ARGV 1: news
 --   adopted ARGV 1: news         another keeper goes on with it
---   another | free ARGV 1: news  the token does not hold the lock; is somebody else holding it?
+--   another | free ARGV 1: news, 0 | 1
+--                                the token does not hold the lock; 1: somebody else is holding it
 --   broken ARGV 1: news, 0 | 1   its lease was broken; 1: somebody else is holding the lock
+--   overdue ARGV 1: news, 0 | 1  the same of one whose holder was asked to release it until a time that is over
 --   shared ARGV 1: news          nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1: news          nothing was done: the token does not hold the lock, and what became
 --                                of it is not to be seen
@@ -33,28 +35,16 @@ local lock, id = KEYS[1], ARGV[1]
 local name = string.sub(lock, 1, -5)
 -- The head, and the idempotency key if it has one.
 local held = redis.call('GETRANGE', lock, '0', '278')
-local shares = held == '2*'
-if not shares and string.sub(held, 1, 65) ~= id then
-  if not KEYS[2] then
-    return 'moving ' .. id .. ' 0:'
-  end
-  local became = redis.call('GET', name .. 'of:' .. id)
-  if became == 'r' then
-    return 'released ' .. id .. ' 0:'
-  elseif became == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then
-    return 'broken ' .. id .. ' 0:1:' .. (held == '' and '0' or '1')
-  end
-  return (held == '' and 'free ' or 'another ') .. id .. ' 0:'
-end
-if ARGV[3] and not shares then
+local ours = string.sub(held, 1, 65) == id
+if ours and ARGV[3] then
   local keeper = string.sub(held, 152, 215)
   if (string.byte(keeper) == 32 and string.sub(id, 2) or keeper) ~= ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
   end
 end
 if not KEYS[2] then
-  if shares then
-    return 'shared ' .. id .. ' 0:'
+  if not ours then
+    return (held == '2*' and 'shared ' or 'moving ') .. id .. ' 0:'
   end
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:'
@@ -62,7 +52,7 @@ end
 
 local function remember_release(lease)
   if string.byte(lease, 67) < 97 then
-    -- It has not ended because its holder was asked for it: a copy of this command must not be told so.
+    -- Its holder was asked to, and has done it in time.
     redis.call('DEL', name .. 'asked:' .. id)
   end
   if string.byte(lease, 68) == 49 then
@@ -72,8 +62,8 @@ local function remember_release(lease)
 end
 
 local wait = name .. 'wait'
-local first = not shares and redis.call('LPOP', wait)
-if not (first or shares) then
+local first = ours and redis.call('LPOP', wait)
+if ours and not first then
   remember_release(held)
   redis.call('DEL', lock)
   return 'released ' .. id .. ' 0:'
@@ -85,35 +75,31 @@ local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17), ''
 -- import fence
 -- import field
 -- import lease
+-- import ended
 -- import shared
 -- import send
 -- import gateways
 -- import hand_over
 
-if shares then
-  local alone, us, share = KEYS[4], clock(), sharing()
-  local lease = share.find(id, us)
-  if not lease then
-    local became = not alone and redis.call('GET', name .. 'of:' .. id)
-    if alone then
-      return 'moving ' .. id .. ' 0:'
-    elseif became == 'r' then
-      return 'released ' .. id .. ' 0:'
-    elseif became == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then
-      return 'broken ' .. id .. ' 0:1:1'
-    end
-    return 'another ' .. id .. ' 0:'
+if not ours then
+  local alone, us, share = KEYS[4], clock(), is_shared(held) and sharing()
+  local lease = share and share.find(id, us)
+  if not lease and alone then
+    return 'moving ' .. id .. ' 0:'
+  elseif not lease and redis.call('GET', name .. 'of:' .. id) == 'r' then
+    return 'released ' .. id .. ' 0:'
+  elseif not lease then
+    return (ended_by_force(id, us) or held == '' and 'free ' or 'another ') .. id .. ' 0:1:' .. (held == '' and '0' or '1')
   elseif ARGV[3] and kept_by(lease) ~= ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
-  elseif alone then
-    if share.remove(id, lease, us) > 0 then
-      share.end_with_last(us)
-    end
-    return 'released ' .. id .. ' 0:'
   end
   local left = share.remove(id, lease, us)
-  remember_release(lease)
-  pass_freed(us, share, left)
+  if not alone then
+    remember_release(lease)
+    pass_freed(us, share, left)
+  elseif left > 0 then
+    share.end_with_last(us)
+  end
   return 'released ' .. id .. ' ' .. field(news)
 end
 

@@ -49,6 +49,7 @@ impl Scripts {
             "free" => Loss::Free,
             // Not by a copy of this command: that would have released it.
             "broken" => return Ok(Release::Lost(reply.broken()?)),
+            "overdue" => reply.broken()?,
             _ => return Err(reply.unexpected()),
         };
         match earlier {

@@ -19,8 +19,10 @@
 --                   copy of the command has renewed it
 --   marked ARGV 1: mark         nothing was done yet: to be asked again with this mark
 --   adopted ARGV 1:             another keeper goes on with it
---   another | free ARGV 1:      the token does not hold the lock; is somebody else holding it?
+--   another | free ARGV 1: 0 | 1
+--                               the token does not hold the lock; 1: somebody else is holding it
 --   broken ARGV 1: 0 | 1        its lease was broken; 1: somebody else is holding the lock
+--   overdue ARGV 1: 0 | 1       the same of one whose holder was asked to release it until a time that is over
 --   shared ARGV 1:              nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1:              nothing was done: what it takes is not to be seen
 -- Replay
@@ -58,10 +60,9 @@ end
 if not (share or is_lease(held)) or string.sub(held, 1, 65) ~= id then
   if not whole then
     return 'moving ' .. id .. ' '
-  elseif redis.call('GET', name .. 'of:' .. id) == 'b' or redis.call('EXISTS', name .. 'asked:' .. id) == 1 then
-    return 'broken ' .. id .. ' 1:' .. (held and '1' or '0')
   end
-  return (held and 'another ' or 'free ') .. id .. ' '
+-- import ended
+  return (ended_by_force(id, us or clock()) or held and 'another ' or 'free ') .. id .. ' 1:' .. (held and '1' or '0')
 end
 local keeper, adopts = ARGV[6], ARGV[7]
 if keeper and not adopts and kept_by(held) ~= keeper then

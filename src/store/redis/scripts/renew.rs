@@ -67,7 +67,7 @@ impl Scripts {
             "adopted" => Ok(Renewal::Adopted),
             "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
             "free" => Ok(Renewal::Lost(Loss::Free)),
-            "broken" => Ok(Renewal::Lost(reply.broken()?)),
+            "broken" | "overdue" => Ok(Renewal::Lost(reply.broken()?)),
             _ => Err(reply.unexpected()),
         }
     }

@@ -195,3 +195,26 @@ async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Hol
     listed.sort_by(|(before, _), (after, _)| before.as_str().cmp(after.as_str()));
     listed
 }
+
+pub(in super::super) async fn an_owner_finds_a_lock_by_a_holder_that_is_not_shown(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let owner = Owner::new("last").unwrap();
+    let last = Attempt {
+        owner: Some(owner.clone()),
+        ..reader("lock", 2 * LONG)
+    };
+    granted(&store, &last).await;
+    for _ in 0..SHOWN_HOLDERS {
+        granted(&store, &reader("lock", LONG)).await;
+    }
+    let filter = ListFilter {
+        owner: Some(owner),
+        ..ListFilter::default()
+    };
+    match &listed(fixture, filter).await[..] {
+        [(_, Holder::Shared(holders))] => assert_eq!(holders.leases.len(), SHOWN_HOLDERS),
+        other => panic!("{other:?}"),
+    }
+}

@@ -17,6 +17,7 @@ use super::{
     super::{
         bounds::calls,
         foreign::fence_key,
+        leases::keyed,
         rig::{Rig, attempt, name, ttl},
         sharing::{one_of, reader, sharing},
     },
@@ -220,6 +221,69 @@ async fn one_script_grants_a_bounded_number_and_the_rest_follow() {
     fences.dedup();
     assert_eq!(fences.len() as u64, CROWD, "each has its own");
     assert_eq!(holders(&here, "crowd").await, CROWD);
+}
+
+#[tokio::test]
+async fn a_reader_behind_a_crowd_of_the_dead_is_granted_the_lock_by_the_next_script() {
+    let server = RedisServer::start().await;
+    let here = TestGateway::on(&server).await;
+    let holder = reader("behind");
+    here.store.acquire(&holder).await.unwrap();
+    let (_first, writer) = stand(&here, attempt("behind")).await;
+    let (_second, _next) = stand(&here, reader("behind")).await;
+    let bury = "redis.call('LREM', KEYS[1], 1, ARGV[1]) \
+                for n = 1, 600 do redis.call('LPUSH', KEYS[1], '2' .. n) end";
+    let (wait, id) = ("lg:{behind}:wait", format!("2{writer}"));
+    server.run(&["EVAL", bury, "1", wait, &id]).await;
+    let told = format!("{:016}{}", 0, "a".repeat(16));
+    let reply = run_as(&server, ("advance", ""), "behind", &[&told]).await;
+    assert!(reply.contains("6:4:more"), "{reply}");
+    assert_eq!(holders(&here, "behind").await, 1);
+    let reply = run_as(&server, ("advance", ""), "behind", &[&told]).await;
+    assert!(!reply.contains("6:4:more"), "{reply}");
+    assert_eq!(holders(&here, "behind").await, 2);
+}
+
+#[tokio::test]
+async fn to_look_for_one_lease_shows_no_other() {
+    let rig = Rig::start().await;
+    let held = [reader("one"), reader("one"), reader("one")];
+    let mut fences = Vec::new();
+    for asked in &held {
+        fences.push(rig.grant(asked).await.fence.get());
+    }
+    let shows = async |fence: u64| {
+        let fence = format!("{fence:016}");
+        let told = run_as(&rig.server, ("list", ""), "one", &["100", &fence]).await;
+        let is_shown = |asked: &&Attempt| told.contains(&asked.token.to_string());
+        held.iter().filter(is_shown).count()
+    };
+    assert_eq!(shows(fences[1]).await, 1);
+    // Whoever looks for another is shown who holds it.
+    assert_eq!(shows(fences[2] + 1).await, 3);
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_looked_at_before_counts_as_dead_when_it_does_not_confirm() {
+    let server = RedisServer::start().await;
+    let [here, there] = two_gateways(&server).await;
+    let holder = reader("unconfirmed");
+    here.store.acquire(&holder).await.unwrap();
+    let (_first, writer) = stand(&there, keyed("unconfirmed", "a")).await;
+    let (_second, next) = stand(&there, reader("unconfirmed")).await;
+    let gateway = format!(":gw:{}", gateway_of(&server, "unconfirmed", &next).await);
+    there.kill().await;
+    let keys = server.keys().await;
+    let alive = keys.iter().find(|key| key.ends_with(&gateway)).unwrap();
+    server.run(&["PEXPIRE", alive, "60000"]).await;
+    // It does not wait, and so gives up the place under its key.
+    let again = keyed("unconfirmed", "a");
+    assert_ne!(again.token, writer);
+    let held = here.store.acquire(&again).await;
+    assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+    assert_eq!(holders(&here, "unconfirmed").await, 2);
+    let left = server.integer(&["PTTL", alive]).await;
+    assert!(left <= 3_000, "{left}");
 }
 
 #[tokio::test]

@@ -62,6 +62,7 @@ impl Node {
                 }
                 _ => return Err(reply.unexpected()),
             },
+            "overdue" => reply.broken()?,
             "layout" => return Err(reply.layout(keys)),
             _ => return Err(reply.unexpected()),
         };

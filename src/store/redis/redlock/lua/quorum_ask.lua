@@ -30,7 +30,7 @@ local lock, info, ended, token = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 -- import memory
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'hold', 'asked')
+local record, layout = read_record(info, 'asked')
 if layout then
   return { 'layout', token, layout }
 end
@@ -42,16 +42,15 @@ local now = instants(redis.call('TIME'))
 local told = now + ARGV[2]
 -- The gateway that asks breaks it in time, unless it has died.
 local ends = told + 1000
-local before = record[4] and tonumber(string.sub(record[4], 1, 16))
+local before = record[3] and tonumber(string.sub(record[3], 1, 16))
 if not before or before > told then
   -- The first write is one that Redis does not refuse when it is out of memory.
   local expiry = string.format('%.0f', math.min(now + left, ends))
   redis.call('PEXPIREAT', lock, expiry)
   redis.call('PEXPIREAT', info, expiry)
-  local hold = math.min(tonumber(record[3]) or ends, ends)
-  redis.call('HSET', info, 'hold', string.format('%.0f', hold), 'asked', string.format('%016.0f', told) .. ARGV[3])
-  -- Its token is told of it when the lease has ended.
-  remember(ended, now, ends + ARGV[4], 'b:' .. token)
+  redis.call('HSET', info, 'asked', string.format('%016.0f', told) .. ARGV[3])
+  -- Its token is told of it when the lease has ended after that time.
+  remember(ended, now, told + ARGV[4], 'a:' .. token)
   -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, 5, -7))
 end

@@ -13,9 +13,10 @@
 -- Reply
 --   {released, ARGV 1}
 --   {adopted, ARGV 1}          another keeper goes on with it
---   {another | free, ARGV 1}   the token does not hold the lock here; does somebody else?
+--   {another | free, ARGV 1, 0 | 1}  the token does not hold the lock here; 1: somebody else does
 --   {broken, ARGV 1, 0 | 1, 0 | 1}  its lease was broken; 1: somebody else is holding the lock; 1: it
 --                              was here, and a break has ended it
+--   {overdue, ARGV 1, 0 | 1}   its holder was asked to release it until a time that is over; 1: as before
 --   {layout, ARGV 1, version}  the record is not of this layout
 -- Replay
 --   A lease that was acquired with an idempotency key is answered `released` again as long as its
@@ -48,11 +49,15 @@ if held ~= token then
   if remembers(ended, 'b:' .. token, now) then
     return { 'broken', token, held and 1 or 0, remembers(ended, 'e:' .. token, now) and 1 or 0 }
   end
-  return { held and 'another' or 'free', token }
+  return { is_overdue(ended, token, now, ARGV[2]) and 'overdue' or held and 'another' or 'free', token, held and 1 or 0 }
 end
 local ours = record and record[2] == token and record
 if ARGV[3] ~= '' and (ours and ours[4] or token) ~= ARGV[3] then
   return { 'adopted', token }
+end
+if ours and ours[5] then
+  -- Its holder was asked to, and has done it in time.
+  redis.call('ZREM', ended, 'a:' .. token)
 end
 if ours and ours[3] then
   local now = instants(redis.call('TIME'))

@@ -48,7 +48,8 @@ if layout then
   return { 'layout', token, layout }
 end
 if held ~= token then
-  if remembers(ended, 'b:' .. token, instants(redis.call('TIME'))) then
+  local now = instants(redis.call('TIME'))
+  if remembers(ended, 'b:' .. token, now) or is_overdue(ended, token, now, ARGV[3]) then
     return { 'broken', token, held and 1 or 0 }
   end
   return { held and 'another' or 'free', token }
@@ -61,8 +62,9 @@ if ARGV[4] ~= '' and ARGV[5] == '0' and keeper_of(token) ~= ARGV[4] then
 end
 
 local now = instants(redis.call('TIME'))
-local ttl, hold = tonumber(ARGV[2]) or tonumber(record[6]), tonumber(record[8])
-local expiry = math.min(now + ttl, hold or math.huge)
+local ttl = tonumber(ARGV[2]) or tonumber(record[6])
+local limit = math.min(tonumber(record[8]) or math.huge, last_instant(record[11]))
+local expiry = math.min(now + ttl, limit)
 if expiry <= now then
   -- Its limit is this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
@@ -80,7 +82,7 @@ if marked ~= named then
   return { 'marked', token, marked }
 end
 -- Every first write here is one that Redis does not refuse when it is out of memory.
-if named == '' and ttl < tonumber(record[6]) and expiry ~= hold then
+if named == '' and ttl < tonumber(record[6]) and expiry ~= limit then
   redis.call('HDEL', info, '')
   redis.call('HSET', info, 'sooner', stamp)
   return { 'marked', token, stamp }

@@ -33,8 +33,8 @@ local token, key, lease, tombstone = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- import memory
 -- import keeper
 -- import adopt
--- import settle
 -- import lease_reply
+-- import settle
 
 local record = redis.call('HMGET', info, 'lock', 'idem', 'salt', 'provisional', 'lead', 'collector')
 local left = redis.call('PTTL', lock)

@@ -43,7 +43,7 @@ local UNRATIFIED = '1'
 -- import publish_free
 
 local held = redis.call('GET', lock)
-local record, layout = read_record(info, 'nonce', 'idem', 'returnable', 'first', 'fence')
+local record, layout = read_record(info, 'nonce', 'idem', 'returnable', 'first', 'fence', 'asked')
 if layout then
   return { 'layout', token, layout }
 end
@@ -72,6 +72,10 @@ else
   if key then
     redis.call('ZREM', ended, 'k:' .. key)
   end
+end
+if ours[8] then
+  -- Its holder was asked to release it, and this comes in time.
+  redis.call('ZREM', ended, 'a:' .. token)
 end
 redis.call('DEL', lock, info)
 -- Whoever was refused because of a try that came to nothing tries again by itself, after a pause that is

@@ -6,7 +6,8 @@
 -- less for a short TTL, which begins with the confirmation.
 local PROVISIONAL = 3000
 
-local known = {}
+-- By whether they are granted something.
+local known = { [true] = {}, [false] = {} }
 
 -- Whether a gateway counts as alive. Who asks is, and a place that is kept needs no gateway. One that is
 -- `granted` something counts as dead when the grant ends, with all who wait through it, unless it confirms.
@@ -14,6 +15,7 @@ local function is_alive(gateway, granted)
   if gateway == me or gateway == NO_GATEWAY then
     return true
   end
+  local known = known[granted == true]
   if known[gateway] == nil then
     -- It is there as long as the gateway is alive: `lg:{TAG}:gw:ID`, next to the counter.
     local key = string.sub(counter, 1, -1 - #'fence') .. 'gw:' .. gateway

@@ -99,7 +99,7 @@ end
 -- not, that is `nobody`.
 local function admit(us, share, count, soonest)
   local granted, waits, failed = soonest and 1 or 0, false, nil
-  for _ = 1, MOST_DEAD do
+  for turn = 1, MOST_DEAD + 1 do
     local id = redis.pcall('LINDEX', wait, '0')
     if type(id) == 'table' then
       failed = id
@@ -107,6 +107,9 @@ local function admit(us, share, count, soonest)
     end
     waits = id and true
     if not id then
+      break
+    elseif turn > MOST_DEAD then
+      news = news .. '6:4:more'
       break
     end
     local of = name .. 'of:' .. id
@@ -117,11 +120,12 @@ local function admit(us, share, count, soonest)
     end
     local alive = is_queued(body) and owns_key(id, body)
     local fits = alive and string.byte(body, 18) ~= 120 and count < tonumber(string.sub(body, 22, 25))
+    if fits and granted == MOST_GRANTS then
+      news = news .. '6:4:more'
+      break
+    end
     alive = alive and lives(body, us, fits)
     if alive and not fits then
-      break
-    elseif alive and granted == MOST_GRANTS then
-      news = news .. '6:4:more'
       break
     end
     local fence, why

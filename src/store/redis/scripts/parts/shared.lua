@@ -3,7 +3,8 @@
 -- `:lock` is SHARED then, until the last of them ends. `:shared` (sorted set) has their ids by their ends, in us;
 -- `:leases` (hash) has the leases by their ids, as `layout.rs` says; `:slots` (bitmap) has the slots that are taken.
 -- These three are believed only beside SHARED: whoever writes it deletes them first, since a foreign client may
--- have deleted `:lock` alone. They last longer than `:lock`, so that one that is missing was lost.
+-- have deleted `:lock` alone. They last longer than `:lock`, so that one that is missing was lost (evicted, or deleted
+-- by hand): what is not in `:leases` is made again from it, and without `:leases` nobody holds the lock.
 
 local SHARED = '2*'
 -- How many arguments a command has at most: Lua takes some thousand.
@@ -46,16 +47,40 @@ local function sharing()
     return redis.call('ZCARD', ids)
   end
 
+  -- Makes what was lost of the other two keys from the leases that live, and answers how many there are.
+  function share.restore(us)
+    redis.call('DEL', ids, slots)
+    redis.call('SETBIT', slots, '0', '0')
+    for _, lease in ipairs(share.all()) do
+      local id, ends, slot = string.sub(lease, 1, 65), string.sub(lease, 103, 118), string.match(lease, '\n(%d+)$')
+      if ends <= us then
+        redis.call('HDEL', leases, id)
+      else
+        redis.call('ZADD', ids, ends, id)
+        if slot then
+          redis.call('SETBIT', slots, slot, '1')
+        end
+      end
+    end
+    local last = redis.call('ZRANGE', ids, '-1', '-1')[1]
+    if last then
+      share.end_with_last(us, last)
+    end
+    return share.count()
+  end
+
   -- Ends those whose time is over, and answers how many are left. If there are none, the lock is free. Keys of another
   -- type end the script here, before it writes.
   function share.prune(us)
     local over = redis.call('ZRANGE', ids, '-inf', us, 'BYSCORE')
-    redis.call('HGET', leases, '')
-    redis.call('GETRANGE', slots, '0', '0')
+    local living, taken = redis.call('HLEN', leases), redis.call('GETRANGE', slots, '0', '0')
     for _, id in ipairs(over) do
       share.drop(id, redis.call('HGET', leases, id) or '')
     end
     local count = share.count()
+    if living - #over ~= count or taken == '' then
+      count = share.restore(us)
+    end
     if count == 0 then
       share.close()
     end
@@ -145,13 +170,20 @@ local function sharing()
     return at and math.ceil((at - us) / 1000) or 0
   end
 
-  -- How many hold the lock, when to look again, at most so many of the leases, and the time; nothing if none is left.
-  function share.show(us, most)
+  -- How many hold the lock, when to look again, at most so many of the leases (or the one with a fence, if there is
+  -- one), and the time; nothing if none is left.
+  function share.show(us, most, fence)
     local count = redis.call('ZCOUNT', ids, '(' .. us, '+inf')
     if count == 0 then
       return nil
     end
-    local shown = most ~= '0' and share.ending(us, '+inf', most) or {}
+    local shown
+    for _, lease in ipairs(fence and share.all() or {}) do
+      if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
+        shown = { lease }
+      end
+    end
+    shown = shown or most ~= '0' and share.ending(us, '+inf', most) or {}
     for i, lease in ipairs(shown) do
       shown[i] = field(lease)
     end

@@ -3,8 +3,15 @@
 -- The fields of a record that a lease is told from, in the order in which `tell` takes them.
 local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'asked' }
 
+-- Until when a lease may last whose holder was asked so to release it, if it was: the gateway that has asked breaks it
+-- in time, unless it has died.
+local function last_instant(asked)
+  return asked and string.sub(asked, 1, 16) + 1000 or math.huge
+end
+
 -- Appends a lease to a reply: fence, ttl, what is left, how long held, what is left until the hold
--- limit (-1: none), owner, metadata, when it must be released in how many ms and who asks for that (or empty). `first` is where the fields of TOLD begin.
+-- limit (-1: none), owner, metadata, in how many ms it must be released and who asks for that (or empty). `first` is
+-- where the fields of TOLD begin.
 local function tell(reply, fields, first, left, now)
   local n, hold = #reply, tonumber(fields[first + 3])
   reply[n + 1] = tonumber(fields[first])

@@ -3,13 +3,20 @@
 -- How many outdated memories one script clears away: bounded, and more than one script adds. So those
 -- that count are all that pile up, and each counts for a minute: of leases that have ended there are
 -- as many as ended in the last minute, one or two memories each. Only of a lease whose acquire had to
--- be sent again the memory counts for a minute from the end that it had then.
+-- be sent again, or whose holder was asked to release it, the memory counts for a minute from the end that it had then.
 local SWEEP = 16
 
 -- Whether a member of the memories still counts.
 local function remembers(ended, member, now)
   local score = redis.call('ZSCORE', ended, member)
   return score and tonumber(score) > now
+end
+
+-- Whether the time is over until which the holder of a lease was asked to release it. That is remembered from then on,
+-- for so many ms.
+local function is_overdue(ended, token, now, tombstone)
+  local score = redis.call('ZSCORE', ended, 'a:' .. token)
+  return score and tonumber(score) > now and score - tombstone <= now
 end
 
 -- Remembers members until the instants before them. Its first write is a ZREM, which Redis does not

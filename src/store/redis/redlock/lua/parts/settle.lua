@@ -1,4 +1,4 @@
--- Makes a grant last its full TTL. The script that imports it names the keys `lock`, `info` and
+-- Makes a grant last its full TTL. The script that imports it imports `lease_reply` before, and names the keys `lock`, `info` and
 -- `ended` (which it can do without if nothing is to be remembered), and `tombstone`: how long an end is
 -- remembered, in ms.
 
@@ -6,12 +6,12 @@
 -- ended. A grant that was provisional becomes a delivered one: it counts from now, and its
 -- idempotency key is used.
 local function settle(token, now)
-  local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late')
+  local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late', 'asked')
   if ended then
     redis.call('ZSCORE', ended, '')
   end
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
-  local expiry = math.min(now + fields[1], hold)
+  local expiry = math.min(now + fields[1], hold, last_instant(fields[7]))
   if expiry <= now then
     -- Its limit is this very millisecond, and Redis keeps the key until the next.
     redis.call('DEL', lock, info)
