@@ -42,6 +42,10 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(in crate::engine) struct ScriptedStore {
     pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
+    /// What give-back answers; otherwise that it ended a lease.
+    pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
+    /// Who gave back what was answered to nobody.
+    pub(super) unanswered: Mutex<Vec<(LockName, TokenHash, KeeperId)>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
     pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
@@ -88,6 +92,8 @@ impl ScriptedStore {
         Arc::new(Self {
             acquisitions: Mutex::new([acquisition].into()),
             give_back_errors: Mutex::default(),
+            give_backs: Mutex::default(),
+            unanswered: Mutex::default(),
             given_back: Mutex::default(),
             given_back_names: Mutex::default(),
             renewed: Mutex::default(),
@@ -291,14 +297,18 @@ impl Store for ScriptedStore {
         self.given_back.lock().unwrap().push(*token);
         self.given_back_names.lock().unwrap().push(name.clone());
         self.changed.notify_waiters();
-        Ok(GiveBack::GivenBack)
+        let answer = self.give_backs.lock().unwrap().pop_front();
+        Ok(answer.unwrap_or(GiveBack::GivenBack))
     }
 
     async fn give_back_unanswered(
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
+        let asked = (name.clone(), *token, keeper);
+        self.unanswered.lock().unwrap().push(asked);
         self.give_back(name, token).await
     }
 

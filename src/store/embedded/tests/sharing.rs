@@ -437,7 +437,7 @@ fn whatever_removes_the_head_grants_the_next_in_the_same_transaction() {
         match way {
             "leaves" => drop(state.leave(&head.name, &head.token, None, now)),
             "is given back" => {
-                state.give_back(&head.name, &head.token, true, now);
+                state.give_back(&head.name, &head.token, None, now);
             }
             "gives up its place" => {
                 let answer = state.acquire(&at_once, now);
