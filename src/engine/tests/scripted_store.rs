@@ -27,8 +27,8 @@ use crate::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal, Renewer,
-            Requesting,
+            Holder, Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal,
+            Renewer, Requesting,
         },
         parking::{News, Parking},
     },
@@ -78,6 +78,9 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// Which lease was to be broken.
     pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
+    pub(super) breaks_asked: Mutex<usize>,
+    /// Who is shown to hold the lock.
+    pub(in crate::engine) holder: Mutex<Option<Holder>>,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
     pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// What list answers; otherwise an empty page.
@@ -116,6 +119,8 @@ impl ScriptedStore {
             breaks: BreakFeed::default(),
             breakings: Mutex::default(),
             broken: Mutex::default(),
+            breaks_asked: Mutex::default(),
+            holder: Mutex::default(),
             requested: Mutex::default(),
             requestings: Mutex::default(),
             pages: Mutex::default(),
@@ -314,7 +319,7 @@ impl Store for ScriptedStore {
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
         Ok(Inspection {
-            holder: None,
+            holder: self.holder.lock().unwrap().clone(),
             queue: Vec::new(),
             waiters: 0,
         })
@@ -333,6 +338,7 @@ impl Store for ScriptedStore {
         _name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
+        *self.breaks_asked.lock().unwrap() += 1;
         self.pass_gate().await;
         self.broken.lock().unwrap().push(target);
         self.changed.notify_waiters();
@@ -440,7 +446,7 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
     )
 }
 
-pub(super) fn request(key: Option<&str>) -> AcquireRequest {
+pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
         name: name(),
