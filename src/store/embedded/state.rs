@@ -330,6 +330,8 @@ impl State {
         }
         for name in self.queues.rollback() {
             self.watch(&name);
+            // Its head may have been held back until there was room, and is as it was.
+            self.held_back.insert(name);
         }
         // What they say has not come about.
         self.notices.clear();
@@ -485,8 +487,9 @@ impl State {
     /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
     /// the key is as good as new: its caller may come late, and join the queue again.
     fn remember_ended(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
-        if lease.request.is_some() && !released {
-            // It has ended because it was asked for, or is told so.
+        let request = lease.request.as_ref();
+        if request.is_some_and(|request| request.until <= ended_at) && !released {
+            // It has ended because it was asked for.
             self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
         }
         if let Some(key) = &lease.key
