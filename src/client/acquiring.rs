@@ -1,4 +1,4 @@
-//! An acquire under way: a chain of requests that keep their place in the queue.
+//! An acquire under way: a chain of requests that keep their place in the queue, if they are for one lock.
 
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// How long one request of the chain waits at the gateway: shorter than the time-outs of the proxies
 /// and load balancers that are commonly in between, the shortest of which is 29 seconds.
 const LINK: Duration = Duration::from_secs(20);
+/// The same for several locks, whose place is kept for as long as one request: the longest that a gateway allows by
+/// default.
+const GROUP_LINK: Duration = Duration::from_secs(55);
 /// A gateway that allows no longer waits than this is asked no shorter ones.
 const SHORTEST_LINK: Duration = Duration::from_millis(500);
 /// How often somebody who watches is shown the queue. Nothing is asked where nobody watches.
@@ -107,7 +110,12 @@ impl Acquiring {
     /// The same for several locks, all or none.
     pub(super) fn of_group(self, names: GroupNames) -> Self {
         let names = Some(names);
-        Self { names, ..self }
+        let link = GROUP_LINK;
+        Self {
+            names,
+            link,
+            ..self
+        }
     }
 
     /// Goes on until the lock is ours or the wait is over.
@@ -426,7 +434,7 @@ pub struct AcquireRequest {
     /// How long to wait for a lock that is held: not at all by default, and as long as it takes with
     /// [`AcquireRequest::FOR_EVER`]. A gateway lets one request wait for about a minute at most; a
     /// longer wait is a chain of requests that keep their place in the queue, over lost connections
-    /// and from one gateway to another.
+    /// and from one gateway to another. For several locks each request of the chain begins anew.
     pub wait: Duration,
     /// How long the lease may be kept with renewals.
     pub max_hold: Option<Duration>,

@@ -269,8 +269,8 @@ pub(super) struct AcquireAttempt {
     queued_sender: Option<oneshot::Sender<QueuePosition>>,
     /// Whether it has been queued once: it may be so still, or hold the lock.
     pub(super) was_queued: bool,
-    /// Whether its place is kept for a repeated request, if it has an idempotency key.
-    pub(super) keeps_place: bool,
+    /// Whether it is for a part of a group: it keeps no place, and its lease is not answered before all others are there.
+    pub(super) is_part: bool,
 }
 
 /// By what the store recognises an attempt.
@@ -346,7 +346,7 @@ impl AcquireAttempt {
             started: Instant::now(),
             queued_sender,
             was_queued: false,
-            keeps_place: true,
+            is_part: false,
         }
     }
 
@@ -406,7 +406,10 @@ impl AcquireAttempt {
     fn record_outcome(&self, outcome: AcquireResult) -> AcquireResult {
         // Dropping a grant gives the lease back.
         let outcome = outcome.and_then(|granted| {
-            if !self.authorization.is_valid() {
+            if self.is_part {
+                // What becomes of a part is decided with all others.
+                Ok(granted)
+            } else if !self.authorization.is_valid() {
                 Err(AcquireError::Revoked)
             } else if granted.lease.held.left_at(Instant::now()).is_zero() {
                 // The answer took so long that nothing is left of the lease.
@@ -492,7 +495,7 @@ impl AcquireAttempt {
     /// back until then.
     fn reserve_position(&self, outcome: &AcquireResult, parked: Parked) {
         let idempotency = self.attempt.idempotency.as_ref();
-        let idempotency = idempotency.filter(|_| self.keeps_place);
+        let idempotency = idempotency.filter(|_| !self.is_part);
         let (Err(AcquireError::Store(_)), Some(idempotency)) = (outcome, idempotency) else {
             return;
         };
@@ -562,7 +565,7 @@ impl AcquireAttempt {
             .attempt
             .idempotency
             .as_ref()
-            .filter(|_| self.keeps_place && !matches!(end, WaitEnd::Revoked))
+            .filter(|_| !self.is_part && !matches!(end, WaitEnd::Revoked))
             .map(|_| self.engine.reconnect_grace);
         let Attempt { name, token, .. } = &self.attempt;
         let mut left = Box::pin(self.engine.store.leave(name, token, keep_for)).await;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
@@ -14,6 +15,9 @@ use crate::{
 };
 
 use super::{Engine, detach_on_drop::DetachOnDrop, start::EngineShared};
+
+/// How many leases are broken together when the time for their release is over.
+const TOGETHER: usize = 64;
 
 /// Why a lock was not broken.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -97,7 +101,17 @@ impl Engine {
             let told = Instant::now();
             record(ReleaseRecord::Requested(outcome.clone())).await;
             if let Ok(holder) = &outcome {
-                let fences: Vec<_> = holder.leases().iter().map(|lease| lease.fence).collect();
+                // Whoever was asked sooner is seen to by who has asked. Clocks and answers are not quite exact.
+                let at_least = request.within.saturating_sub(ReleaseRequest::BACKSTOP);
+                let leases = holder.leases().iter();
+                let asked = leases.filter(|lease| {
+                    let asked = lease.release_requested.as_ref();
+                    asked.is_none_or(|asked| asked.within >= at_least)
+                });
+                let fences: Vec<_> = asked.map(|lease| lease.fence).collect();
+                if fences.is_empty() {
+                    return outcome;
+                }
                 let (until, reason) = (told + request.within, request.reason);
                 let (engine, stopped) = (Arc::clone(&engine), engine.lifecycle.stopped());
                 engine.lifecycle.clone().spawn_background(async move {
@@ -106,9 +120,11 @@ impl Engine {
                         // The store ends the leases.
                         () = stopped => return,
                     }
-                    for fence in fences {
-                        engine.break_kept(&name, fence, &reason, &record).await;
-                    }
+                    // The store ends them soon, and then nobody tells that they were broken.
+                    let broken = stream::iter(fences).for_each_concurrent(TOGETHER, |fence| {
+                        engine.break_kept(&name, fence, &reason, &record)
+                    });
+                    broken.await;
                 });
             }
             outcome

@@ -1,10 +1,11 @@
 //! Whether a lease reached its holder.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::lock::{KeeperId, LockName};
 
 use super::{
+    leases::{LeaseReply, PriorReply},
     reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
 };
@@ -27,6 +28,8 @@ pub(super) enum ReplyKind {
     First,
     /// One under an idempotency key under which the lease lived already.
     Again,
+    /// None yet: this keeper of the lease collects its group, and nobody else can finish it.
+    Unfinished(KeeperId),
 }
 
 // === impl Delivery ===
@@ -46,6 +49,11 @@ impl Delivery {
         self.answer == ReplyKind::Again
     }
 
+    /// Whether the lease decides about the others of its group, because it has an idempotency key.
+    pub(super) fn decides(&self) -> bool {
+        self.answer != ReplyKind::Once
+    }
+
     /// Watches over another lease of the same token and answer, too. Whether all of them are given back is
     /// decided by the one that has an idempotency key, if one has.
     pub(super) fn join(&mut self, mut other: Self) {
@@ -58,32 +66,28 @@ impl Delivery {
         }
     }
 
-    /// Watches over leases with the same token that were answered before, too.
+    /// Watches over leases with the same token, too.
     pub(super) fn join_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         if let Some(lease) = &mut self.pending {
-            lease.others.extend(names);
+            let name = lease.name.clone();
+            let others = names.into_iter().filter(|other| *other != name);
+            lease.others.extend(others);
         }
     }
 
-    /// The lease will not be answered: gives it back without the reconnect grace. One that a newer request under
-    /// its idempotency key was answered stays, with all that was joined to it.
-    pub(super) fn give_back_now(mut self) {
-        let Some(lease) = self.pending.take() else {
-            return;
-        };
-        let by = match self.answer {
-            ReplyKind::Once => lease.by,
-            ReplyKind::First | ReplyKind::Again => {
-                match self.engine.leases.reply_lost(&lease.token) {
-                    Some(keeper) if keeper == KeeperId::of_attempt(&lease.token) => {
-                        AbandonedBy::UnansweredAttempt
-                    }
-                    Some(keeper) => AbandonedBy::KeyedAnswer(keeper),
-                    None => return,
-                }
-            }
-        };
-        self.engine.reaper.submit(AbandonedLease { by, ..lease });
+    /// The group is complete, and about to be answered for the first time.
+    pub(super) fn finished(&mut self, left: Duration) {
+        if let (ReplyKind::Unfinished(keeper), Some(lease)) = (self.answer, &self.pending) {
+            let before = PriorReply::Nothing;
+            let answer = LeaseReply { keeper, before };
+            self.engine.leases.reply_started(lease.token, answer, left);
+            self.answer = ReplyKind::First;
+        }
+    }
+
+    /// Somebody else sees to the lease.
+    pub(super) fn forget(mut self) {
+        self.pending = None;
     }
 
     /// The answer has left for the caller: the lease is theirs.
@@ -101,8 +105,13 @@ impl Drop for Delivery {
         let Some(lease) = self.pending.take() else {
             return;
         };
-        if self.answer == ReplyKind::Once {
-            return self.engine.reaper.submit(lease);
+        match self.answer {
+            ReplyKind::Once => return self.engine.reaper.submit(lease),
+            ReplyKind::Unfinished(keeper) => {
+                let by = AbandonedBy::UnansweredAttempt(keeper);
+                return self.engine.reaper.submit(AbandonedLease { by, ..lease });
+            }
+            ReplyKind::First | ReplyKind::Again => {}
         }
         if let Some(keeper) = self.engine.leases.reply_lost(&lease.token) {
             let by = if keeper == KeeperId::of_attempt(&lease.token) {

@@ -33,6 +33,8 @@ pub(super) struct ManagedLease {
     pub(super) release_by: Option<Instant>,
     /// The same as the holder was told.
     pub(super) announced_release_by: Option<Instant>,
+    /// Whether the lease has no time beyond the request, which is then what ends it.
+    ends_by_request: bool,
     engine: Arc<EngineShared>,
 }
 
@@ -62,6 +64,7 @@ impl ManagedLease {
             ttl: Duration::ZERO,
             at_limit: false,
             release_by: None,
+            ends_by_request: false,
             announced_release_by: None,
             engine,
         };
@@ -84,6 +87,7 @@ impl ManagedLease {
         self.at_limit = held.is_at_limit();
         let request = held.release_requested.as_ref();
         self.release_by = request.map(|request| held.as_of + request.within);
+        self.ends_by_request = request.is_some_and(|request| request.within <= held.expires_in);
         // At its limit a lease does not get longer by renewing it.
         self.renew_at = if self.at_limit {
             self.valid_until
@@ -111,7 +115,7 @@ impl ManagedLease {
         match (Instant::now() >= self.valid_until, self.at_limit) {
             (false, _) => None,
             // The gateway that asked for it has not broken it.
-            (true, _) if self.release_by.is_some() => Some(LossReason::Broken),
+            (true, _) if self.ends_by_request => Some(LossReason::Broken),
             (true, true) => Some(LossReason::HoldLimit),
             (true, false) => Some(LossReason::Expired),
         }

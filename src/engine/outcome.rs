@@ -61,8 +61,8 @@ impl AcquireAttempt {
 
     /// What is known when the store has not answered a command of the attempt.
     pub(super) fn failed(&self, error: StoreError) -> AcquireError {
-        if self.was_queued || matches!(error, StoreError::Indeterminate(_)) {
-            // It may hold the lock, or be granted it later, and its token was not delivered.
+        if !self.is_part && self.may_hold(&error) {
+            // Its token was not delivered.
             drop(self.delivery_of_ours(self.attempt.ttl.duration()));
         }
         AcquireError::Store(match error {
@@ -75,6 +75,22 @@ impl AcquireAttempt {
             StoreError::Unavailable(why) if self.was_queued => Uncertainty::LeftQueued(why).into(),
             error => error,
         })
+    }
+
+    /// Whether the attempt may hold the lock, or be granted it later, after this answer to one of its commands.
+    fn may_hold(&self, error: &StoreError) -> bool {
+        self.was_queued || matches!(error, StoreError::Indeterminate(_))
+    }
+
+    /// Watches over what a part of a group may have been granted, which ended like this.
+    pub(super) fn in_doubt(&self, error: &AcquireError) -> Option<Delivery> {
+        let in_doubt = match error {
+            AcquireError::Store(error) => self.may_hold(error),
+            // A newer request may go on with its lease, or have its place only.
+            AcquireError::Superseded => true,
+            _ => false,
+        };
+        in_doubt.then(|| self.delivery_of_ours(self.attempt.ttl.duration()))
     }
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
@@ -96,6 +112,8 @@ impl AcquireAttempt {
         let lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
             ReplyKind::Once
+        } else if self.is_part {
+            ReplyKind::Unfinished(KeeperId::of_attempt(&lease.token))
         } else {
             let answer = self.reply_after(PriorReply::Nothing);
             self.engine.leases.reply_started(lease.token, answer, left);
@@ -121,18 +139,27 @@ impl AcquireAttempt {
             token: hash,
             ..self.abandoned()
         };
+        // Until a group is finished the lease that decides about it has a TTL that it has not afterwards, so nobody was
+        // answered the group; and only its keeper can finish it.
+        let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
         let answer = self.reply_after(before);
-        self.engine
-            .leases
-            .reply_started(hash, answer, held.left_at(Instant::now()));
+        if !is_unfinished {
+            let left = held.left_at(Instant::now());
+            self.engine.leases.reply_started(hash, answer, left);
+        }
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
         match before {
             // It was granted to this attempt while nobody was there to hear of it.
             PriorReply::Nothing => leases.insert_counted(hash, name, &held),
             PriorReply::Reply(_) | PriorReply::Unknown => leases.insert(hash, name, &held),
         }
-        // An earlier answer may have been delivered, so this attempt must not give the lease back.
-        let delivery = Delivery::of(Arc::clone(&self.engine), lease, ReplyKind::Again);
+        let kind = if is_unfinished {
+            ReplyKind::Unfinished(answer.keeper)
+        } else {
+            // An earlier answer may have been delivered, so this attempt must not give the lease back.
+            ReplyKind::Again
+        };
+        let delivery = Delivery::of(Arc::clone(&self.engine), lease, kind);
         self.answer((token, hash), held, delivery)
     }
 

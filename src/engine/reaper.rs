@@ -65,9 +65,9 @@ pub(super) enum AbandonedBy {
     Attempt,
     /// The same with an idempotency key: its caller may come back for it.
     KeyedAttempt,
-    /// An attempt with an idempotency key that was not answered, so that its caller does not come back for it.
-    UnansweredAttempt,
-    /// The same, where the lease was answered to repeated requests too, none of which was delivered: this one
+    /// The keeper of a lease with an idempotency key that was answered to nobody.
+    UnansweredAttempt(KeeperId),
+    /// An attempt whose answer was not delivered, where the lease was answered to repeated requests too, none of which was delivered: this one
     /// was the last.
     KeyedAnswer(KeeperId),
     /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
@@ -152,7 +152,11 @@ impl OtherLocks {
             let others = self
                 .0
                 .get_or_insert_with(|| Box::new(OtherNames(Vec::new())));
-            others.0.extend(names);
+            for name in names {
+                if !others.0.contains(&name) {
+                    others.0.push(name);
+                }
+            }
         }
     }
 
@@ -263,15 +267,12 @@ async fn give_back(
     mut entry: ReaperEntry,
 ) -> Vec<ReaperEntry> {
     let AbandonedLease {
-        name,
-        token,
-        by,
-        others,
+        name, token, by, ..
     } = &entry.lease;
-    let ended = match by {
-        AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::UnansweredAttempt => {
-            let given_back = if *by == AbandonedBy::UnansweredAttempt {
-                store.give_back_unanswered(name, token).await
+    let goes_on = match by {
+        AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::UnansweredAttempt(_) => {
+            let given_back = if let AbandonedBy::UnansweredAttempt(keeper) = by {
+                store.give_back_unanswered(name, token, *keeper).await
             } else {
                 store.give_back(name, token).await
             };
@@ -281,7 +282,7 @@ async fn give_back(
                     metrics.given_back();
                     events.given_back(name, token, None);
                 }
-                outcome == GiveBack::GivenBack
+                outcome == GiveBack::Kept
             })
         }
         AbandonedBy::KeyedAnswer(keeper) | AbandonedBy::Keeper(keeper, _) => {
@@ -289,7 +290,7 @@ async fn give_back(
                 AbandonedBy::Keeper(_, lost) => *lost,
                 AbandonedBy::Attempt
                 | AbandonedBy::KeyedAttempt
-                | AbandonedBy::UnansweredAttempt
+                | AbandonedBy::UnansweredAttempt(_)
                 | AbandonedBy::KeyedAnswer(_) => None,
             };
             let released = store.release_as(Some(*keeper), name, token).await;
@@ -299,15 +300,15 @@ async fn give_back(
                     metrics.given_back();
                     events.given_back(name, token, lost);
                 }
-                outcome == Release::Released
+                outcome == Release::Adopted
             })
         }
     };
-    match ended {
-        // If it was not given back, a newer request under its key goes on with the whole group, or it has ended by
-        // itself, and so will the rest.
-        Ok(false) => Vec::new(),
-        Ok(true) => others.iter().map(|name| entry.of_group(name)).collect(),
+    match goes_on {
+        // A newer request under its key goes on with the whole group.
+        Ok(true) => Vec::new(),
+        // Whatever has ended it, perhaps an earlier copy of this command, nobody goes on with the rest.
+        Ok(false) => entry.others(),
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
             entry.due = Instant::now() + entry.retry_in;
             entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
@@ -315,7 +316,7 @@ async fn give_back(
         }
         Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
             warn!(%name, %error, "a lease that nobody holds is left to its TTL");
-            Vec::new()
+            entry.others()
         }
     }
 }
@@ -323,9 +324,10 @@ async fn give_back(
 // === impl ReaperEntry ===
 
 impl ReaperEntry {
-    /// Another lock of the group, which is given back now.
-    fn of_group(&self, name: &LockName) -> Self {
-        Self {
+    /// The other locks of the group, which are given back now.
+    fn others(&self) -> Vec<Self> {
+        let others = self.lease.others.iter();
+        let given_back = others.map(|name| Self {
             due: Instant::now(),
             retry_in: RETRY.0,
             lease: AbandonedLease {
@@ -334,7 +336,8 @@ impl ReaperEntry {
                 by: AbandonedBy::Attempt,
                 others: OtherLocks::default(),
             },
-        }
+        });
+        given_back.collect()
     }
 }
 

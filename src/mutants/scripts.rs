@@ -95,10 +95,7 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "lease = string.sub(lease, 1, 70) .. us .. string.sub(lease, 87)\n    \
              return kind .. id .. ' ' .. field(news) .. field(lease)",
         )],
-        Mutant::GiveBackOfReplayed => &[(
-            "if adopted or heard or (keyed and string.byte(lease, 69) == 49) then",
-            "if false then",
-        )],
+        Mutant::GiveBackOfReplayed => &[("if adopted or heard or again then", "if false then")],
         Mutant::DeadWaitersKept => &[(
             "\n    and is_alive(string.sub(body, 2, 17), granted)",
             "\n    and (is_alive(string.sub(body, 2, 17), granted) or true)",

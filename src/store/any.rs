@@ -92,6 +92,7 @@ trait DynStore: Send + Sync {
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError>;
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
@@ -257,8 +258,9 @@ impl Store for AnyStore {
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
-        measured!(self, "give_back", store => store.give_back_unanswered(name, token))
+        measured!(self, "give_back", store => store.give_back_unanswered(name, token, keeper))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
@@ -424,8 +426,9 @@ impl<S: Store> DynStore for BoxedStore<S> {
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
-        self.0.give_back_unanswered(name, token).await
+        self.0.give_back_unanswered(name, token, keeper).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

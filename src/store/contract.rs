@@ -167,11 +167,12 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
     /// The same for an attempt whose grant was answered to nobody: its idempotency key stays usable, for an attempt
-    /// with another token.
+    /// with another token. Only its keeper may know that, so whether `keeper` is the one decides whether it is kept.
     fn give_back_unanswered(
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> impl Future<Output = Result<GiveBack, StoreError>> + Send;
 
     /// Shows who holds the lock.
@@ -437,6 +438,8 @@ pub enum GiveBack {
     GivenBack,
     /// The attempt holds nothing, and never will.
     NothingHeld,
+    /// Somebody else keeps the lease of the attempt, or was answered it, and goes on with it.
+    Kept,
 }
 
 /// The answer to an inspect.

@@ -54,8 +54,8 @@ pub(in crate::cli) struct RunArgs {
     pub(super) request: RequestArgs,
     /// How long to wait for a lock that is held; 0 is not at all [default: for as long as it takes]
     ///
-    /// The requests that wait come and go, but keep their place in the queue. On a terminal a line
-    /// shows how the wait goes; elsewhere standard error has one when it begins, when the position or
+    /// The requests that wait come and go, but keep their place in the queue. Of several locks the place is kept for one
+    /// request only, of 55 s at most; the next one begins anew. On a terminal a line shows how the wait goes; elsewhere standard error has one when it begins, when the position or
     /// the holder changes, and every 30 s. A gateway that was never reached is not waited for. One that is there and
     /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
     /// asked for 33 s at most to take back a grant whose answer was lost. A signal ends both.

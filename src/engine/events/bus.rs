@@ -395,10 +395,13 @@ impl Publisher {
         if !self.ingest.tracker.is_being_checked(key) {
             return;
         }
+        let tracker = &mut self.ingest.tracker;
+        let again = Instant::now() + AGAIN;
         match found {
-            LeaseCheck::Living(left) => self.ingest.tracker.mark_alive(key, Instant::now() + *left),
-            LeaseCheck::Unknown => self.ingest.tracker.reschedule(key, Instant::now() + AGAIN),
-            LeaseCheck::Gone => {
+            LeaseCheck::Living(left) => tracker.mark_alive(key, Instant::now() + *left),
+            LeaseCheck::Unknown => tracker.reschedule(key, again),
+            LeaseCheck::NotShown if !tracker.was_missed(key) => tracker.reschedule(key, again),
+            LeaseCheck::NotShown | LeaseCheck::Gone => {
                 if let Some(expired) = self.ingest.gone(key, self.shared.clock.wall()) {
                     self.handle(expired, LeaseOrigin::Here);
                 }

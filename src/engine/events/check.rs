@@ -13,6 +13,9 @@ pub(super) enum LeaseCheck {
     Living(Duration),
     /// It does not hold the lock.
     Gone,
+    /// It is none of those that are shown, because others end sooner. If it lives, somebody has renewed it, and word of
+    /// that is on its way.
+    NotShown,
     /// The store gave no answer.
     Unknown,
 }
@@ -31,8 +34,7 @@ pub(super) async fn check_lease(
                 let mut leases = holders.leases.iter();
                 match leases.find(|lease| lease.fence == key.fence) {
                     Some(lease) => LeaseCheck::Living(lease.expires_in),
-                    // It may be one of those that are not shown, because others end sooner.
-                    None if holders.count > holders.leases.len() as u64 => LeaseCheck::Unknown,
+                    None if holders.count > holders.leases.len() as u64 => LeaseCheck::NotShown,
                     None => LeaseCheck::Gone,
                 }
             }

@@ -104,10 +104,13 @@ impl Bus {
         lease: &HeldLease,
         request: &ReleaseRequest,
     ) {
+        // An earlier one may stand.
+        let request = lease.release_requested.as_deref().unwrap_or(request);
         self.publish(|at| EventMessage {
             event: Event {
                 fence: Some(lease.fence),
                 owner: lease.owner.clone(),
+                mode: Some(lease.mode),
                 expires_in: Some(request.within),
                 reason: Some(request.reason.as_str().to_owned().into()),
                 ..Event::of(EventKind::ReleaseRequested, name, at)

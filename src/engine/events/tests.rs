@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, timeout};
 
 use super::{
     event::{Event, EventKind},
@@ -15,8 +15,9 @@ use super::{
     tracker::EventLeaseKey,
 };
 use crate::{
-    engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, settle},
+    engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, request, settle},
     lock::{FencingToken, HeldLease, LockName, NamePrefix, Token},
+    store::contract::{Holder, SharedHolders},
 };
 
 const FENCE: u64 = 7;
@@ -102,6 +103,47 @@ async fn a_lease_of_another_gateway_is_forgotten_soon_after_its_time_and_has_not
     advance(Duration::from_secs(1)).await;
     assert_eq!(ingest.tracker.take_due(Instant::now()), None);
     assert!(ingest.tracker.get(&key()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_shown_is_looked_for_once_more_and_again_after_a_renewal() {
+    let (mut ingest, id) = (EventIngest::default(), id());
+    let acquired = news(EventKind::Acquired, id, Some(FENCE));
+    ingest.process(acquired, LeaseOrigin::Here);
+    assert!(!ingest.tracker.was_missed(&key()));
+    assert!(ingest.tracker.was_missed(&key()));
+    let renewed = news(EventKind::Renewed, id, Some(FENCE));
+    ingest.process(renewed, LeaseOrigin::Here);
+    assert!(!ingest.tracker.was_missed(&key()));
+}
+
+/// Of those who share the lock more are there than are shown.
+#[tokio::test(start_paused = true)]
+async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let others = SharedHolders {
+        leases: Vec::new(),
+        count: 150,
+    };
+    *store.holder.lock().unwrap() = Some(Holder::Shared(others));
+    let (engine, _lifecycle) = engine(&store);
+    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
+    settle().await;
+    engine
+        .acquire(request(None))
+        .await
+        .unwrap()
+        .delivery
+        .delivered();
+    let expired = async {
+        while !next(&mut listener)
+            .await
+            .iter()
+            .any(|event| event.kind == EventKind::Expired)
+        {}
+    };
+    let told = timeout(Duration::from_mins(2), expired).await;
+    told.expect("its end is told");
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,6 +39,8 @@ pub(super) struct Tracked {
     pub(super) watched: bool,
     /// Whether its beginning was told.
     pub(super) announced: bool,
+    /// Whether it was not among those that were shown, since it was granted or renewed last.
+    pub(super) missed: bool,
     pub(super) due: Instant,
 }
 
@@ -130,6 +132,12 @@ impl Tracker {
         }
     }
 
+    /// A lease was not among those that are shown. Whether that was so before.
+    pub(super) fn was_missed(&mut self, key: &EventLeaseKey) -> bool {
+        let lease = self.leases.get_mut(key);
+        lease.is_some_and(|lease| std::mem::replace(&mut lease.missed, true))
+    }
+
     /// Ends may have been missed, so no lease that is tracked now is reported as expired.
     pub(super) fn watch_none(&mut self) {
         for lease in self.leases.values_mut() {
@@ -154,6 +162,7 @@ impl Tracked {
             mode,
             watched,
             announced: false,
+            missed: false,
             due: until + if watched { GRACE } else { FORGOTTEN },
         }
     }

@@ -5,11 +5,18 @@
 //! begin again: its lock may be held by a group that waits for a later one. Everything is then given back, and the next
 //! round has a token of its own, because an attempt that was given back is never granted under its token.
 //!
-//! The last lock has the idempotency key. It is held only when all others are, so who repeats a request and is
-//! answered its lease is answered the group; and who gives that lease back because nobody has heard of it gives back
-//! the group. A request with a key therefore asks for the last lock first, and for the others if it gets that, without
-//! waiting for any: this finds the group that was acquired under the key. If they are not all free it begins anew, in
-//! order.
+//! The last lock has the idempotency key, and its lease decides about the whole group. While a group is collected that
+//! lease has a TTL that it has not afterwards. It is renewed for as long as was asked for when all others have been, by
+//! its keeper alone, and then the group is finished and answered. So whoever asks under the key is told by that lease:
+//!
+//! - It is finished: the whole group is answered again. If another part has been lost since, the group has ended.
+//! - It is not: nobody was answered the group, and nobody else can finish it now, because who asks is the keeper
+//!   from then on. So whoever asks goes on with the group, or gives it back without using the key.
+//!
+//! Whatever is given back of a group begins with that lease, and if another request goes on with it the rest stays.
+//!
+//! A request with a key asks for the last lock first, and for the others if it gets that, without waiting for any: this
+//! finds the group that lives under the key. If they are not all free it begins anew, in order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +32,7 @@ use crate::{
     lock::{GroupNames, Lease, LockName, Ttl},
     store::{
         Store, StoreError, Uncertainty,
-        contract::{Renewal, Renewer},
+        contract::{GiveBack, Renewal, Renewer},
     },
 };
 
@@ -69,8 +76,8 @@ enum Interruption {
     Lost,
 }
 
-/// For how long a lock is held at most while others are waited for: what a killed gateway leaves behind.
-const COLLECTING: Duration = Duration::from_secs(10);
+/// For how long a lock is held at most while others are waited for, in ms: what a killed gateway leaves behind.
+const COLLECTING: u64 = 10_000;
 
 // === impl Collector ===
 
@@ -84,11 +91,9 @@ impl Collector {
         let (names, mut parts) = request.into_parts();
         let first = parts.first().expect("a group has at least 2 names");
         let (ttl, wait) = (first.ttl, first.wait);
-        let longest = u64::try_from(COLLECTING.as_millis()).unwrap_or(u64::MAX);
-        let longest = Ttl::from_millis(longest).expect("ten seconds are a TTL");
         let group = names.group();
         for part in &mut parts {
-            part.ttl = ttl.min(longest);
+            part.ttl = collecting(ttl);
             part.metadata = part.metadata.of_group(&group);
         }
         Self {
@@ -123,31 +128,59 @@ impl Collector {
 
     /// Takes all locks in this order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
-        let identity = self.identity();
-        let keyed = self.parts.last().filter(|it| it.idempotency_key.is_some());
-        let deciding = keyed.map(|keyed| keyed.name.clone());
-        let mut collected = Collection::new(&self.engine, identity.token.hash(), deciding);
+        let mut identity = self.identity();
+        let mut collected = Collection::new(&self.engine, identity.token.hash());
+        let mut is_adopted = false;
         for &at in order {
-            let granted = match self.take(at, &identity, waits, &mut collected).await {
-                Ok(granted) => granted,
-                Err(RoundEnd::Failed(
-                    error @ GroupAcquireError {
-                        error: AcquireError::Superseded,
-                        ..
-                    },
-                )) => {
-                    collected.leave_behind();
-                    return Err(RoundEnd::Failed(error));
+            let granted = loop {
+                let taken = self.take(at, &identity, waits, &mut collected).await;
+                let granted = taken.map_err(|end| match end {
+                    RoundEnd::Failed(failed) if is_adopted && failed.is_withdrawn() => {
+                        RoundEnd::Lost
+                    }
+                    end => end,
+                })?;
+                if granted.hash == identity.token.hash() {
+                    break granted;
                 }
-                Err(end) => return Err(end),
+                if granted.delivery.is_replay() {
+                    drop(collected);
+                    return self.replayed(granted).await;
+                }
+                if collected.is_empty() {
+                    // Goes on where another request under the key has not come to an end.
+                    is_adopted = true;
+                    identity.token = granted.lease.token.clone();
+                    collected = Collection::new(&self.engine, granted.hash);
+                    break granted;
+                }
+                // The other request cannot have the locks that are held here.
+                self.end_unfinished(granted).await?;
             };
-            if granted.hash != identity.token.hash() {
-                drop(collected);
-                return self.replayed(granted).await;
-            }
             collected.push(granted);
+            if is_adopted {
+                // What the other request has taken, or is about to take.
+                collected.watch_names(self.names.iter().cloned());
+            }
         }
         self.finish(collected).await
+    }
+
+    /// Gives back what another round under the key has taken and not answered, so that this one can take it.
+    async fn end_unfinished(&self, granted: Granted) -> Result<(), RoundEnd> {
+        let (store, name) = (&self.engine.store, &granted.lease.name);
+        let given_back = store.give_back_unanswered(name, &granted.hash, granted.keeper);
+        let outcome = given_back.await.map_err(|error| {
+            let error = GroupAcquireError::of(name, error.into());
+            RoundEnd::Failed(error)
+        })?;
+        if outcome == GiveBack::GivenBack {
+            self.engine.metrics.given_back();
+            self.engine.events.given_back(name, &granted.hash, None);
+        }
+        self.engine.leases.remove(name, &granted.hash);
+        granted.delivery.forget();
+        Ok(())
     }
 
     /// A token for one round, and what the store keeps of the idempotency key.
@@ -190,8 +223,7 @@ impl Collector {
         let (stay, gone) = oneshot::channel::<()>();
         let mut attempt =
             AcquireAttempt::identified(&self.engine, request, identity, Some(queued_sender));
-        // The locks before it are not kept either.
-        attempt.keeps_place = false;
+        attempt.is_part = true;
         let run = async {
             if wait.is_zero() {
                 attempt.run_without_wait().await
@@ -199,7 +231,7 @@ impl Collector {
                 attempt.run_queued(async { drop(gone.await) }).await
             }
         };
-        let mut run = std::pin::pin!(run);
+        let mut run = Box::pin(run);
         let (mut stay, mut interruption) = (Some(stay), None);
         let outcome = loop {
             let ended = tokio::select! {
@@ -219,13 +251,21 @@ impl Collector {
             stay = None;
             interruption = Some(ended);
         };
+        drop(run);
+        if let Err(error) = &outcome
+            && let Some(delivery) = attempt.in_doubt(error)
+        {
+            collected.watch(delivery);
+        }
         match (outcome, interruption) {
             (Err(error @ AcquireError::Superseded), _) => Err(failed(error)),
             (outcome, Some(interruption)) => {
-                if let Ok(granted) = outcome
-                    && !granted.delivery.is_replay()
-                {
-                    granted.delivery.give_back_now();
+                if let Ok(mut granted) = outcome {
+                    if granted.hash == attempt.token() {
+                        collected.push(granted);
+                    } else {
+                        granted.delivery.join_names(self.names.iter().cloned());
+                    }
                 }
                 Err(match interruption {
                     Interruption::HungUp => RoundEnd::HungUp,
@@ -257,6 +297,10 @@ impl Collector {
         match collected.extend(self.ttl).await {
             Extended::All => {}
             Extended::Lost => return Err(RoundEnd::Lost),
+            Extended::Superseded(name) => {
+                let error = GroupAcquireError::of(&name, AcquireError::Superseded);
+                return Err(RoundEnd::Failed(error));
+            }
             Extended::Failed(name, error) => {
                 return Err(RoundEnd::Failed(GroupAcquireError::of(&name, error.into())));
             }
@@ -290,6 +334,8 @@ impl Collector {
         } = granted;
         let others = self.names.iter().filter(|name| **name != lease.name);
         let others: Vec<LockName> = others.cloned().collect();
+        // Whatever comes of it, nobody else may be left who watches over them.
+        delivery.join_names(others.iter().cloned());
         let renewals = others.iter().map(|name| {
             let store = &self.engine.store;
             store.renew_as(Renewer::Bearer, name, &hash, None)
@@ -314,7 +360,6 @@ impl Collector {
                 Err(error) => return Err(failed(error.into())),
             }
         }
-        delivery.join_names(others);
         leases.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(GrantedGroup {
             leases,
@@ -337,6 +382,14 @@ impl Collector {
             self.began.elapsed()
         }
     }
+}
+
+/// The TTL of the locks of a group that is not finished: one that no finished group of the same request has.
+fn collecting(ttl: Ttl) -> Ttl {
+    let brief = |ms| Ttl::from_millis(ms).ok();
+    let ms = ttl.as_millis().min(COLLECTING);
+    let unlike = brief(ms - 1).or_else(|| brief(ms + 1));
+    unlike.expect("a millisecond more than the shortest TTL is one")
 }
 
 /// What the caller is told of the last round.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
     engine::{Delivery, Granted, start::EngineShared},
-    lock::{HeldLease, Lease, LockName, TokenHash, Ttl},
+    lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError,
         contract::{Renewal, Renewer},
@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// The leases of a group that have been taken so far. Dropped, they are given back at once: whoever asked for
-/// them has not heard of any.
+/// them has not heard of any. The one with the idempotency key decides about all of them.
 pub(super) struct Collection {
     engine: Arc<EngineShared>,
     token: TokenHash,
     leases: Vec<CollectedLease>,
-    /// The lock that has the idempotency key, if there is one: it decides who has all.
-    deciding: Option<LockName>,
+    /// The lock that has the idempotency key, if it has been taken, and as whom.
+    deciding: Option<(LockName, KeeperId)>,
     /// Watches over all of them.
     delivery: Option<Delivery>,
 }
@@ -37,8 +37,20 @@ pub(super) enum Extended {
     All,
     /// One is lost.
     Lost,
+    /// A newer request under the idempotency key goes on with them.
+    Superseded(LockName),
     /// The store gave no answer for one.
     Failed(LockName, StoreError),
+}
+
+/// What became of one lease.
+enum Renewed {
+    /// It lasts longer now.
+    Lasts,
+    /// It is lost.
+    Lost,
+    /// Another request keeps this one.
+    Adopted(LockName),
 }
 
 /// How soon a renewal that failed is tried again, at most.
@@ -47,16 +59,12 @@ const RETRY: Duration = Duration::from_millis(500);
 // === impl Collection ===
 
 impl Collection {
-    pub(super) fn new(
-        engine: &Arc<EngineShared>,
-        token: TokenHash,
-        deciding: Option<LockName>,
-    ) -> Self {
+    pub(super) fn new(engine: &Arc<EngineShared>, token: TokenHash) -> Self {
         Self {
             engine: Arc::clone(engine),
             token,
             leases: Vec::new(),
-            deciding,
+            deciding: None,
             delivery: None,
         }
     }
@@ -68,14 +76,36 @@ impl Collection {
     /// Takes in a lease that was granted with the token of the group.
     pub(super) fn push(&mut self, granted: Granted) {
         let Granted {
-            lease, delivery, ..
+            lease,
+            delivery,
+            keeper,
+            ..
         } = granted;
+        if delivery.decides() {
+            self.deciding = Some((lease.name.clone(), keeper));
+        }
+        self.watch(delivery);
+        let renew_at = renew_at(&lease.held);
+        self.leases.push(CollectedLease { lease, renew_at });
+    }
+
+    /// Takes in what has the token of the group, or may have been granted with it.
+    pub(super) fn watch(&mut self, delivery: Delivery) {
         match &mut self.delivery {
             None => self.delivery = Some(delivery),
             Some(all) => all.join(delivery),
         }
-        let renew_at = renew_at(&lease.held);
-        self.leases.push(CollectedLease { lease, renew_at });
+    }
+
+    /// Takes in what others may have taken with the token, or go on to.
+    pub(super) fn watch_names(&mut self, names: impl IntoIterator<Item = LockName>) {
+        if let Some(delivery) = &mut self.delivery {
+            delivery.join_names(names);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.delivery.is_none()
     }
 
     /// Renews the leases while others are waited for. Ends when one of them is lost. Safe to drop and call
@@ -93,15 +123,15 @@ impl Collection {
                 .map(|it| now + it.lease.held.left_at(now));
             let Some(first_end) = ends.min() else { return };
             let due = self.leases.iter_mut().filter(|it| it.renew_at <= now);
-            let renewals = due.map(|it| it.renew(&self.engine, &self.token, None));
+            let renewals = due.map(|it| it.renew(&self.engine, &self.token, Renewer::Bearer, None));
             // Nothing is known of a lease that has not been renewed until its end.
             let Ok(renewed) = timeout_at(first_end, join_all(renewals)).await else {
                 return;
             };
             for renewal in renewed {
                 match renewal {
-                    Ok(true) => {}
-                    Ok(false) => return,
+                    Ok(Renewed::Lasts) => {}
+                    Ok(Renewed::Lost | Renewed::Adopted(_)) => return,
                     Err((name, error)) => {
                         tracing::debug!(%name, %error, "a lock of a group is renewed again soon");
                     }
@@ -120,22 +150,35 @@ impl Collection {
 
     /// Renews all leases for as long as was asked for.
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Extended {
-        // First the one that decides: if it is lost, the others are left to the short TTL that they have.
-        let is_first = |it: &CollectedLease| Some(&it.lease.name) == self.deciding.as_ref();
-        let (first, rest): (Vec<_>, Vec<_>) = self.leases.iter_mut().partition(|it| is_first(it));
-        let mut outcome = Extended::All;
-        for leases in [first, rest] {
+        // Last the one that decides: once it lasts longer, the group is finished. Its keeper alone can do that, so that
+        // there is nobody else who goes on with the group or gives it back.
+        let is_last = |it: &CollectedLease| {
+            self.deciding
+                .as_ref()
+                .is_some_and(|(name, _)| *name == it.lease.name)
+        };
+        let (last, rest): (Vec<_>, Vec<_>) = self.leases.iter_mut().partition(|it| is_last(it));
+        let keeper = self
+            .deciding
+            .as_ref()
+            .map(|(_, keeper)| Renewer::Keeper(*keeper));
+        for (leases, renewer) in [
+            (rest, Renewer::Bearer),
+            (last, keeper.unwrap_or(Renewer::Bearer)),
+        ] {
             let leases = leases.into_iter();
-            let renewals = leases.map(|it| it.renew(&self.engine, &self.token, Some(ttl)));
+            let renewals = leases.map(|it| it.renew(&self.engine, &self.token, renewer, Some(ttl)));
+            let mut failed = None;
             for renewal in join_all(renewals).await {
                 match renewal {
-                    Ok(true) => {}
-                    Ok(false) => return Extended::Lost,
-                    Err((name, error)) => outcome = Extended::Failed(name, error),
+                    Ok(Renewed::Lasts) => {}
+                    Ok(Renewed::Lost) => return Extended::Lost,
+                    Ok(Renewed::Adopted(name)) => return Extended::Superseded(name),
+                    Err((name, error)) => failed = Some(Extended::Failed(name, error)),
                 }
             }
-            if !matches!(outcome, Extended::All) {
-                return outcome;
+            if let Some(failed) = failed {
+                return failed;
             }
         }
         let now = Instant::now();
@@ -150,55 +193,47 @@ impl Collection {
             let events = &self.engine.events;
             events.renewed(&lease.name, &self.token, &lease.held);
         }
-        outcome
+        Extended::All
     }
 
     /// The leases in the order of their names, and what watches over them.
     pub(super) fn finish(mut self) -> Option<(Vec<Lease>, Delivery)> {
-        let delivery = self.delivery.take()?;
+        let mut delivery = self.delivery.take()?;
+        let now = Instant::now();
+        let left = self
+            .leases
+            .iter()
+            .map(|it| it.lease.held.left_at(now))
+            .max();
+        delivery.finished(left.unwrap_or_default());
         let leases = std::mem::take(&mut self.leases).into_iter();
         let mut leases: Vec<_> = leases.map(|it| it.lease).collect();
         leases.sort_by(|a, b| a.name.cmp(&b.name));
         Some((leases, delivery))
-    }
-
-    /// Leaves the leases to their TTL, which is short while a group is collected: a newer request under the same
-    /// idempotency key may go on with them.
-    pub(super) fn leave_behind(mut self) {
-        if let Some(delivery) = self.delivery.take() {
-            delivery.delivered();
-        }
-    }
-}
-
-impl Drop for Collection {
-    fn drop(&mut self) {
-        if let Some(delivery) = self.delivery.take() {
-            delivery.give_back_now();
-        }
     }
 }
 
 // === impl CollectedLease ===
 
 impl CollectedLease {
-    /// Whether it is still ours, and lasts longer now.
     async fn renew(
         &mut self,
         engine: &EngineShared,
         token: &TokenHash,
+        renewer: Renewer,
         ttl: Option<Ttl>,
-    ) -> Result<bool, (LockName, StoreError)> {
+    ) -> Result<Renewed, (LockName, StoreError)> {
         let name = &self.lease.name;
-        let renewal = engine.store.renew_as(Renewer::Bearer, name, token, ttl);
+        let renewal = engine.store.renew_as(renewer, name, token, ttl);
         match renewal.await {
             Ok(Renewal::Renewed(held, _)) => {
                 engine.leases.insert(*token, name, &held);
                 self.renew_at = renew_at(&held);
                 self.lease.held = held;
-                Ok(true)
+                Ok(Renewed::Lasts)
             }
-            Ok(Renewal::Adopted | Renewal::Lost(_)) => Ok(false),
+            Ok(Renewal::Adopted) => Ok(Renewed::Adopted(name.clone())),
+            Ok(Renewal::Lost(_)) => Ok(Renewed::Lost),
             Err(error) => {
                 let pause = RETRY.min(self.lease.held.ttl.duration() / 10);
                 self.renew_at = Instant::now() + pause;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     engine::{AcquireError, AcquireRequest, Delivery},
     lock::{GroupNames, Lease, LockName, TokenHash},
-    store::StoreError,
+    store::{StoreError, Unavailability},
 };
 
 /// What a caller asks for who wants several locks.
@@ -86,6 +86,14 @@ impl GroupAcquireError {
     pub(super) fn of(name: &LockName, error: AcquireError) -> Self {
         let name = Some(name.clone());
         Self { name, error }
+    }
+}
+
+impl GroupAcquireError {
+    /// Whether an attempt with the same token was given back.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
+        matches!(&self.error, AcquireError::Store(error) if *error == withdrawn)
     }
 }
 

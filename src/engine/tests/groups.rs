@@ -7,10 +7,10 @@ use tokio::{task::JoinHandle, time::sleep};
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, AcquireRequest, Engine, GrantedGroup, GroupAcquireError, GroupRequest},
-    lock::{GroupNames, HeldLease, LockName, Salt, TokenHash},
+    lock::{GroupNames, HeldLease, KeeperId, LockName, Salt, TokenHash, Ttl},
     store::{
-        StoreError,
-        contract::{Acquisition, Leaving},
+        StoreError, Unavailability,
+        contract::{Acquisition, GiveBack, Leaving},
         parking::News,
     },
 };
@@ -100,7 +100,7 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
         assert_eq!(*token, group.hash, "one token for all");
     }
     let attempts = store.attempts.lock().unwrap().clone();
-    assert!(attempts.iter().all(|it| it.ttl.as_millis() == 10_000));
+    assert!(attempts.iter().all(|it| it.ttl.as_millis() == 9_999));
     let renewed = store.renewed.lock().unwrap().clone();
     let renewed: Vec<_> = renewed
         .iter()
@@ -456,18 +456,38 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
     group.delivery.delivered();
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_newer_request_may_go_on_with_is_left_to_its_ttl() {
-    let held = Acquisition::Held(contention());
-    let store = answering([held, granted(), granted(), queued()]);
-    let (engine, _lifecycle) = engine(&store);
-    let caller = start(&engine, group(&waiting_request(KEY))).await;
+/// The group waits for its last lock when a newer request under its key takes over.
+async fn superseded(store: &ScriptedStore, engine: &Engine) {
+    let caller = start(engine, group(&waiting_request(KEY))).await;
     store.tell(News::Superseded);
     let (name, error) = refusal(caller.await.unwrap());
     assert_eq!(name.as_deref(), Some("c"));
     assert!(matches!(error, AcquireError::Superseded));
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_newer_request_goes_on_with_is_left_to_it() {
+    let held = Acquisition::Held(contention());
+    let store = answering([held, granted(), granted(), queued()]);
+    store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+    let (engine, _lifecycle) = engine(&store);
+    superseded(&store, &engine).await;
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(given_back(&store), [""; 0]);
+    assert_eq!(given_back(&store), ["c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_newer_request_cannot_go_on_with_is_given_back_at_once() {
+    let held = Acquisition::Held(contention());
+    let store = answering([held, granted(), granted(), queued()]);
+    // The newer request has its place, and another token.
+    let nothing = GiveBack::NothingHeld;
+    store.give_backs.lock().unwrap().push_back(nothing);
+    let (engine, _lifecycle) = engine(&store);
+    superseded(&store, &engine).await;
+    assert_eq!(given_back(&store), NAMES);
+    assert_eq!(unanswered(&store), ["c"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -510,16 +530,233 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_key_the_others_keep_their_short_ttl_if_the_lock_that_has_it_is_lost() {
+async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
     let held = Acquisition::Held(contention());
     let store = answering([granted(), granted(), granted(), held]);
     let (engine, _lifecycle) = engine(&store);
-    lose(&store, "c");
+    lose(&store, "b");
     let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
+    // Without it the group is not finished.
     let renewed = store.renewed.lock().unwrap().clone();
     let renewed: Vec<_> = renewed.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(renewed, ["c"]);
+    assert_eq!(renewed, ["a", "b"]);
     settle().await;
     assert_eq!(given_back(&store), NAMES);
+    assert_eq!(unanswered(&store), ["c"]);
+}
+
+fn unanswered(store: &ScriptedStore) -> Vec<String> {
+    let unanswered = store.unanswered.lock().unwrap();
+    let names = unanswered.iter().map(|(name, ..)| name.as_str().to_owned());
+    names.collect()
+}
+
+/// The lease of a group that nobody has finished, under the key of this request.
+fn unfinished(salt: Salt) -> Acquisition {
+    let held = HeldLease {
+        ttl: Ttl::from_millis(9_999).unwrap(),
+        ..held()
+    };
+    let before = KeeperId::random();
+    Acquisition::Replayed(held, salt, Some(before))
+}
+
+fn token_of(salt: &Salt) -> TokenHash {
+    let request = request(KEY);
+    let (key, name) = (
+        request.idempotency_key.unwrap(),
+        LockName::new("c").unwrap(),
+    );
+    key.derive_token(&request.caller, &name, salt).hash()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
+    let salt = Salt::random();
+    let store = answering([unfinished(salt), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let wanted = request(KEY);
+    let group = engine.acquire_group(group(&wanted), || {}).await.unwrap();
+    assert_eq!(group.hash, token_of(&salt));
+    assert_eq!(asked_names(&store), ["c", "a", "b"]);
+    assert!(asked(&store)[1..].iter().all(|it| it.1 == group.hash));
+    // All last as long as was asked for before it is answered.
+    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed: Vec<_> = renewed
+        .iter()
+        .map(|(name, ttl)| (name.as_str(), *ttl))
+        .collect();
+    assert_eq!(renewed, NAMES.map(|name| (name, Some(wanted.ttl))));
+    // It is the first answer, so its loss is known.
+    assert!(!group.delivery.is_replay());
+    drop(group);
+    sleep(GRACE + Duration::from_secs(1)).await;
+    assert_eq!(*store.released.lock().unwrap(), [token_of(&salt)]);
+    assert_eq!(given_back(&store), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
+    let salt = Salt::random();
+    let held = Acquisition::Held(contention());
+    let ours = [granted(), granted(), granted()];
+    let store = answering([unfinished(salt), held].into_iter().chain(ours));
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine
+        .acquire_group(group(&waiting_request(KEY)), || {})
+        .await;
+    let group = outcome.unwrap();
+    assert_eq!(asked_names(&store), ["c", "a", "a", "b", "c"]);
+    assert_ne!(group.hash, token_of(&salt));
+    settle().await;
+    let keeper = KeeperId::of_attempt(&asked(&store)[0].1);
+    let c = LockName::new("c").unwrap();
+    let unanswered = store.unanswered.lock().unwrap().clone();
+    assert_eq!(unanswered, [(c, token_of(&salt), keeper)]);
+    assert_eq!(given_back(&store), NAMES, "whoever has taken the others");
+    assert!(
+        store
+            .given_back
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|it| *it == token_of(&salt))
+    );
+    group.delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_group_that_was_not_finished_and_was_given_back_means_to_begin_anew() {
+    let salt = Salt::random();
+    let store = answering([unfinished(salt)]);
+    let withdrawn = Err(Unavailability::Withdrawn.into());
+    let ours = [granted(), granted(), granted()].map(Ok);
+    let rest = [withdrawn].into_iter().chain(ours);
+    store.acquisitions.lock().unwrap().extend(rest);
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
+    assert_eq!(asked_names(&store), ["c", "a", "a", "b", "c"]);
+    outcome.unwrap().delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again() {
+    let salt = Salt::random();
+    let held = Acquisition::Held(contention());
+    let answers = [held, granted(), granted(), unfinished(salt), granted()];
+    let store = answering(answers);
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine
+        .acquire_group(group(&waiting_request(KEY)), || {})
+        .await;
+    let group = outcome.unwrap();
+    assert_eq!(asked_names(&store), ["c", "a", "b", "c", "c"]);
+    assert_eq!(group.hash, asked(&store)[4].1);
+    assert_eq!(*store.given_back.lock().unwrap(), [token_of(&salt)]);
+    assert_eq!(unanswered(&store), ["c"]);
+    group.delivery.delivered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_keep_the_lock_with_the_key_any_more_does_not_finish_the_group() {
+    let store = answering([granted(), granted(), granted()]);
+    *store.adopted_by.lock().unwrap() = Some(KeeperId::random());
+    store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let (name, error) = refusal(outcome);
+    assert_eq!(name.as_deref(), Some("c"));
+    assert!(matches!(error, AcquireError::Superseded));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(given_back(&store), ["c"], "another request has the rest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_at_a_hang_up_stays_if_a_repeated_request_goes_on_with_it() {
+    for unknown_outcome in [false, true] {
+        let store = answering([granted()]).with_closed_gate();
+        let next = if unknown_outcome {
+            Err(unknown())
+        } else {
+            Ok(granted())
+        };
+        store.acquisitions.lock().unwrap().push_back(next);
+        store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+        let (engine, _lifecycle) = engine(&store);
+        store.gate.add_permits(1);
+        let caller = start(&engine, group(&request(KEY))).await;
+        assert_eq!(asked_names(&store), ["c", "a"]);
+        caller.abort();
+        store.open_gate();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(given_back(&store), ["c"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_a_lock_that_may_have_been_granted_decides_about_those_before_it() {
+    for leave in [Ok(Leaving::Granted(held())), Err(unknown())] {
+        let held = Acquisition::Held(contention());
+        let store = answering([held, granted(), granted(), queued()]).answering_leave(leave);
+        store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+        let (engine, _lifecycle) = engine(&store);
+        let caller = start(&engine, group(&waiting_request(KEY))).await;
+        caller.abort();
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(given_back(&store), ["c"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_no_key() {
+    let held = Acquisition::Held(contention());
+    let store = answering([held, granted(), granted()]);
+    let last = Err(unknown());
+    store.acquisitions.lock().unwrap().push_back(last);
+    let (engine, _lifecycle) = engine(&store);
+    let outcome = engine
+        .acquire_group(group(&waiting_request(KEY)), || {})
+        .await;
+    assert!(matches!(refusal(outcome).1, AcquireError::Store(_)));
+    settle().await;
+    assert_eq!(given_back(&store), NAMES);
+    assert_eq!(unanswered(&store), ["c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_is_given_back_whatever_has_ended_the_lock_that_has_the_key() {
+    let store = answering([granted(), granted(), granted()]);
+    // An earlier copy of the command has, and its reply was lost.
+    store.give_back_errors.lock().unwrap().push_back(unknown());
+    let nothing = GiveBack::NothingHeld;
+    store.give_backs.lock().unwrap().push_back(nothing);
+    let (engine, _lifecycle) = engine(&store);
+    drop(engine.acquire_group(group(&request(KEY)), || {}).await);
+    sleep(GRACE + Duration::from_secs(1)).await;
+    assert_eq!(given_back(&store), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_that_fails_half_way_gives_back_the_whole_group() {
+    let store = answering([granted(), granted(), granted()]);
+    let (engine, _lifecycle) = engine(&store);
+    let first = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let (first, token) = (first.unwrap(), asked(&store)[0].1);
+    let salt = store.attempts.lock().unwrap()[0]
+        .idempotency
+        .clone()
+        .unwrap()
+        .salt;
+    let keeper = Some(KeeperId::of_attempt(&token));
+    let again = Acquisition::Replayed(held(), salt, keeper);
+    store.acquisitions.lock().unwrap().push_back(Ok(again));
+    store.renewals.lock().unwrap().push_back(Err(away()));
+    *store.renewals_take.lock().unwrap() = Duration::from_secs(1);
+    let caller = start(&engine, group(&request(KEY))).await;
+    drop(first);
+    refusal(caller.await.unwrap());
+    sleep(GRACE + Duration::from_secs(1)).await;
+    assert_eq!(*store.released.lock().unwrap(), [token]);
+    assert_eq!(given_back(&store), ["a", "b"]);
 }

@@ -8,7 +8,7 @@ use super::scripted_store::*;
 use crate::{
     auth::Authorization,
     engine::{AcquireError, AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
-    lock::{HeldLease, Token},
+    lock::{HeldLease, Reason, ReleaseRequest, Token},
     store::{
         contract::{Acquisition, Leaving, Loss, Release, Renewal},
         parking::News,
@@ -375,4 +375,31 @@ async fn a_draining_gateway_adopts_nothing() {
     let error = adopt(&engine, Token::random()).await.unwrap_err();
     assert!(matches!(error, AdoptError::Draining), "{error:?}");
     assert_eq!(*store.renewals_asked.lock().unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_asked_for_is_broken_only_if_that_is_what_ends_it() {
+    for (within, expected) in [
+        (TTL / 2, LossReason::Broken),
+        (TTL * 2, LossReason::Expired),
+    ] {
+        let mut lease = held();
+        lease.request_release(&ReleaseRequest {
+            by: None,
+            reason: Reason::new("deploy").unwrap(),
+            within,
+        });
+        let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
+        let (mut hold, _lifecycle) = granted_hold(&store).await;
+        store.hang_renewals();
+        let end = loop {
+            if let HoldEvent::Ended(end) = hold.next().await.unwrap() {
+                break end;
+            }
+        };
+        let HoldEnd::Lost(reason) = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!(reason, expected);
+    }
 }

@@ -177,3 +177,30 @@ async fn a_gateway_that_stops_before_leaves_the_lease_to_the_store() {
     pass(2 * WITHIN).await;
     assert_eq!(broken(&store), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn those_who_share_a_lock_are_broken_together() {
+    let leases: Vec<_> = (1..=9).map(lease).collect();
+    let shared = Holder::Shared(SharedHolders { leases, count: 9 });
+    let store = answering(Requesting::Requested(shared));
+    let (asked, _lifecycle) = request_of(&store, &Records::default()).await;
+    asked.unwrap();
+    settle().await;
+    // No command is answered, and yet all are asked for.
+    store.gate.forget_permits(1_000);
+    pass(WITHIN).await;
+    assert_eq!(*store.breaks_asked.lock().unwrap(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_asked_for_sooner_is_left_to_who_has_asked() {
+    let mut sooner = lease(7);
+    let asked = sooner.release_requested.as_mut().unwrap();
+    asked.within = WITHIN / 2;
+    let store = answering(Requesting::Requested(Holder::Lease(sooner)));
+    let (asked, _lifecycle) = request_of(&store, &Records::default()).await;
+    asked.unwrap();
+    settle().await;
+    pass(2 * WITHIN).await;
+    assert_eq!(broken(&store), []);
+}

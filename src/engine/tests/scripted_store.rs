@@ -27,8 +27,8 @@ use crate::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal, Renewer,
-            Requesting,
+            Holder, Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal,
+            Renewer, Requesting,
         },
         parking::{News, Parking},
     },
@@ -42,6 +42,10 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(in crate::engine) struct ScriptedStore {
     pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
+    /// What give-back answers; otherwise that it ended a lease.
+    pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
+    /// Who gave back what was answered to nobody.
+    pub(super) unanswered: Mutex<Vec<(LockName, TokenHash, KeeperId)>>,
     pub(super) given_back: Mutex<Vec<TokenHash>>,
     pub(super) given_back_names: Mutex<Vec<LockName>>,
     pub(super) released: Mutex<Vec<TokenHash>>,
@@ -74,6 +78,9 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breakings: Mutex<VecDeque<Result<Breaking, StoreError>>>,
     /// Which lease was to be broken.
     pub(super) broken: Mutex<Vec<Option<BreakTarget>>>,
+    pub(super) breaks_asked: Mutex<usize>,
+    /// Who is shown to hold the lock.
+    pub(in crate::engine) holder: Mutex<Option<Holder>>,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
     pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// What list answers; otherwise an empty page.
@@ -88,6 +95,8 @@ impl ScriptedStore {
         Arc::new(Self {
             acquisitions: Mutex::new([acquisition].into()),
             give_back_errors: Mutex::default(),
+            give_backs: Mutex::default(),
+            unanswered: Mutex::default(),
             given_back: Mutex::default(),
             given_back_names: Mutex::default(),
             renewed: Mutex::default(),
@@ -110,6 +119,8 @@ impl ScriptedStore {
             breaks: BreakFeed::default(),
             breakings: Mutex::default(),
             broken: Mutex::default(),
+            breaks_asked: Mutex::default(),
+            holder: Mutex::default(),
             requested: Mutex::default(),
             requestings: Mutex::default(),
             pages: Mutex::default(),
@@ -291,20 +302,24 @@ impl Store for ScriptedStore {
         self.given_back.lock().unwrap().push(*token);
         self.given_back_names.lock().unwrap().push(name.clone());
         self.changed.notify_waiters();
-        Ok(GiveBack::GivenBack)
+        let answer = self.give_backs.lock().unwrap().pop_front();
+        Ok(answer.unwrap_or(GiveBack::GivenBack))
     }
 
     async fn give_back_unanswered(
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
+        let asked = (name.clone(), *token, keeper);
+        self.unanswered.lock().unwrap().push(asked);
         self.give_back(name, token).await
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
         Ok(Inspection {
-            holder: None,
+            holder: self.holder.lock().unwrap().clone(),
             queue: Vec::new(),
             waiters: 0,
         })
@@ -323,6 +338,7 @@ impl Store for ScriptedStore {
         _name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
+        *self.breaks_asked.lock().unwrap() += 1;
         self.pass_gate().await;
         self.broken.lock().unwrap().push(target);
         self.changed.notify_waiters();
@@ -430,7 +446,7 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
     )
 }
 
-pub(super) fn request(key: Option<&str>) -> AcquireRequest {
+pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
         name: name(),

@@ -46,8 +46,8 @@ pub(super) enum Command {
     /// See [`crate::store::Store::release_as`].
     Release(Option<KeeperId>, LockName, TokenHash, ReplySender<Release>),
     /// See [`crate::store::Store::give_back`].
-    /// With whether its idempotency key counts as used.
-    GiveBack(LockName, TokenHash, bool, ReplySender<GiveBack>),
+    /// With its keeper, if that knows that it was answered to nobody.
+    GiveBack(LockName, TokenHash, Option<KeeperId>, ReplySender<GiveBack>),
     /// See [`crate::store::Store::break_lock`]. Answers the tokens of the leases that were broken as well.
     Break(
         LockName,
@@ -133,8 +133,8 @@ impl Command {
             Self::Release(keeper, name, token, answer) => {
                 DeferredReply::Release(answer, state.release(keeper, &name, &token, now))
             }
-            Self::GiveBack(name, token, uses_key, answer) => {
-                let outcome = state.give_back(&name, &token, uses_key, now);
+            Self::GiveBack(name, token, unanswered, answer) => {
+                let outcome = state.give_back(&name, &token, unanswered, now);
                 DeferredReply::GiveBack(answer, outcome)
             }
             Self::Break(name, target, answer) => {

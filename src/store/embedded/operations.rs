@@ -296,20 +296,25 @@ impl State {
 // === impl State ===
 
 impl State {
-    /// Ends the grant of an attempt, or sees to it that there will be none.
+    /// Ends the grant of an attempt, or sees to it that there will be none. `unanswered`: its keeper, who knows
+    /// that it was answered to nobody.
     pub(super) fn give_back(
         &mut self,
         name: &LockName,
         token: &TokenHash,
-        uses_key: bool,
+        unanswered: Option<KeeperId>,
         now: Moment,
     ) -> GiveBack {
         if let Some(lease) = self.living_of(name, token, now) {
-            let (fence, kept) = (lease.fence, lease.was_replayed() || lease.is_adopted());
+            let fence = lease.fence;
+            let kept = match unanswered {
+                Some(keeper) => !lease.is_kept_by(keeper),
+                None => lease.was_replayed() || lease.is_adopted(),
+            };
             if kept {
-                return GiveBack::NothingHeld;
+                return GiveBack::Kept;
             }
-            if !uses_key {
+            if unanswered.is_some() {
                 // As if it had been granted to a place that is kept: then the key is as good as new.
                 let end = lease.expires_at;
                 let unanswered = lease.clone().kept_until(end);

@@ -330,6 +330,8 @@ impl State {
         }
         for name in self.queues.rollback() {
             self.watch(&name);
+            // Its head may have been held back until there was room, and is as it was.
+            self.held_back.insert(name);
         }
         // What they say has not come about.
         self.notices.clear();

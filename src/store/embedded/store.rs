@@ -184,7 +184,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        self.ask(|answer| Command::GiveBack(name.clone(), *token, true, answer))
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, None, answer))
             .await
     }
 
@@ -192,8 +192,9 @@ impl Store for EmbeddedStore {
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
-        self.ask(|answer| Command::GiveBack(name.clone(), *token, false, answer))
+        self.ask(|answer| Command::GiveBack(name.clone(), *token, Some(keeper), answer))
             .await
     }
 

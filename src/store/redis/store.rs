@@ -278,8 +278,9 @@ impl Store for RedisStore {
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
-        let known = GrantKnowledge::Unanswered;
+        let known = GrantKnowledge::Unanswered(keeper);
         self.give_back_known(name, token, known).await
     }
 

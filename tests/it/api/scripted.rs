@@ -319,6 +319,7 @@ impl Store for Scripted {
         &self,
         name: &LockName,
         token: &TokenHash,
+        _: KeeperId,
     ) -> Result<GiveBack, StoreError> {
         self.give_back(name, token).await
     }

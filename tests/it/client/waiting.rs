@@ -7,7 +7,7 @@ use std::{
 
 use latchgate::{
     client::{AcquireRequest, Client, ClientError, ClientOptions, Lease, WaitStatus},
-    lock::{IdempotencyKey, Owner},
+    lock::{GroupNames, IdempotencyKey, Owner},
 };
 use tokio::time::Instant;
 
@@ -48,6 +48,27 @@ async fn every_request_of_a_wait_has_the_same_key() {
         assert_eq!(key(request), key(&received[0]));
         assert!(request.body.contains(r#""wait_ms":20000"#), "{request:?}");
     }
+}
+
+#[tokio::test]
+async fn a_request_for_several_locks_waits_as_long_as_it_may() {
+    let more = r#","errors":[{"field":"wait_ms","reason":"is 55000; allowed are 0 to 30000"}]"#;
+    let refused = Reply::problem(400, "invalid-request", more);
+    // A group keeps its place for one request.
+    let gateway = FakeGateway::new([locked(), refused, Reply::problem(403, "forbidden", "")]);
+    let names = GroupNames::parse(["a", "b"]).unwrap();
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    };
+    let outcome = client(&gateway).acquire_all(&names, &request).await;
+    outcome.unwrap_err();
+    let received = gateway.received();
+    for (request, wait) in received.iter().zip([55_000, 55_000, 27_500]) {
+        let wait = format!(r#""wait_ms":{wait}"#);
+        assert!(request.body.contains(&wait), "{request:?}");
+    }
+    assert!(received.len() >= 3);
 }
 
 #[tokio::test]

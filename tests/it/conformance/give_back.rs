@@ -1,8 +1,11 @@
 //! Clause 8: what nobody waits for any more is not held.
 
-use latchgate::store::{
-    Store as _, StoreError, Unavailability,
-    contract::{Acquisition, Attempt, GiveBack},
+use latchgate::{
+    lock::KeeperId,
+    store::{
+        AnyStore, Store as _, StoreError, Unavailability,
+        contract::{Acquisition, Attempt, GiveBack},
+    },
 };
 use tokio::task::JoinSet;
 
@@ -51,6 +54,7 @@ pub(super) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture
         match outcome.unwrap() {
             GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),
             GiveBack::NothingHeld => assert_eq!(acquired, Err(Unavailability::Withdrawn.into())),
+            GiveBack::Kept => panic!("it has no key"),
         }
         assert!(is_free(&fixture.store(), &lock).await);
     }
@@ -67,7 +71,7 @@ pub(super) async fn may_be_repeated(fixture: &dyn Fixture) {
 
 pub(super) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn Fixture) {
     let first = answered_again(fixture).await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::NothingHeld);
+    assert_eq!(given_back(fixture, &first).await, GiveBack::Kept);
     released(&fixture.store(), &first).await;
 }
 
@@ -76,7 +80,7 @@ pub(super) async fn does_not_touch_a_lease_that_was_answered_again_before_a_rest
 ) {
     let first = answered_again(fixture).await;
     fixture.restart().await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::NothingHeld);
+    assert_eq!(given_back(fixture, &first).await, GiveBack::Kept);
     released(&fixture.store(), &first).await;
 }
 
@@ -153,12 +157,36 @@ pub(super) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture
     let key = key();
     let first = keyed("lock", LONG, key);
     granted(&store, &first).await;
-    let outcome = store.give_back_unanswered(&first.name, &first.token).await;
-    assert_eq!(outcome, Ok(GiveBack::GivenBack));
+    let outcome = given_back_unanswered(&store, &first, &first).await;
+    assert_eq!(outcome, GiveBack::GivenBack);
     // The attempt itself is over, and another one under the key is as good as the first.
     let next = keyed("lock", LONG, key);
     granted(&store, &next).await;
-    let outcome = store.give_back_unanswered(&first.name, &first.token).await;
-    assert_eq!(outcome, Ok(GiveBack::NothingHeld));
+    let outcome = given_back_unanswered(&store, &first, &first).await;
+    assert_eq!(outcome, GiveBack::NothingHeld);
     released(&store, &next).await;
+}
+
+pub(super) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let key = key();
+    let [first, newer, next] = [(); 3].map(|()| keyed("lock", LONG, key));
+    granted(&store, &first).await;
+    let again = store.acquire(&newer).await;
+    assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
+    // Who keeps it may have answered it, or not.
+    let outcome = given_back_unanswered(&store, &first, &first).await;
+    assert_eq!(outcome, GiveBack::Kept);
+    let outcome = given_back_unanswered(&store, &first, &newer).await;
+    assert_eq!(outcome, GiveBack::GivenBack);
+    granted(&store, &next).await;
+    released(&store, &next).await;
+}
+
+/// Gives back the lease of an attempt, which this one keeps.
+async fn given_back_unanswered(store: &AnyStore, attempt: &Attempt, keeper: &Attempt) -> GiveBack {
+    let keeper = KeeperId::of_attempt(&keeper.token);
+    let (name, token) = (&attempt.name, &attempt.token);
+    let outcome = store.give_back_unanswered(name, token, keeper).await;
+    outcome.unwrap()
 }

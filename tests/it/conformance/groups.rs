@@ -244,3 +244,38 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
     doomed.shutdown_background();
     until_free(&store, "x", Duration::from_millis(10 * BRIEF)).await;
 }
+
+pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
+    fixture: &dyn Fixture,
+) {
+    let store = fixture.store();
+    let other = attempt("y", LONG);
+    granted(&store, &other).await;
+    let key = IdempotencyKey::random();
+    let request = group(&["x", "y"], LONG, WAIT, Some(&key));
+    let doomed = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (killed, asked) = (store.clone(), request.clone());
+    doomed.spawn(async move {
+        let engine = engine(&killed);
+        drop(acquire(&engine, asked).await);
+    });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while store.inspect(&name("y")).await.unwrap().waiters == 0 {
+        assert!(Instant::now() < deadline, "it waits for the second lock");
+        sleep(Duration::from_millis(10)).await;
+    }
+    doomed.shutdown_background();
+    // Passes to whoever has died, unless that is seen first.
+    released(&store, &other).await;
+    let engine = engine(&fixture.gateways()[0]);
+    let held = acquire(&engine, request).await.unwrap();
+    for lease in &held.leases {
+        assert_eq!(lease.held.ttl, ttl(LONG), "{}", lease.name);
+    }
+    release(&engine, &held).await;
+    held.delivery.delivered();
+}

@@ -149,7 +149,7 @@ impl Model {
     ) -> bool {
         let held = self.held.get(name).filter(|held| held.token == *token);
         if held.is_some_and(|held| held.answered_again) {
-            return answer == GiveBack::NothingHeld;
+            return answer == GiveBack::Kept;
         }
         let was_held = held.is_some();
         self.given_back.insert((name.clone(), *token));

@@ -99,7 +99,8 @@ conformance! {
             leaves_others_alone,
             leaves_other_names_alone,
             of_an_ended_lease_holds_nothing,
-            of_what_was_answered_to_nobody_leaves_the_key_usable,;
+            of_what_was_answered_to_nobody_leaves_the_key_usable,
+            of_what_was_answered_to_nobody_is_for_its_keeper,;
         keepers:
             the_attempt_that_was_granted_keeps_it,
             whoever_it_was_adopted_from_ends_nothing,
@@ -168,7 +169,8 @@ conformance! {
             each_part_is_an_ordinary_lease_that_shows_its_group,
             a_lock_that_is_held_leaves_the_others_free,
             a_request_that_is_repeated_is_answered_the_same_leases,
-            a_gateway_that_is_killed_leaves_what_ends_by_itself,;
+            a_gateway_that_is_killed_leaves_what_ends_by_itself,
+            a_group_of_a_killed_gateway_is_finished_for_who_asks_again,;
         random:
             sequences_behave_like_the_model,;
         order:

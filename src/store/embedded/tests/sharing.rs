@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{BreakTarget, HeldLease, Mode},
+    lock::{BreakTarget, HeldLease, Mode, Reason, ReleaseRequest},
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, Breaking, Holder, Release, Renewal, SharedHolders, Waiting,
+            Acquisition, Attempt, Breaking, Holder, Loss, Release, Renewal, Renewer, SharedHolders,
+            Waiting,
         },
         embedded::{lease::Moment, state::State},
         parking::{News, Parking},
@@ -437,7 +438,7 @@ fn whatever_removes_the_head_grants_the_next_in_the_same_transaction() {
         match way {
             "leaves" => drop(state.leave(&head.name, &head.token, None, now)),
             "is given back" => {
-                state.give_back(&head.name, &head.token, true, now);
+                state.give_back(&head.name, &head.token, None, now);
             }
             "gives up its place" => {
                 let answer = state.acquire(&at_once, now);
@@ -488,4 +489,56 @@ fn the_end_that_the_head_waits_for_is_known() {
         assert_eq!(state.next_hand_off(), None);
     }
     assert!(state.commit().is_empty());
+}
+
+#[test]
+fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
+    let parking = Parking::default();
+    let mut state = State::new(vec![], vec![], 0, parking.clone());
+    let now = Moment::from_micros(1);
+    let writer = attempt("lock", LONG);
+    state.acquire(&writer, now).unwrap();
+    let readers = [(); 2].map(|()| patient(reader("lock", LONG)));
+    let _places = readers
+        .each_ref()
+        .map(|it| parking.park(it.name.clone(), it.token));
+    for reader in &readers {
+        state.acquire(reader, now).unwrap();
+    }
+    assert!(state.commit().is_empty());
+    // There may be no lease more than there is, so one is granted in the place of the writer.
+    state.bound(true, now);
+    drop(state.release(None, &writer.name, &writer.token, now));
+    assert_eq!(state.commit().len(), 1);
+    // The other one is granted, and that cannot be written.
+    state.bound(false, now);
+    state.rollback();
+    state.bound(false, now);
+    let told = state.commit();
+    assert_eq!(told.len(), 1, "nobody else would grant it");
+    assert_eq!(told[0].token, readers[1].token);
+}
+
+#[test]
+fn a_lease_that_was_asked_for_is_told_broken_only_if_that_has_ended_it() {
+    for (within, is_broken) in [(500, true), (5_000, false)] {
+        let mut state = State::new(vec![], vec![], 0, Parking::default());
+        let now = Moment::from_micros(1);
+        let attempt = attempt("lock", 2_000);
+        state.acquire(&attempt, now).unwrap();
+        let request = ReleaseRequest {
+            by: None,
+            reason: Reason::new("deploy").unwrap(),
+            within: Duration::from_millis(within),
+        };
+        drop(state.request_release(&attempt.name, None, &request, now));
+        let later = now.after(Duration::from_secs(3));
+        let renewal = state.renew(Renewer::Bearer, &attempt.name, &attempt.token, None, later);
+        let loss = if is_broken {
+            Loss::Broken { held: false }
+        } else {
+            Loss::Free
+        };
+        assert_eq!(renewal, Renewal::Lost(loss));
+    }
 }

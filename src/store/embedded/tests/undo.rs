@@ -105,7 +105,7 @@ fn one_command(
             drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl), now));
         }
         10 => {
-            state.give_back(&name, &token, true, now);
+            state.give_back(&name, &token, None, now);
         }
         11 => {
             let adopter = Renewer::Adopter(KeeperId::random());

@@ -141,7 +141,7 @@ impl Shared {
         &self,
         name: &LockName,
         token: &TokenHash,
-        uses_key: bool,
+        unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
@@ -151,10 +151,9 @@ impl Shared {
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
             |node| async {
-                if uses_key {
-                    node.withdraw(&keys, token, None).await
-                } else {
-                    node.withdraw_unanswered(&keys, token).await
+                match unanswered {
+                    None => node.withdraw(&keys, token, None).await,
+                    Some(keeper) => node.withdraw_unanswered(&keys, token, keeper).await,
                 }
             },
             |answers| answers.count(Result::is_ok) >= majority,
@@ -165,7 +164,7 @@ impl Shared {
         let (given_back, kept) = (count(Withdrawal::GivenBack), count(Withdrawal::Kept));
         let nothing = count(Withdrawal::Nothing);
         if kept >= majority {
-            return Ok(GiveBack::NothingHeld);
+            return Ok(GiveBack::Kept);
         }
         if given_back > 0 {
             self.hand_off(name).await;

@@ -256,16 +256,17 @@ impl Store for RedlockStore {
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
-        self.shared.give_back(name, token, true).await
+        self.shared.give_back(name, token, None).await
     }
 
     async fn give_back_unanswered(
         &self,
         name: &LockName,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
         let _working = self.enter()?;
-        self.shared.give_back(name, token, false).await
+        self.shared.give_back(name, token, Some(keeper)).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {

@@ -11,6 +11,7 @@
 --   3  1 to give back only what was not delivered, 2 for a grant that was kept back, or taken for a
 --      group and answered to nobody, else 0. Only with 0 its idempotency key counts as used
 --   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds
+--   5  who knows as its keeper that it was answered to nobody, or nothing
 -- Reply
 --   given_back ARGV 1: news
 --   kept ARGV 1: news     its lease was adopted or answered again under its idempotency key, or was
@@ -72,10 +73,12 @@ if not lease then
 end
 
 local keyed = string.byte(lease, 68) == 49
-local adopted = kept_by(lease) ~= string.sub(id, 2)
+local adopted = kept_by(lease) ~= (ARGV[5] or string.sub(id, 2))
+-- What its keeper has taken over was answered to nobody before it either.
+local again = not ARGV[5] and keyed and string.byte(lease, 69) == 49
 -- The message of the grant may be late, and its attempt have been answered otherwise.
 local heard = ARGV[3] == '1' and string.byte(lease, 66) == 104
-if adopted or heard or (keyed and string.byte(lease, 69) == 49) then
+if adopted or heard or again then
   return 'kept ' .. id .. ' 0:'
 end
 local replaces = may_replace(id, 'g')

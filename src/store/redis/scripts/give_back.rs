@@ -1,7 +1,7 @@
 //! Calls `give_back.lua`.
 
 use crate::{
-    lock::{FencingToken, TokenHash},
+    lock::{FencingToken, KeeperId, TokenHash},
     store::{StoreError, contract::GiveBack},
 };
 
@@ -26,8 +26,8 @@ pub(in crate::store::redis) enum GrantKnowledge {
     Undelivered(FencingToken),
     /// Nobody: it was kept back. Its idempotency key is not used.
     WaitsForReplicas,
-    /// Nobody: the engine has answered it to nobody. Its idempotency key is not used.
-    Unanswered,
+    /// Nobody: its keeper has answered it to nobody, and nor has anybody before. Its idempotency key is not used.
+    Unanswered(KeeperId),
 }
 
 /// What became of a grant that was kept back.
@@ -60,8 +60,8 @@ impl Scripts {
         let run = self.run_give_back(dispatch, gateway, keys, token, known);
         Ok(match run.await? {
             GiveBackReply::Now => GiveBack::GivenBack,
-            // A lease that was answered again is not this attempt's any more.
-            GiveBackReply::Nothing | GiveBackReply::Kept => GiveBack::NothingHeld,
+            GiveBackReply::Nothing => GiveBack::NothingHeld,
+            GiveBackReply::Kept => GiveBack::Kept,
         })
     }
 
@@ -97,8 +97,9 @@ impl Scripts {
                 GrantKnowledge::Undelivered(fence) => {
                     command.arg(1).arg(format!("{:016}", fence.get()))
                 }
-                GrantKnowledge::WaitsForReplicas | GrantKnowledge::Unanswered => {
-                    command.arg(2).arg("")
+                GrantKnowledge::WaitsForReplicas => command.arg(2).arg(""),
+                GrantKnowledge::Unanswered(keeper) => {
+                    command.arg(2).arg("").arg(keeper.to_string())
                 }
             };
         };

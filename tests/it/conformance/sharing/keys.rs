@@ -220,6 +220,7 @@ pub(in super::super) async fn a_give_back_racing_the_acquire_leaves_nothing_held
         match outcome {
             GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),
             GiveBack::NothingHeld => assert_eq!(acquired, Err(Unavailability::Withdrawn.into())),
+            GiveBack::Kept => panic!("it has no key"),
         }
         assert_eq!(holders(&stores[0], "lock").await, 1);
     }

@@ -205,7 +205,7 @@ impl Game {
         let (held, used) = self.model.give_back(one);
         let right = match answer {
             GiveBack::GivenBack => held,
-            GiveBack::NothingHeld => !held,
+            GiveBack::NothingHeld | GiveBack::Kept => !held,
         };
         self.check(right, "");
         self.renew_key(used);

@@ -101,7 +101,7 @@ impl Node {
         token: &TokenHash,
         nonce: Option<&Nonce>,
     ) -> Result<Withdrawal, StoreError> {
-        self.run_withdraw(keys, token, nonce, nonce.is_none()).await
+        self.run_withdraw(keys, token, nonce, None).await
     }
 
     /// Withdraws a whole attempt whose lease was answered to nobody: its idempotency key stays usable.
@@ -109,8 +109,9 @@ impl Node {
         &self,
         keys: &Keys,
         token: &TokenHash,
+        keeper: KeeperId,
     ) -> Result<Withdrawal, StoreError> {
-        self.run_withdraw(keys, token, None, false).await
+        self.run_withdraw(keys, token, None, Some(keeper)).await
     }
 
     async fn run_withdraw(
@@ -118,7 +119,7 @@ impl Node {
         keys: &Keys,
         token: &TokenHash,
         nonce: Option<&Nonce>,
-        uses_key: bool,
+        unanswered: Option<KeeperId>,
     ) -> Result<Withdrawal, StoreError> {
         let token = token.to_string();
         let fill = |command: &mut ScriptCall, _| {
@@ -126,7 +127,11 @@ impl Node {
                 .arg(keys.wanted())
                 .arg(&token);
             command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
+            let uses_key = nonce.is_none() && unanswered.is_none();
             command.arg(TOMBSTONE_MS).arg(u8::from(uses_key));
+            if let Some(keeper) = unanswered {
+                command.arg(keeper.to_string());
+            }
         };
         let run = self.run(&self.scripts.withdraw, keys, &token, fill);
         let mut reply = run.await?.reply;

@@ -64,10 +64,6 @@ if ours and ours[3] then
   local forget = now + ARGV[2]
   remember(ended, now, forget, 'k:' .. ours[3], forget, 'r:' .. token)
 end
-if ours and ours[5] then
-  -- It has not ended because its holder was asked for it: a copy of this command must not be told so.
-  redis.call('ZREM', ended, 'b:' .. token)
-end
 redis.call('DEL', lock, info)
 wake()
 return { 'released', token }

@@ -12,6 +12,7 @@
 --   2  the nonce of the try that is meant, or empty for the whole attempt
 --   3  how long to remember an end, in ms
 --   4  1 if the lease may have been delivered, so that its idempotency key is used, else 0
+--   5  who knows as its keeper that it was answered to nobody, or nothing
 -- Reply
 --   {given_back, ARGV 1}
 --   {kept, ARGV 1}             its lease was adopted, or answered again under its idempotency key, or is
@@ -56,7 +57,7 @@ if not ours or (nonce ~= '' and ours[3] ~= nonce) then
   return { 'nothing', token }
 end
 local key = ours[4]
-if keeper_of(token) ~= token or (key and not ours[5]) then
+if keeper_of(token) ~= (ARGV[5] or token) or (not ARGV[5] and key and not ours[5]) then
   return { 'kept', token }
 end
 -- Nobody renews a try that was not granted. So a later one was, and counts this node among those that
