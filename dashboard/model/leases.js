@@ -168,7 +168,8 @@ export function seeHolders(name, { holders, holder_count: all }, sentAt) {
 /** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */
 function granted({ body: lease, sentAt }, waited = 0) {
   const from = Math.min(now(), sentAt + waited);
-  return { lease, doubt: false, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms };
+  const releaseBy = from + (lease.release_requested?.within_ms ?? 0);
+  return { lease, doubt: false, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms, releaseBy };
 }
 
 /** Gives back what is not shown as held any more, as well as that can be done: also while a page closes. */

@@ -457,6 +457,12 @@ impl Access {
             .request(authenticated.key.limits.rate, Instant::now())
     }
 
+    /// Counts so many more with a request that was let in: one that asks for several things. What the rate has not
+    /// left for it later requests wait for.
+    pub fn count_further_requests(&self, count: usize) {
+        (0..count).for_each(|_| self.force_count_request());
+    }
+
     /// Shows how much of its rate the key has used, if it has one.
     pub fn rate_meter(&self) -> Option<RateMeter> {
         let authenticated = self.0.as_ref()?;

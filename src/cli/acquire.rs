@@ -11,7 +11,7 @@ use clap::Args;
 use rustix::process::Signal;
 
 use crate::{
-    client::{AcquireRequest, Client, Lease},
+    client::{AcquireRequest, Client, Lease, LeasePart},
     lock::{IdempotencyKey, LockName},
 };
 
@@ -19,7 +19,7 @@ use super::{
     caller::{
         connection::ConnectionArgs,
         environment::Environment,
-        locks::{Locks, fences},
+        locks::{Locks, parts},
         request::RequestArgs,
         secret,
     },
@@ -81,10 +81,10 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
         return Err(CliError::TokenNotWritten { error, fate });
     }
     if !args.json {
-        let slot = lease.mode.slot();
-        let slot = slot.map_or_else(String::new, |slot| format!(", slot {slot}"));
         let expires_in = duration::show(lease.expires_in);
-        for (name, fence) in fences(&lease) {
+        for LeasePart { name, fence, mode } in parts(&lease) {
+            let slot = mode.slot();
+            let slot = slot.map_or_else(String::new, |slot| format!(", slot {slot}"));
             output::note(&format!(
                 "acquired {name}: fencing token {fence}{slot}, expires in {expires_in}"
             ));

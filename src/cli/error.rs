@@ -181,7 +181,11 @@ impl CliError {
     /// The gateway's own words, if it said something.
     pub(super) fn problem_json(&self) -> Option<&str> {
         match self {
-            Self::Client(error) => error.problem().map(crate::client::Problem::json),
+            // What came of one of several leases is no document, and was printed with the others.
+            Self::Client(error) => error
+                .problem()
+                .map(crate::client::Problem::json)
+                .filter(|json| !json.is_empty()),
             _ => None,
         }
     }

@@ -146,7 +146,11 @@ fn describe(event: &Event) -> String {
         add(format_args!("  after {}", time(ms)));
     }
     if let Some(ms) = event.expires_in_ms {
-        add(format_args!("  expires in {}", time(ms)));
+        let what = match event.kind.as_str() {
+            "release-requested" => "to be released within",
+            _ => "expires in",
+        };
+        add(format_args!("  {what} {}", time(ms)));
     }
     if let Some(reason) = &event.reason {
         add(format_args!("  ({})", visible(reason)));
@@ -181,6 +185,8 @@ mod tests {
         assert!(described(shared).ends_with("gpu  fencing token 42  slot 2"));
         let reader = r#"{"kind":"queued","name":"book","mode":"shared","position":1}"#;
         assert!(described(reader).ends_with("book  shared  position 1"));
+        let asked = r#"{"kind":"release-requested","name":"deploy","expires_in_ms":30000}"#;
+        assert!(described(asked).ends_with("deploy  to be released within 30s"));
         assert_eq!(
             described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
             "2026-11-20T12:00:00.000Z  gap       (too-old)"

@@ -17,11 +17,15 @@ use super::{
 /// was acquired without one nothing is remembered: repeated, it is exit code 102, whether the first release
 /// ended the lease or it was lost before; if only the answer of the first was lost, within one call of this
 /// command, it is 105.
+///
+/// Of several locks only the release of the last name in sorted order is remembered, so all of them released
+/// once more are exit code 102, or 105 if only the answer was lost.
 #[derive(Args)]
 pub(super) struct ReleaseArgs {
     #[command(flatten)]
     lease: LeaseArgs,
-    /// Print the gateway's answer as JSON: nothing when it is done, else the problem
+    /// Print the gateway's answer as JSON: of one lock nothing when it is done, else the problem; of several what
+    /// came of each
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub(super) struct RenewArgs {
     /// How long the lease lasts from now: 30s, 500ms, 2m [default: its TTL so far]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
-    /// Print the gateway's answer as JSON, the lease or the problem
+    /// Print the gateway's answer as JSON, the lease or the problem; of several locks what came of each
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]

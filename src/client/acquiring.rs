@@ -50,8 +50,8 @@ const WITHDRAWAL_UNANSWERED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Acquiring {
     client: Client,
-    /// The lock; of several the one that was in the way last.
-    name: LockName,
+    /// The lock; of several the one that was in the way last, if that is known.
+    name: Option<LockName>,
     /// All of them, if there are several.
     names: Option<GroupNames>,
     request: AcquireRequest,
@@ -92,7 +92,7 @@ impl Client {
         let asked = Instant::now();
         Acquiring {
             client: self.clone(),
-            name,
+            name: Some(name),
             names: None,
             key: fresh_key(&request),
             asked,
@@ -109,11 +109,10 @@ impl Client {
 impl Acquiring {
     /// The same for several locks, all or none.
     pub(super) fn of_group(self, names: GroupNames) -> Self {
-        let names = Some(names);
-        let link = GROUP_LINK;
         Self {
-            names,
-            link,
+            name: None,
+            names: Some(names),
+            link: GROUP_LINK,
             ..self
         }
     }
@@ -237,7 +236,7 @@ impl Acquiring {
             let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
                 if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
-                    self.name = name;
+                    self.name = Some(name);
                 }
                 let waiting = self.waiting.clone().of_problem(&problem);
                 self.report(waiting, &mut watcher);
@@ -274,6 +273,7 @@ impl Acquiring {
         };
         let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
         let first_look = Instant::now() + FIRST_LOOK;
+        let name = self.name.clone();
         loop {
             let Some(Watcher {
                 looks_every: Some(period),
@@ -283,13 +283,17 @@ impl Acquiring {
             else {
                 return copy.await;
             };
+            // Of several locks it is not known yet which one is waited for.
+            let Some(name) = &name else {
+                return copy.await;
+            };
             tokio::select! {
                 answer = &mut copy => return answer,
                 () = sleep_until(first_look.max(*look_at)) => {}
             }
             let seen = tokio::select! {
                 answer = &mut copy => return answer,
-                seen = client.look(&self.name) => seen,
+                seen = client.look(name) => seen,
             };
             let answered = WaitStatus {
                 trouble: None,
@@ -298,7 +302,8 @@ impl Acquiring {
             let waiting = match seen {
                 Look::Seen(lock) => {
                     let owner = self.request.owner.as_ref().map(Owner::as_str);
-                    Some(WaitStatus::of_look(lock, owner, self.asked.elapsed()))
+                    let status = WaitStatus::of_look(lock, owner, self.asked.elapsed());
+                    Some(status.of_lock(self.names.as_ref().and(Some(name))))
                 }
                 Look::Forbidden => {
                     *period = A_LONG_TIME;
@@ -369,7 +374,11 @@ impl Acquiring {
 
     fn call(&self, wait: Duration) -> Call {
         let call = match &self.names {
-            None => Call::new(Method::POST, &self.name, ""),
+            None => {
+                let name = self.name.as_ref();
+                let name = name.expect("one lock is named from the beginning");
+                Call::new(Method::POST, name, "")
+            }
             Some(_) => Call::at(Method::POST, "/locks".to_owned()),
         };
         call.secret(IDEMPOTENCY_KEY, self.key.expose())
@@ -547,6 +556,8 @@ pub(super) fn millis(duration: Duration) -> u64 {
 /// the lock, and the gateway that says how it stands may just have gone.
 #[derive(Debug, Clone, Default)]
 pub struct WaitStatus {
+    /// The lock that is waited for, if it is one of several and it is known which.
+    pub name: Option<LockName>,
     /// The place in the queue: 1 is the next to be served. It is found by the owner and by how long
     /// the request has waited, so of two that came in the same moment it may be the other's.
     pub position: Option<u64>,
@@ -570,13 +581,23 @@ const SAME_MOMENT: Duration = Duration::from_millis(1_500);
 impl WaitStatus {
     /// What an answer to a wait that ran out tells.
     pub(super) fn of_problem(self, problem: &Problem) -> Self {
+        let name = problem.name.as_deref().map(LockName::new);
+        let name = name.and_then(Result::ok);
         Self {
+            // Of another lock the position is another one.
+            position: self.position.filter(|_| name == self.name),
+            name,
             waiters: problem.waiters,
             holder: problem.holders.first().cloned(),
             holder_count: problem.holder_count,
+            may_not_view: self.may_not_view,
             trouble: None,
-            ..self
         }
+    }
+
+    fn of_lock(self, name: Option<&LockName>) -> Self {
+        let name = name.cloned();
+        Self { name, ..self }
     }
 
     /// What a look at the lock tells somebody who asked for it as `owner`, `waited` ago.
@@ -589,6 +610,7 @@ impl WaitStatus {
             .min_by_key(|waiter| off(waiter.waited_ms))
             .filter(|waiter| off(waiter.waited_ms) <= SAME_MOMENT);
         Self {
+            name: None,
             position: ours.map(|waiter| waiter.position),
             waiters: Some(lock.waiter_count),
             holder: lock.holders.into_iter().next(),

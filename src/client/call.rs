@@ -91,6 +91,15 @@ impl Call {
         client: &Client,
         mut retry: Retry,
     ) -> Result<CallResponse, ClientError> {
+        self.send_by(client, &mut retry).await
+    }
+
+    /// The same, and what is left of the attempts can be used for more.
+    pub(super) async fn send_by(
+        &self,
+        client: &Client,
+        retry: &mut Retry,
+    ) -> Result<CallResponse, ClientError> {
         loop {
             match self.send_copy(client, retry.time_out()).await {
                 Ok(mut answer) => {

@@ -20,6 +20,12 @@ pub struct PartResult {
     pub name: String,
     /// Why it was not done: `lease-lost`, or another code of a problem. `None`: it was done.
     pub code: Option<String>,
+    /// What happened to one that was not done, in a sentence.
+    #[serde(default)]
+    pub detail: Option<String>,
+    /// With `lease-lost`: whether somebody else holds the lock.
+    #[serde(default)]
+    pub held: Option<bool>,
     /// The fencing token of a lease that was renewed.
     #[serde(default)]
     pub fencing_token: Option<u64>,
@@ -42,6 +48,8 @@ pub struct PartResults {
     renew_after: Duration,
     sent_at: Instant,
     received_at: Instant,
+    /// Whether an earlier copy of the request may have done what this one could not.
+    in_doubt: bool,
     json: String,
 }
 
@@ -59,6 +67,9 @@ struct ResultsWire {
 }
 
 const LEASE_LOST: &str = "lease-lost";
+const OUTCOME_UNKNOWN: &str = "outcome-unknown";
+/// Of a lease that is gone when it is released once more.
+const ENDED_BEFORE: &str = "the lease has ended, by an earlier copy of this release or before it";
 
 // === impl Client ===
 
@@ -141,27 +152,52 @@ impl Client {
         &self,
         names: &str,
         token: &Token,
-        retry: Retry,
+        mut retry: Retry,
     ) -> Result<PartResults, ClientError> {
         let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
-        let answer = call.send_with(self, retry).await?;
+        let answer = call.send_by(self, &mut retry).await?;
         let in_doubt = answer.in_doubt;
         match PartResults::of(answer) {
             // The keys of the leases tell a repetition of the release of one of them only.
             Err(ClientError::Lost(problem)) if in_doubt => Err(ClientError::OutcomeUnknown {
-                reason: "the leases have ended, by an earlier copy of this release or before it"
-                    .to_owned(),
+                reason: ENDED_BEFORE.to_owned(),
                 problem: Some(problem),
             }),
-            // What an earlier copy has released is lost for this one.
-            Ok(mut results) if in_doubt => {
-                for result in &mut results.results {
-                    result.code.take_if(|code| code == LEASE_LOST);
-                }
-                Ok(results)
+            Ok(mut released) if released.results.iter().any(PartResult::may_be_repeated) => {
+                retry.answered(false);
+                self.release_rest(&mut released, token, retry).await;
+                Ok(released)
             }
             other => other,
         }
+    }
+
+    /// Ends those that the store could not end, each by itself.
+    async fn release_rest(&self, released: &mut PartResults, token: &Token, mut retry: Retry) {
+        loop {
+            let mut failure = None;
+            for result in &mut released.results {
+                if !result.may_be_repeated() {
+                    continue;
+                }
+                let path = format!("/locks/{}", result.name);
+                let call = Call::at(Method::DELETE, path).token(token);
+                match call.send_copy(self, retry.time_out()).await {
+                    Ok(answer) => result.answered(&answer),
+                    Err(error) => {
+                        if error.in_doubt {
+                            result.code = Some(OUTCOME_UNKNOWN.to_owned());
+                        }
+                        failure = Some(error);
+                    }
+                }
+            }
+            let Some(failure) = failure else { break };
+            if retry.after(failure).await.is_err() {
+                break;
+            }
+        }
+        released.update_json();
     }
 }
 
@@ -179,6 +215,38 @@ fn renewal(names: &str, token: &Token, ttl: Option<Duration>) -> Call {
         .json(&body)
 }
 
+// === impl PartResult ===
+
+impl PartResult {
+    /// Whether a later copy may do what the store did not do, or not in time.
+    fn may_be_repeated(&self) -> bool {
+        matches!(
+            self.code.as_deref(),
+            Some("store-unavailable" | OUTCOME_UNKNOWN)
+        )
+    }
+
+    fn problem(&self) -> Problem {
+        let code = self.code.as_deref().unwrap_or_default();
+        Problem::of_part(&self.name, code, self.detail.as_deref(), self.held)
+    }
+
+    /// Its release, by itself this time, was answered.
+    fn answered(&mut self, answer: &CallResponse) {
+        let in_doubt = self.code.as_deref() == Some(OUTCOME_UNKNOWN);
+        if answer.status.is_success() {
+            (self.code, self.detail, self.held) = (None, None, None);
+        } else if let Some(problem) = answer.problem() {
+            (self.code, self.detail, self.held) =
+                (Some(problem.code), problem.detail, problem.held);
+        }
+        if in_doubt && self.code.as_deref() == Some(LEASE_LOST) {
+            self.code = Some(OUTCOME_UNKNOWN.to_owned());
+            self.detail = Some(ENDED_BEFORE.to_owned());
+        }
+    }
+}
+
 // === impl PartResults ===
 
 impl PartResults {
@@ -190,15 +258,25 @@ impl PartResults {
     /// An error if anything was not done: of a lost lease rather than of one of which it is not known.
     pub fn check(&self) -> Result<(), ClientError> {
         let failed = self.results.iter().filter(|it| it.code.is_some());
-        let worst = failed.min_by_key(|it| it.code.as_deref() != Some(LEASE_LOST));
-        let Some(PartResult { name, code, .. }) = worst else {
+        // Who has lost a lock to somebody else must stop sooner.
+        let worst = failed.min_by_key(|it| {
+            (
+                it.code.as_deref() != Some(LEASE_LOST),
+                it.held != Some(true),
+            )
+        });
+        let Some(part) = worst else {
             return Ok(());
         };
-        let code = code.as_deref().unwrap_or_default();
-        let problem = Box::new(Problem::of_part(name, code));
-        Err(match code {
+        let problem = Box::new(part.problem());
+        Err(match problem.code.as_str() {
+            // The keys of the leases tell a repetition of the release of one of them only.
+            LEASE_LOST if self.in_doubt => ClientError::OutcomeUnknown {
+                reason: format!("{}: {ENDED_BEFORE}", part.name),
+                problem: Some(problem),
+            },
             LEASE_LOST => ClientError::Lost(problem),
-            "outcome-unknown" => ClientError::OutcomeUnknown {
+            OUTCOME_UNKNOWN => ClientError::OutcomeUnknown {
                 reason: problem.to_string(),
                 problem: Some(problem),
             },
@@ -218,8 +296,31 @@ impl PartResults {
             renew_after: Duration::from_millis(wire.renew_after_ms),
             sent_at: answer.sent_at,
             received_at: answer.received_at,
+            in_doubt: answer.in_doubt,
             json: answer.body,
         })
+    }
+
+    /// Lets the document say what has become of each since.
+    fn update_json(&mut self) {
+        let Ok(mut document) = serde_json::from_str::<serde_json::Value>(&self.json) else {
+            return;
+        };
+        let shown = document["results"].as_array_mut().into_iter().flatten();
+        for (shown, result) in shown.zip(&self.results) {
+            shown["code"] = result.code.clone().into();
+            if let Some(shown) = shown.as_object_mut() {
+                match &result.detail {
+                    Some(detail) => shown.insert("detail".to_owned(), detail.clone().into()),
+                    None => shown.remove("detail"),
+                };
+                match result.held {
+                    Some(held) => shown.insert("held".to_owned(), held.into()),
+                    None => shown.remove("held"),
+                };
+            }
+        }
+        self.json = document.to_string();
     }
 
     /// The leases as they are now.
@@ -234,11 +335,12 @@ impl PartResults {
         lease.expires_in = Duration::from_millis(left);
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);
-        let requests = self
-            .results
-            .iter()
-            .filter_map(|it| it.release_requested.as_ref());
-        lease.release_requested = requests.min_by_key(|request| request.within_ms).cloned();
+        let requests = self.results.iter().filter_map(|it| {
+            let request = it.release_requested.clone()?;
+            let name = Some(it.name.clone());
+            Some(ReleaseRequest { name, ..request })
+        });
+        lease.release_requested = requests.min_by_key(|request| request.within_ms);
         Ok(lease)
     }
 }

@@ -20,7 +20,7 @@ pub struct Lease {
     pub token: Token,
     /// The number that only rises, for the resource that the lock protects; of several locks that of the first.
     pub fence: FencingToken,
-    /// Whether it holds the lock alone or beside others, and its slot.
+    /// Whether it holds the lock alone or beside others, and its slot; of several locks that of the first.
     pub mode: Mode,
     /// How long it was granted for.
     pub ttl: Duration,
@@ -50,6 +50,8 @@ pub struct LeasePart {
     pub name: LockName,
     /// The fencing token of this lock.
     pub fence: FencingToken,
+    /// Whether it holds this lock alone or beside others, and its slot there.
+    pub mode: Mode,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +65,11 @@ struct GroupWire {
 struct PartWire {
     name: String,
     fencing_token: u64,
+    /// A gateway that does not name it has no other.
+    #[serde(default)]
+    mode: Option<String>,
+    #[serde(default)]
+    slot: Option<u16>,
 }
 
 #[derive(Deserialize)]
@@ -147,10 +154,7 @@ impl Lease {
             parts,
             token: Token::parse(&wire.token).ok()?,
             fence: FencingToken::new(wire.fencing_token).ok()?,
-            mode: match wire.mode.as_deref() {
-                None => Mode::Exclusive,
-                Some(word) => Mode::from_word(word, wire.slot)?,
-            },
+            mode: mode(wire.mode.as_deref(), wire.slot)?,
             ttl: Duration::from_millis(wire.ttl_ms),
             expires_in: Duration::from_millis(wire.expires_in_ms),
             renew_after: Duration::from_millis(wire.renew_after_ms),
@@ -169,7 +173,7 @@ impl Lease {
 // === impl Wire ===
 
 impl Wire {
-    /// One lease, or several that have all but names and fencing tokens in common.
+    /// One lease, or several that have all but names, fencing tokens and slots in common.
     fn read(body: &str) -> Option<(Self, Vec<LeasePart>)> {
         let group = serde_json::from_str::<GroupWire>(body);
         let Ok(GroupWire { leases, mut common }) = group else {
@@ -178,14 +182,24 @@ impl Wire {
         let first = leases.first()?;
         common.insert("name".to_owned(), first.name.as_str().into());
         common.insert("fencing_token".to_owned(), first.fencing_token.into());
+        common.insert("mode".to_owned(), first.mode.clone().into());
+        common.insert("slot".to_owned(), first.slot.into());
         let parts = leases.iter().map(|part| {
             Some(LeasePart {
                 name: LockName::new(&part.name).ok()?,
                 fence: FencingToken::new(part.fencing_token).ok()?,
+                mode: mode(part.mode.as_deref(), part.slot)?,
             })
         });
         let parts = parts.collect::<Option<Vec<_>>>()?;
         Some((serde_json::from_value(common.into()).ok()?, parts))
+    }
+}
+
+fn mode(word: Option<&str>, slot: Option<u16>) -> Option<Mode> {
+    match word {
+        None => Some(Mode::Exclusive),
+        Some(word) => Mode::from_word(word, slot),
     }
 }
 

@@ -100,17 +100,22 @@ impl Problem {
     }
 
     /// What one of several leases came to.
-    pub(super) fn of_part(name: &str, code: &str) -> Self {
+    pub(super) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
+        let mut detail = match code {
+            "lease-lost" => format!("the lease of {name} is lost"),
+            _ => format!("the lease of {name} was neither renewed nor released"),
+        };
+        if let Some(more) = more {
+            detail += ": ";
+            detail += more.trim_end_matches('.');
+        }
         Self {
             status: 0,
             code: code.to_owned(),
             title: String::new(),
-            detail: Some(match code {
-                "lease-lost" => format!("the lease of {name} is lost"),
-                _ => format!("the lease of {name} was neither renewed nor released"),
-            }),
+            detail: Some(detail),
             request_id: None,
-            held: None,
+            held,
             name: Some(name.to_owned()),
             holders: Vec::new(),
             holder_count: None,

@@ -15,6 +15,9 @@ pub struct ReleaseRequest {
     pub reason: String,
     /// How much time was left when the gateway answered, in milliseconds.
     pub within_ms: u64,
+    /// The lock that was asked for, if several were acquired as one.
+    #[serde(skip)]
+    pub name: Option<String>,
 }
 
 // === impl ReleaseRequest ===

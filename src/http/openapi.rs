@@ -215,31 +215,37 @@ pub(super) fn apply(document: &mut Value, limits: &LimitsConfig) {
         ("minimum", limits.min_ttl_ms.0),
         ("maximum", limits.max_ttl_ms.0),
     ];
-    for (schema, field, constraints) in [
-        ("AcquireBody", "ttl_ms", &ttl[..]),
-        (
-            "AcquireBody",
-            "wait_ms",
-            &[("maximum", limits.max_wait_ms.0)],
-        ),
-        (
-            "AcquireBody",
-            "max_hold_ms",
-            &[("maximum", limits.max_hold_limit_ms.0)],
-        ),
-        ("AcquireBody", "limit", &[("maximum", limits.max_holders)]),
-        ("RenewBody", "ttl_ms", &ttl[..]),
+    for (field, constraints) in [
+        ("ttl_ms", &ttl[..]),
+        ("wait_ms", &[("maximum", limits.max_wait_ms.0)]),
+        ("max_hold_ms", &[("maximum", limits.max_hold_limit_ms.0)]),
+        ("limit", &[("maximum", limits.max_holders)]),
     ] {
-        let field = &mut document["components"]["schemas"][schema]["properties"][field];
-        for (constraint, value) in constraints {
-            field[*constraint] = json!(value);
+        for schema in ACQUIRES {
+            constrain(property(document, schema, field), constraints);
         }
     }
+    constrain(property(document, "RenewBody", "ttl_ms"), &ttl);
     // In words and not as `default`, by which generators make a field one that every answer and request has.
-    let ttl = &mut document["components"]["schemas"]["AcquireBody"]["properties"]["ttl_ms"];
-    let told = ttl["description"].as_str().unwrap_or_default();
     let default = format!("{LEFT_OUT}{}", limits.default_ttl_ms.0);
-    ttl["description"] = json!(told.replace(&format!("{LEFT_OUT}30000"), &default));
+    for schema in ACQUIRES {
+        let ttl = property(document, schema, "ttl_ms");
+        let told = ttl["description"].as_str().unwrap_or_default();
+        ttl["description"] = json!(told.replace(&format!("{LEFT_OUT}30000"), &default));
+    }
+}
+
+/// The bodies that ask for one lock, and for several.
+const ACQUIRES: [&str; 2] = ["AcquireBody", "AcquireGroupBody"];
+
+fn property<'a>(document: &'a mut Value, schema: &str, field: &str) -> &'a mut Value {
+    &mut document["components"]["schemas"][schema]["properties"][field]
+}
+
+fn constrain(field: &mut Value, constraints: &[(&str, u64)]) {
+    for (constraint, value) in constraints {
+        field[*constraint] = json!(value);
+    }
 }
 
 /// What stands in the description of a field before what counts without it.
@@ -274,13 +280,15 @@ mod tests {
             let field = &document["components"]["schemas"][schema]["properties"][field];
             [&field["minimum"], &field["maximum"]].map(Value::as_u64)
         };
-        assert_eq!(of("AcquireBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
-        let ttl = &document["components"]["schemas"]["AcquireBody"]["properties"]["ttl_ms"];
-        let told = ttl["description"].as_str().unwrap();
-        assert!(told.ends_with("Left out: 5000."), "{told}");
-        assert_eq!(of("AcquireBody", "wait_ms"), [Some(0), Some(25_000)]);
-        assert_eq!(of("AcquireBody", "max_hold_ms"), [Some(100), Some(90_000)]);
-        assert_eq!(of("AcquireBody", "limit"), [Some(1), Some(20)]);
+        for schema in ["AcquireBody", "AcquireGroupBody"] {
+            assert_eq!(of(schema, "ttl_ms"), [Some(1_000), Some(60_000)]);
+            let ttl = &document["components"]["schemas"][schema]["properties"]["ttl_ms"];
+            let told = ttl["description"].as_str().unwrap();
+            assert!(told.ends_with("Left out: 5000."), "{told}");
+            assert_eq!(of(schema, "wait_ms"), [Some(0), Some(25_000)]);
+            assert_eq!(of(schema, "max_hold_ms"), [Some(100), Some(90_000)]);
+            assert_eq!(of(schema, "limit"), [Some(1), Some(20)]);
+        }
         assert_eq!(of("RenewBody", "ttl_ms"), [Some(1_000), Some(60_000)]);
     }
 }

@@ -59,6 +59,16 @@ impl HeldLease {
             .saturating_sub(now.saturating_duration_since(self.as_of))
     }
 
+    /// What its holder may count on. Of a lease that is to be released that is the time until it is broken: it lasts
+    /// a little longer only in case that the gateway dies which is to break it.
+    #[must_use]
+    pub fn good_for(&self) -> Duration {
+        let request = self.release_requested.as_ref();
+        request.map_or(self.expires_in, |request| {
+            self.expires_in.min(request.within)
+        })
+    }
+
     /// The lease as it is now; nothing may be left of it.
     #[must_use]
     pub fn at(self, now: Instant) -> Self {

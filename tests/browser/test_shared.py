@@ -17,7 +17,7 @@ def holder(fence, slot, **more):
         "owner": f"worker {slot}", "metadata": {}, "fencing_token": fence, "mode": "shared", "slot": slot,
         "ttl_ms": 600_000, "expires_in_ms": 300_000 + fence, "expires_at": "2026-11-20T12:00:30.000Z",
         "acquired_at": "2026-11-20T12:00:00.000Z", "hold_expires_in_ms": None, "foreign": False, "foreign_mark": None,
-        **more,
+        "group": None, **more,
     }
 
 
@@ -115,10 +115,42 @@ class Shared(BrowserCase):
         self.holders = [holder(7, 0), holder(11, 2)]
         # The page looks anew every ten seconds.
         dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("That lease has ended by now")
+        expect(dialog).to_contain_text("What was to be broken has ended by now")
         dialog.get_by_role("button", name="Close").last.click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [])
+
+    def test_all_are_not_broken_when_the_lock_has_gone_to_somebody_else(self):
+        context, asked = self.faked([holder(7, 0), holder(9, 1)])
+        page = self.open("/locks/gpu", context=context)
+        page.get_by_role("button", name="Break all…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("2 holders: all who share it")
+        # One of them goes on: all who share the lock are still meant.
+        self.holders = [holder(7, 0)]
+        expect(dialog).to_contain_text("1 holder: all who share it", timeout=15_000)
+        page.get_by_label("Reason").fill("drain")
+        page.get_by_role("button", name="Continue").click()
+        # Both have ended, and whoever waited for that has the lock.
+        self.holders = [holder(11, None, mode="exclusive", owner="writer")]
+        expect(dialog).to_contain_text("Somebody else holds the lock by now: writer", timeout=15_000)
+        expect(dialog.get_by_role("button", name="Break it now")).to_have_count(0)
+        dialog.get_by_role("button", name="Look at the new holder").click()
+        expect(dialog).to_contain_text("Fencing token11")
+        self.assertEqual(asked, [])
+
+    def test_a_holder_can_be_asked_first(self):
+        context, asked = self.faked([holder(7, 0), holder(9, 1)])
+        page = self.open("/locks/gpu", context=context)
+        page.get_by_role("button", name="Break the lease 9").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Reason").fill("deploy")
+        dialog.get_by_label("Time to release it first").select_option("30000")
+        dialog.get_by_role("button", name="Continue").click()
+        expect(dialog.get_by_role("alert")).to_contain_text("Ask for the lock, and in 30 s take it away from worker 1?")
+        dialog.get_by_role("button", name="Ask for it").click()
+        expect(dialog).to_have_count(0)
+        self.assertEqual(asked, [{"reason": "deploy", "fencing_token": 9, "grace_ms": 30_000}])
 
     def test_a_lock_that_one_shares_is_shown_with_its_mode_and_slot(self):
         context, asked = self.faked([holder(7, 4)])
@@ -129,6 +161,39 @@ class Shared(BrowserCase):
         page.get_by_role("button", name="Break…", exact=True).click()
         self.say_why(page)
         self.assertEqual(asked, [{"reason": "drain", "fencing_token": 7}])
+
+    def test_a_lock_that_was_acquired_with_others_says_with_how_many(self):
+        group = {"first": "cluster:eu", "count": 3}
+        context, _ = self.faked([holder(7, None, mode="exclusive", group=group)])
+        page = self.open("/locks/gpu", context=context)
+        expect(page.locator(".holder .facts")).to_contain_text("Acquired with3 locks, the first is cluster:eu")
+        self.holders = [holder(7, 0, group={"first": None, "count": 2}), holder(9, 1)]
+        page = self.open("/locks/gpu", context=context)
+        rows = page.locator(".sharers tbody tr")
+        expect(rows.nth(0)).to_contain_text("one of 2 locks, the first is one that you may not view")
+        expect(rows.nth(1)).not_to_contain_text("one of")
+
+    def test_try_it_shows_that_somebody_asks_for_its_lock(self):
+        context, _ = self.faked([])
+        lease = {"name": "gpu", "token": "x" * 43, "waited_ms": 0, "renew_after_ms": 10_000, **holder(7, None)}
+        request = {"by": "ops", "reason": "deploy", "within_ms": 60_000}
+
+        def answer(route):
+            if route.request.method == "GET":
+                return route.fallback()
+            body = lease if route.request.method == "POST" else {**lease, "release_requested": request}
+            route.fulfill(status=201 if route.request.method == "POST" else 200, json=body)
+
+        context.route(LOCK, answer)
+        context.route("**/locks/gpu/renew", answer)
+        context.route("**/locks/gpu/release", lambda route: route.fulfill(status=204))
+        page = self.open("/locks/gpu", context=context)
+        panel = page.locator(".try")
+        panel.get_by_role("button", name="Acquire").click()
+        expect(panel).not_to_contain_text("To be released")
+        self.holders = [holder(7, None)]
+        panel.get_by_role("button", name="Renew", exact=True).click()
+        expect(panel).to_contain_text("asked for by ops, deploy")
 
     def test_the_mode_and_the_limit_are_sent_by_try_it(self):
         context, _ = self.faked([])

@@ -42,8 +42,11 @@ export function Break({ name, lock, target, close, done }) {
   const holder = meant.value;
   const all = holder === null;
   const others = lock.holder_count - 1;
+  // Whoever came after all of those who shared the lock at first is not meant: perhaps it is for them that it is broken.
+  const latest = useRef(Math.max(...lock.holders.map((one) => one.fencing_token ?? 0)));
+  const isMeant = (one) => (all ? one.fencing_token !== null && one.fencing_token <= latest.current : markOf(one) === markOf(holder));
   // Of many some are not shown: those may well hold it still.
-  const isThere = all || lock.holder_count > lock.holders.length || lock.holders.some((one) => markOf(one) === markOf(holder));
+  const isThere = lock.holder_count > lock.holders.length || lock.holders.some(isMeant);
   // A client that uses no gateway cannot be asked.
   const within = holder?.foreign ? 0 : grace.value;
   const changed = lock.state === "free" || !isThere;
@@ -81,7 +84,7 @@ export function Break({ name, lock, target, close, done }) {
     }
   };
   const back = () => {
-    if (!all) meant.value = isThere ? holder : lock.holder;
+    if (!isThere) meant.value = lock.holder;
     trouble.value = null;
     sure.value = false;
   };
@@ -175,7 +178,7 @@ function Changed({ lock, back, close }) {
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
   if (lock.holder_count > 1) {
-    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>That lease has ended by now, and others hold the lock. Nothing was broken.</p></div>
+    return html`<div class="sure" role="alert"><${Icon} name="done" /><p>What was to be broken has ended by now, and others hold the lock. Nothing was broken.</p></div>
       <footer><button type="button" onClick=${close}>Close</button></footer>`;
   }
   return html`<div class="sure" role="alert">

@@ -3,6 +3,7 @@
 import { html } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
 import { count, duration } from "../../model/format.js";
+import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
 import { Foreign } from "../../parts/text.js";
 import { Age, Moment, TimeLeft } from "../../parts/times.js";
@@ -32,6 +33,7 @@ export function Holder({ lock, take }) {
       <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>
       ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
       ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
+      ${holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} of=${holder.group} /></dd></div>`}
       <div class="wide">
         <dt>Fencing token</dt>
         <dd class="mono">
@@ -42,7 +44,7 @@ export function Holder({ lock, take }) {
     </dl>
     ${holder.foreign &&
     html`<p class="remark">Taken in the store itself by a client that does not use the gateway: no more is known of it.</p>`}
-    ${holder.release_requested && html`<p class="remark"><${Asked} holder=${holder} /></p>`}
+    ${holder.release_requested && html`<p class="remark"><${Asked} request=${holder.release_requested} by=${shown.releaseBy} /></p>`}
     ${metadata.length > 0 &&
     html`<h3>Metadata</h3>
       <dl class="metadata">
@@ -69,7 +71,8 @@ function Sharers({ lock, take }) {
             <td class="slot">${one.slot ?? html`<span class="none">shared</span>`}</td>
             <td>
               <${Foreign} value=${one.owner} none="not said" />
-              ${one.release_requested && html`<span class="fact"><${Asked} holder=${one} /></span>`}
+              ${one.group && html`<span class="fact">one of <${Group} of=${one.group} /></span>`}
+              ${one.release_requested && html`<span class="fact"><${Asked} request=${one.release_requested} by=${one.shown.releaseBy} /></span>`}
               ${Object.entries(one.metadata).map(
                 ([key, value]) => html`<span class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></span>`,
               )}
@@ -88,13 +91,9 @@ function Sharers({ lock, take }) {
   </section>`;
 }
 
-/** That it was asked to release the lock, by whom and why. */
-function Asked({ holder }) {
-  tick.value;
-  const { by, reason } = holder.release_requested;
-  const left = Math.max(0, holder.shown.releaseBy - now());
-  return html`To be released within ${duration(left)}: asked for by${" "}
-    <${Foreign} value=${by} none="somebody" />, <${Foreign} value=${reason} />`;
+/** Of how many locks that were acquired as one this is one, and the first of their names. */
+function Group({ of: { first, count: all } }) {
+  return html`${count(all)} locks, the first is <${Foreign} value=${first} none="one that you may not view" />`;
 }
 
 function Limit({ at }) {

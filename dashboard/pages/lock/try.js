@@ -5,6 +5,7 @@ import { now, tick } from "../../model/clock.js";
 import { count, duration, fine } from "../../model/format.js";
 import { acquire, keep, leaseOf, release, renew } from "../../model/leases.js";
 import { session } from "../../model/session.js";
+import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
 import { Icon } from "../../parts/icon.js";
 import { Trouble } from "../../parts/notice.js";
@@ -105,6 +106,7 @@ function Held({ name, mine }) {
       ${lease.slot !== null && html`<div class="wide"><dt>Slot</dt><dd>${lease.slot}</dd></div>`}
       ${lease.waited_ms > 0 && html`<div class="wide"><dt>Waited</dt><dd>${fine(lease.waited_ms)}</dd></div>`}
     </dl>
+    ${lease.release_requested && html`<p class="remark"><${Asked} request=${lease.release_requested} by=${mine.releaseBy} /></p>`}
     <label class="check">
       <input type="checkbox" checked=${Boolean(mine.keep)} onChange=${(event) => keep(name, event.target.checked)} />
       Renew by itself, while this page is open

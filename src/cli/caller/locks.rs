@@ -1,8 +1,8 @@
 //! Which locks a command is about: one, or several as one.
 
 use crate::{
-    client::{AcquireRequest, Acquiring, Client, Lease},
-    lock::{FencingToken, GroupNames, LockName},
+    client::{AcquireRequest, Acquiring, Client, Lease, LeasePart},
+    lock::{GroupNames, LockName},
 };
 
 use super::super::error::CliError;
@@ -37,6 +37,15 @@ impl Locks {
         }
     }
 
+    /// What is waited for, as long as it is not known which of several locks is held.
+    pub(crate) fn label(&self) -> String {
+        let more = match self {
+            Self::One(name) => return name.to_string(),
+            Self::All(names) => names.as_slice().len() - 1,
+        };
+        format!("{} and {more} more", self.first())
+    }
+
     /// Begins to ask for them.
     pub(crate) fn acquiring(&self, client: &Client, request: AcquireRequest) -> Acquiring {
         match self {
@@ -46,11 +55,14 @@ impl Locks {
     }
 }
 
-/// The locks of a lease with their fencing tokens.
-pub(crate) fn fences(lease: &Lease) -> Vec<(&LockName, FencingToken)> {
+/// The lease of each lock that was acquired.
+pub(crate) fn parts(lease: &Lease) -> Vec<LeasePart> {
     if lease.parts.is_empty() {
-        return vec![(&lease.name, lease.fence)];
+        return vec![LeasePart {
+            name: lease.name.clone(),
+            fence: lease.fence,
+            mode: lease.mode,
+        }];
     }
-    let parts = lease.parts.iter();
-    parts.map(|part| (&part.name, part.fence)).collect()
+    lease.parts.clone()
 }

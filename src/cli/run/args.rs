@@ -27,7 +27,8 @@ use super::super::{
 /// The command finds the name of the lock in LATCHGATE_NAME and the fencing token in
 /// LATCHGATE_FENCING_TOKEN; of several locks those of the first, and in LATCHGATE_FENCING_TOKENS all as a JSON object,
 /// fencing token by name. Hand the fencing token to whatever the lock protects. With --limit it finds its
-/// slot in LATCHGATE_SLOT: a number that no other holder of the lock has.
+/// slot in LATCHGATE_SLOT: a number that no other holder of the lock has. Of several locks that is the slot in the
+/// first, and LATCHGATE_SLOTS has all as a JSON object, slot by name.
 ///
 /// The signals INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the process group of the
 /// command. What the command has left running in its process group when it ends is stopped, too,

@@ -14,7 +14,7 @@ use super::{
     super::{
         caller::{
             environment::Environment,
-            locks::{Locks, fences},
+            locks::{Locks, parts},
         },
         error::CliError,
         terminal::{
@@ -25,7 +25,7 @@ use super::{
         },
     },
     args::RunArgs,
-    job::{Job, Leftover, SLOT, TOKEN},
+    job::{Job, Leftover, SLOT, SLOTS, TOKEN},
     supervisor::{OF_JOBS, Supervisor},
     timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
@@ -124,6 +124,7 @@ impl RunArgs {
         ];
         if let Some(slot) = lease.mode.slot() {
             variables.push((SLOT, slot.to_string()));
+            variables.push((SLOTS, slots(lease)));
         }
         if self.token_env {
             variables.push((TOKEN, lease.token.expose()));
@@ -134,9 +135,19 @@ impl RunArgs {
 
 /// The fencing token of each lock, by its name.
 fn fencing_tokens(lease: &Lease) -> String {
-    let tokens = fences(lease).into_iter();
-    let tokens = tokens.map(|(name, fence)| (name.as_str().to_owned(), fence.get().into()));
+    let tokens = parts(lease).into_iter();
+    let tokens = tokens.map(|part| (part.name.as_str().to_owned(), part.fence.get().into()));
     serde_json::Value::Object(tokens.collect()).to_string()
+}
+
+/// The slot in each lock, by its name.
+fn slots(lease: &Lease) -> String {
+    let slots = parts(lease).into_iter();
+    let slots = slots.filter_map(|part| {
+        let slot = part.mode.slot()?;
+        Some((part.name.as_str().to_owned(), slot.into()))
+    });
+    serde_json::Value::Object(slots.collect()).to_string()
 }
 
 /// The exit code for a signal, as shells have it.
@@ -185,6 +196,11 @@ pub(super) async fn release_lock(
             let release = notify_if_slow(name, RELEASE_UNANSWERED, renewer.release(left));
             match signals.until_second_signal(release).await {
                 Some(Ok(())) => {}
+                // It is over, and most likely since an earlier copy of the release, whose answer was lost.
+                Some(Err(ClientError::OutcomeUnknown {
+                    problem: Some(problem),
+                    ..
+                })) if problem.code == "lease-lost" => {}
                 Some(Err(ClientError::Lost(problem))) => output::note(&format!(
                     "latchgate: {name}: the lease had ended before the command had: {problem}"
                 )),

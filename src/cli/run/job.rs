@@ -35,6 +35,8 @@ pub(super) enum Status {
 pub(super) const TOKEN: &str = "LATCHGATE_TOKEN";
 /// The variable of a slot, which likewise does.
 pub(super) const SLOT: &str = "LATCHGATE_SLOT";
+/// The variable of the slots in all locks.
+pub(super) const SLOTS: &str = "LATCHGATE_SLOTS";
 
 // === impl Job ===
 
@@ -49,6 +51,7 @@ impl Job {
         let child = stopped(own_program()?.as_os_str(), command, on_lost)
             .env_remove(TOKEN)
             .env_remove(SLOT)
+            .env_remove(SLOTS)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

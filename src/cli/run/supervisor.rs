@@ -308,7 +308,13 @@ impl Supervisor {
     fn look_at_request(&mut self) {
         let request = self.requests.borrow_and_update().clone();
         let Some(request) = request else { return };
-        self.note(&format!("to be released {}", asked_for(&request)));
+        let asked_for = asked_for(&request);
+        match &request.name {
+            None => self.note(&format!("to be released {asked_for}")),
+            Some(name) => {
+                output::note(&format!("latchgate: {name}: to be released {asked_for}"));
+            }
+        }
         let is_first = self.request.replace(request).is_none();
         match self.on_request {
             OnRequest::Term if is_first && self.stage == Stage::Running => {

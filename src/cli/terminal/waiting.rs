@@ -1,7 +1,7 @@
 //! Acquires for a command: waits, shows how that goes, and gives up in order when a signal says so.
 
 use std::{
-    fmt::Write as _,
+    fmt::{Display, Write as _},
     io::{self, IsTerminal, Write as _},
     time::Duration,
 };
@@ -44,8 +44,9 @@ pub(crate) async fn acquire(
     signals: &mut Signals,
 ) -> Result<Lease, CliError> {
     let name = locks.first();
+    let label = locks.label();
     let mut acquiring = locks.acquiring(client, request);
-    let error = match watched(name, &mut acquiring, signals).await {
+    let error = match watched(&label, &mut acquiring, signals).await {
         Ok(lease) => return Ok(lease),
         Err(error) => error,
     };
@@ -59,7 +60,7 @@ pub(crate) async fn acquire(
 }
 
 async fn watched(
-    name: &LockName,
+    name: &(dyn Display + Sync),
     acquiring: &mut Acquiring,
     signals: &mut Signals,
 ) -> Result<Lease, CliError> {
@@ -137,7 +138,7 @@ pub(crate) fn suspend() {
 
 /// Whether an acquire is answered, where no line on a terminal shows it.
 pub(crate) struct Outage<'a> {
-    name: &'a LockName,
+    name: &'a (dyn Display + Sync),
     asked: Instant,
     /// Whether a gateway was there at all. One that never was is told in the end, moments later.
     reached: bool,
@@ -148,7 +149,7 @@ pub(crate) struct Outage<'a> {
 
 impl<'a> Outage<'a> {
     /// Nothing is wrong yet with an acquire that has begun then.
-    pub(crate) fn of(name: &'a LockName, asked: Instant) -> Self {
+    pub(crate) fn of(name: &'a (dyn Display + Sync), asked: Instant) -> Self {
         Self {
             name,
             asked,
@@ -193,6 +194,7 @@ impl<'a> Outage<'a> {
 pub(crate) struct WaitReport {
     asked: Instant,
     said_at: Option<Instant>,
+    name: Option<LockName>,
     position: Option<u64>,
     holder: Option<HolderIdentity>,
 }
@@ -241,6 +243,7 @@ impl WaitReport {
         Self {
             asked,
             said_at: None,
+            name: None,
             position: None,
             holder: None,
         }
@@ -255,14 +258,18 @@ impl WaitReport {
         }
     }
 
-    fn update(&mut self, name: &LockName, seen: Option<&SeenStatus>) {
+    fn update(&mut self, name: &(dyn Display + Sync), seen: Option<&SeenStatus>) {
         if let Some(message) = self.message(name, seen) {
             output::note(&format!("latchgate: {}", visible(&message)));
         }
     }
 
     /// What there is to be said, if it is time or something has changed.
-    fn message(&mut self, name: &LockName, seen: Option<&SeenStatus>) -> Option<String> {
+    fn message(
+        &mut self,
+        name: &(dyn Display + Sync),
+        seen: Option<&SeenStatus>,
+    ) -> Option<String> {
         let now = Instant::now();
         let status = seen.map(SeenStatus::current);
         // How a setback begins is told by `Outage`, and what was known before it is no news.
@@ -300,8 +307,9 @@ impl WaitReport {
             (None, None) => None,
         };
         let holder = holder.or_else(|| self.holder.clone());
-        let is_new = (&position, &holder) != (&self.position, &self.holder);
-        (self.position, self.holder) = (position, holder);
+        let name = status.name.clone();
+        let is_new = (&name, &position, &holder) != (&self.name, &self.position, &self.holder);
+        (self.name, self.position, self.holder) = (name, position, holder);
         is_new
     }
 }
@@ -356,13 +364,20 @@ impl Drop for ProgressLine {
 }
 
 /// The text before the first answer.
-pub(crate) fn describe_unanswered(name: &LockName, waited: Duration) -> String {
+pub(crate) fn describe_unanswered(name: &(dyn Display + Sync), waited: Duration) -> String {
     beginning(name, waited) + ", no answer yet"
 }
 
 /// What there is to be said of a wait.
-pub(crate) fn describe(name: &LockName, waiting: &WaitStatus, waited: Duration) -> String {
-    let mut text = beginning(name, waited);
+pub(crate) fn describe(
+    name: &(dyn Display + Sync),
+    waiting: &WaitStatus,
+    waited: Duration,
+) -> String {
+    let mut text = match &waiting.name {
+        Some(name) => beginning(name, waited),
+        None => beginning(name, waited),
+    };
     let mut add = |fact: std::fmt::Arguments<'_>| {
         text.write_fmt(fact)
             .expect("writing to a String never fails");
@@ -405,7 +420,7 @@ fn several(waiting: &WaitStatus) -> Option<u64> {
     waiting.holder_count.filter(|&count| count > 1)
 }
 
-fn beginning(name: &LockName, waited: Duration) -> String {
+fn beginning(name: &(dyn Display + Sync), waited: Duration) -> String {
     let waited = format_duration(Duration::from_secs(waited.as_secs().max(1)));
     format!("waiting for {name}: {waited}")
 }

@@ -23,6 +23,12 @@ impl LockToken {
         self.0
     }
 
+    /// The token in the header, of an operation that has no body.
+    pub(in crate::http) fn required(self) -> Result<Token, Problem> {
+        let missing = || Problem::invalid_field(FIELD, "is missing; send the token in this header");
+        self.0.ok_or_else(missing)
+    }
+
     /// The token of the request: from the header, or from the body, or from both if they agree.
     pub(in crate::http) fn or(self, body: Option<Token>) -> Result<Token, Problem> {
         match (self.0, body) {

@@ -182,20 +182,28 @@ impl WaiterCount {
         if let Some(key) = &key {
             engine.resume_position(key);
         }
-        if request.wait.is_zero() {
-            return Ok(Self {
-                slot: None,
-                keeps: None,
-            });
+        let mut count = Self::without_position(engine, caller, request)?;
+        if !request.wait.is_zero() {
+            count.keeps = key.map(|key| Box::new((engine.clone(), key)));
         }
-        let slot = caller.waiter().or_else(|_| {
-            engine.remove_expired_positions();
-            caller.waiter()
-        })?;
-        Ok(Self {
-            slot,
-            keeps: key.map(|key| Box::new((engine.clone(), key))),
-        })
+        Ok(count)
+    }
+
+    /// Counts a request for which no position is kept, whatever its key.
+    pub(super) fn without_position(
+        engine: &Engine,
+        caller: &Access,
+        request: &AcquireRequest,
+    ) -> Result<Self, Problem> {
+        let slot = if request.wait.is_zero() {
+            None
+        } else {
+            caller.waiter().or_else(|_| {
+                engine.remove_expired_positions();
+                caller.waiter()
+            })?
+        };
+        Ok(Self { slot, keeps: None })
     }
 
     /// It was granted the lock, or nothing is kept for it.

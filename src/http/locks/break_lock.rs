@@ -133,7 +133,7 @@ pub(in crate::http) async fn break_lock(
             lease.hide_details();
         }
     }
-    let body = HeldLockBody::new(&name, holder, gateway.clock.wall());
+    let body = HeldLockBody::new(&name, holder, gateway.clock.wall(), &caller);
     Ok((status, JsonResponse(body)))
 }
 

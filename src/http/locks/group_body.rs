@@ -9,7 +9,8 @@ use utoipa::ToSchema;
 use crate::lock::{HeldLease, Lease};
 
 use super::{
-    lease_body::{MetadataBody, millis, timestamp},
+    lease_body::{MetadataBody, timestamp},
+    millis::millis,
     release_request_body::ReleaseRequestBody,
 };
 
@@ -101,7 +102,7 @@ impl GroupLeaseBody {
             .into_iter()
             .map(|lease| (lease.name.as_str().to_owned(), lease.held.at(as_of)))
             .collect();
-        let left = held.iter().map(|(_, lease)| lease.expires_in).min();
+        let left = held.iter().map(|(_, lease)| lease.good_for()).min();
         let left = left.unwrap_or_default();
         let hold_left = held.iter().filter_map(|(_, lease)| lease.hold_expires_in);
         let hold_left = hold_left.min();
@@ -135,7 +136,7 @@ impl GroupPartBody {
             fencing_token: lease.fence.get(),
             mode: lease.mode.as_str(),
             slot: lease.mode.slot(),
-            expires_in_ms: millis(lease.expires_in),
+            expires_in_ms: millis(lease.good_for()),
             acquired_at: timestamp(now.checked_sub(lease.held_for)),
             hold_expires_in_ms: lease.hold_expires_in.map(millis),
             release_requested: ReleaseRequestBody::of_lease(lease),

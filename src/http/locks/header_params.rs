@@ -19,6 +19,22 @@ pub(super) struct TokenHeader {
     token: String,
 }
 
+/// The token where it can be nowhere else.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it only describes what `LockToken` reads")]
+pub(super) struct OnlyTokenHeader {
+    /// The token of the leases.
+    #[param(
+        rename = "Lock-Token",
+        min_length = 43,
+        max_length = 43,
+        pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+        example = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"
+    )]
+    token: String,
+}
+
 /// The token where it is expected in the body.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]

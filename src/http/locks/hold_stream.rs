@@ -35,8 +35,7 @@ use crate::{
 };
 
 use super::{
-    acquire::WaiterCount,
-    lease_body::{LeaseBody, millis},
+    acquire::WaiterCount, lease_body::LeaseBody, millis::millis,
     release_request_body::ReleaseRequestBody,
 };
 
@@ -248,7 +247,7 @@ pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes,
         HoldEvent::Granted(lease) => encode("granted", &LeaseBody::new(lease, now).to_json()),
         HoldEvent::Renewed(held) => encode(
             "renewed",
-            &json(&RemainingTime::of(Some(held.left_at(Instant::now())))),
+            &json(&RemainingTime::of(Some(held.at(Instant::now()).good_for()))),
         ),
         HoldEvent::ReleaseRequested(request) => encode(
             "release-requested",

@@ -58,7 +58,7 @@ struct InspectProblems;
 )]
 pub(in crate::http) async fn inspect(
     State(gateway): State<Arc<AppState>>,
-    _: Caller<scope::View>,
+    caller: Caller<scope::View>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
@@ -71,7 +71,7 @@ pub(in crate::http) async fn inspect(
     if is_seen {
         return Ok((tag, StatusCode::NOT_MODIFIED).into_response());
     }
-    let lock = LockBody::new(&name, inspection, gateway.clock.wall());
+    let lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
     Ok((tag, JsonResponse(lock)).into_response())
 }
 

@@ -17,7 +17,7 @@ use crate::{
     lock::{Lease, LockName, Metadata, Owner, ReleaseRequest, Token},
 };
 
-use super::release_request_body::ReleaseRequestBody;
+use super::{millis::millis, release_request_body::ReleaseRequestBody};
 
 /// A lease, as only its holder gets to see it: it has the token.
 #[derive(ToSchema)]
@@ -92,6 +92,7 @@ impl LeaseBody {
     pub(super) fn new(lease: Lease, now: SystemTime) -> Self {
         // Here, and not where the store has answered: the gateway may have stood still since.
         let held = lease.held.at(Instant::now());
+        let left = held.good_for();
         Self {
             name: lease.name,
             token: lease.token,
@@ -99,10 +100,10 @@ impl LeaseBody {
             mode: held.mode.as_str(),
             slot: held.mode.slot(),
             ttl_ms: held.ttl.as_millis(),
-            expires_in_ms: millis(held.expires_in),
-            expires_at: displayed(now.checked_add(held.expires_in)),
+            expires_in_ms: millis(left),
+            expires_at: displayed(now.checked_add(left)),
             acquired_at: displayed(now.checked_sub(held.held_for)),
-            renew_after_ms: millis(held.expires_in / 3),
+            renew_after_ms: millis(left / 3),
             hold_expires_in_ms: held.hold_expires_in.map(millis),
             owner: held.owner,
             metadata: MetadataBody(held.metadata),
@@ -159,11 +160,6 @@ fn field(json: &mut Vec<u8>, name: &str, value: &impl Serialize) {
     json.extend_from_slice(name.as_bytes());
     json.extend_from_slice(b"\":");
     serde_json::to_writer(json, value).expect("numbers and texts can be written");
-}
-
-/// Whole milliseconds, rounded down: what is left of a lease is never told too long.
-pub(in crate::http) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// RFC 3339 in UTC. A gateway whose clock is not within the years that can be written shows the

@@ -17,7 +17,7 @@ use utoipa::{
 };
 
 use crate::{
-    auth::scope,
+    auth::{Access, scope},
     http::{
         base_path::BasePath,
         extract::{AcceptsJson, ApiQuery, Caller, Parameters, Query},
@@ -81,7 +81,7 @@ pub(in crate::http) async fn list(
     let views = |name: &LockName| caller.views(name);
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
-    let page = PageBody::new(page, &query, now);
+    let page = PageBody::new(page, &query, now, &caller);
     let next = page.next_cursor.as_deref();
     let next = next.map(|cursor| [(LINK, link(&gateway.base_path, &query, cursor))]);
     Ok((next, JsonResponse(page)))
@@ -139,7 +139,8 @@ pub(super) struct ListParameters {
         example = "deploy:"
     )]
     prefix: Option<String>,
-    /// The owner of a lease, exactly. A foreign client has none.
+    /// The owner of a lease, exactly. A foreign client has none. Of those who share a lock, it may not be found behind
+    /// the 100 whose leases end first.
     #[param(
         nullable = false,
         min_length = 1,
@@ -258,12 +259,14 @@ struct ListedLockBody {
 
 impl PageBody {
     /// `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime) -> Self {
+    pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime, viewer: &Access) -> Self {
         let text = |cursor: Cursor| cursor.expose(&asked.filter);
         let locks = page.locks.into_iter();
         Self {
             next_cursor: page.next.map(text),
-            locks: locks.map(|lock| ListedLockBody::new(lock, now)).collect(),
+            locks: locks
+                .map(|lock| ListedLockBody::new(lock, now, viewer))
+                .collect(),
         }
     }
 }
@@ -272,11 +275,11 @@ impl PageBody {
 
 impl HeldLockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime) -> Self {
+    pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime, viewer: &Access) -> Self {
         Self {
             name: name.as_str().to_owned(),
             holder_count: holder.count(),
-            holders: HolderBody::all_of(holder, now),
+            holders: HolderBody::all_of(holder, now, viewer),
         }
     }
 }
@@ -284,9 +287,9 @@ impl HeldLockBody {
 // === impl ListedLockBody ===
 
 impl ListedLockBody {
-    fn new(lock: HeldLock, now: SystemTime) -> Self {
+    fn new(lock: HeldLock, now: SystemTime, viewer: &Access) -> Self {
         Self {
-            held: HeldLockBody::new(&lock.name, lock.holder, now),
+            held: HeldLockBody::new(&lock.name, lock.holder, now, viewer),
             waiter_count: lock.waiters,
         }
     }

@@ -7,14 +7,13 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
+    auth::Access,
     lock::{HeldLease, Limit, LockName, Sharing},
     store::contract::{Holder, Inspection, SHOWN_HOLDERS, Waiter},
 };
 
 use super::{
-    MetadataBody,
-    lease_body::{millis, timestamp},
-    release_request_body::ReleaseRequestBody,
+    MetadataBody, lease_body::timestamp, millis::millis, release_request_body::ReleaseRequestBody,
 };
 
 /// A lock, held or free. It never shows a token.
@@ -146,8 +145,9 @@ pub(in crate::http) struct HolderBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Group)]
 pub(in crate::http) struct GroupBody {
-    /// The first of their names.
-    first: String,
+    /// The first of their names; null if the API key may not view that lock.
+    #[schema(required = true)]
+    first: Option<String>,
     /// How many they were.
     #[schema(minimum = 2, maximum = 16)]
     count: u8,
@@ -157,10 +157,16 @@ pub(in crate::http) struct GroupBody {
 
 impl LockBody {
     /// `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn new(name: &LockName, inspection: Inspection, now: SystemTime) -> Self {
+    pub(super) fn new(
+        name: &LockName,
+        inspection: Inspection,
+        now: SystemTime,
+        viewer: &Access,
+    ) -> Self {
         let holder_count = inspection.holder.as_ref().map_or(0, Holder::count);
         let holder = inspection.holder;
-        let holders = holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now));
+        let holders =
+            holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
         let state = if holders.is_empty() {
             LockState::Free
         } else {
@@ -199,9 +205,9 @@ impl WaiterBody {
 
 impl HolderBody {
     /// As many as are shown of them. `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn all_of(holder: Holder, now: SystemTime) -> Vec<Self> {
+    pub(super) fn all_of(holder: Holder, now: SystemTime, viewer: &Access) -> Vec<Self> {
         let as_of = Instant::now();
-        let of_lease = |lease: HeldLease| Self::of_lease(lease.at(as_of), now);
+        let of_lease = |lease: HeldLease| Self::of_lease(lease.at(as_of), now, viewer);
         match holder {
             Holder::Lease(lease) => vec![of_lease(lease)],
             Holder::Shared(holders) => {
@@ -227,11 +233,13 @@ impl HolderBody {
         }
     }
 
-    fn of_lease(lease: HeldLease, now: SystemTime) -> Self {
+    fn of_lease(lease: HeldLease, now: SystemTime, viewer: &Access) -> Self {
         Self {
             release_requested: ReleaseRequestBody::of_lease(&lease),
             group: lease.metadata.group().map(|group| GroupBody {
-                first: group.first.as_str().to_owned(),
+                first: Some(&group.first)
+                    .filter(|first| viewer.views(first))
+                    .map(|first| first.as_str().to_owned()),
                 count: group.count,
             }),
             owner: lease.owner.map(|owner| owner.as_str().to_owned()),

@@ -16,6 +16,7 @@ mod inspect;
 mod lease_body;
 mod list;
 mod lock_body;
+mod millis;
 mod release;
 mod release_request_body;
 mod renew;
@@ -28,8 +29,9 @@ pub(super) use group::{
 };
 pub(super) use hold::{__path_hold, hold};
 pub(super) use inspect::{__path_inspect, inspect};
-pub(super) use lease_body::{MetadataBody, millis, timestamp};
+pub(super) use lease_body::{MetadataBody, timestamp};
 pub(super) use list::{__path_list, list};
+pub(super) use millis::millis;
 pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
 pub(super) use release_request_body::ReleaseRequestBody;
 pub(super) use renew::{__path_renew, renew};

@@ -5,6 +5,8 @@ use utoipa::ToSchema;
 
 use crate::lock::{HeldLease, ReleaseRequest};
 
+use super::millis::millis;
+
 /// Somebody wants the lock: its holder is asked to release it in time. What is left of the lease then is broken.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = ReleaseRequest)]
@@ -25,7 +27,7 @@ impl ReleaseRequestBody {
         Self {
             by: request.by.as_deref().map(str::to_owned),
             reason: request.reason.as_str().to_owned(),
-            within_ms: u64::try_from(request.within.as_millis()).unwrap_or(u64::MAX),
+            within_ms: millis(request.within),
         }
     }
 

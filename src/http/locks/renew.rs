@@ -18,7 +18,7 @@ use crate::{
         problem::{Problem, ProblemCode as Code, problem_responses},
         state::AppState,
     },
-    lock::{LockName, Token, Ttl},
+    lock::{Lease, LockName, Token, TokenHash, Ttl},
 };
 
 use super::{
@@ -73,21 +73,36 @@ pub(in crate::http) async fn renew(
     let most = caller.max_ttl();
     let renewed = gateway.engine.renew(name, token, body.ttl, most).await;
     let (name, token) = id;
-    match &renewed {
-        Ok(lease) => {
-            let now = Instant::now();
-            let until = now + lease.held.left_at(now);
-            gateway.gate.lease_renewed(&name, token, until);
-            charge.forgive();
-        }
-        Err(RenewError::Lost(_)) => {
-            gateway.gate.lease_ended(&name, token);
-            drop(charge);
-        }
-        Err(RenewError::Store(_)) => charge.forgive(),
+    if record_renewal(&gateway, &name, token, &renewed) {
+        drop(charge);
+    } else {
+        charge.forgive();
     }
     let lease = renewed?;
     Ok(LeaseBody::new(lease, gateway.clock.wall()))
+}
+
+/// Lets the quotas of the API key know what came of a renewal. Whether the lease is lost: whoever renews only such ones
+/// pays for it.
+pub(super) fn record_renewal(
+    gateway: &AppState,
+    name: &LockName,
+    token: TokenHash,
+    renewed: &Result<Lease, RenewError>,
+) -> bool {
+    match renewed {
+        Ok(lease) => {
+            let now = Instant::now();
+            let until = now + lease.held.left_at(now);
+            gateway.gate.lease_renewed(name, token, until);
+            false
+        }
+        Err(RenewError::Lost(_)) => {
+            gateway.gate.lease_ended(name, token);
+            true
+        }
+        Err(RenewError::Store(_)) => false,
+    }
 }
 
 // === impl RenewProblems ===

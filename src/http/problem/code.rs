@@ -148,12 +148,14 @@ problem_codes! {
     LeaseLost = "lease-lost", GONE,
         "The token does not hold the lock",
         "The lease has expired or was released or broken, or the token was never one of this \
-         lock. `held` says whether somebody else holds the lock now.",
+         lock. `held` says whether somebody else holds the lock now, of several locks whether somebody else holds one \
+         of them; `results` says then what came of each.",
         "Stop the work that the lock protects: somebody else may be doing it. Acquire the \
          lock again before going on. A release that repeats one whose answer was lost may be \
          answered like this because that one ended the lease; nothing is left to do then. To tell \
          that from a lease that was lost before, acquire with an `Idempotency-Key`: for a minute a \
-         repeated release is answered 204 again.";
+         repeated release is answered 204 again. Of several locks that are released together only the release of \
+         the last name is remembered so.";
     TooLarge = "too-large", PAYLOAD_TOO_LARGE,
         "The request body is too large",
         "The body is longer than the gateway accepts. Nothing happened.",
@@ -179,7 +181,7 @@ problem_codes! {
     Locked = "locked", LOCKED,
         "The lock is held",
         "Somebody else holds the lock, or as many share it as the `limit` allows, or others wait and come \
-         first; and it stayed so while the request waited. `holders` says who holds it, `holder_count` how many, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
+         first; and it stayed so while the request waited. `holders` says who holds it, of several locks the one in `name`, `holder_count` how many, `waiters` how many stand in the queue, `retry_after_ms` (and the header \
          `Retry-After`, in seconds) when to ask again.",
         "Ask again after `retry_after_ms`, or give up. To get the lock when it is free, ask with \
          `wait_ms`. To keep the place in the queue from one request to the next, ask with an \

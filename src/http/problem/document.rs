@@ -110,7 +110,10 @@ impl<'a> ProblemDocument<'a> {
                 document.waiters = Some(locked.waiters);
             }
             Extra::Lost { held } => document.held = Some(*held),
-            Extra::Parts(results) => document.results = Some(results),
+            Extra::Parts(results) => {
+                document.held = PartResult::any_held(results);
+                document.results = Some(results);
+            }
         }
         document
     }

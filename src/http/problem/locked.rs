@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
-    http::locks::{MetadataBody, ReleaseRequestBody},
+    http::locks::{MetadataBody, ReleaseRequestBody, millis},
     lock::{HeldLease, LockName, Sharing, Ttl},
     store::contract::{Contention, Holder, SHOWN_HOLDERS},
 };
@@ -173,10 +173,6 @@ fn time_to_wait(holder: Option<&Holder>, sharing: Option<Sharing>) -> Duration {
             ends.get(last).copied().unwrap_or(LONGEST)
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

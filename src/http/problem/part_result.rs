@@ -1,10 +1,12 @@
 //! What came of one of several leases.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    http::locks::ReleaseRequestBody,
+    http::locks::{ReleaseRequestBody, millis},
     lock::{HeldLease, LockName},
 };
 
@@ -19,6 +21,14 @@ pub(in crate::http) struct PartResult {
     /// Why it was not done: `lease-lost`, or a code of the store. Null: it was done.
     #[schema(required = true)]
     code: Option<ProblemCode>,
+    /// What happened to one that was not done, in a sentence for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false)]
+    detail: Option<Cow<'static, str>>,
+    /// With `lease-lost`: whether somebody else holds the lock now. A release without an API key is told only if the lease was broken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = bool, required = false)]
+    held: Option<bool>,
     /// The fencing token of a lease that was renewed; else null.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
@@ -39,23 +49,35 @@ pub(in crate::http) struct PartResult {
 impl PartResult {
     /// It was done. `lease`: what the lease is then, if it has not ended.
     pub(in crate::http) fn done(name: &LockName, lease: Option<&HeldLease>) -> Self {
-        let millis =
-            |left: std::time::Duration| u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         Self {
             name: name.as_str().to_owned(),
             code: None,
+            detail: None,
+            held: None,
             fencing_token: lease.map(|lease| lease.fence.get()),
-            expires_in_ms: lease.map(|lease| millis(lease.expires_in)),
+            expires_in_ms: lease.map(|lease| millis(lease.good_for())),
             hold_expires_in_ms: lease.and_then(|lease| lease.hold_expires_in).map(millis),
             release_requested: lease.and_then(ReleaseRequestBody::of_lease),
         }
     }
 
     /// It was not done.
-    pub(in crate::http) fn failed(name: &LockName, code: ProblemCode) -> Self {
+    pub(super) fn failed(
+        name: &LockName,
+        code: ProblemCode,
+        detail: Cow<'static, str>,
+        held: Option<bool>,
+    ) -> Self {
         Self {
             code: Some(code),
+            detail: Some(detail),
+            held,
             ..Self::done(name, None)
         }
+    }
+
+    /// Whether somebody else holds the lock of one of them now; `None`: it is not told of any.
+    pub(super) fn any_held(results: &[Self]) -> Option<bool> {
+        results.iter().filter_map(|it| it.held).max()
     }
 }

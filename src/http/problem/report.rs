@@ -8,6 +8,8 @@ use axum::{
 };
 use http::HeaderValue;
 
+use crate::lock::LockName;
+
 use super::{FieldError, PartResult, ProblemCode, locked::Locked};
 
 /// What a handler answers instead of success.
@@ -83,6 +85,15 @@ impl Problem {
     pub(in crate::http) fn with(mut self, extra: Extra) -> Self {
         self.extra = extra;
         self
+    }
+
+    /// The problem as that of one of several leases.
+    pub(in crate::http) fn of_part(&self, name: &LockName) -> PartResult {
+        let held = match self.extra {
+            Extra::Lost { held } => Some(held),
+            _ => None,
+        };
+        PartResult::failed(name, self.code, self.detail.clone(), held)
     }
 
     /// After how long to ask again, if the problem says so.

@@ -154,7 +154,13 @@ async fn a_lock_that_is_held_is_named() {
     let problem = parsed(&answer);
     assert_eq!(problem["name"], "b");
     assert_eq!(problem["holders"][0]["owner"], "other");
-    assert_eq!(gateway.state("c").await, json!(["free", null]));
+    // `a` was taken, and is given back.
+    let is_free = async || gateway.state("a").await == json!(["free", null]);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    while !is_free().await {
+        assert!(tokio::time::Instant::now() < deadline, "`a` is held still");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
@@ -341,4 +347,46 @@ async fn the_options_count_for_every_lock() {
     assert_eq!(attempt.ttl.as_millis(), 10_000, "until all are taken");
     assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
     assert_eq!(attempt.sharing.unwrap().limit.get(), 3);
+}
+
+#[tokio::test]
+async fn a_release_without_the_token_is_told_of_the_header_alone() {
+    let service = Service::start();
+    let body = json!({"token": TOKEN}).to_string();
+    let answer = service.ask(Method::DELETE, "/locks?names=a,b", JSON, body);
+    let answer = answer.await;
+    assert_eq!(answer.problem(), (400, "invalid-request".to_owned()));
+    let reason = "is missing; send the token in this header";
+    let error = json!({"field": "Lock-Token", "reason": reason});
+    assert_eq!(parsed(&answer)["errors"], json!([error]));
+}
+
+#[tokio::test]
+async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
+    let (all, team) = (Key::new(), Key::new());
+    let keys = all.entry("all", "acquire = ['*']\nview = ['*']")
+        + &team.entry("team", "view = ['team:']\nbreak = ['team:']");
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock)).unwrap();
+    let service = Service::over_with_keys(Arc::new(store), &keys);
+    let names = json!({"names": ["secret:a", "team:x"]}).to_string();
+    let headers = [all.auth(), JSON[0]];
+    let acquired = service.ask(Method::POST, "/locks", &headers, names).await;
+    assert_eq!(acquired.status, 201, "{}", acquired.body);
+    let look = async |key: &Key, path| {
+        let answer = service.ask(Method::GET, path, &[key.auth()], "").await;
+        parsed(&answer)
+    };
+    let shown = json!({"first": "secret:a", "count": 2});
+    let hidden = json!({"first": null, "count": 2});
+    for (key, group) in [(&all, &shown), (&team, &hidden)] {
+        let lock = look(key, "/locks/team:x").await;
+        assert_eq!(&lock["holders"][0]["group"], group);
+        let page = look(key, "/locks?prefix=team:").await;
+        assert_eq!(&page["locks"][0]["holders"][0]["group"], group);
+    }
+    let headers = [team.auth(), JSON[0]];
+    let body = r#"{"reason": "test", "all": true}"#;
+    let broken = service.ask(Method::POST, "/locks/team:x/break", &headers, body);
+    assert_eq!(parsed(&broken.await)["holders"][0]["group"], hidden);
 }

@@ -394,3 +394,45 @@ async fn a_reload_does_not_make_a_key_forget_what_it_has() {
     gate.replace(latchgate::auth::KeysFile::new("x").parse(&file).unwrap());
     assert_eq!(post(&service, &key, "/locks/b", "").await.status, 429);
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_of_several_locks_counts_for_the_rate() {
+    let key = Key::new();
+    let lines = "acquire = ['*']\nrequests_per_second = 1\nburst = 4";
+    let service = Service::with_keys(&key.entry("ci", lines));
+    let names = r#"{"names": ["a", "b", "c", "d"]}"#;
+    assert_eq!(post(&service, &key, "/locks", names).await.status, 201);
+    let refused = post(&service, &key, "/locks/e", "").await;
+    assert_eq!(code(&refused), (429, "rate-limited".to_owned()));
+    tokio::time::advance(Duration::from_millis(1_001)).await;
+    // One that is let in is carried out, and those after it wait for longer.
+    assert_eq!(post(&service, &key, "/locks", names).await.status, 201);
+    tokio::time::advance(Duration::from_millis(3_500)).await;
+    assert_eq!(post(&service, &key, "/locks/f", "").await.status, 429);
+    tokio::time::advance(Duration::from_millis(510)).await;
+    assert_eq!(post(&service, &key, "/locks/f", "").await.status, 201);
+}
+
+#[tokio::test]
+async fn several_locks_that_were_waited_for_in_vain_keep_no_position_and_no_room() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_waiters = 1"));
+    // However often it looks, somebody else holds the lock.
+    (0..100).for_each(|_| service.script.acquires(queued(0)));
+    let request = http::Request::post("/locks")
+        .header("authorization", &key.header)
+        .header("content-type", "application/json")
+        .header("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
+    let body = Body::from(r#"{"names": ["a", "b"], "wait_ms": 50000}"#);
+    let mut waiting = Box::pin(service.unread(request.body(body).unwrap()));
+    tokio::select! {
+        _ = &mut waiting => panic!("it was not to be answered"),
+        () = until("it waits", || !service.script.asked().is_empty()) => {}
+    }
+    let one = r#"{"wait_ms": 100}"#;
+    let refused = post(&service, &key, "/locks/c", one).await;
+    assert_eq!(code(&refused), (429, "too-many-waiters".to_owned()));
+    drop(waiting);
+    let waited = post(&service, &key, "/locks/c", one).await;
+    assert_eq!(waited.problem(), (423, "locked".to_owned()));
+}

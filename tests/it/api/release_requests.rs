@@ -184,6 +184,37 @@ async fn the_holder_of_a_group_is_told_of_which_lock() {
 }
 
 #[tokio::test]
+async fn what_is_left_of_a_lease_is_never_more_than_its_holder_has_been_given() {
+    let service = Service::start();
+    let mut lease = held();
+    let within = Duration::from_secs(5);
+    lease.request_release(&ReleaseRequest {
+        within,
+        ..request()
+    });
+    assert!(
+        lease.expires_in > within,
+        "it lasts longer if the gateway dies"
+    );
+    let renewals = [held(), lease.clone(), lease].map(|it| Ok(Renewal::Renewed(it, None)));
+    service.script.renew.lock().unwrap().extend(renewals);
+    let renew = async |target| {
+        let renewed = service.ask(Method::PUT, target, WITH_TOKEN, Body::empty());
+        renewed.await.json()
+    };
+    let group = renew("/locks?names=a,b").await;
+    let single = renew("/locks/a/renew").await;
+    for told in [&group, &group["results"][1], &single] {
+        let left = told["expires_in_ms"].as_u64().unwrap();
+        assert!((4_000..=5_000).contains(&left), "{told}");
+    }
+    assert!(
+        single["renew_after_ms"].as_u64().unwrap() <= 5_000 / 3,
+        "{single}"
+    );
+}
+
+#[tokio::test]
 async fn a_stream_that_holds_the_lock_is_told() {
     let service = Service::start();
     let lease = HeldLease {

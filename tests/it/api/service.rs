@@ -109,16 +109,16 @@ impl Service {
         Self::with_gate(Config::default(), keys).0
     }
 
-    /// The same, and its gate and its clock.
+    /// A gateway over any store that these keys are let in to.
+    pub(crate) fn over_with_keys(store: impl Into<AnyStore>, keys: &str) -> Self {
+        let config = Config::default();
+        let (gate, _) = gate(&config, keys);
+        Self::over_behind(store, config, gate)
+    }
+
+    /// A gateway with keys, and its gate and its clock.
     pub(crate) fn with_gate(config: Config, keys: &str) -> (Self, Gate, Arc<ManualClock>) {
-        let clock = Arc::new(ManualClock::at(noon()));
-        let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
-        let gate = Gate::guarded(
-            ring,
-            SessionSeal::open_configured(&config.auth).unwrap(),
-            &config.auth,
-            clock.clone(),
-        );
+        let (gate, clock) = gate(&config, keys);
         let script = Arc::new(Script::default());
         let store = Scripted(Arc::clone(&script));
         let service = Self {
@@ -270,4 +270,13 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(tokio::time::Instant::now() < deadline, "{what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The gate for these keys, and its clock.
+fn gate(config: &Config, keys: &str) -> (Gate, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(noon()));
+    let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
+    let seal = SessionSeal::open_configured(&config.auth).unwrap();
+    let gate = Gate::guarded(ring, seal, &config.auth, clock.clone());
+    (gate, clock)
 }

@@ -1,7 +1,9 @@
 //! Several locks on one command line.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
+use super::run::{run_sh, until, waiters};
 use crate::support::{
     gateway::Gateway,
     program::{Run, latchgate},
@@ -119,4 +121,48 @@ fn a_part_that_is_lost_stops_the_command() {
     let run = on(&gateway, &run).read();
     assert_eq!(run.code, Some(102), "{run:?}");
     assert_eq!(state(&gateway, "a"), "free");
+}
+
+#[test]
+fn a_command_is_killed_at_once_if_a_part_was_given_to_another() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let tidy = r#"trap "echo tidying" TERM; echo up; while :; do sleep 0.05; done"#;
+    let arguments = ["a", "b", "--ttl", "9s", "--kill-after", "4500ms"];
+    let mut losing = run_sh(&url, &arguments, tidy);
+    losing.printed("up");
+    let mut next = run_sh(&url, &["b"], "echo up; exec sleep 60");
+    until("it waits", || waiters(&url, "b") == 1);
+    let broken = on(&gateway, &["break", "b", "--reason", "it hangs", "--yes"]).read();
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+    next.printed("up");
+    losing.said("the lease of b is lost: The lease of this token was broken by an operator");
+    let lost = losing.wait();
+    // It gets no TERM: another works under `b`.
+    assert_eq!(
+        (lost.code, lost.out.as_str()),
+        (Some(102), "up\n"),
+        "{lost:?}"
+    );
+    next.signal(Signal::TERM);
+    next.wait();
+}
+
+#[test]
+fn what_came_of_each_is_printed_as_one_line_of_json() {
+    let gateway = Gateway::start();
+    let acquired = on(&gateway, &["acquire", "a", "b"]).read();
+    let token = acquired.out.trim_end();
+    let ran = |arguments: &[&str]| {
+        let run = on(&gateway, arguments).env("LATCHGATE_TOKEN", token);
+        run.read()
+    };
+    assert_eq!(ran(&["release", "a"]).code, Some(0));
+    for command in ["renew", "release"] {
+        let ran = ran(&[command, "a", "b", "--json"]);
+        assert_eq!(ran.code, Some(102), "{ran:?}");
+        let printed: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(printed["results"][0]["code"], "lease-lost");
+        assert_eq!(ran.out.lines().count(), 1, "{ran:?}");
+    }
 }

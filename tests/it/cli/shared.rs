@@ -178,3 +178,61 @@ fn a_break_of_all_is_sent_once_and_not_together_with_one() {
         assert_eq!(on(&gateway, &both).code, Some(2), "{other}");
     }
 }
+
+/// Two leases of one request; the second has the larger slot.
+fn group(mode: &str, slots: [Option<u16>; 2]) -> Reply {
+    let leases = [("db", slots[0]), ("gpus", slots[1])].map(|(name, slot)| {
+        json!({
+            "name": name, "fencing_token": 42, "mode": mode, "slot": slot, "expires_in_ms": 600_000,
+            "hold_expires_in_ms": null,
+        })
+    });
+    let group = json!({
+        "leases": leases, "token": TOKEN, "ttl_ms": 600_000, "expires_in_ms": 600_000,
+        "renew_after_ms": 200_000,
+    });
+    Reply::Answer(201, group.to_string())
+}
+
+#[test]
+fn each_of_several_locks_has_a_slot_of_its_own() {
+    let gateway = FakeGateway::new([group("shared", [Some(0), Some(5)])]);
+    let ran = on(&gateway, &["acquire", "db", "gpus", "--limit", "8"]);
+    let lines: Vec<_> = ran.err.lines().collect();
+    assert!(
+        lines[0].contains("acquired db: fencing token 42, slot 0,"),
+        "{ran:?}"
+    );
+    assert!(
+        lines[1].contains("acquired gpus: fencing token 42, slot 5,"),
+        "{ran:?}"
+    );
+    let show = r#"echo "${LATCHGATE_SLOT-none} ${LATCHGATE_SLOTS-none}""#;
+    for (arguments, mode, slots, found) in [
+        (
+            &["--limit", "8"][..],
+            "shared",
+            [Some(0), Some(5)],
+            "0 {\"db\":0,\"gpus\":5}\n",
+        ),
+        (&["--shared"], "shared", [None, None], "none none\n"),
+        (&[], "exclusive", [None, None], "none none\n"),
+    ] {
+        let results = r#"{"results":[{"name":"db","code":null},{"name":"gpus","code":null}]}"#;
+        let released = Reply::Answer(200, results.to_owned());
+        let gateway = FakeGateway::new([group(mode, slots), released]);
+        let command = ["--", "sh", "-c", show];
+        let run = [&["run", "db", "gpus", "--wait", "0"], arguments, &command].concat();
+        let ran = on_with_slots(&gateway, &run);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), found), "{ran:?}");
+    }
+}
+
+/// In the environment of another job.
+fn on_with_slots(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
+    latchgate(arguments)
+        .env("LATCHGATE_URL", &gateway.url)
+        .env("LATCHGATE_SLOT", "77")
+        .env("LATCHGATE_SLOTS", r#"{"db":77}"#)
+        .read()
+}

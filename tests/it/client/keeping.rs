@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use latchgate::client::{
-    AcquireRequest, Client, ClientError, ClientOptions, LeaseRenewer, LeaseState, Loss,
+use latchgate::{
+    client::{AcquireRequest, Client, ClientError, ClientOptions, LeaseRenewer, LeaseState, Loss},
+    lock::{GroupNames, LockName},
 };
 use tokio::time::Instant;
 
@@ -283,4 +284,26 @@ async fn who_is_asked_for_the_lock_is_told_once_and_keeps_it_no_longer_than_that
     assert!(renewer.until().unwrap() <= told + heard.within());
     let loss = tokio::time::timeout(TIMEOUT, renewer.lost()).await.unwrap();
     assert!(matches!(loss, Loss::NotReleased), "{loss}");
+}
+
+#[tokio::test]
+async fn of_several_locks_the_one_is_told_that_somebody_has_asked_for() {
+    let lease = format!(
+        r#"{{"leases":[{{"name":"a","fencing_token":1}},{{"name":"b","fencing_token":2}}],"token":"{TOKEN}","ttl_ms":1500,"expires_in_ms":1500,"renew_after_ms":500}}"#
+    );
+    let asked = r#"{"results":[{"name":"a","code":null,"expires_in_ms":1500},{"name":"b","code":null,"expires_in_ms":1200,"release_requested":{"by":"ops","reason":"deploy","within_ms":1200}}],"renew_after_ms":400}"#;
+    let gateway = FakeGateway::new([
+        Reply::Answer(201, lease),
+        Reply::Answer(200, asked.to_owned()),
+    ]);
+    let client = client_of(&gateway.url);
+    let names = ["a", "b"].map(|name| LockName::new(name).unwrap());
+    let names = GroupNames::new(names).unwrap();
+    let request = AcquireRequest::default();
+    let lease = client.acquire_all(&names, &request).await.unwrap();
+    let renewer = LeaseRenewer::start(&client, lease).await.unwrap();
+    let mut requests = renewer.requests();
+    let heard = tokio::time::timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
+    let heard = heard.expect("it is told").unwrap().clone().unwrap();
+    assert_eq!(heard.name.as_deref(), Some("b"));
 }

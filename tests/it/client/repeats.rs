@@ -4,7 +4,7 @@ use std::{net::TcpListener, time::Duration};
 
 use latchgate::{
     client::{AcquireRequest, Client, ClientError, ClientOptions},
-    lock::IdempotencyKey,
+    lock::{GroupNames, IdempotencyKey, LockName},
 };
 use tokio::time::Instant;
 
@@ -152,6 +152,67 @@ async fn a_lease_that_is_gone_after_an_unanswered_release_may_have_been_released
         .await
         .unwrap_err();
     assert!(matches!(error, ClientError::Lost(_)), "{error}");
+}
+
+/// What came of the release of two locks.
+fn released(a: &str, b: &str) -> Reply {
+    let results = format!(r#"{{"results":[{{"name":"a","code":{a}}},{{"name":"b","code":{b}}}]}}"#);
+    Reply::Answer(200, results)
+}
+
+async fn release_all(gateway: &FakeGateway) -> Result<(), ClientError> {
+    let names = ["a", "b"].map(|name| LockName::new(name).unwrap());
+    let names = GroupNames::new(names).unwrap();
+    let released = client(gateway).release_all(&names, &token()).await?;
+    released.check()
+}
+
+#[tokio::test]
+async fn of_several_locks_those_that_the_store_could_not_release_are_released_again() {
+    let done = || Reply::Answer(204, String::new());
+    for code in [r#""store-unavailable""#, r#""outcome-unknown""#] {
+        let gateway = FakeGateway::new([
+            released("null", code),
+            Reply::problem(503, "store-unavailable", ""),
+            done(),
+        ]);
+        release_all(&gateway).await.unwrap();
+        let lines = gateway.received();
+        let lines: Vec<_> = lines.iter().map(|it| it.line.as_str()).collect();
+        assert!(
+            lines[0].starts_with("DELETE /locks?names=a,b "),
+            "{lines:?}"
+        );
+        assert!(lines[2].starts_with("DELETE /locks/b "), "{lines:?}");
+        assert_eq!(lines.len(), 3);
+    }
+    let lost = || Reply::problem(410, "lease-lost", r#","held":false"#);
+    let gateway = FakeGateway::new([released("null", r#""store-unavailable""#), lost()]);
+    let error = release_all(&gateway).await.unwrap_err();
+    assert!(matches!(error, ClientError::Lost(_)), "{error}");
+    // The first copy may have been carried out.
+    let gateway = FakeGateway::new([released("null", r#""outcome-unknown""#), lost()]);
+    let error = release_all(&gateway).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error}"
+    );
+    // What no repetition mends is not repeated.
+    let gateway = FakeGateway::new([released("null", r#""foreign-data""#)]);
+    release_all(&gateway).await.unwrap_err();
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[tokio::test]
+async fn of_several_locks_one_that_is_gone_after_an_unanswered_release_may_have_been_released() {
+    let gateway = FakeGateway::new([Reply::Lost, released(r#""lease-lost""#, "null")]);
+    let error = release_all(&gateway).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::OutcomeUnknown { .. }),
+        "{error}"
+    );
+    let gateway = FakeGateway::new([Reply::Lost, released("null", "null")]);
+    release_all(&gateway).await.unwrap();
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::{
 
 use latchgate::{
     client::{AcquireRequest, Client, ClientError, ClientOptions, Lease, WaitStatus},
-    lock::{GroupNames, IdempotencyKey, Owner},
+    lock::{GroupNames, IdempotencyKey, LockName, Owner},
 };
 use tokio::time::Instant;
 
@@ -235,6 +235,43 @@ async fn whoever_watches_is_told_of_holder_and_trouble() {
     );
     assert!(told[1].trouble.is_some());
     assert_eq!(told[1].waiters, Some(3));
+}
+
+#[tokio::test]
+async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() {
+    let held =
+        r#"{"status":423,"code":"locked","name":"b","waiters":1,"holders":[{"owner":"bob"}]}"#;
+    let lock = r#"{"name":"b","state":"held","holders":[{"owner":"bob"}],"holder_count":1,"waiters":[],"waiter_count":2}"#;
+    let gateway = FakeGateway::new([
+        Reply::Late(Duration::from_millis(700), 423, held.to_owned()),
+        Reply::Silence,
+        Reply::Answer(200, lock.to_owned()),
+    ]);
+    let names = ["a", "b"].map(|name| LockName::new(name).unwrap());
+    let names = GroupNames::new(names).unwrap();
+    let request = AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    };
+    let (sender, mut news) = tokio::sync::mpsc::channel(8);
+    let mut watcher = |waiting: &WaitStatus| {
+        let name = waiting.name.as_ref().map(ToString::to_string);
+        sender.try_send((name, waiting.waiters)).unwrap();
+    };
+    let mut acquiring = client_of(&gateway.url).acquiring_all(names, request);
+    let seldom = Duration::from_mins(1);
+    let told = tokio::select! {
+        _ = acquiring.finish_watched_every(seldom, &mut watcher) => panic!("nobody answers"),
+        told = async { [news.recv().await.unwrap(), news.recv().await.unwrap()] } => told,
+    };
+    let b = Some("b".to_owned());
+    assert_eq!(told, [(b.clone(), Some(1)), (b, Some(2))]);
+    let requests = gateway.received();
+    let lines = requests.iter().map(|it| it.line.as_str());
+    let lines: Vec<_> = lines
+        .map(|line| line.trim_end_matches(" HTTP/1.1"))
+        .collect();
+    assert_eq!(lines, ["POST /locks", "POST /locks", "GET /locks/b"]);
 }
 
 #[tokio::test]

@@ -82,6 +82,8 @@ pub(in crate::http) async fn acquire_group(
     let begun = || {
         let names = names.ok_or_else(missing_names)?;
         check_permission(&caller, &names)?;
+        // Each name counts; that there was room for one was found when the caller was admitted.
+        caller.count_further_requests(names.as_slice().len() - 1);
         let request = GroupRequest::new(names, |name| {
             terms
                 .clone()
@@ -89,8 +91,8 @@ pub(in crate::http) async fn acquire_group(
         })?;
         let waits = !request.keyed().wait.is_zero();
         let permit = waits.then(|| long_requests.acquire()).transpose()?;
-        // It waits for one lock at a time.
-        let waiter = WaiterCount::of(&gateway.engine, &caller, request.keyed())?;
+        // It waits for one lock at a time, and no position is kept for it.
+        let waiter = WaiterCount::without_position(&gateway.engine, &caller, request.keyed())?;
         let slots = request.names().iter();
         let slots = slots.map(|name| caller.lease(name, key.as_ref()));
         let slots = slots.collect::<Result<Vec<_>, _>>()?;
@@ -99,9 +101,9 @@ pub(in crate::http) async fn acquire_group(
     };
     let answer = match begun() {
         Err(problem) => Err(problem),
-        Ok((_permit, mut waiter, slots, granted)) => {
+        Ok((_permit, waiter, slots, granted)) => {
             let granted = granted.await;
-            waiter.finish();
+            drop(waiter);
             granted
                 .map_err(|error| Problem::for_group(error, |name| caller.views(name)))
                 .map(|granted| Acquired::all(granted, slots, connection, &gateway))

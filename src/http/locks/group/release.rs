@@ -19,7 +19,7 @@ use crate::{
 };
 
 use super::{
-    super::{header_params::TokenHeader, release::ReleaseProblems},
+    super::{header_params::OnlyTokenHeader, release::ReleaseProblems},
     names::{GroupParameters, GroupQuery},
 };
 
@@ -27,7 +27,9 @@ use super::{
 ///
 /// Ends the living leases of this token, each as if it were released by itself. It is carried out even if the caller hangs
 /// up. The answer is 200 if one of them was released at least: look at `results`, where a lost one has the `code`
-/// `lease-lost`. It is 410 if the token holds none of these locks.
+/// `lease-lost`. It is 410 if the token holds none of these locks. Of a group that was acquired with an
+/// `Idempotency-Key` only the release of the last name is remembered: repeated, that one is done again, and the others
+/// are `lease-lost`. What has the `code` `store-unavailable` or `outcome-unknown` can be released once more.
 ///
 /// The token is sent in the header `Lock-Token`: there is no body, because proxies drop that of a DELETE.
 #[utoipa::path(
@@ -35,7 +37,7 @@ use super::{
     path = "/locks",
     operation_id = "releaseLocks",
     tag = "locks",
-    params(GroupParameters, TokenHeader),
+    params(GroupParameters, OnlyTokenHeader),
     responses(
         (status = 200, body = ReleasedGroupBody, description = "What came of each lease."),
         ReleaseProblems,
@@ -49,7 +51,7 @@ pub(in crate::http) async fn release_group(
     token: LockToken,
 ) -> Result<JsonResponse<ReleasedGroupBody>, Problem> {
     let names = query.names()?;
-    let token = token.or(None)?.hash();
+    let token = token.required()?.hash();
     // One that was granted here can always be released.
     let mut known = names.iter();
     let known = known.find(|name| gateway.engine.has_lease(name, &token));
@@ -77,8 +79,12 @@ pub(in crate::http) async fn release_group(
                     ReleaseError::Store(_) => is_guess = false,
                 }
                 let is_lost = matches!(error, ReleaseError::Lost(_));
-                let problem = Problem::from(error);
-                results.push(PartResult::failed(name, problem.code));
+                let problem = if gateway.gate.is_open() {
+                    error.into()
+                } else {
+                    Problem::for_unauthenticated(error)
+                };
+                results.push(problem.of_part(name));
                 if !is_lost {
                     failure = Some(problem);
                 }

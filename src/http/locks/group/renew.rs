@@ -10,7 +10,6 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::scope,
-    engine::RenewError,
     http::{
         extract::{AcceptsJson, ApiJson, ApiQuery, Caller, LockToken},
         json_response::JsonResponse,
@@ -22,8 +21,8 @@ use crate::{
 use super::{
     super::{
         header_params::TokenHeader,
-        lease_body::millis,
-        renew::{RenewBody, RenewProblems},
+        millis::millis,
+        renew::{RenewBody, RenewProblems, record_renewal},
     },
     names::{GroupParameters, GroupQuery, check_permission},
 };
@@ -71,25 +70,18 @@ pub(in crate::http) async fn renew_group(
     let renewed = join_all(renewals).await;
     let (mut results, mut left, mut failure, mut all_lost) = (Vec::new(), None, None, true);
     for (name, renewal) in names.iter().zip(renewed) {
-        let now = Instant::now();
+        let is_lost = record_renewal(&gateway, name, hash, &renewal);
+        all_lost &= is_lost;
         match renewal {
             Ok(lease) => {
-                let held = lease.held.at(now);
-                let until = now + held.expires_in;
-                gateway.gate.lease_renewed(name, hash, until);
-                let shortest: Duration = left.unwrap_or(held.expires_in);
-                left = Some(shortest.min(held.expires_in));
-                all_lost = false;
+                let held = lease.held.at(Instant::now());
+                let told = held.good_for();
+                left = Some(left.map_or(told, |shortest: Duration| shortest.min(told)));
                 results.push(PartResult::done(name, Some(&held)));
             }
             Err(error) => {
-                match &error {
-                    RenewError::Lost(_) => gateway.gate.lease_ended(name, hash),
-                    RenewError::Store(_) => all_lost = false,
-                }
-                let is_lost = matches!(error, RenewError::Lost(_));
                 let problem = Problem::from(error);
-                results.push(PartResult::failed(name, problem.code));
+                results.push(problem.of_part(name));
                 if !is_lost {
                     failure = Some(problem);
                 }
