@@ -120,6 +120,7 @@ impl Store for NullStore {
         &self,
         name: &LockName,
         token: &TokenHash,
+        _keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
         self.give_back(name, token).await
     }

@@ -28,8 +28,8 @@ pub(super) enum ReplyKind {
     First,
     /// One under an idempotency key under which the lease lived already.
     Again,
-    /// None yet: this keeper of the lease collects its group, and nobody else can finish it.
-    Unfinished(KeeperId),
+    /// None yet: the keeper of the lease collects its group, and nobody else can finish it.
+    Unfinished,
 }
 
 // === impl Delivery ===
@@ -77,7 +77,9 @@ impl Delivery {
 
     /// The group is complete, and about to be answered for the first time.
     pub(super) fn finished(&mut self, left: Duration) {
-        if let (ReplyKind::Unfinished(keeper), Some(lease)) = (self.answer, &self.pending) {
+        if let (ReplyKind::Unfinished, Some(lease)) = (self.answer, &self.pending)
+            && let AbandonedBy::UnansweredAttempt(keeper) = lease.by
+        {
             let before = PriorReply::Nothing;
             let answer = LeaseReply { keeper, before };
             self.engine.leases.reply_started(lease.token, answer, left);
@@ -106,11 +108,7 @@ impl Drop for Delivery {
             return;
         };
         match self.answer {
-            ReplyKind::Once => return self.engine.reaper.submit(lease),
-            ReplyKind::Unfinished(keeper) => {
-                let by = AbandonedBy::UnansweredAttempt(keeper);
-                return self.engine.reaper.submit(AbandonedLease { by, ..lease });
-            }
+            ReplyKind::Once | ReplyKind::Unfinished => return self.engine.reaper.submit(lease),
             ReplyKind::First | ReplyKind::Again => {}
         }
         if let Some(keeper) = self.engine.leases.reply_lost(&lease.token) {

@@ -109,11 +109,12 @@ impl AcquireAttempt {
 
     /// Watches over the lease of this attempt.
     fn delivery_of_ours(&self, left: Duration) -> Delivery {
-        let lease = self.abandoned();
+        let mut lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
             ReplyKind::Once
         } else if self.is_part {
-            ReplyKind::Unfinished(KeeperId::of_attempt(&lease.token))
+            lease.by = AbandonedBy::UnansweredAttempt(KeeperId::of_attempt(&lease.token));
+            ReplyKind::Unfinished
         } else {
             let answer = self.reply_after(PriorReply::Nothing);
             self.engine.leases.reply_started(lease.token, answer, left);
@@ -135,7 +136,7 @@ impl AcquireAttempt {
             repeatable.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(caller, &self.attempt.name, salt);
         let hash = token.hash();
-        let lease = AbandonedLease {
+        let mut lease = AbandonedLease {
             token: hash,
             ..self.abandoned()
         };
@@ -154,7 +155,8 @@ impl AcquireAttempt {
             PriorReply::Reply(_) | PriorReply::Unknown => leases.insert(hash, name, &held),
         }
         let kind = if is_unfinished {
-            ReplyKind::Unfinished(answer.keeper)
+            lease.by = AbandonedBy::UnansweredAttempt(answer.keeper);
+            ReplyKind::Unfinished
         } else {
             // An earlier answer may have been delivered, so this attempt must not give the lease back.
             ReplyKind::Again

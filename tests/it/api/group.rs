@@ -344,7 +344,7 @@ async fn the_options_count_for_every_lock() {
         panic!("{asked:?}");
     };
     assert_eq!(attempt.name, LockName::new("a").unwrap());
-    assert_eq!(attempt.ttl.as_millis(), 10_000, "until all are taken");
+    assert_eq!(attempt.ttl.as_millis(), 9_999, "until all are taken");
     assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
     assert_eq!(attempt.sharing.unwrap().limit.get(), 3);
 }

@@ -208,7 +208,9 @@ async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
         assert_eq!(event["owner"], "ci");
         assert_eq!(event["reason"], "deploy");
     }
-    assert_eq!(requested["expires_in_ms"], 300);
+    // What is left when the store has answered.
+    let left = requested["expires_in_ms"].as_u64().unwrap();
+    assert!((1..=300).contains(&left), "{left}");
 }
 
 async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {

@@ -508,7 +508,8 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
     assert!(state.commit().is_empty());
     // There may be no lease more than there is, so one is granted in the place of the writer.
     state.bound(true, now);
-    drop(state.release(None, &writer.name, &writer.token, now));
+    let released = state.release(None, &writer.name, &writer.token, now);
+    assert_eq!(released, Release::Released);
     assert_eq!(state.commit().len(), 1);
     // The other one is granted, and that cannot be written.
     state.bound(false, now);
