@@ -133,7 +133,7 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
             "local fits = not held or (share and alone) or (share and share.count()",
         )],
         Mutant::NobodyAfterTheHead => &[(
-            "  -- It may have been the head, and kept those behind it from sharing the lock.\n  admit(us, share, share.prune(us))\n",
+            "  -- It may have been the head, and kept those behind it from sharing the lock.\n  admit(us, share, share.count())\n",
             "",
         )],
         Mutant::NoSecondRound => &[

@@ -82,7 +82,8 @@ pub(super) async fn request_release(
     Err(passes_too_fast())
 }
 
-fn passes_too_fast() -> StoreError {
+/// The lock was never what it had just been seen to be.
+pub(super) fn passes_too_fast() -> StoreError {
     let reason = "the lock passes on faster than it can be looked at".to_owned();
     Unavailability::Refused(reason).into()
 }

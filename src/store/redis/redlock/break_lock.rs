@@ -5,7 +5,7 @@ use crate::{
     store::{
         StoreError, Unavailability,
         contract::{Breaking, Holder, Requesting},
-        redis::keys::Keys,
+        redis::{break_lock::passes_too_fast, keys::Keys},
     },
 };
 
@@ -148,11 +148,6 @@ impl Shared {
             Err(not_known().into())
         }
     }
-}
-
-fn passes_too_fast() -> StoreError {
-    let reason = "the lock passes on faster than it can be looked at".to_owned();
-    Unavailability::Refused(reason).into()
 }
 
 fn not_known() -> Unavailability {

@@ -5,7 +5,8 @@
 --   1  lock   string: the lease, or what a foreign client has written
 --   2  fence  string: the fence counter of the slot
 --   Named by the first: `wait` (list: the ids of those who wait), `of:ID` (string: the ticket of an attempt,
---   or a letter that says what became of it) and `key:HASH` (string: whose an idempotency key is).
+--   or a letter that says what became of it), `key:HASH` (string: whose an idempotency key is), `asked:ID` (string:
+--   until when the holder of a lease was asked to release it), and those of a lock that is shared (`parts/shared.lua`).
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
@@ -318,7 +319,7 @@ end
 if not waits then
   if share then
     -- It may have been the head.
-    admit(us, share, share.prune(us))
+    admit(us, share, share.count())
     held = redis.call('GET', lock)
   end
   return refuse('held', contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS))

@@ -126,7 +126,7 @@ else
 end
 if share then
   -- It may have been the head, and kept those behind it from sharing the lock.
-  admit(us, share, share.prune(us))
+  admit(us, share, share.count())
   held, count = redis.call('GET', lock), redis.call('LLEN', wait)
 end
 return 'left ' .. id .. ' ' .. field(news) .. contention(math.max(0, count - left), held, us, SHOWN_HOLDERS)

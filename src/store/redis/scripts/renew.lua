@@ -79,8 +79,7 @@ local left = time_left(held, since, us, ttl)
 if left <= 0 then
   -- Its limit is this very millisecond, and Redis keeps the key until the next.
   if share then
-    share.remove(id, held, us)
-    return 'another ' .. id .. ' '
+    return (share.remove(id, held, us) > 0 and 'another ' or 'free ') .. id .. ' '
   end
   redis.call('DEL', lock)
   return 'free ' .. id .. ' '

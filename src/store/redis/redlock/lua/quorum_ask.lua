@@ -50,7 +50,7 @@ if not before or before > told then
   redis.call('PEXPIREAT', info, expiry)
   redis.call('HSET', info, 'asked', string.format('%016.0f', told) .. ARGV[3])
   -- Its token is told of it when the lease has ended after that time.
-  remember(ended, now, told + ARGV[4], 'a:' .. token)
+  remember(ended, now, told + ARGV[4], 'q:' .. token)
   -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
   redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, 5, -7))
 end

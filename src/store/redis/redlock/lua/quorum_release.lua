@@ -57,7 +57,7 @@ if ARGV[3] ~= '' and (ours and ours[4] or token) ~= ARGV[3] then
 end
 if ours and ours[5] then
   -- Its holder was asked to, and has done it in time.
-  redis.call('ZREM', ended, 'a:' .. token)
+  redis.call('ZREM', ended, 'q:' .. token)
 end
 if ours and ours[3] then
   local now = instants(redis.call('TIME'))

@@ -76,7 +76,7 @@ else
 end
 if ours[8] then
   -- Its holder was asked to release it, and this comes in time.
-  redis.call('ZREM', ended, 'a:' .. token)
+  redis.call('ZREM', ended, 'q:' .. token)
 end
 redis.call('DEL', lock, info)
 -- Whoever was refused because of a try that came to nothing tries again by itself, after a pause that is

@@ -1,5 +1,6 @@
 -- Passes a lock that is free, or becomes so, to the first in the queue who is alive, and one that is shared to those
--- who may share it. The script that imports it names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and `news`.
+-- who may share it. The script that imports it names `name`, the keys `lock`, `wait` and `counter`, `floor`, `me` and
+-- `news`, and imports `clock`, `fence`, `field`, `lease`, `shared`, `send` and `gateways`.
 
 -- How many dead tickets one script clears away: a few milliseconds. The gateway asks again for the rest.
 local MOST_DEAD = 512
@@ -95,8 +96,8 @@ local function pass(id, body, fence, us, share)
 end
 
 -- Grants a lock that so many share to the head of the queue, and to the next, as long as they may share it. Those whose
--- time is over have gone before. `soonest`: how soon a lease may end that was granted just before. Answers as `hand_over`; where somebody waits whose turn it is
--- not, that is `nobody`.
+-- time is over have gone before. `soonest`: how soon a lease may end that was granted just before. Answers as
+-- `hand_over`; where somebody waits whose turn it is not, that is `nobody`.
 local function admit(us, share, count, soonest)
   local granted, waits, failed = soonest and 1 or 0, false, nil
   for turn = 1, MOST_DEAD + 1 do

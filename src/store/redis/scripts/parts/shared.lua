@@ -1,4 +1,5 @@
--- Knows the leases that share a lock. The script that imports it names the key `lock`, and `name`.
+-- Knows the leases that share a lock. The script that imports it names the key `lock`, and `name`, and
+-- imports `lease`, and `field` if it shows them.
 --
 -- `:lock` is SHARED then, until the last of them ends. `:shared` (sorted set) has their ids by their ends, in us;
 -- `:leases` (hash) has the leases by their ids, as `layout.rs` says; `:slots` (bitmap) has the slots that are taken.

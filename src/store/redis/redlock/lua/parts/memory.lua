@@ -15,7 +15,7 @@ end
 -- Whether the time is over until which the holder of a lease was asked to release it. That is remembered from then on,
 -- for so many ms.
 local function is_overdue(ended, token, now, tombstone)
-  local score = redis.call('ZSCORE', ended, 'a:' .. token)
+  local score = redis.call('ZSCORE', ended, 'q:' .. token)
   return score and tonumber(score) > now and score - tombstone <= now
 end
 
