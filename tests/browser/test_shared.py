@@ -147,7 +147,7 @@ class Shared(BrowserCase):
         dialog.get_by_label("Reason").fill("deploy")
         dialog.get_by_label("Time to release it first").select_option("30000")
         dialog.get_by_role("button", name="Continue").click()
-        expect(dialog.get_by_role("alert")).to_contain_text("Ask for the lock, and in 30 s take it away from worker 1?")
+        expect(dialog.get_by_role("alert")).to_contain_text("Ask for the lock, and in 30s take it away from worker 1?")
         dialog.get_by_role("button", name="Ask for it").click()
         expect(dialog).to_have_count(0)
         self.assertEqual(asked, [{"reason": "deploy", "fencing_token": 9, "grace_ms": 30_000}])

@@ -380,8 +380,8 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let shown = json!({"first": "secret:a", "count": 2});
     let hidden = json!({"first": null, "count": 2});
     for (key, group) in [(&all, &shown), (&team, &hidden)] {
-        let lock = look(key, "/locks/team:x").await;
-        assert_eq!(&lock["holders"][0]["group"], group);
+        let inspected = look(key, "/locks/team:x").await;
+        assert_eq!(&inspected["holders"][0]["group"], group);
         let page = look(key, "/locks?prefix=team:").await;
         assert_eq!(&page["locks"][0]["holders"][0]["group"], group);
     }
