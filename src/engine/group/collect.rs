@@ -15,8 +15,8 @@
 //!
 //! Whatever is given back of a group begins with that lease, and if another request goes on with it the rest stays.
 //!
-//! A request with a key asks for the last lock first, and for the others if it gets that, without waiting for any: this
-//! finds the group that lives under the key. If they are not all free it begins anew, in order.
+//! A request with a key asks for the last lock first, and for the others if it gets that, backwards and without waiting for
+//! any: this finds the group that lives under the key. If they are not all free it begins anew, in order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -112,7 +112,8 @@ impl Collector {
         let last = self.parts.len() - 1;
         let order: Vec<_> = (0..=last).collect();
         if self.parts[last].idempotency_key.is_some() {
-            let last_first: Vec<_> = [last].into_iter().chain(0..last).collect();
+            // All requests with a key do that, so one of several that overlap gets its locks.
+            let last_first: Vec<_> = (0..=last).rev().collect();
             match self.round(&last_first, false).await {
                 Err(RoundEnd::Lost | RoundEnd::Contended) => {}
                 outcome => return answer(outcome),

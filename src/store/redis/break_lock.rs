@@ -3,13 +3,16 @@
 use crate::{
     lock::{BreakTarget, Limit, ReleaseRequest},
     store::{
-        StoreError, Unavailability,
+        StoreError,
         contract::{Breaking, Holder, Requesting, SHOWN_HOLDERS, SharedHolders},
     },
 };
 
 use super::{
-    client::{dispatch::Dispatch, failure::Failure},
+    client::{
+        dispatch::Dispatch,
+        failure::{Failure, passes_too_fast},
+    },
     keys::Keys,
     queue::gateway::RedisGateway,
     scripts::{BreakResult, ListedHolder, ScriptTarget, Scripts},
@@ -80,12 +83,6 @@ pub(super) async fn request_release(
         }
     }
     Err(passes_too_fast())
-}
-
-/// The lock was never what it had just been seen to be.
-pub(super) fn passes_too_fast() -> StoreError {
-    let reason = "the lock passes on faster than it can be looked at".to_owned();
-    Unavailability::Refused(reason).into()
 }
 
 /// What holds the lock.

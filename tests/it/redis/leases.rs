@@ -279,7 +279,7 @@ async fn a_lease_that_was_answered_again_under_its_key_is_not_given_back() {
         .give_back(&first.name, &first.token)
         .await
         .unwrap();
-    assert_eq!(outcome, GiveBack::NothingHeld);
+    assert_eq!(outcome, GiveBack::Kept);
     match rig.store.inspect(&first.name).await.unwrap() {
         Inspection {
             holder: Some(Holder::Lease(seen)),

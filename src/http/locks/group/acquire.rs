@@ -48,8 +48,10 @@ use super::{
 /// their whole TTL just before the answer. So if the gateway is killed meanwhile, what it had taken is free after
 /// 10 s at most.
 ///
-/// With an `Idempotency-Key` the request can be repeated as that for one lock: the key covers all of the names. No place
-/// in a queue is kept for who comes back: a request that is repeated before the locks were granted begins anew.
+/// With an `Idempotency-Key` the request can be repeated as that for one lock: the key covers all of the names. (With other
+/// names it is 409 `idempotency-mismatch` if the last in sorted order is the same, and else another request.) No place in a
+/// queue is kept for who comes back: a request that is repeated before it was answered goes on with locks that were all
+/// taken, or begins anew.
 #[utoipa::path(
     post,
     path = "/locks",

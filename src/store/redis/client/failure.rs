@@ -3,7 +3,7 @@
 
 use crate::{
     config::RedisNode,
-    store::{Unavailability, Uncertainty},
+    store::{StoreError, Unavailability, Uncertainty},
 };
 
 /// Why one try of a command has no answer.
@@ -231,6 +231,12 @@ pub(crate) fn hint(refusal: String, acl_line: &str) -> String {
     } else {
         refusal
     }
+}
+
+/// The lock was never what it had just been seen to be.
+pub(crate) fn passes_too_fast() -> StoreError {
+    let reason = "the lock passes on faster than it can be looked at".to_owned();
+    Unavailability::Refused(reason).into()
 }
 
 /// Says what to do about a missing permission.

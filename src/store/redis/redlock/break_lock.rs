@@ -5,7 +5,7 @@ use crate::{
     store::{
         StoreError, Unavailability,
         contract::{Breaking, Holder, Requesting},
-        redis::{break_lock::passes_too_fast, keys::Keys},
+        redis::{client::failure::passes_too_fast, keys::Keys},
     },
 };
 
