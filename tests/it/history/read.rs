@@ -261,8 +261,10 @@ impl History {
                 };
                 lock.observations.push(Observation {
                     asked: match op.ask {
-                        // It was seen at the end of the wait.
-                        Ask::Acquire { wait_ms, .. } if op.asked + wait_ms * MS < op.returned() => {
+                        // It was seen at the end of the wait, if that was for this lock alone.
+                        Ask::Acquire { wait_ms, .. }
+                            if op.group.is_none() && op.asked + wait_ms * MS < op.returned() =>
+                        {
                             op.asked + wait_ms * MS
                         }
                         _ => op.asked,

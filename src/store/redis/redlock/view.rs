@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    lock::{FencingToken, ForeignMark, HeldLease, LockName, TokenHash},
+    lock::{FencingToken, ForeignMark, HeldLease, LockName, ReleaseRequest, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
         contract::{Holder, Inspection},
@@ -328,8 +328,19 @@ fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Optio
     let spent = asked.now - asked.began;
     let expires_in = validity(left, spent);
     let held_for = leases.iter().map(|(lease, _)| lease.held_for).min();
+    // A node may have missed it.
+    let requests = leases
+        .iter()
+        .filter_map(|(lease, _)| lease.release_requested.as_deref());
+    let release_requested = requests.min_by_key(|request| request.within);
     Some(HeldLease {
         expires_in,
+        release_requested: release_requested.map(|request| {
+            Box::new(ReleaseRequest {
+                within: request.within.saturating_sub(spent),
+                ..request.clone()
+            })
+        }),
         // By the last node that took part in it, so that this and what is left are no more than the limit.
         held_for: held_for.unwrap_or_default(),
         // Where it is the limit that ends the lease, both are the same.
@@ -371,7 +382,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use crate::lock::{Metadata, Ttl};
+    use crate::lock::{Metadata, Reason, Ttl};
 
     use super::*;
 
@@ -388,6 +399,22 @@ mod tests {
             release_requested: None,
             as_of: Instant::now(),
         }
+    }
+
+    #[test]
+    fn a_request_to_release_is_told_if_one_node_of_a_majority_has_it() {
+        let mut leases = [
+            lease(7, 900, None),
+            lease(7, 900, None),
+            lease(7, 900, None),
+        ];
+        leases[1].release_requested = Some(Box::new(ReleaseRequest {
+            by: None,
+            reason: Reason::new("maintenance").unwrap(),
+            within: Duration::from_millis(400),
+        }));
+        let request = agree(&leases, 100).unwrap().release_requested.unwrap();
+        assert_eq!(request.within, Duration::from_millis(300));
     }
 
     fn agree(leases: &[HeldLease; 3], spent: u64) -> Option<HeldLease> {
