@@ -67,8 +67,8 @@ pub(super) enum AbandonedBy {
     KeyedAttempt,
     /// The keeper of a lease with an idempotency key that was answered to nobody.
     UnansweredAttempt(KeeperId),
-    /// An attempt whose answer was not delivered, where the lease was answered to repeated requests too, none of which was delivered: this one
-    /// was the last.
+    /// An attempt whose answer was not delivered, where the lease was answered to repeated requests too, none of which
+    /// was delivered: this one was the last.
     KeyedAnswer(KeeperId),
     /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
     /// lease that another keeper has adopted is left alone.

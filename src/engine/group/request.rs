@@ -87,9 +87,7 @@ impl GroupAcquireError {
         let name = Some(name.clone());
         Self { name, error }
     }
-}
 
-impl GroupAcquireError {
     /// Whether an attempt with the same token was given back.
     pub(super) fn is_withdrawn(&self) -> bool {
         let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
