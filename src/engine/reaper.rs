@@ -282,7 +282,7 @@ async fn give_back(
                     metrics.given_back();
                     events.given_back(name, token, None);
                 }
-                outcome == GiveBack::Kept
+                outcome == GiveBack::Kept || entry.may_have_been_answered(outcome)
             })
         }
         AbandonedBy::KeyedAnswer(keeper) | AbandonedBy::Keeper(keeper, _) => {
@@ -305,9 +305,9 @@ async fn give_back(
         }
     };
     match goes_on {
-        // A newer request under its key goes on with the whole group.
+        // A newer request under its key goes on with the rest of its group.
         Ok(true) => Vec::new(),
-        // Whatever has ended it, perhaps an earlier copy of this command, nobody goes on with the rest.
+        // Nobody does, if perhaps an earlier copy of this command has ended it.
         Ok(false) => entry.others(),
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
             entry.due = Instant::now() + entry.retry_in;
@@ -324,6 +324,14 @@ async fn give_back(
 // === impl ReaperEntry ===
 
 impl ReaperEntry {
+    /// Whether somebody else has ended this lease of a complete group, before the first command to give it back. Another
+    /// gateway may have answered the group again before that, so its caller may still hold the rest.
+    fn may_have_been_answered(&self, outcome: GiveBack) -> bool {
+        outcome == GiveBack::NothingHeld
+            && self.lease.by == AbandonedBy::KeyedAttempt
+            && self.retry_in == RETRY.0
+    }
+
     /// The other locks of the group, which are given back now.
     fn others(&self) -> Vec<Self> {
         let others = self.lease.others.iter();

@@ -728,9 +728,21 @@ async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rest_is_given_back_whatever_has_ended_the_lock_that_has_the_key() {
+async fn the_rest_stays_if_somebody_else_has_ended_the_lock_that_has_the_key() {
+    // Another gateway has answered the group again, and then somebody has broken this lock of it.
     let store = answering([granted(), granted(), granted()]);
-    // An earlier copy of the command has, and its reply was lost.
+    let nothing = GiveBack::NothingHeld;
+    store.give_backs.lock().unwrap().push_back(nothing);
+    let (engine, _lifecycle) = engine(&store);
+    drop(engine.acquire_group(group(&request(KEY)), || {}).await);
+    sleep(GRACE + Duration::from_secs(1)).await;
+    assert_eq!(given_back(&store), ["c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_is_given_back_if_an_earlier_copy_has_ended_the_lock_that_has_the_key() {
+    let store = answering([granted(), granted(), granted()]);
+    // The reply of the earlier copy was lost.
     store.give_back_errors.lock().unwrap().push_back(unknown());
     let nothing = GiveBack::NothingHeld;
     store.give_backs.lock().unwrap().push_back(nothing);

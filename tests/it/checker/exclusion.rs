@@ -207,6 +207,34 @@ fn a_release_after_another_grant_is_found() {
 }
 
 #[test]
+fn what_a_store_may_forget_of_an_end_is_not_held_against_it() {
+    for forgets in [true, false] {
+        let mut story = Story::default();
+        let renewed = RecordedAnswer::Renewed {
+            fence: 7,
+            left_ms: 0,
+            slot: None,
+            asked_for: true,
+        };
+        story.granted((0, 1), "a", 7);
+        let ask = Ask::Break {
+            fence: 7,
+            grace_ms: None,
+        };
+        story.op((2, 3), "ops", ask, RecordedAnswer::Broken);
+        story.granted((4, 5), "b", 8);
+        story.fault((6, 7), "fail-over", forgets);
+        let ask = Ask::Renew {
+            fence: 7,
+            ttl_ms: 10_000,
+        };
+        story.op((8, 9), "a", ask, renewed);
+        let found = has(&story, "I9");
+        assert_eq!(found, !forgets, "{:?}", story.breaks());
+    }
+}
+
+#[test]
 fn answers_that_no_order_explains_are_found() {
     let mut story = Story::default();
     // It was free, is granted, and yet somebody who looked afterwards saw the one before.

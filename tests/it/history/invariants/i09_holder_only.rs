@@ -1,5 +1,6 @@
 //! I9: only the holder renews and releases. A token that nobody was given does nothing; a lease that has
-//! ended, or after which another was granted that it may not be beside, is neither renewed nor released.
+//! ended, or after which another was granted that it may not be beside, is neither renewed nor released, unless
+//! the store may have forgotten that end or that grant since.
 
 use std::collections::HashMap;
 
@@ -47,7 +48,7 @@ pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
             let uses = uses.get(&lease.fence).into_iter().flatten().copied();
             let shares = lease.mode.shares();
             let next = if shares { followed_alone } else { followed };
-            outlived(lease, uses, next, may_last, terms, report);
+            outlived(history, lease, uses, (next, may_last), terms, report);
             followed = followed.min(lease.granted);
             if !shares {
                 followed_alone = followed_alone.min(lease.granted);
@@ -62,10 +63,10 @@ type OpsOfLeases<'a> = HashMap<u64, Vec<&'a Op>>;
 /// Looks for what was done with a lease after its end. `followed` is when a lease was granted after it that it
 /// may not be beside.
 fn outlived<'a>(
+    history: &History,
     lease: &Lease,
     uses: impl Iterator<Item = &'a Op>,
-    followed: u64,
-    mut may_last: u64,
+    (followed, mut may_last): (u64, u64),
     terms: &Terms,
     report: &mut Report,
 ) {
@@ -77,9 +78,10 @@ fn outlived<'a>(
             Some(RecordedAnswer::Renewed { .. } | RecordedAnswer::Released)
         );
         if done && !repeatable {
-            let why = if followed < op.asked {
+            let is_known = |since| since < op.asked && !history.faults.forgot(since, op.returned());
+            let why = if is_known(followed) {
                 Some("another lease was granted")
-            } else if ended < op.asked {
+            } else if is_known(ended) {
                 Some("its end was answered")
             } else if may_last.saturating_add(terms.second()) < op.asked {
                 Some("its TTL was over")
