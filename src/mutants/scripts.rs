@@ -124,9 +124,8 @@ fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
         ],
         Mutant::SlotReused => &[("      redis.call('SETBIT', slots, slot, '1')\n", "")],
         Mutant::ExpiryFreesTwo => &[(
-            "    local count = share.count()\n",
-            "    local count = share.count()\n    \
-             count = count > 1 and math.max(1, count - #over) or count\n",
+            "      share.close()\n    end\n    return count\n",
+            "      share.close()\n    end\n    return count > 1 and math.max(1, count - #over) or count\n",
         )],
         Mutant::WriterBesideReaders => &[(
             "local fits = not held or (share and not alone and share.count()",
