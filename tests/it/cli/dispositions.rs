@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
-use crate::support::{gateway::Gateway, spawn};
+use crate::support::{gateway::Gateway, program::with_path_alone, spawn};
 
 /// Set in the child: it is to show how a program begins that a test starts.
 const CHILD: &str = "LG_DISPOSITIONS_CHILD";
@@ -89,6 +89,7 @@ fn a_command_under_run_and_a_gateway_end_although_the_caller_has_blocked_the_sig
         let mut command = spawn::command(block[0]);
         let program = env!("CARGO_BIN_EXE_latchgate");
         command.args(&block[1..]).arg(program).args(arguments);
+        with_path_alone(&mut command);
         command
     };
     let gateway = Gateway::start();

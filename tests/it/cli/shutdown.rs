@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::support::{
     gateway::{Gateway, Setup},
-    program::{Ran, latchgate},
+    program::{Ran, latchgate, with_path_alone},
     spawn,
 };
 
@@ -167,7 +167,9 @@ fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
         env!("CARGO_BIN_EXE_latchgate"),
         at("data"),
     );
-    let mut terminal = spawn::command("script")
+    let mut terminal = spawn::command("script");
+    with_path_alone(&mut terminal);
+    let mut terminal = terminal
         .args(["-q", "-c", &serve, "/dev/null"])
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())

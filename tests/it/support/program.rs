@@ -29,16 +29,21 @@ pub(crate) struct Ran {
 }
 
 /// The program, with nothing in its environment but the path.
+pub(crate) fn program() -> Command {
+    let mut command = spawn::command(env!("CARGO_BIN_EXE_latchgate"));
+    with_path_alone(&mut command);
+    command
+}
+
+/// Leaves a command nothing of its environment but the path.
 #[expect(
     clippy::disallowed_methods,
     reason = "the environment of the tests, not a configuration of the product"
 )]
-pub(crate) fn program() -> Command {
-    let mut command = spawn::command(env!("CARGO_BIN_EXE_latchgate"));
+pub(crate) fn with_path_alone(command: &mut Command) {
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    command
 }
 
 /// The program with some arguments.

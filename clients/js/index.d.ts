@@ -1,0 +1,261 @@
+/** A number of milliseconds, or a text such as `'500ms'`, `'30s'`, `'1.5m'`, `'2h'`, `'1d'`. */
+export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
+
+export type Mode = 'exclusive' | 'shared';
+
+export interface ReleaseRequest {
+  /** The lock that is asked for. */
+  name: string;
+  /** Who asks: the name of an API key. */
+  by: string | undefined;
+  reason: string;
+  /** How long the lease lasts at most from now; it is broken then. */
+  withinMs: number;
+}
+
+export interface LatchgateOptions {
+  /** The API key, if the gateway asks for one. */
+  key?: string;
+  /** Sends the requests instead of the global `fetch`. */
+  fetch?: typeof globalThis.fetch;
+  /** Who asks, for people to read. */
+  owner?: string;
+  /** Called when somebody asks for a lock that this client holds. */
+  onReleaseRequested?: (request: ReleaseRequest, lease: Lease) => void;
+}
+
+export interface AcquireOptions {
+  /** How long the lease lasts without a renewal. The default is that of the gateway, 30 s. */
+  ttl?: Duration;
+  /** How long to wait for a lock that is held. The default, `false`, is not to wait; `Infinity` waits for as long as it takes. */
+  wait?: Duration | false;
+  /** `'shared'` holds the lock beside others that share it. */
+  mode?: Mode;
+  /** Share the lock with fewer than this many others; the lease has a `slot` then. */
+  limit?: number;
+  /** Who asks, for people to read. */
+  owner?: string;
+  /** Facts about the holder, for people to read. */
+  metadata?: Record<string, string>;
+  /** The lease ends after this time, however often it is renewed. */
+  maxHold?: Duration;
+  /**
+   * Repeats an acquire of an earlier process under the same key: 16 to 128 visible ASCII characters, as secret as a token.
+   * Without it the client sends a fresh one. An aborted acquire with a key of yours keeps its place for five seconds.
+   */
+  idempotencyKey?: string;
+  /** Whether the client renews the lease for as long as it is held. The default is `true`. */
+  renew?: boolean;
+  /** Gives up waiting. It does not end the lease. */
+  signal?: AbortSignal;
+  /** Called when somebody asks for the lock. */
+  onReleaseRequested?: (request: ReleaseRequest, lease: Lease) => void;
+}
+
+export class Latchgate {
+  constructor(url: string | URL, options?: LatchgateOptions);
+
+  /** Acquires a lock, or all of several or none. Rejects with `LockHeld` if somebody else holds it for as long as the wait lasts. */
+  acquire(name: string | readonly string[], options?: AcquireOptions): Promise<Lease>;
+
+  /**
+   * Runs `work` under a lease and gives it back. Rejects with `LeaseLost` if the lease was lost before `work` was done.
+   * Stop what you do when `signal` is aborted.
+   */
+  with<T>(name: string | readonly string[], work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>): Promise<T>;
+  with<T>(
+    name: string | readonly string[],
+    options: AcquireOptions,
+    work: (lease: Lease, signal: AbortSignal) => T | PromiseLike<T>,
+  ): Promise<T>;
+
+  /** Who holds a lock and who waits for it. */
+  inspect(name: string): Promise<Lock>;
+
+  /** A page of the locks that are held. A page may be empty although there are more: go on while there is a `nextCursor`. */
+  list(filter?: ListFilter): Promise<Page>;
+
+  /** Takes a lock away from its holder, at once or after `grace`. */
+  break(name: string, options: BreakOptions): Promise<HeldLock>;
+
+  /** Releases all leases that were acquired through this client, and ignores what fails. */
+  close(): Promise<void>;
+
+  /** The interface of `navigator.locks`, for the locks of the gateway. */
+  manager(): Manager;
+}
+
+/** What `manager()` returns. */
+export interface Manager {
+  request<T>(name: string, callback: (lock: ManagedLock | null) => T | PromiseLike<T>): Promise<T>;
+  request<T>(name: string, options: ManagerOptions, callback: (lock: ManagedLock | null) => T | PromiseLike<T>): Promise<T>;
+  query(): Promise<ManagerSnapshot>;
+}
+
+export interface ManagedLock {
+  readonly name: string;
+  readonly mode: Mode;
+  readonly fencingToken: number;
+  /** Aborted when the lock is lost or stolen. */
+  readonly signal: AbortSignal;
+}
+
+export interface ManagerOptions {
+  mode?: Mode;
+  ifAvailable?: boolean;
+  steal?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface ManagerEntry {
+  name: string;
+  mode: Mode;
+  clientId: string;
+}
+
+export interface ManagerSnapshot {
+  held: ManagerEntry[];
+  pending: ManagerEntry[];
+}
+
+export class Lease {
+  private constructor();
+
+  /** The lock; of several the first. */
+  readonly name: string;
+  readonly names: readonly string[];
+  /** The secret that renews and releases the lease. */
+  readonly token: string;
+  /** The number that rises with every grant: send it with each write; of several locks that of the first. */
+  readonly fencingToken: number;
+  /** The fencing token of each lock. */
+  readonly fencingTokens: Readonly<Record<string, number>>;
+  readonly mode: Mode;
+  /** The slot, if the lock was acquired with a `limit`; of several locks that of the first. */
+  readonly slot: number | undefined;
+  readonly slots: Readonly<Record<string, number | undefined>>;
+  readonly owner: string | undefined;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly ttlMs: number;
+
+  /** Aborted before the lease can be somebody else's, and when it is released. The reason is a `LeaseLost`. */
+  readonly signal: AbortSignal;
+  /** How long it is certain to last, on the monotonic clock; 0 once it is over. */
+  readonly expiresInMs: number;
+  /** Resolves when somebody asks for the lock; never, if nobody does. */
+  readonly releaseRequested: Promise<ReleaseRequest>;
+
+  /** Throws the `LeaseLost` if the lease is over, also right after the process was suspended. */
+  check(): void;
+  /** Renews now: for the TTL that it has, or for another one. Retried within what is left. */
+  renew(ttl?: Duration): Promise<void>;
+  /** Gives the lock back. Rejects with `LeaseLost` if the lease was lost before. */
+  release(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface Holder {
+  owner: string | null;
+  metadata: Record<string, string>;
+  /** `null` for a program that locks in the same store without a gateway. */
+  fencingToken: number | null;
+  expiresInMs: number | null;
+  mode: Mode | null;
+  slot: number | null;
+  foreign: boolean;
+  releaseRequested?: Omit<ReleaseRequest, 'name' | 'by'> & { by: string | null };
+}
+
+export interface HolderDetails extends Holder {
+  ttlMs: number | null;
+  expiresAt: string | null;
+  acquiredAt: string | null;
+  holdExpiresInMs: number | null;
+  foreignMark: string | null;
+  group: { first: string | null; count: number } | null;
+}
+
+export interface Waiter {
+  position: number;
+  owner: string | null;
+  mode: Mode;
+  limit: number | null;
+  waitedMs: number;
+}
+
+export interface HeldLock {
+  name: string;
+  /** At most 100, those first that end soonest. */
+  holders: HolderDetails[];
+  holderCount: number;
+}
+
+export interface Lock extends HeldLock {
+  state: 'held' | 'free';
+  waiters: Waiter[];
+  waiterCount: number;
+}
+
+export interface ListFilter {
+  prefix?: string;
+  owner?: string;
+  search?: string;
+  limit?: number;
+  cursor?: string;
+}
+
+export interface Page {
+  locks: (HeldLock & { waiterCount: number })[];
+  nextCursor: string | null;
+}
+
+export interface BreakOptions {
+  /** Why, for the audit log. */
+  reason: string;
+  /** Break only the lease with this fencing token. Of a shared lock say this or `all`. */
+  fencingToken?: number;
+  foreignMark?: string;
+  all?: boolean;
+  /** Ask the holder to release the lock within this time, and break it then. */
+  grace?: Duration;
+}
+
+/** A problem document of the gateway, with keys in camel case. */
+export interface Problem {
+  type?: string;
+  title?: string;
+  status?: number;
+  detail?: string;
+  code: string;
+  requestId?: string;
+  [field: string]: unknown;
+}
+
+/** The gateway refused, or nothing usable was answered. */
+export class LatchgateError extends Error {
+  /** The HTTP status; 0 if there was no answer. */
+  readonly status: number;
+  /** What to decide by: `docs/problems.md` lists all. */
+  readonly code: string | undefined;
+  readonly detail: string | undefined;
+  readonly problem: Problem | undefined;
+}
+
+/** Somebody else holds the lock, and did so for as long as the wait lasted. */
+export class LockHeld extends LatchgateError {
+  readonly holders: Holder[];
+}
+
+/**
+ * The lease is over: it was not renewed in time (`expired`), the gateway no longer knows it (`lost`), an operator has ended it or it
+ * was not released when somebody asked for it (`broken`), or it was given back (`released`).
+ */
+export class LeaseLost extends LatchgateError {
+  readonly why: 'expired' | 'lost' | 'broken' | 'released';
+}
+
+/** The request may have been carried out: no answer came, or the store gave none in time. */
+export class OutcomeUnknown extends LatchgateError {}
+
+/** No gateway was reached: nothing has happened. A browser does not tell this from a lost answer, and reports both so. */
+export class GatewayUnreachable extends LatchgateError {}

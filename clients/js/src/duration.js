@@ -1,0 +1,12 @@
+// Durations as people write them.
+
+const UNITS = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 };
+
+/** Milliseconds of a number of them or of a text such as '1.5s'; `undefined` stays what it is. */
+export function toMs(value, what) {
+  if (value === undefined) return undefined;
+  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(value) ?? [];
+  const ms = typeof value === 'number' ? value : number * UNITS[unit];
+  if (ms >= 0) return ms === Infinity ? ms : Math.round(ms);
+  throw new TypeError(`${what}: expected milliseconds or a text such as '500ms', '30s', '10m', '2h', '1d'`);
+}

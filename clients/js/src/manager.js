@@ -1,0 +1,263 @@
+// The interface of `navigator.locks`, for locks of the gateway.
+
+/** How often a steal is repeated where others wait in front: each of them is granted the lock first. */
+const STEALS = 100;
+
+const noop = () => {};
+const error = (name, text, cause) => Object.assign(new DOMException(text, name), cause && { cause });
+
+// A name is any string; those of the gateway have few characters. The others are escaped, and `~` is the escape.
+const encode = (name) => {
+  const dots = name === '.' || name === '..';
+  const escaped = name.replace(dots ? /\./g : /[^\w.:@-]/g, (unit) => `~${unit.charCodeAt().toString(16).padStart(4, '0')}`);
+  return escaped || '~';
+};
+const decode = (name) =>
+  name === '~' ? '' : name.replace(/~([0-9a-f]{4})/g, (_, unit) => String.fromCharCode(parseInt(unit, 16)));
+
+/** What a callback is given. */
+export class Lock {
+  #lease;
+  #name;
+
+  constructor(name, lease) {
+    this.#name = name;
+    this.#lease = lease;
+  }
+
+  get name() {
+    return this.#name;
+  }
+
+  get mode() {
+    return this.#lease.mode;
+  }
+
+  get fencingToken() {
+    return this.#lease.fencingToken;
+  }
+
+  /** Aborted when the lock is lost or stolen. */
+  get signal() {
+    return this.#lease.signal;
+  }
+}
+
+export class LockManager {
+  #client;
+  #clientId;
+  /** By name: what this manager holds, and what waits for it here. */
+  #queues = new Map();
+
+  constructor(client, { owner } = {}) {
+    this.#client = client;
+    const id = Math.random().toString(36).slice(2, 12);
+    this.#clientId = owner ? `${owner} ${id}` : id;
+  }
+
+  async request(name, ...rest) {
+    if (!rest.length) throw new TypeError('expected a name and a callback');
+    const [options, callback] = rest.length > 1 ? rest : [undefined, rest[0]];
+    const request = parse(name, options, callback);
+    return new Promise((resolve, reject) => {
+      Object.assign(request, { resolve, reject });
+      const queue = this.#queue(request.name);
+      if (request.steal) this.#steal(queue, request);
+      else if (request.ifAvailable) this.#acquireIfAvailable(queue, request);
+      else this.#enqueue(queue, request);
+    });
+  }
+
+  async query() {
+    const held = [];
+    const pending = [];
+    let cursor;
+    do {
+      const page = await this.#client.list({ cursor });
+      for (const { name, holders, waiterCount } of page.locks) {
+        held.push(...holders.map(({ mode, owner }) => this.#info(name, mode, owner)));
+        if (!waiterCount) continue;
+        const { waiters } = await this.#client.inspect(name);
+        pending.push(...waiters.filter(({ owner }) => owner !== this.#clientId).map((one) => this.#info(name, one.mode, one.owner)));
+      }
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor);
+    for (const { name, requests } of this.#queues.values()) {
+      pending.push(...requests.map(({ mode }) => ({ name, mode, clientId: this.#clientId })));
+    }
+    return { held, pending };
+  }
+
+  #info(name, mode, owner) {
+    return { name: decode(name), mode: mode ?? 'exclusive', clientId: owner ?? '' };
+  }
+
+  #queue(name) {
+    let queue = this.#queues.get(name);
+    if (!queue) {
+      queue = { name, requests: [], asking: undefined, held: new Set(), steals: 0 };
+      this.#queues.set(name, queue);
+    }
+    return queue;
+  }
+
+  #forget(queue) {
+    const { name, requests, held, steals } = queue;
+    if (!requests.length && !held.size && !steals) this.#queues.delete(name);
+  }
+
+  #acquire(request, options) {
+    const { mode } = request;
+    return this.#client.acquire(encode(request.name), { owner: this.#clientId, mode, ...options });
+  }
+
+  // === in line: only the first waits at the gateway, so that those of one manager keep their order ===
+
+  #enqueue(queue, request) {
+    queue.requests.push(request);
+    const { signal } = request;
+    request.onAbort = () => {
+      queue.requests.splice(queue.requests.indexOf(request), 1);
+      request.reject(signal.reason);
+      if (queue.asking?.request === request) this.#stopAsking(queue);
+      this.#ask(queue);
+    };
+    signal?.addEventListener('abort', request.onAbort, { once: true });
+    this.#ask(queue);
+  }
+
+  #stopAsking(queue) {
+    queue.asking?.controller.abort();
+    queue.asking = undefined;
+  }
+
+  async #ask(queue) {
+    const [request] = queue.requests;
+    if (queue.asking || queue.steals) return;
+    if (!request) {
+      this.#forget(queue);
+      return;
+    }
+    const asking = { request, controller: new AbortController() };
+    queue.asking = asking;
+    let lease;
+    let failure;
+    try {
+      lease = await this.#acquire(request, { wait: Infinity, signal: asking.controller.signal });
+    } catch (error) {
+      failure = error;
+    }
+    if (queue.asking !== asking) {
+      lease?.release().catch(noop);
+      return;
+    }
+    queue.asking = undefined;
+    queue.requests.shift();
+    request.signal?.removeEventListener('abort', request.onAbort);
+    if (lease) this.#run(queue, request, lease);
+    else request.reject(failure);
+    this.#ask(queue);
+  }
+
+  async #acquireIfAvailable(queue, request) {
+    const isBehind = queue.steals || queue.requests.some(({ mode }) => request.mode === 'exclusive' || mode === 'exclusive');
+    try {
+      const lease = isBehind ? undefined : await this.#tryAcquire(request);
+      if (lease) this.#run(queue, request, lease);
+      else Promise.resolve(null).then(request.callback).then(request.resolve, request.reject);
+    } catch (error) {
+      request.reject(error);
+    }
+    this.#forget(queue);
+  }
+
+  async #tryAcquire(request) {
+    try {
+      return await this.#acquire(request, { wait: 0 });
+    } catch (error) {
+      if (error.code === 'locked') return undefined;
+      throw error;
+    }
+  }
+
+  /** Breaks what is held until the lock is granted here. Those who wait at other clients are in front, and are broken, too. */
+  async #steal(queue, request) {
+    queue.steals += 1;
+    const before = queue.stealing;
+    let done;
+    queue.stealing = new Promise((resolve) => {
+      done = resolve;
+    });
+    await before;
+    this.#stopAsking(queue);
+    try {
+      let lease = await this.#tryAcquire(request);
+      for (let left = STEALS; !lease; left -= 1) {
+        if (!left) throw error('AbortError', 'others that wait are granted the lock again and again');
+        await this.#break(queue);
+        lease = await this.#tryAcquire(request);
+      }
+      this.#run(queue, request, lease);
+    } catch (error) {
+      request.reject(error);
+    }
+    queue.steals -= 1;
+    done();
+    this.#ask(queue);
+  }
+
+  async #break(queue) {
+    try {
+      await this.#client.break(encode(queue.name), { reason: 'stolen by a lock manager', all: true });
+    } catch (error) {
+      if (error.code !== 'not-held') throw error;
+    }
+    for (const held of queue.held) held.lose();
+  }
+
+  // === held ===
+
+  async #run(queue, request, lease) {
+    const { callback, resolve, reject } = request;
+    const held = {
+      lose: () => {
+        queue.held.delete(held);
+        lease.signal.removeEventListener('abort', held.lose);
+        reject(error('AbortError', 'the lock was stolen or lost', lease.signal.reason));
+        // Aborts its signal now, not with the next renewal.
+        lease.release().catch(noop);
+      },
+    };
+    queue.held.add(held);
+    lease.signal.addEventListener('abort', held.lose);
+    const settle = await Promise.resolve(new Lock(request.name, lease))
+      .then(callback)
+      .then(
+        (value) => () => resolve(value),
+        (error) => () => reject(error),
+      );
+    lease.signal.removeEventListener('abort', held.lose);
+    await lease.release().catch(noop);
+    queue.held.delete(held);
+    settle();
+    this.#forget(queue);
+  }
+}
+
+function parse(name, options, callback) {
+  name = `${name}`;
+  if (options !== undefined && options !== null && typeof options !== 'object' && typeof options !== 'function') {
+    throw new TypeError('options: expected an object');
+  }
+  const { ifAvailable = false, mode: given = 'exclusive', signal, steal = false } = options ?? {};
+  const mode = `${given}`;
+  if (mode !== 'exclusive' && mode !== 'shared') throw new TypeError("mode: expected 'exclusive' or 'shared'");
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw new TypeError('signal: expected an AbortSignal');
+  if (typeof callback !== 'function') throw new TypeError('callback: expected a function');
+  if (name.startsWith('-')) throw error('NotSupportedError', "names that begin with '-' are reserved");
+  if (steal && ifAvailable) throw error('NotSupportedError', 'steal and ifAvailable exclude each other');
+  if (steal && mode !== 'exclusive') throw error('NotSupportedError', 'only an exclusive lock can be stolen');
+  if (signal && (steal || ifAvailable)) throw error('NotSupportedError', 'signal has no meaning for what does not wait');
+  signal?.throwIfAborted();
+  return { name, mode, ifAvailable, steal, signal, callback };
+}

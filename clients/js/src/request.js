@@ -1,0 +1,143 @@
+// Sends one request, and sends it again where that is safe.
+
+import { backoff, now, sleep, wallOffset } from './clock.js';
+import { GatewayUnreachable, OutcomeUnknown, refusal } from './errors.js';
+
+/** How long the answer to one copy of a request may take, beyond what it waits for a lock. */
+export const ANSWER_MS = 5_000;
+/** How long a request is retried that does not wait for a lock. */
+export const RETRY_MS = 10_000;
+
+const NOT_CONNECTED = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)|Unable to connect/;
+
+/** Keys of the wire in camel case; what the user attached is left alone. */
+function camel(value) {
+  if (Array.isArray(value)) return value.map(camel);
+  if (!value || typeof value !== 'object') return value;
+  const entries = Object.entries(value).map(([key, it]) => [
+    key.replace(/_(\w)/g, (_, letter) => letter.toUpperCase()),
+    key === 'metadata' ? it : camel(it),
+  ]);
+  return Object.fromEntries(entries);
+}
+
+/** The gateway as a function that sends one copy of a request. Only it knows the API key. */
+export function connect(url, key, fetch) {
+  const base = url.href.replace(/\/$/, '');
+
+  /**
+   * Resolves to an answer that stands, or to `{ failure, inDoubt, pauseMs }` if a later copy may do better.
+   * Rejects with the reason of `signal`.
+   */
+  return async function sendCopy({ method, path, token, idempotencyKey, body, keepalive }, timeoutMs, signal) {
+    signal?.throwIfAborted();
+    const headers = {};
+    if (key) headers.authorization = `Bearer ${key}`;
+    if (token) headers['lock-token'] = token;
+    if (idempotencyKey) headers['idempotency-key'] = idempotencyKey;
+    if (body) headers['content-type'] = 'application/json';
+    const controller = new AbortController();
+    const abort = () => controller.abort();
+    const timer = setTimeout(abort, Math.min(timeoutMs, 2 ** 31 - 1));
+    signal?.addEventListener('abort', abort, { once: true });
+    const reads = method === 'GET';
+    const sent = { sentAt: now(), sentWall: wallOffset() };
+    try {
+      const response = await fetch(base + path, {
+        method,
+        headers,
+        body: body && JSON.stringify(body),
+        keepalive,
+        // No secret goes where a redirect points to.
+        redirect: 'manual',
+        signal: controller.signal,
+      });
+      const text = await response.text();
+      signal?.throwIfAborted();
+      return judge(response, text, sent, reads);
+    } catch (cause) {
+      signal?.throwIfAborted();
+      const timedOut = controller.signal.aborted;
+      const why = [cause, cause?.cause].map((error) => `${error?.code} ${error?.message}`);
+      const reached = timedOut || !NOT_CONNECTED.test(why);
+      const inDoubt = reached && !reads;
+      // A browser does not tell why a connection failed.
+      const told = timedOut || cause?.code || cause?.cause;
+      const text = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
+      const Failure = inDoubt && told ? OutcomeUnknown : GatewayUnreachable;
+      return { failure: new Failure(`${url.origin} ${text}`, { cause: timedOut ? undefined : cause }), inDoubt };
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+    }
+  };
+}
+
+function judge(response, text, sent, reads) {
+  let body;
+  try {
+    body = text ? camel(JSON.parse(text)) : undefined;
+  } catch {
+    // A proxy wrote it, or it was cut off.
+  }
+  const { status, ok } = response;
+  const answer = { status, ok, body, ...sent, receivedAt: now() };
+  const problem = body?.code;
+  const cutOff = ok && status !== 204 && !body;
+  if (cutOff || (status >= 500 && !problem) || status === 504) {
+    return { failure: reads ? refusal(answer) : unknown(answer), inDoubt: !reads };
+  }
+  if (status === 429 || (status === 503 && problem !== 'fence-exhausted')) {
+    const seconds = Number(response.headers.get('retry-after')) || 0;
+    return { failure: refusal(answer), inDoubt: false, pauseMs: body?.retryAfterMs ?? seconds * 1e3 };
+  }
+  return answer;
+}
+
+function unknown({ status, body }) {
+  const problem = body?.code ? body : undefined;
+  return new OutcomeUnknown(problem?.detail ?? `a proxy answered with status ${status}`, { status, problem });
+}
+
+/** The copies of one request: how long they are sent, and whether one of them may have been carried out unheard. */
+export class Retry {
+  inDoubt = false;
+  #failed = 0;
+
+  constructor(deadline, signal, background) {
+    this.deadline = deadline;
+    this.signal = signal;
+    this.background = background;
+  }
+
+  get left() {
+    return Math.max(this.deadline - now(), 0);
+  }
+
+  /** A copy was answered: what failed before is over. */
+  answered() {
+    this.#failed = 0;
+  }
+
+  /** Pauses before the next copy, or throws what the last one came to. */
+  async after({ failure, inDoubt, pauseMs = 0 }) {
+    this.#failed += 1;
+    this.inDoubt ||= inDoubt;
+    const pause = backoff(this.#failed) + pauseMs * (1 + Math.random() / 2);
+    if (pause >= this.left) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
+    await sleep(pause, this.signal, this.background);
+  }
+}
+
+/** What one copy left in doubt no later failure settles. */
+const doubtful = (failure) =>
+  new OutcomeUnknown(`an earlier copy of the request was not answered; then: ${failure.message}`, failure);
+
+/** Sends a request until it is answered or its time is over. */
+export async function send(sendCopy, request, retry) {
+  for (;;) {
+    const answer = await sendCopy(request, Math.min(ANSWER_MS, retry.left), retry.signal);
+    if (!answer.failure) return answer;
+    await retry.after(answer);
+  }
+}

@@ -1,0 +1,536 @@
+// The thirty cases of ../../conformance.md, for every runtime.
+
+import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld } from '../src/index.js';
+import { Case, Skipped, aborted, between, equal, now, ok, rejected, rig, sleep, until, within } from './rig.mjs';
+
+const HOUR = 3_600_000;
+const body = (entry) => (typeof entry.body === 'string' ? JSON.parse(entry.body) : entry.body);
+const keys = (entries) => [...new Set(entries.map(({ key }) => key))];
+
+export const cases = [];
+const define = (id, name, run) => cases.push({ id, name, run });
+
+// === a lease ===
+
+define('C01', 'a free lock is granted, and released', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '10s' });
+  equal([lease.name, lease.names, lease.mode], [t.lock, [t.lock], 'exclusive'], 'name, names and mode');
+  ok(lease.token.length >= 20, 'a token');
+  ok(Number.isSafeInteger(lease.fencingToken), 'a fencing token');
+  equal(lease.fencingTokens, { [t.lock]: lease.fencingToken }, 'fencing tokens');
+  between(lease.expiresInMs, 7_000, 10_000, 'what is left');
+  equal((await t.state()).state, 'held', 'state');
+  await lease.release();
+  equal([(await t.state()).state, lease.expiresInMs], ['free', 0], 'state after the release');
+  const next = await t.locks.acquire(t.lock);
+  ok(next.fencingToken > lease.fencingToken, 'a larger fencing token');
+});
+
+define('C02', 'with releases when its body returns or throws', async (t) => {
+  const result = await t.locks.with(t.lock, async (lease, signal) => {
+    ok(lease.signal === signal, 'the signal of the lease');
+    equal((await t.state()).state, 'held', 'state within');
+    return 'done';
+  });
+  equal([result, (await t.state()).state], ['done', 'free'], 'result and state');
+  const mistake = new Error('mine');
+  const error = await rejected(
+    t.locks.with(t.lock, { ttl: '10s' }, () => {
+      throw mistake;
+    }),
+  );
+  ok(error === mistake, 'the error of the body');
+  equal((await t.state()).state, 'free', 'state after the error');
+  const lease = await t.locks.acquire(t.lock);
+  await lease[Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]();
+  equal((await t.state()).state, 'free', 'state after the disposal');
+});
+
+define('C03', 'a held lock is LockHeld at once, with its holders', async (t) => {
+  const lease = await t.b.acquire(t.lock, { owner: 'somebody' });
+  const began = now();
+  const error = await rejected(t.locks.acquire(t.lock), LockHeld);
+  between(now() - began, 0, 1_000, 'time');
+  equal([error.status, error.code], [423, 'locked'], 'status and code');
+  equal(error.holders.map(({ owner, fencingToken }) => [owner, fencingToken]), [['somebody', lease.fencingToken]], 'holders');
+  ok(!JSON.stringify(error.problem).includes(lease.token), 'no token in the problem');
+});
+
+define('C04', 'inspect shows the holder', async (t) => {
+  const mine = t.client('proxy', { owner: 'client' });
+  equal((await mine.inspect(t.lock)).state, 'free', 'state before');
+  const lease = await mine.acquire(t.lock, { metadata: { some_branch: 'main' } });
+  const lock = await mine.inspect(t.lock);
+  const [holder] = lock.holders;
+  equal([lock.state, lock.holderCount, holder.owner, holder.metadata, holder.fencingToken], ['held', 1, 'client', { some_branch: 'main' }, lease.fencingToken], 'lock');
+  const page = await mine.list({ prefix: t.lock });
+  equal(page.locks.map(({ name }) => name), [t.lock], 'the list');
+  await lease.release();
+  await mine.acquire(t.lock, { owner: 'request' });
+  equal((await mine.inspect(t.lock)).holders[0].owner, 'request', 'owner of the request');
+});
+
+define('C05', 'renew gives the lease its TTL again, or another', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '3s', renew: false });
+  await sleep(1_200);
+  between(lease.expiresInMs, 0, 1_800, 'before the renewal');
+  await lease.renew();
+  between(lease.expiresInMs, 2_000, 3_000, 'renewed');
+  await lease.renew('20s');
+  between(lease.expiresInMs, 17_000, 20_000, 'with another TTL');
+  await lease.renew(1_500);
+  equal((await t.log('PUT')).length, 3, 'renewals that were asked for');
+  const reason = await within(3_000, aborted(lease.signal), 'the end of the lease');
+  equal(reason.why, 'expired', 'why');
+  equal((await t.log('PUT')).length, 3, 'renewals');
+  await t.free(2_000);
+});
+
+define('C06', 'a lease is renewed by itself', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '3s' });
+  await sleep(5_000);
+  lease.check();
+  equal((await t.state()).holders[0]?.fencingToken, lease.fencingToken, 'holder');
+  const renewals = await t.log('PUT');
+  between(renewals.length, 3, 12, 'renewals');
+});
+
+define('C07', 'a hold limit ends a lease before another is granted the lock', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '1s', maxHold: '1500ms' });
+  const began = now();
+  const order = [];
+  const ended = aborted(lease.signal).then(() => order.push('aborted'));
+  const other = t.b.acquire(t.lock, { wait: '10s' }).then(() => order.push('granted'));
+  await within(6_000, Promise.all([ended, other]), 'the end and the grant');
+  equal(order, ['aborted', 'granted'], 'order');
+  between(now() - began, 1_000, 5_000, 'time');
+  await rejected(() => lease.check(), LeaseLost);
+});
+
+define('C08', 'a second release changes nothing', async (t) => {
+  const lease = await t.locks.acquire(t.lock);
+  await lease.release();
+  const other = await t.b.acquire(t.lock);
+  await lease.release();
+  equal((await t.state()).holders[0]?.fencingToken, other.fencingToken, 'holder');
+  equal((await rejected(() => lease.renew(), LeaseLost)).why, 'released', 'why');
+  equal(lease.signal.reason.why, 'released', 'reason of the signal');
+});
+
+define('C09', 'durations arrive in milliseconds', async (t) => {
+  const durations = [500, '500ms', '30s', '10m', '2h', '1d'];
+  for (const maxHold of durations) {
+    const lease = await t.locks.acquire(t.lock, { maxHold, renew: false }).catch(() => undefined);
+    await lease?.release().catch(() => {});
+  }
+  const sent = (await t.log('POST')).map((entry) => body(entry).max_hold_ms);
+  equal(sent, [500, 500, 30_000, 600_000, 2 * HOUR, 24 * HOUR], 'max_hold_ms');
+  for (const bad of [-1, '-1s', '5 apples', '', NaN, '5', null]) {
+    await rejected(t.locks.acquire(t.lock, { ttl: bad }), TypeError);
+    await rejected(t.locks.acquire(t.lock, { wait: bad }), TypeError);
+  }
+  equal((await t.log('POST')).length, durations.length, 'requests');
+});
+
+// === waiting ===
+
+define('C10', 'waiters are granted the lock in their order, at once', async (t) => {
+  const lease = await t.locks.acquire(t.lock);
+  const order = [];
+  const take = async (who) => {
+    const granted = await t.locks.acquire(t.lock, { wait: '20s' });
+    order.push(who);
+    return granted;
+  };
+  const first = take('first');
+  await t.queued(1);
+  const second = take('second');
+  await t.queued(2);
+  const released = now();
+  await lease.release();
+  const granted = await within(5_000, first, 'the first grant');
+  between(now() - released, 0, 1_000, 'time until the grant');
+  await sleep(100);
+  equal(order, ['first'], 'order while the first holds');
+  await granted.release();
+  await within(5_000, second, 'the second grant');
+  equal(order, ['first', 'second'], 'order');
+});
+
+define('C11', 'a wait that runs out is LockHeld and leaves the queue', async (t) => {
+  await t.b.acquire(t.lock);
+  const began = now();
+  const error = await rejected(t.locks.acquire(t.lock, { wait: '1500ms' }), LockHeld);
+  between(now() - began, 1_490, 3_500, 'time');
+  equal([error.status, error.holders.length], [423, 1], 'status and holders');
+  equal((await t.state()).waiterCount, 0, 'waiters');
+});
+
+define('C12', 'the place is kept over a chain of waits and a restart', async (t) => {
+  const env = { LATCHGATE_LIMITS_MAX_WAIT_MS: '1000' };
+  for (const which of ['a', 'b']) {
+    await t.rig('/gateway', { which, do: 'term' });
+    await t.rig('/gateway', { which, do: 'start', env });
+  }
+  const lease = await t.b.acquire(t.lock);
+  const began = now();
+  const order = [];
+  const take = async (client, who) => {
+    const granted = await client.acquire(t.lock, { wait: '30s' });
+    order.push(who);
+    await granted.release();
+  };
+  const first = take(t.locks, 'first');
+  await t.queued(1);
+  const second = take(t.b, 'second');
+  await t.queued(2);
+  await t.rig('/proxy', { to: 'b' });
+  await t.rig('/gateway', { which: 'a', do: 'term' });
+  await t.rig('/gateway', { which: 'a', do: 'start', env });
+  await sleep(Math.max(4_000 - (now() - began), 0));
+  await lease.release();
+  await within(15_000, Promise.all([first, second]), 'both grants');
+  equal(order, ['first', 'second'], 'order');
+  const asked = await t.log('POST');
+  ok(asked.length >= 8, 'a chain of requests');
+  equal(keys(asked).length, 1, 'idempotency keys of the chain');
+});
+
+define('C13', 'a waiter that is aborted gives its place up', async (t) => {
+  const lease = await t.b.acquire(t.lock);
+  const controller = new AbortController();
+  const waiting = t.locks.acquire(t.lock, { wait: Infinity, signal: controller.signal });
+  waiting.catch(() => {});
+  await t.queued(1);
+  const reason = new Error('enough');
+  const began = now();
+  controller.abort(reason);
+  ok((await rejected(waiting)) === reason, 'the reason of the signal');
+  between(now() - began, 0, 1_000, 'time');
+  await until(2_000, async () => (await t.state()).waiterCount === 0, 'an empty queue');
+  await lease.release();
+
+  await t.fault('hang-reply', 1, { method: 'POST' });
+  const late = new AbortController();
+  const granted = t.locks.acquire(t.lock, { wait: '20s', ttl: '1m', signal: late.signal });
+  granted.catch(() => {});
+  await until(3_000, async () => (await t.state()).state === 'held', 'a grant that is not answered');
+  late.abort(reason);
+  ok((await rejected(granted)) === reason, 'the reason of the second signal');
+  await t.free(2_000);
+  ok((await rejected(t.locks.acquire(t.lock, { signal: AbortSignal.abort(reason) }))) === reason, 'the reason of the third');
+});
+
+// === sharing ===
+
+define('C14', 'shared leases exclude an exclusive one', async (t) => {
+  const one = await t.locks.acquire(t.lock, { mode: 'shared' });
+  const two = await t.b.acquire(t.lock, { mode: 'shared' });
+  ok(one.token !== two.token, 'two tokens');
+  equal([one.mode, one.slot], ['shared', undefined], 'mode and slot');
+  const error = await rejected(t.locks.acquire(t.lock), LockHeld);
+  equal(error.holders.length, 2, 'holders');
+  let granted = false;
+  const alone = t.locks.acquire(t.lock, { wait: '20s' }).then((lease) => {
+    granted = true;
+    return lease;
+  });
+  await t.queued(1);
+  await one.release();
+  await sleep(200);
+  ok(!granted, 'no grant while one holds');
+  await two.release();
+  equal((await within(3_000, alone, 'the exclusive grant')).mode, 'exclusive', 'mode');
+});
+
+define('C15', 'a limit gives slots', async (t) => {
+  const zero = await t.locks.acquire(t.lock, { limit: 2 });
+  const one = await t.locks.acquire(t.lock, { limit: 2, mode: 'shared' });
+  equal([zero.slot, one.slot, zero.slots], [0, 1, { [t.lock]: 0 }], 'slots');
+  await rejected(t.locks.acquire(t.lock, { limit: 2 }), LockHeld);
+  await zero.release();
+  equal((await t.locks.acquire(t.lock, { limit: 2 })).slot, 0, 'the slot that was released');
+});
+
+define('C16', 'a group is granted and released as one', async (t) => {
+  const [x, y] = [`${t.lock}-x`, `${t.lock}-y`];
+  const group = await t.locks.acquire([y, x], { ttl: '2s' });
+  equal([group.name, group.names, Object.keys(group.fencingTokens).sort()], [y, [y, x], [x, y]], 'names');
+  equal(group.fencingToken, group.fencingTokens[y], 'the fencing token of the first');
+  await sleep(2_500);
+  group.check();
+  await group.renew('10s');
+  between(group.expiresInMs, 7_000, 10_000, 'renewed');
+  await group.release();
+  await t.free(1_000, x);
+  await t.free(1_000, y);
+  await t.b.acquire(x);
+  const error = await rejected(t.locks.acquire([x, y]), LockHeld);
+  equal(error.problem.name, x, 'the lock that is held');
+  await t.free(1_000, y);
+
+  const [v, w] = [`${t.lock}-v`, `${t.lock}-w`];
+  const partial = await t.locks.acquire([v, w], { ttl: '1500ms' });
+  await t.b.break(v, { reason: 'a part', fencingToken: partial.fencingTokens[v] });
+  const reason = await within(3_000, aborted(partial.signal), 'the loss of one');
+  equal(reason.why, 'broken', 'why');
+  await t.free(1_000, w);
+});
+
+define('C17', 'a holder is asked first', async (t) => {
+  const heard = [];
+  const lease = await t.locks.acquire(t.lock, { ttl: '3s', onReleaseRequested: (request) => heard.push(request) });
+  await t.b.break(t.lock, { reason: 'a newer one', fencingToken: lease.fencingToken, grace: '2s' });
+  const asked = now();
+  const request = await within(2_000, lease.releaseRequested, 'the request');
+  equal([request.name, request.reason, heard.length], [t.lock, 'a newer one', 1], 'request');
+  ok('by' in request, 'who asks');
+  between(request.withinMs, 1, 2_000, 'withinMs');
+  lease.check();
+  const reason = await within(3_000, aborted(lease.signal), 'the end');
+  equal([reason instanceof LeaseLost, reason.why, heard.length], [true, 'broken', 1], 'reason');
+  between(now() - asked, 1_000, 2_100, 'time');
+  await t.free(2_000);
+});
+
+// === before the lease can be somebody else's ===
+
+define('C18', 'a gateway that hangs ends the lease in time', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '4s' });
+  const order = [];
+  const other = t.b.acquire(t.lock, { wait: '20s' }).then(() => order.push('granted'));
+  await t.queued(1);
+  await t.fault('hang', 99);
+  const held = aborted(lease.signal).then((reason) => {
+    order.push('aborted');
+    equal([reason instanceof LeaseLost, reason.why], [true, 'expired'], 'reason');
+    return t.state();
+  });
+  const lock = await within(9_000, held, 'the end of the lease');
+  equal([lock.state, lock.holders[0]?.fencingToken], ['held', lease.fencingToken], 'the lock at the other gateway');
+  await within(6_000, other, 'the grant');
+  equal(order, ['aborted', 'granted'], 'order');
+});
+
+define('C19', 'after a pause the first check throws', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '1s' });
+  const other = t.b.acquire(t.lock, { wait: '20s' });
+  await t.queued(1);
+  const end = now() + 2_000;
+  // A clock that stands still while code runs allows no such pause.
+  for (let i = 0; now() < end; i += 1) if (i > 2e5 && now() < end - 1_999) t.skip('the clock stands still while code runs');
+  let error;
+  try {
+    lease.check();
+  } catch (thrown) {
+    error = thrown;
+  }
+  equal([error instanceof LeaseLost, error?.why, lease.signal.aborted, lease.expiresInMs], [true, 'expired', true, 0], 'check');
+  ok(lease.signal.reason === error, 'the same reason');
+  await within(5_000, other, 'the grant to the other');
+});
+
+define('C20', 'a clock that jumps changes nothing', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '2s' });
+  const real = Date.now;
+  try {
+    for (const jump of [HOUR, -HOUR]) {
+      const before = lease.expiresInMs;
+      Date.now = () => real() + jump;
+      lease.check();
+      between(lease.expiresInMs, before - 200, 2_000, 'what is left after the jump');
+      await sleep(2_500);
+      lease.check();
+      equal((await t.state()).holders[0]?.fencingToken, lease.fencingToken, 'holder');
+    }
+  } finally {
+    Date.now = real;
+  }
+  between((await t.log('PUT')).length, 6, 24, 'renewals');
+});
+
+define('C21', 'a break ends the lease', async (t) => {
+  const lease = await t.locks.acquire(t.lock, { ttl: '2s' });
+  await t.b.break(t.lock, { reason: 'the test', fencingToken: lease.fencingToken });
+  const reason = await within(3_000, aborted(lease.signal), 'the end');
+  equal([reason.why, reason.status, reason.code], ['broken', 410, 'lease-lost'], 'reason');
+  ok((await rejected(() => lease.renew(), LeaseLost)) === reason, 'the reason from renew');
+  ok((await rejected(() => lease.check(), LeaseLost)) === reason, 'the reason from check');
+  const renewals = (await t.log('PUT')).length;
+  await sleep(1_000);
+  equal((await t.log('PUT')).length, renewals, 'renewals');
+  const error = await rejected(t.locks.with(`${t.lock}-2`, { ttl: '1s' }, async (held) => {
+    await t.b.break(held.name, { reason: 'the test', all: true });
+    await aborted(held.signal);
+  }), LeaseLost);
+  equal(error.why, 'broken', 'why of with');
+});
+
+// === when something fails ===
+
+define('C22', 'an unknown outcome is repeated under the same key', async (t) => {
+  await t.fault('unknown', 3, { method: 'POST' });
+  const lease = await t.locks.acquire(t.lock);
+  const asked = await t.log('POST');
+  equal([asked.length, keys(asked).length, new Set(asked.map((it) => JSON.stringify(it.body))).size], [4, 1, 1], 'requests, keys and bodies');
+  const lock = await t.state();
+  equal(lock.holders.map(({ fencingToken }) => fencingToken), [lease.fencingToken], 'holders');
+});
+
+define('C23', 'lost replies do no harm', async (t) => {
+  await t.fault('lose-reply', 1, { method: 'POST' });
+  const lease = await t.locks.acquire(t.lock);
+  const asked = await t.log('POST');
+  equal([asked.length, keys(asked).length], [2, 1], 'acquires and keys');
+  equal((await t.state()).holders.map(({ fencingToken }) => fencingToken), [lease.fencingToken], 'holders');
+  await t.fault('lose-reply', 1, { method: 'PUT' });
+  await lease.renew('20s');
+  equal((await t.log('PUT')).length, 2, 'renewals');
+  between(lease.expiresInMs, 15_000, 20_000, 'what is left');
+  await t.fault('lose-reply', 1, { method: 'DELETE' });
+  await lease.release();
+  equal([(await t.log('DELETE')).length, (await t.state()).state], [2, 'free'], 'releases and state');
+});
+
+define('C24', 'Retry-After is honoured', async (t) => {
+  for (const [status, code] of [[503, 'overloaded'], [429, 'rate-limited']]) {
+    await t.rig('/log', undefined, 'DELETE');
+    await t.fault('status', 1, { method: 'POST', status, code, retry_after: 1 });
+    const lease = await t.locks.acquire(t.lock);
+    const [one, two, ...more] = await t.log('POST');
+    between(two.at_ms - one.answered_at_ms, 1_000, 3_000, `pause after ${status}`);
+    equal([more.length, keys([one, two]).length], [0, 1], 'requests and keys');
+    await lease.release();
+  }
+});
+
+define('C25', 'a refusal is not repeated', async (t) => {
+  await t.fault('status', 5, { method: 'POST', status: 403, code: 'forbidden' });
+  const error = await rejected(t.locks.acquire(t.lock, { wait: '5s' }), LatchgateError);
+  equal([error.status, error.code, error.problem.status], [403, 'forbidden', 403], 'status, code, problem');
+  equal([typeof error.detail, error.name], ['string', 'LatchgateError'], 'detail and name');
+  equal((await t.log('POST')).length, 1, 'requests');
+});
+
+define('C26', 'a broken connection is repeated', async (t) => {
+  await t.fault('lose-request', 3, { method: 'POST' });
+  await t.locks.acquire(t.lock);
+  const asked = await t.log('POST');
+  equal([asked.length, keys(asked).length], [4, 1], 'requests and keys');
+  const pauses = asked.slice(1).map(({ at_ms }, i) => at_ms - asked[i].at_ms);
+  ok(new Set(pauses.map((ms) => Math.round(ms))).size > 1, `pauses that differ: ${pauses}`);
+  const began = now();
+  const nobody = t.client('nobody');
+  const error = await rejected(nobody.acquire(t.lock), GatewayUnreachable);
+  between(now() - began, 0, 12_000, 'time');
+  equal(error.status, 0, 'status');
+});
+
+define('C27', 'a request that hangs is given up and repeated', async (t) => {
+  await t.fault('hang', 1, { method: 'POST' });
+  const began = now();
+  await t.locks.acquire(t.lock, { wait: '30s' });
+  between(now() - began, 500, 29_000, 'time');
+  const asked = await t.log('POST');
+  equal([asked.length, keys(asked).length], [2, 1], 'requests and keys');
+});
+
+// === who asks, and who is done ===
+
+define('C28', 'the key is sent, and no secret is shown', async (t) => {
+  const key = 'latchgate_key_0123456789abcdefghij';
+  const idempotencyKey = 'idempotency-key-0123456789';
+  const sent = [];
+  const spy = (url, init) => {
+    sent.push([init.method, new Headers(init.headers).get('authorization')]);
+    const headers = { ...init.headers };
+    delete headers.authorization;
+    return fetch(url, { ...init, headers });
+  };
+  const locks = t.client('proxy', { key, fetch: spy });
+  const lease = await locks.acquire(t.lock, { idempotencyKey });
+  await lease.renew();
+  await locks.inspect(t.lock);
+  const errors = [await rejected(locks.acquire(t.lock), LockHeld)];
+  await t.b.break(t.lock, { reason: 'the test', all: true });
+  errors.push(await rejected(() => lease.renew(), LeaseLost));
+  errors.push(await rejected(locks.acquire(t.lock, { idempotencyKey, ttl: 5_000 })));
+  await t.fault('lose-reply', 9, { method: 'POST' });
+  errors.push(await rejected(locks.acquire(t.lock, { wait: 300 })));
+  errors.push(await rejected(t.client('nobody', { key }).acquire(t.lock, { wait: 100 })));
+  errors.push(await rejected(() => new Latchgate('http://localhost', { key: `${key}\n` }), TypeError));
+  errors.push(await rejected(locks.acquire(t.lock, { idempotencyKey: `${idempotencyKey}\n` }), TypeError));
+  for (const [method, authorization] of sent) {
+    if (method !== 'DELETE') equal(authorization, `Bearer ${key}`, `Authorization of ${method}`);
+  }
+  ok(sent.some(([method]) => method === 'PUT') && sent.some(([method]) => method === 'GET'), 'requests of each kind');
+  const inspect =
+    globalThis.Deno?.inspect ?? globalThis.Bun?.inspect ?? globalThis.process?.getBuiltinModule?.('node:util').inspect ?? String;
+  const shown = [locks, lease, ...errors, ...errors.map((error) => error.cause)].flatMap((it) => [
+    String(it),
+    JSON.stringify(it),
+    inspect(it),
+    it?.stack,
+    it?.message,
+  ]);
+  for (const secret of [key, lease.token, idempotencyKey]) {
+    ok(!shown.some((text) => text?.includes(secret)), 'no secret in a text');
+  }
+});
+
+define('C29', 'every acquire has a key of its own, or the given one', async (t) => {
+  for (let i = 0; i < 3; i += 1) await t.locks.with(t.lock, () => {});
+  const minted = keys(await t.log('POST'));
+  equal(minted.length, 3, 'keys');
+  ok(minted.every((key) => key.length >= 22), 'long keys');
+  await t.rig('/log', undefined, 'DELETE');
+  const idempotencyKey = `given-${minted[0]}`;
+  const one = await t.locks.acquire(t.lock, { idempotencyKey });
+  const two = await t.b.acquire(t.lock, { idempotencyKey });
+  equal([one.token === two.token, one.fencingToken], [true, two.fencingToken], 'one lease');
+  equal(keys(await t.log('POST')), [idempotencyKey], 'the key that was sent');
+});
+
+define('C30', 'whoever closes gives back', async (t) => {
+  const locks = t.client();
+  const lease = await locks.acquire(t.lock, { ttl: '1m' });
+  await locks.close();
+  await t.free(1_000);
+  equal(lease.signal.reason.why, 'released', 'why');
+  if (!globalThis.document) return;
+  const page = await locks.acquire(t.lock, { ttl: '1m' });
+  globalThis.dispatchEvent(new Event('pagehide'));
+  equal(page.signal.reason.why, 'released', 'why of the page');
+  await t.free(1_000);
+});
+
+/** Runs the cases whose numbers are in `only`, or all, one after the other. */
+export async function runAll(rigUrl, only) {
+  const urls = await rig(rigUrl, '');
+  const results = [];
+  for (const { id, name, run } of cases) {
+    if (only && !only.includes(id)) continue;
+    const began = now();
+    const t = new Case(rigUrl, urls, id);
+    let error;
+    try {
+      await t.reset();
+      await within(60_000, run(t), id);
+    } catch (thrown) {
+      error = thrown;
+    }
+    await t.end().catch((failed) => {
+      error ??= failed;
+    });
+    const skipped = error instanceof Skipped ? error.message : undefined;
+    results.push({
+      id,
+      name,
+      ok: !error,
+      error: error && !skipped ? String(error.stack ?? error) : undefined,
+      skipped,
+      ms: Math.round(now() - began),
+    });
+  }
+  return results;
+}

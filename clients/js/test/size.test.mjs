@@ -1,0 +1,56 @@
+// What the client costs whoever imports it.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+
+import { minified } from './minified.mjs';
+
+const LIMIT = 6 * 1024;
+const index = new URL('../src/index.js', import.meta.url);
+
+test('the client has at most 6 KB, minified and compressed', (t) => {
+  const bytes = gzipSync(minified(fileURLToPath(index)), { level: 9 }).length;
+  t.diagnostic(`${bytes} bytes`);
+  assert(bytes <= LIMIT, `${bytes} bytes, at most ${LIMIT}`);
+});
+
+test('it imports nothing but its own files', () => {
+  const seen = new Set();
+  const visit = (url) => {
+    if (seen.has(url.href)) return;
+    seen.add(url.href);
+    for (const [, specifier] of readFileSync(url, 'utf8').matchAll(/^(?:import|export)\b[^'"]*?from '([^']+)'/gm)) {
+      assert.match(specifier, /^\.\//);
+      visit(new URL(specifier, url));
+    }
+  };
+  visit(index);
+  assert(seen.size >= 5, [...seen].join());
+  assert(![...seen].some((href) => href.endsWith('/manager.js')), 'the manager is loaded when it is used');
+});
+
+test('from a cold start to the first lock it takes little longer than plain fetch', (t) => {
+  const rig = process.env.LATCHGATE_RIG;
+  assert(rig, 'LATCHGATE_RIG is not set: run this by clients/rig/rig.py');
+  const start = "const { a } = await (await fetch(process.env.LATCHGATE_RIG + '/rig')).json(); const began = performance.now();";
+  const end = '; console.log(performance.now() - began); process.exit();';
+  const plain = `${start} await (await fetch(a + '/locks/cold-' + process.pid, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json', 'idempotency-key': crypto.randomUUID() } })).json() ${end}`;
+  const client = `${start} const { Latchgate } = await import('${index}'); await new Latchgate(a).acquire('cold-' + process.pid) ${end}`;
+  const time = (script) => {
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' });
+    assert(Number(stdout) > 0, stderr);
+    return Number(stdout);
+  };
+  // The fastest of a few, by turns: what the rest of the machine does only adds to it.
+  let [without, with_] = [Infinity, Infinity];
+  for (let i = 0; i < 7; i += 1) {
+    without = Math.min(without, time(plain));
+    with_ = Math.min(with_, time(client));
+  }
+  t.diagnostic(`${without.toFixed(1)} ms with plain fetch, ${with_.toFixed(1)} ms with the client`);
+  assert(with_ - without <= 60, `${(with_ - without).toFixed(1)} ms more`);
+});

@@ -1,0 +1,52 @@
+// What a user writes, checked by `tsc --strict`.
+
+import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown, type Lease } from 'latchgate';
+import { LockManager } from 'latchgate/manager';
+
+const locks = new Latchgate('https://locks.example.com', {
+  key: 'secret',
+  owner: 'usage',
+  onReleaseRequested: ({ by, withinMs }, lease) => console.log(by, withinMs, lease.name),
+});
+
+export const fence: number = await locks.with('deploy', { wait: '10m', ttl: 60_000 }, async (lease, signal) => {
+  signal.throwIfAborted();
+  lease.check();
+  return lease.fencingToken;
+});
+export const text: string = await locks.with(['a', 'b'], () => 'done');
+
+const lease: Lease = await locks.acquire('gpus', { mode: 'shared', limit: 8, wait: Infinity, signal: AbortSignal.timeout(1_000) });
+export const slot: number | undefined = lease.slot;
+export const all: Readonly<Record<string, number>> = lease.fencingTokens;
+await lease.renew('2m');
+await lease.release();
+{
+  await using held = await locks.acquire('deploy', { renew: false, maxHold: '1h', metadata: { branch: 'main' }, wait: false });
+  console.log(held.expiresInMs, (await held.releaseRequested).reason);
+}
+
+try {
+  await locks.acquire('deploy');
+} catch (error) {
+  if (error instanceof LockHeld) console.log(error.holders.map((holder) => holder.owner));
+  else if (error instanceof LeaseLost) console.log(error.why === 'expired');
+  else if (error instanceof OutcomeUnknown || error instanceof GatewayUnreachable) console.log(error.message);
+  else if (error instanceof LatchgateError) console.log(error.status, error.code, error.problem?.requestId);
+}
+
+const lock = await locks.inspect('deploy');
+console.log(lock.state, lock.holders[0]?.fencingToken, lock.waiters.length);
+let cursor: string | undefined;
+do {
+  const page = await locks.list({ prefix: 'deploy:', cursor });
+  cursor = page.nextCursor ?? undefined;
+} while (cursor);
+await locks.break('deploy', { reason: 'the runner is gone', fencingToken: 1, grace: '30s' });
+export const answer: number = await locks.manager().request('deploy', { mode: 'shared', ifAvailable: true }, async (it) => (it ? 1 : 0));
+
+const manager = new LockManager(locks, { owner: 'usage' });
+export const names: string[] = (await manager.query()).held.map(({ name }) => name);
+
+// @ts-expect-error: no such unit
+await locks.acquire('deploy', { ttl: '3w' });

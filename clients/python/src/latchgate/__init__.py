@@ -1,0 +1,34 @@
+"""A client of Latchgate: distributed locks over HTTP.
+
+>>> from latchgate import Latchgate
+>>> locks = Latchgate("https://locks.example.com", key=KEY)
+>>> with locks("deploy", wait="10m", ttl="1m") as lease:
+...     write(fence=lease.fencing_token)
+"""
+
+from .blocking.client import Guard, Latchgate
+from .blocking.lease import Lease
+from .durations import Duration, Wait
+from .errors import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from .records import Holder, Lock, Mode, Page, ReleaseRequest, Waiter
+from .version import __version__
+
+__all__ = [
+    "Duration",
+    "GatewayUnreachable",
+    "Guard",
+    "Holder",
+    "Latchgate",
+    "LatchgateError",
+    "Lease",
+    "LeaseLost",
+    "Lock",
+    "LockHeld",
+    "Mode",
+    "OutcomeUnknown",
+    "Page",
+    "ReleaseRequest",
+    "Wait",
+    "Waiter",
+    "__version__",
+]

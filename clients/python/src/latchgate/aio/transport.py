@@ -1,0 +1,85 @@
+"""Sends requests by httpx."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Optional, Union
+
+try:
+    import httpx
+except ImportError as error:
+    raise ImportError("latchgate.aio needs httpx: pip install 'latchgate[aio]'") from error
+
+from ..protocol.clock import now
+from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
+from ..protocol.settings import Settings
+
+
+class HttpxTransport:
+    """The connections of a client to its gateway."""
+
+    def __init__(self, settings: Settings, ssl_context: Optional[ssl.SSLContext]) -> None:
+        verify: Union[ssl.SSLContext, bool] = ssl_context or True
+        # As with the client for threads, no proxy and no password of the environment is used.
+        self._client = httpx.AsyncClient(
+            headers=settings.headers(),
+            verify=verify,
+            timeout=None,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=15),
+        )
+        self._url = settings.url
+
+    async def exchange(self, call: Call, time_out: float) -> Exchange:
+        """Sends one copy of a request, and waits for its answer as long as that."""
+        sent_at = now()
+        headers = dict(call.headers)
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            return await asyncio.wait_for(self._exchange(call, headers, sent_at), time_out)
+        except (asyncio.TimeoutError, httpx.TimeoutException):
+            return NoAnswer("no answer in time")
+        except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
+            return NotSent(_reason(error), _is_distrust(error))
+        except httpx.HTTPError as error:
+            return NoAnswer(_reason(error))
+
+    async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float) -> Exchange:
+        request = self._client.build_request(call.method, self._url + call.path, headers=headers, content=call.body)
+        response = await self._client.send(request, stream=True)
+        try:
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > call.max_answer:
+                    return NoAnswer("the answer is too long")
+        finally:
+            await response.aclose()
+        names = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, names, body, sent_at, now())
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _is_distrust(error: BaseException) -> bool:
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpx.RemoteProtocolError):
+        return "the connection was closed"
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    # What others say may quote what was sent.
+    return type(error).__name__

@@ -1,0 +1,1 @@
+"""The client for programs with threads. It needs the standard library only."""

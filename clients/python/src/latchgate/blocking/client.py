@@ -1,0 +1,221 @@
+"""The client for programs with threads."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+import threading
+from types import TracebackType
+from typing import Any, Callable, Mapping, Optional, Type, TypeVar, cast
+
+from ..durations import Duration, Wait
+from ..errors import LatchgateError
+from ..protocol import looking
+from ..protocol.acquiring import AcquireRequest, Acquiring
+from ..protocol.holdings import Holdings
+from ..protocol.names import Names
+from ..protocol.settings import Settings
+from ..records import Lock, Mode, Page, ReleaseRequest
+from . import at_exit
+from .driver import Cancelled, run
+from .lease import Lease
+from .transport import HttpTransport
+
+#: How long the release of a lease may take when its client is closed, in seconds.
+CLOSING = 5.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Latchgate:
+    """A client of a gateway. Threads may share it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: Optional[str] = None,
+        owner: Optional[str] = None,
+        ssl_context: Optional[ssl.SSLContext] = None,
+        request_wait: Optional[Duration] = None,
+        request_timeout: Optional[Duration] = None,
+        deadline: Optional[Duration] = None,
+    ) -> None:
+        """
+        :param url: of the gateway, or of what balances the load before several.
+        :param key: the API key.
+        :param owner: who asks, for people to read, unless a call says otherwise.
+        :param ssl_context: for an ``https`` gateway with a certificate authority of its own.
+        :param request_wait: how long one request of a wait takes at most (20 s): shorter than the time-outs of proxies.
+        :param request_timeout: how long an answer may take beyond that (5 s).
+        :param deadline: how long a call without a wait is tried (10 s).
+        """
+        self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
+        self._transport = HttpTransport(self._settings, ssl_context)
+        self._holdings = Holdings(self._settings)
+
+    def acquire(
+        self,
+        names: Names,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Wait = None,
+        mode: Optional[Mode] = None,
+        limit: Optional[int] = None,
+        owner: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        max_hold: Optional[Duration] = None,
+        idempotency_key: Optional[str] = None,
+        renew: bool = True,
+        on_release_requested: Optional[Callable[[ReleaseRequest], None]] = None,
+        cancel: Optional[threading.Event] = None,
+    ) -> Lease:
+        """Acquires a lock, or several as one: all or none.
+
+        :param names: a name, or a list of 2 to 16.
+        :param ttl: how long the lease lasts from each renewal.
+        :param wait: how long to wait if somebody holds the lock: not at all by default, ``math.inf`` without an end.
+        :param mode: ``shared`` to hold it beside others.
+        :param limit: as long as fewer than so many hold it; the lease has a :attr:`Lease.slot` then.
+        :param max_hold: how long the lease may be kept with renewals.
+        :param idempotency_key: under which another process may continue this request.
+        :param renew: whether a thread renews it. If not, it lasts its TTL, also after the end of the process.
+        :param on_release_requested: called on that thread when somebody asks for the lock.
+        :param cancel: an event that, once set, gives up the wait.
+        :raises LockHeld: somebody else holds it, and the wait is over.
+        """
+        request = AcquireRequest.of(
+            names,
+            ttl=ttl,
+            wait=wait,
+            mode=mode,
+            limit=limit,
+            owner=self._settings.owner if owner is None else owner,
+            metadata=metadata,
+            max_hold=max_hold,
+            idempotency_key=idempotency_key,
+        )
+        acquiring = Acquiring(self._settings, request)
+        try:
+            grant = run(acquiring.run(), self._transport, cancel)
+        except Cancelled:
+            self._withdraw(acquiring)
+            raise LatchgateError("the acquire was cancelled", code="cancelled") from None
+        except LatchgateError:
+            raise
+        except BaseException:
+            # KeyboardInterrupt, or what a signal handler raises.
+            self._withdraw(acquiring)
+            raise
+        lease = Lease(
+            self._settings, self._transport, grant, renews=renew, on_release_requested=on_release_requested
+        )
+        if renew:
+            self._holdings.add(lease._state)
+            at_exit.register(self._holdings, self._transport)
+        return lease
+
+    def _withdraw(self, acquiring: Acquiring) -> None:
+        try:
+            run(acquiring.withdraw(), self._transport)
+        except LatchgateError:
+            # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
+            pass
+
+    def __call__(self, names: Names, **options: Any) -> Guard:
+        """For ``with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
+        return Guard(self, names, options)
+
+    def inspect(self, name: str) -> Lock:
+        """Shows who holds a lock, and who waits for it."""
+        return run(looking.inspect(self._settings, name), self._transport)
+
+    def list(
+        self,
+        *,
+        prefix: str = "",
+        owner: Optional[str] = None,
+        search: Optional[str] = None,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+    ) -> Page:
+        """Shows a part of the locks that are held."""
+        return run(looking.list_locks(self._settings, prefix, owner, search, limit, cursor), self._transport)
+
+    def break_(
+        self,
+        name: str,
+        *,
+        reason: str,
+        fencing_token: Optional[int] = None,
+        foreign_mark: Optional[str] = None,
+        all: bool = False,
+        grace: Optional[Duration] = None,
+    ) -> Lock:
+        """Takes a lock away from whoever holds it; with ``grace`` the holder is asked first.
+
+        Breaking a lock does not stop its holder. Only a resource that checks the fencing token is safe.
+        """
+        operation = looking.break_lock(self._settings, name, reason, fencing_token, foreign_mark, all, grace)
+        return run(operation, self._transport)
+
+    def close(self) -> None:
+        """Releases the leases that are renewed, and closes the connections. The end of the process does the same."""
+        for operation in self._holdings.give_back(CLOSING):
+            try:
+                run(operation, self._transport)
+            except LatchgateError:
+                # The lease ends with its TTL.
+                pass
+        self._transport.close()
+
+    def __enter__(self) -> Latchgate:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Latchgate at {self._settings.url}>"
+
+
+class Guard:
+    """Acquires at the beginning of a block or of a function, and releases at its end."""
+
+    def __init__(self, locks: Latchgate, names: Names, options: Mapping[str, Any]) -> None:
+        self._locks = locks
+        self._names = names
+        self._options = options
+        # A guard may be used by several threads, and in itself.
+        self._leases = threading.local()
+
+    def _acquire(self) -> Lease:
+        return self._locks.acquire(self._names, **self._options)
+
+    def __enter__(self) -> Lease:
+        lease = self._acquire()
+        stack = self._leases.__dict__.setdefault("stack", [])
+        stack.append(lease)
+        return lease
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        lease: Lease = self._leases.stack.pop()
+        lease.__exit__(kind, error, traceback)
+
+    def __call__(self, function: F) -> F:
+        @functools.wraps(function)
+        def locked(*args: Any, **kwargs: Any) -> Any:
+            with self._acquire():
+                return function(*args, **kwargs)
+
+        return cast(F, locked)

@@ -1,0 +1,32 @@
+"""An event that is set as soon as a lease is over."""
+
+from __future__ import annotations
+
+import threading
+from typing import Optional
+
+from ..protocol.clock import now
+from ..protocol.lease_state import LeaseState
+from ..protocol.renewing import STRETCH
+
+
+class LostEvent(threading.Event):
+    """Set when the lease is over. It looks at the clock itself: after a process was stopped no other thread may have run."""
+
+    def __init__(self, state: LeaseState) -> None:
+        super().__init__()
+        self._state = state
+
+    def is_set(self) -> bool:
+        return self._state.is_over() or super().is_set()
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        give_up = None if timeout is None else now() + timeout
+        while not self.is_set():
+            stretch = min(STRETCH, max(self._state.until - now(), 0.001))
+            if give_up is not None:
+                stretch = min(stretch, give_up - now())
+                if stretch <= 0:
+                    return False
+            super().wait(stretch)
+        return True

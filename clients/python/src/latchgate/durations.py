@@ -1,0 +1,52 @@
+"""Durations as a caller writes them."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from typing import Optional, Union
+
+#: A text with a unit (``"500ms"``, ``"30s"``, ``"10m"``, ``"2h"``, ``"1d"``), a :class:`~datetime.timedelta`, or a number of
+#: milliseconds, as in every field of the gateway.
+Duration = Union[int, float, str, timedelta]
+#: How long to wait: not at all with ``False``, ``None`` or ``0``, without an end with ``math.inf``.
+Wait = Optional[Duration]
+
+_TEXT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(duration: Duration, what: str) -> float:
+    """The duration in seconds; ``what`` names the argument in an error."""
+    if isinstance(duration, timedelta):
+        value = duration.total_seconds()
+    elif isinstance(duration, str):
+        match = _TEXT.fullmatch(duration)
+        if match is None:
+            raise ValueError(f"{what} is {duration!r}; write it like '500ms', '30s', '10m', '2h' or '1d'")
+        value = int(match[1]) * _SECONDS[match[2]]
+    elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
+        value = duration / 1000
+    else:
+        raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
+    if not value >= 0:
+        raise ValueError(f"{what} is {duration!r}; it cannot be negative")
+    return value
+
+
+def finite_ms(duration: Duration | None, what: str) -> int | None:
+    """Whole milliseconds, as the gateway takes them."""
+    if duration is None:
+        return None
+    value = seconds(duration, what)
+    if math.isinf(value):
+        raise ValueError(f"{what} cannot be infinite")
+    return round(value * 1000)
+
+
+def wait_seconds(wait: Wait) -> float:
+    """How long to wait, in seconds; 0: not at all."""
+    if wait is None or wait is False:
+        return 0.0
+    return seconds(wait, "wait")

@@ -1,0 +1,87 @@
+"""What can go wrong. No message holds a token, an idempotency key or an API key."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Mapping, Optional
+
+from .records import Holder
+
+#: ``expired``: it could not be renewed in time, or its hold limit was reached. ``lost``: the gateway says that it has ended.
+#: ``broken``: an operator broke it, or it was not released when one had asked for it. ``released``: it was released here.
+LostWhy = Literal["expired", "lost", "broken", "released"]
+
+
+class LatchgateError(Exception):
+    """A request that was refused or failed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: Optional[int] = None,
+        code: Optional[str] = None,
+        problem: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        super().__init__(message)
+        #: The problem document of the gateway, if there was one.
+        self.problem: Mapping[str, Any] = problem or {}
+        #: The HTTP status, if there was an answer.
+        self.status = status if status is not None else self.problem.get("status")
+        #: Which problem it is: ``locked``, ``lease-lost``, ..
+        self.code = code if code is not None else self.problem.get("code")
+        #: What was wrong in this case, in a sentence.
+        self.detail: str = str(self.problem.get("detail") or message)
+
+
+class LockHeld(LatchgateError):
+    """Somebody else holds the lock, and did so until the wait was over."""
+
+    def __init__(self, message: str, *, problem: Mapping[str, Any]) -> None:
+        super().__init__(message, status=423, problem=problem)
+        #: Who holds it: at most 100 of them.
+        self.holders = tuple(Holder.of(holder) for holder in problem.get("holders") or ())
+        #: How many hold it.
+        self.holder_count: int = problem.get("holder_count") or len(self.holders)
+        #: How many wait for it.
+        self.waiters: int = problem.get("waiters") or 0
+        #: Of several locks the one that is held, if that is known.
+        self.name: Optional[str] = problem.get("name")
+
+
+class LeaseLost(LatchgateError):
+    """The lease is over. Stop the work that the lock protects."""
+
+    def __init__(self, message: str, why: LostWhy, *, problem: Optional[Mapping[str, Any]] = None) -> None:
+        super().__init__(message, status=410 if problem else None, code="lease-lost", problem=problem)
+        #: How it ended.
+        self.why: LostWhy = why
+        #: Whether somebody else holds the lock now, if the gateway said so.
+        self.held: Optional[bool] = self.problem.get("held")
+
+    def again(self) -> LeaseLost:
+        """A copy to raise: a traceback belongs to one raise."""
+        return LeaseLost(str(self), self.why, problem=self.problem or None)
+
+
+class OutcomeUnknown(LatchgateError):
+    """It may have happened or not, and nobody could say which in time."""
+
+
+class GatewayUnreachable(LatchgateError):
+    """No gateway could be reached. Nothing happened."""
+
+
+def refusal(problem: Mapping[str, Any]) -> LatchgateError:
+    """The error that a problem document is."""
+    detail = str(problem.get("detail") or problem.get("title") or "").rstrip(".")
+    code = problem.get("code")
+    message = f"{detail} ({code}, {problem.get('status')})"
+    if code == "locked":
+        return LockHeld(message, problem=problem)
+    if code == "lease-lost":
+        # The gateway says in the detail only that an operator was it.
+        why: LostWhy = "broken" if "broken by" in detail else "lost"
+        return LeaseLost(message, why, problem=problem)
+    if code == "outcome-unknown":
+        return OutcomeUnknown(message, problem=problem)
+    return LatchgateError(message, problem=problem)

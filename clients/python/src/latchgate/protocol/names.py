@@ -1,0 +1,42 @@
+"""Names of locks, as they travel in a path."""
+
+from __future__ import annotations
+
+import re
+from typing import Sequence, Union
+
+#: One lock, or several as one.
+Names = Union[str, Sequence[str]]
+
+# Every character of a name stands for itself in a path.
+_NAME = re.compile(r"\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,}")
+_LONGEST = 200
+_MOST = 16
+
+
+def check_name(name: str) -> str:
+    """The name, if a lock can have it."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a lock is a text, not {name!r}")
+    if len(name) > _LONGEST or not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot name a lock: 1 to {_LONGEST} of A-Z a-z 0-9 . _ : @ ~ -, and more than dots")
+    return name
+
+
+def check_names(names: Names) -> tuple[str, ...]:
+    """One name, or those of a group."""
+    if isinstance(names, str):
+        return (check_name(names),)
+    checked = tuple(check_name(name) for name in names)
+    if not 1 <= len(checked) <= _MOST:
+        raise ValueError(f"a group has 1 to {_MOST} locks, not {len(checked)}")
+    if len(set(checked)) < len(checked):
+        raise ValueError("a group names each lock once")
+    return checked
+
+
+def lease_path(names: Sequence[str], operation: str = "") -> str:
+    """The path of a lease of one lock, or of several."""
+    if len(names) == 1:
+        return f"/locks/{names[0]}{operation}"
+    return f"/locks?names={','.join(names)}"

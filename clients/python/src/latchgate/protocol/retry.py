@@ -1,0 +1,91 @@
+"""How often one call is sent, and for how long."""
+
+from __future__ import annotations
+
+import random
+from typing import Optional
+
+from ..errors import LatchgateError, OutcomeUnknown, refusal
+from .clock import now
+from .exchange import Answer, Call, Failure, Operation, Pause, retry_after, send_copy
+from .settings import Settings
+
+#: The longest first pause in seconds, which doubles with every copy.
+BASE_PAUSE = 0.2
+#: The longest pause of all.
+MAX_PAUSE = 2.0
+
+
+def backoff(copy: int) -> float:
+    """A pause before copy number ``copy`` (the first to be sent again is 1): anything up to the longest, so that clients
+    whose gateway came back do not come all at once."""
+    longest = min(BASE_PAUSE * 2.0 ** min(copy - 1, 10), MAX_PAUSE)
+    return longest * random.random()
+
+
+def asked_pause(retry_after: float) -> float:
+    """At least as long as a gateway asks for, and not for all clients the same."""
+    return retry_after * (1 + random.random() / 2)
+
+
+class Retry:
+    """The copies of one call."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.failed = 0
+        #: Whether one of the copies may have been carried out unheard.
+        self.in_doubt = False
+
+    def answered(self, settled: bool) -> None:
+        """A copy was answered: what failed before is over, and what was in doubt if the answer settles it."""
+        self.failed = 0
+        self.in_doubt = self.in_doubt and not settled
+
+    def after(self, failure: Failure) -> Operation[None]:
+        """Pauses before the next copy, or raises why there is none."""
+        self.failed += 1
+        self.in_doubt = self.in_doubt or failure.in_doubt
+        pause = backoff(self.failed)
+        if failure.retry_after is not None:
+            pause = max(pause, asked_pause(failure.retry_after))
+        if failure.for_good or now() + pause >= self.deadline:
+            raise self.doubted(failure.error, failure.in_doubt)
+        yield Pause(pause)
+
+    def doubted(self, error: LatchgateError, in_doubt: bool = False) -> LatchgateError:
+        """What one copy left in doubt, no later failure settles."""
+        if in_doubt or not self.in_doubt:
+            return error
+        return OutcomeUnknown(f"an earlier copy of the request was not answered; then {error}", problem=error.problem)
+
+    def refusal(self, answer: Answer) -> LatchgateError:
+        """The error that an answer is."""
+        problem = answer.problem()
+        if problem is None:
+            return LatchgateError(
+                f"status {answer.status} without a problem document: this is no gateway", status=answer.status
+            )
+        error = refusal(problem)
+        # These say how the lock stands, earlier copies included; the others speak of this copy alone.
+        if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
+            return error
+        return self.doubted(error)
+
+
+def send(call: Call, settings: Settings, retry: Optional[Retry] = None) -> Operation[Answer]:
+    """Sends a call until it is answered or its deadline has passed."""
+    retry = retry or Retry(now() + settings.deadline)
+    while True:
+        time_out = min(settings.request_timeout, retry.deadline - now())
+        answer = yield from send_copy(call, time_out)
+        if isinstance(answer, Failure):
+            yield from retry.after(answer)
+        elif answer.status == 429:
+            asked = retry_after(answer)
+            after = asked_pause(1.0 if asked is None else asked)
+            if now() + after >= retry.deadline:
+                return answer
+            yield Pause(after)
+        else:
+            return answer

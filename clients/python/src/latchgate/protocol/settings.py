@@ -1,0 +1,71 @@
+"""What all requests of a client have in common."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Optional
+from urllib.parse import urlsplit
+
+from .. import version
+from ..durations import Duration, seconds
+
+#: How long one request of a wait takes at most: shorter than the time-outs of the proxies and load balancers that are
+#: commonly in between, the shortest of which is 29 seconds.
+LONGEST_WAIT = 20.0
+#: How long the answer to one copy may take beyond its wait.
+REQUEST_TIMEOUT = 5.0
+#: How long a call without a wait is tried.
+DEADLINE = 10.0
+
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all requests of a client have in common."""
+
+    #: Without a slash at its end.
+    url: str
+    key: Optional[str] = field(default=None, repr=False)
+    owner: Optional[str] = None
+    request_wait: float = LONGEST_WAIT
+    request_timeout: float = REQUEST_TIMEOUT
+    deadline: float = DEADLINE
+
+    @classmethod
+    def of(
+        cls,
+        url: str,
+        key: Optional[str],
+        owner: Optional[str],
+        request_wait: Optional[Duration],
+        request_timeout: Optional[Duration],
+        deadline: Optional[Duration],
+    ) -> Settings:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("the url of a gateway begins with http:// or https:// and names a host")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ValueError("the url of a gateway has no user, query or fragment; give the API key as key")
+        if key is not None and not _VISIBLE.fullmatch(key):
+            raise ValueError("the API key has characters that no key has")
+
+        def given(value: Optional[Duration], default: float, what: str) -> float:
+            return default if value is None else seconds(value, what)
+
+        return cls(
+            url=url.rstrip("/"),
+            key=key,
+            owner=owner,
+            request_wait=given(request_wait, LONGEST_WAIT, "request_wait"),
+            request_timeout=given(request_timeout, REQUEST_TIMEOUT, "request_timeout"),
+            deadline=given(deadline, DEADLINE, "deadline"),
+        )
+
+    def headers(self) -> dict[str, str]:
+        """Of every request."""
+        headers = {"Accept": "application/json", "User-Agent": f"latchgate-python/{version.__version__}"}
+        if self.key is not None:
+            headers["Authorization"] = f"Bearer {self.key}"
+        return headers

@@ -1,0 +1,587 @@
+"""The thirty cases of clients/conformance.md, each for both clients. A test names the number of its case."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from both import Clients
+from rig import Rig, until
+
+from latchgate import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+
+CHILD = str(Path(__file__).with_name("child.py"))
+
+
+def child(clients: Clients, url: str, name: str, ttl: str, do: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, CHILD, clients.kind, url, name, ttl, do],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def is_free(rig_or_locks: Any, name: str) -> Callable[[], bool]:
+    return lambda: bool(rig_or_locks.inspect(name).state == "free")
+
+
+def waits(locks: Any, name: str, count: int = 1) -> None:
+    until(lambda: locks.inspect(name).waiter_count == count, what=f"{count} waiters")
+
+
+# === A lease ===
+
+
+def test_c01_a_free_lock_is_granted_and_released(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="30s")
+    assert (lease.name, lease.names, lease.mode, lease.slot) == (name, (name,), "exclusive", None)
+    assert len(lease.token) >= 22 and lease.fencing_token > 0
+    assert lease.fencing_tokens == {name: lease.fencing_token}
+    assert 25_000 < lease.expires_in_ms <= 30_000
+    assert not lease.lost.is_set()
+    lease.check()
+    lease.release()
+    assert lease.lost.is_set() and lease.expires_in_ms == 0
+    assert locks.inspect(name).state == "free"
+    assert locks.acquire(name).fencing_token > lease.fencing_token
+
+
+def test_c02_a_block_releases_also_when_it_raises(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    with locks(name) as lease:
+        assert locks.inspect(name).holders[0].fencing_token == lease.fencing_token
+    assert locks.inspect(name).state == "free"
+    with pytest.raises(ZeroDivisionError):
+        with locks.acquire(name):
+            1 / 0
+    assert locks.inspect(name).state == "free"
+
+    @locks(name)  # type: ignore[untyped-decorator, unused-ignore]
+    def held() -> bool:
+        return bool(locks.inspect(name).state == "held")
+
+    assert held() and held()
+    assert locks.inspect(name).state == "free"
+
+
+def test_c03_a_held_lock_says_who_holds_it(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, owner="anna")
+    for wait in (None, False, 0):
+        with pytest.raises(LockHeld) as caught:
+            locks.acquire(name, wait=wait)
+        held = caught.value
+        assert (held.status, held.code, held.holder_count) == (423, "locked", 1)
+        assert held.holders[0].owner == "anna"
+        assert held.holders[0].fencing_token == lease.fencing_token
+        assert lease.token not in repr(held.problem) + str(held)
+
+
+def test_c04_inspect_shows_who_holds(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy, owner="of the client")
+    assert locks.inspect(name).state == "free"
+    lease = locks.acquire(name, metadata={"branch": "main"})
+    lock = locks.inspect(name)
+    assert (lock.name, lock.state, lock.holder_count) == (name, "held", 1)
+    holder = lock.holders[0]
+    assert (holder.owner, holder.metadata) == ("of the client", {"branch": "main"})
+    assert holder.fencing_token == lease.fencing_token
+    lease.release()
+    with locks.acquire(name, owner="of the call"):
+        assert locks.inspect(name).holders[0].owner == "of the call"
+        assert [lock.name for lock in locks.list(prefix=name).locks] == [name]
+
+
+def test_c05_renew_gives_the_ttl_again(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="2s", renew=False)
+    at_first = len(rig.log("PUT", name))
+    time.sleep(0.8)
+    assert len(rig.log("PUT", name)) == at_first
+    assert lease.expires_in_ms < 1_300
+    lease.renew()
+    assert lease.expires_in_ms > 1_500
+    lease.renew("20s")
+    assert lease.expires_in_ms > 15_000
+    lease.renew(1_500)
+    assert lease.expires_in_ms < 1_500
+    by_hand = len(rig.log("PUT", name))
+    assert by_hand >= at_first + 3
+    until(is_free(locks, name), 4)
+    assert len(rig.log("PUT", name)) == by_hand
+    assert lease.lost.is_set()
+    with pytest.raises(LeaseLost, match="in time"):
+        lease.check()
+
+
+def test_c06_a_lease_is_renewed_by_itself(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="3s")
+    assert not lease.lost.wait(5)
+    lease.check()
+    assert locks.inspect(name).holders[0].fencing_token == lease.fencing_token
+    # A lease that took long to come, as on a busy machine, is renewed at once, and then as the gateway says.
+    renewals = rig.log("PUT", name)
+    assert 3 <= len(renewals) <= 14
+    assert renewals[0]["at_ms"] - rig.log("POST", name)[0]["at_ms"] <= 2_000
+
+
+def test_c07_the_hold_limit_ends_a_lease(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    other = clients(rig.b)
+    lease = locks.acquire(name, ttl="1s", max_hold="1500ms")
+    next_lease = clients.background(other.acquire, name, wait="10s")
+    waits(other, name)
+    assert lease.lost.wait(3)
+    assert not next_lease.done()
+    with pytest.raises(LeaseLost) as caught:
+        lease.check()
+    assert caught.value.why == "expired"
+    assert next_lease.result(5).fencing_token > lease.fencing_token
+
+
+def test_c08_a_second_release_changes_nothing(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name)
+    lease.release()
+    other = locks.acquire(name)
+    lease.release()
+    assert locks.inspect(name).holders[0].fencing_token == other.fencing_token
+    for call in (lease.renew, lease.check):
+        with pytest.raises(LeaseLost) as caught:
+            call()
+        assert caught.value.why == "released"
+
+
+def test_c09_durations(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    given = {
+        500: 500,
+        "500ms": 500,
+        "30s": 30_000,
+        "10m": 600_000,
+        "2h": 7_200_000,
+        "1d": 86_400_000,
+        timedelta(minutes=1): 60_000,
+    }
+    for ttl in given:
+        locks.acquire(name, ttl=ttl, renew=False).release()
+    # On a busy machine half a second is over before the answer is there, and the request is repeated.
+    sent = [it["body"]["ttl_ms"] for it in rig.log("POST", name)]
+    assert list(dict.fromkeys(sent)) == list(dict.fromkeys(given.values()))
+    rig.forget()
+    for bad in (-1, "5 apples", "", "-5s", float("nan"), float("inf"), timedelta(seconds=-1)):
+        with pytest.raises(ValueError):
+            locks.acquire(name, ttl=bad)
+        with pytest.raises(ValueError):
+            locks.acquire(name, ttl=1_000, wait="5 apples")
+    for bad_name in ("", "..", "a/b", "a,b", "a b", "x" * 201):
+        with pytest.raises(ValueError):
+            locks.acquire(bad_name)
+    assert rig.log() == []
+
+
+# === Waiting ===
+
+
+def test_c10_waiters_are_served_in_order(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name)
+    first = clients.background(locks.acquire, name, wait="20s")
+    waits(locks, name)
+    second = clients.background(locks.acquire, name, wait=float("inf"))
+    waits(locks, name, 2)
+    released_at = time.monotonic()
+    lease.release()
+    first_lease = first.result(5)
+    assert time.monotonic() - released_at < 1
+    assert first_lease.waited_ms > 0 and not second.done()
+    first_lease.release()
+    assert second.result(5).fencing_token > first_lease.fencing_token
+
+
+def test_c11_a_wait_runs_out(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    locks_of_holder = clients(rig.b)
+    lease = locks_of_holder.acquire(name)
+    begun = time.monotonic()
+    with pytest.raises(LockHeld) as caught:
+        locks.acquire(name, wait="1s")
+    assert 1 <= time.monotonic() - begun <= 3
+    assert caught.value.holders[0].fencing_token == lease.fencing_token
+    assert locks.inspect(name).waiter_count == 0
+
+
+def test_c12_the_place_is_kept_over_short_waits_and_a_restart(clients: Clients, rig: Rig, name: str) -> None:
+    short = {"LATCHGATE_LIMITS_MAX_WAIT_MS": "1000"}
+    for which in "ab":
+        rig.gateway(which, "term")
+        rig.gateway(which, "start", env=short)
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    lease = at_b.acquire(name)
+    rig.forget()
+    asked = time.monotonic()
+    first = clients.background(locks.acquire, name, wait="30s")
+    waits(at_b, name)
+    second = clients.background(at_b.acquire, name, wait="30s")
+    waits(at_b, name, 2)
+    rig.to("b")
+    rig.gateway("a", "term")
+    rig.gateway("a", "start", env=short)
+    time.sleep(max(0, asked + 4 - time.monotonic()))
+    lease.release()
+    first_lease = first.result(5)
+    assert not second.done()
+    assert len({it["key"] for it in rig.log("POST", name)}) == 1
+    assert len(rig.log("POST", name)) >= 4
+    first_lease.release()
+    assert second.result(5).fencing_token > first_lease.fencing_token
+
+
+def test_c13_a_cancelled_wait_gives_up_its_place(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name)
+    cancel = threading.Event()
+    waiter = clients.background(locks.acquire, name, wait="1m", cancel=cancel)
+    waits(locks, name)
+    cancelled_at = time.monotonic()
+    cancel.set()
+    assert type(waiter.exception(5)).__name__ in ("LatchgateError", "Cancelled")
+    assert time.monotonic() - cancelled_at < 1
+    assert locks.inspect(name).waiter_count == 0
+
+    cancel.clear()
+    waiter = clients.background(locks.acquire, name, wait="1m", cancel=cancel)
+    waits(locks, name)
+    lease.release()
+    cancel.set()
+    if waiter.exception(5) is None:
+        waiter.result().release()
+    until(is_free(locks, name), 2)
+
+
+def test_c13_an_interrupted_process_gives_up_its_place(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    locks.acquire(name)
+    process = child(clients, rig.proxy, name, "1m", "interrupt")
+    with process:
+        assert line(process) == "waiting"
+        waits(locks, name)
+        process.send_signal(signal.SIGINT)
+        until(lambda: locks.inspect(name).waiter_count == 0, 2)
+    assert process.returncode != 0
+
+
+# === Sharing ===
+
+
+def test_c14_shared_leases(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    readers = [locks.acquire(name, mode="shared") for _ in range(2)]
+    assert [reader.mode for reader in readers] == ["shared", "shared"]
+    assert len({reader.token for reader in readers}) == 2
+    with pytest.raises(LockHeld) as caught:
+        locks.acquire(name)
+    assert caught.value.holder_count == 2
+    writer = clients.background(locks.acquire, name, wait="10s")
+    waits(locks, name)
+    readers[0].release()
+    time.sleep(0.2)
+    assert not writer.done()
+    readers[1].release()
+    assert writer.result(5).mode == "exclusive"
+
+
+def test_c15_slots(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    first, second = locks.acquire(name, limit=2), locks.acquire(name, limit=2)
+    assert (first.slot, second.slot, second.slots) == (0, 1, {name: 1})
+    with pytest.raises(LockHeld):
+        locks.acquire(name, limit=2)
+    first.release()
+    assert locks.acquire(name, limit=2).slot == 0
+
+
+def test_c16_a_group(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    names = (f"{name}-1", f"{name}-2")
+    lease = locks.acquire(list(names), ttl="2s")
+    assert (lease.name, lease.names) == (names[0], names)
+    assert tuple(lease.fencing_tokens) == names
+    assert lease.fencing_tokens[names[0]] == lease.fencing_token
+    assert not lease.lost.wait(2.5)
+    lease.renew("5s")
+    # A renewal by itself that was under way may have been the later one, and is followed by another.
+    until(lambda: lease.expires_in_ms > 3_000, 2)
+    lease.release()
+    assert [locks.inspect(it).state for it in names] == ["free", "free"]
+    with locks.acquire(names[1]):
+        with pytest.raises(LockHeld) as caught:
+            locks.acquire(names)
+        assert caught.value.name == names[1]
+        assert locks.inspect(names[0]).state == "free"
+
+
+def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    heard: list[Any] = []
+    lease = locks.acquire(name, ttl="1s", on_release_requested=heard.append)
+    assert lease.release_requested is None
+    locks.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="2s")
+    asked_at = time.monotonic()
+    request = until(lambda: lease.release_requested, 1.5)
+    assert request.reason == "a newer one is ready" and 0 < request.within_ms <= 2_000
+    assert heard == [request]
+    time.sleep(max(0, asked_at + 1.3 - time.monotonic()))
+    lease.check()
+    assert lease.lost.wait(2)
+    assert time.monotonic() - asked_at < 2.2
+    with pytest.raises(LeaseLost) as caught:
+        lease.check()
+    assert caught.value.why == "broken"
+
+
+# === Before the lease can be somebody else's ===
+
+
+def test_c18_a_gateway_that_hangs(clients: Clients, rig: Rig, name: str) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    lease = locks.acquire(name, ttl="2s")
+    waiter = clients.background(at_b.acquire, name, wait="20s")
+    waits(at_b, name)
+    rig.fault("hang", count=1_000, method="PUT")
+    assert lease.lost.wait(4)
+    lock = at_b.inspect(name)
+    assert not waiter.done()
+    assert lock.holders[0].fencing_token == lease.fencing_token
+    with pytest.raises(LeaseLost) as caught:
+        lease.check()
+    assert caught.value.why == "expired"
+    assert waiter.result(5).fencing_token > lease.fencing_token
+
+
+def test_c19_a_suspended_process_knows_before_it_goes_on(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.b)
+    process = child(clients, rig.proxy, name, "1s", "stop")
+    with process:
+        assert process.stdin is not None
+        fence = int(line(process))
+        process.send_signal(signal.SIGSTOP)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        other = locks.acquire(name, wait="10s")
+        assert other.fencing_token > fence
+        time.sleep(1)
+        process.send_signal(signal.SIGCONT)
+        assert line(process) == "expired True"
+    assert process.returncode == 0
+    assert locks.inspect(name).holders[0].fencing_token == other.fencing_token
+
+
+def test_c20_a_clock_that_jumps_changes_nothing(
+    clients: Clients, rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="2s", renew=False)
+    real = time.time
+    for jump in (3_600, -3_600):
+        before, at = lease.expires_in_ms, time.monotonic()
+        monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
+        passed = (time.monotonic() - at) * 1000
+        assert abs(before - passed - lease.expires_in_ms) < 200
+    lease.release()
+    monkeypatch.setattr(time, "time", lambda: real() + 3_600)
+    kept = locks.acquire(name, ttl="1s")
+    assert not kept.lost.wait(1)
+    monkeypatch.setattr(time, "time", lambda: real() - 3_600)
+    assert not kept.lost.wait(1.5)
+    assert locks.inspect(name).holders[0].fencing_token == kept.fencing_token
+
+
+def test_c21_a_break_ends_the_lease(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="2s")
+    locks.break_(name, reason="gone", fencing_token=lease.fencing_token)
+    assert lease.lost.wait(1.5)
+    renewals = len(rig.log("PUT", name))
+    for call in (lease.check, lease.renew):
+        with pytest.raises(LeaseLost) as caught:
+            call()
+        assert caught.value.why == "broken"
+    time.sleep(0.8)
+    assert len(rig.log("PUT", name)) == renewals
+
+
+# === When something fails ===
+
+
+def test_c22_an_unknown_outcome_is_repeated_with_the_same_key(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("unknown", count=3, method="POST")
+    lease = locks.acquire(name, ttl="1m")
+    log = rig.log("POST", name)
+    assert len(log) == 4
+    assert len({it["key"] for it in log}) == 1 and all(it["body"] == log[0]["body"] for it in log)
+    lock = locks.inspect(name)
+    assert (lock.holder_count, lock.holders[0].fencing_token) == (1, lease.fencing_token)
+
+
+def test_c23_replies_that_are_lost(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("lose-reply", count=1, method="POST")
+    lease = locks.acquire(name, ttl="1m", renew=False)
+    log = rig.log("POST", name)
+    assert len(log) == 2 and len({it["key"] for it in log}) == 1
+    assert locks.inspect(name).holders[0].fencing_token == lease.fencing_token
+    rig.fault("lose-reply", count=1, method="PUT")
+    lease.renew()
+    assert len(rig.log("PUT", name)) == 2
+    rig.fault("lose-reply", count=1, method="DELETE")
+    lease.release()
+    assert len(rig.log("DELETE", name)) == 2
+    assert locks.inspect(name).state == "free"
+
+
+@pytest.mark.parametrize("status, code", [(503, "overloaded"), (429, "rate-limited")])
+def test_c24_retry_after_is_honoured(clients: Clients, rig: Rig, name: str, status: int, code: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("status", count=1, method="POST", status=status, code=code, retry_after=1)
+    locks.acquire(name)
+    first, second = rig.log("POST", name)
+    assert first["status"] == status
+    assert 1_000 <= second["at_ms"] - first["answered_at_ms"] <= 3_000
+    assert first["key"] == second["key"]
+
+
+def test_c25_a_refusal_is_not_retried(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("status", count=5, status=403, code="forbidden")
+    with pytest.raises(LatchgateError) as caught:
+        locks.acquire(name, wait="5s")
+    error = caught.value
+    assert (type(error), error.status, error.code) == (LatchgateError, 403, "forbidden")
+    assert error.detail and error.problem["status"] == 403
+    assert len(rig.log("POST", name)) == 1
+
+
+def test_c26_closed_connections_are_retried(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("lose-request", count=3, method="POST")
+    locks.acquire(name)
+    log = rig.log("POST", name)
+    assert len(log) == 4 and len({it["key"] for it in log}) == 1
+    times = [it["at_ms"] for it in log]
+    pauses = [after - before for before, after in zip(times, times[1:])]
+    assert len(set(pauses)) > 1
+
+
+def test_c26_nobody_listens(clients: Clients, rig: Rig, name: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(GatewayUnreachable):
+        clients(rig.nobody).acquire(name)
+    assert time.monotonic() - begun <= 12
+    begun = time.monotonic()
+    with pytest.raises(GatewayUnreachable):
+        clients(rig.nobody).acquire(name, wait="1s")
+    assert time.monotonic() - begun <= 3
+
+
+def test_c27_a_request_that_hangs_is_repeated(clients: Clients, rig: Rig, name: str) -> None:
+    # Without these options the time-out of a request that waits is 25 s.
+    locks = clients(rig.proxy, request_wait="1s", request_timeout="1s")
+    rig.fault("hang", count=1, method="POST")
+    locks.acquire(name, wait="30s").release()
+    rig.fault("hang-reply", count=1, method="POST")
+    lease = locks.acquire(name)
+    log = rig.log("POST", name)
+    assert len(log) == 4 and log[0]["key"] == log[1]["key"] and log[2]["key"] == log[3]["key"]
+    lock = locks.inspect(name)
+    assert (lock.holder_count, lock.holders[0].fencing_token) == (1, lease.fencing_token)
+
+
+# === Who asks, and who is done ===
+
+
+def test_c28_secrets_stay_secret(clients: Clients, rig: Rig, name: str) -> None:
+    key = f"lgk_test_{uuid.uuid4().hex}"
+    locks = clients(rig.proxy, key=key, deadline="1s")
+    idempotency_key = f"of-the-caller-{uuid.uuid4().hex}"
+    lease = locks.acquire(name, idempotency_key=idempotency_key, renew=False)
+    lease.renew()
+    locks.inspect(name)
+    shown = [repr(locks), str(locks), repr(lease), str(lease)]
+    for cause in ("forbidden", "store-unavailable", "outcome-unknown"):
+        status = {"forbidden": 403, "store-unavailable": 503, "outcome-unknown": 504}[cause]
+        rig.fault("status", count=100, status=status, code=cause)
+        for call in (lease.renew, lambda: locks.acquire(name), lambda: locks.inspect(name)):
+            with pytest.raises(LatchgateError) as caught:
+                call()
+            shown += [repr(caught.value), str(caught.value), str(caught.value.problem)]
+        rig.no_faults()
+    rig.fault("lose-reply", count=100)
+    with pytest.raises(OutcomeUnknown) as unknown:
+        lease.release()
+    rig.no_faults()
+    shown += [repr(unknown.value)]
+    for bad in (f"{key}\n", f"ä{key}"):
+        with pytest.raises(ValueError) as refused:
+            clients(rig.proxy, key=bad)
+        shown.append(str(refused.value))
+    keys = {it["key"] for it in rig.log("POST", name)}
+    assert idempotency_key in keys
+    for secret in {key, lease.token, *keys}:
+        assert secret not in " ".join(shown)
+    assert {it["authorization"] for it in rig.log() if it["method"] != "DELETE"} == {f"Bearer {key}"}
+
+
+def test_c29_idempotency_keys(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    locks.acquire(f"{name}-1")
+    locks.acquire(f"{name}-2")
+    keys = [it["key"] for it in rig.log("POST", name)]
+    assert len(set(keys)) == 2 and all(len(key) >= 22 for key in keys)
+    mine = uuid.uuid4().hex
+    leases = [locks.acquire(name, idempotency_key=mine) for _ in range(2)]
+    assert leases[0].token == leases[1].token
+    assert leases[0].fencing_token == leases[1].fencing_token
+    assert [it["key"] for it in rig.log("POST", f"/{name}")][-2:] == [mine, mine]
+    with pytest.raises(ValueError):
+        locks.acquire(name, idempotency_key="too-short")
+
+
+@pytest.mark.parametrize("do", ["end", "raise"])
+def test_c30_a_process_that_ends_gives_back(clients: Clients, rig: Rig, name: str, do: str) -> None:
+    locks = clients(rig.b)
+    process = child(clients, rig.proxy, name, "1m", do)
+    with process:
+        assert int(line(process)) > 0
+        if do == "end":
+            assert locks.inspect(name).state == "held"
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(20)
+        until(is_free(locks, name), 1)
+
+
+def test_c30_a_client_that_is_closed_gives_back(clients: Clients, rig: Rig, name: str) -> None:
+    locks, other = clients(rig.proxy), clients(rig.b)
+    lease = locks.acquire(name, ttl="1m")
+    locks.close()
+    until(is_free(other, name), 1)
+    assert lease.lost.is_set()

@@ -1,0 +1,151 @@
+"""What needs no gateway: clocks, pauses, and what an answer means."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from latchgate import GatewayUnreachable, LatchgateError, LeaseLost, OutcomeUnknown
+from latchgate.protocol import clock, lease_state
+from latchgate.protocol.acquiring import AcquireRequest, Acquiring
+from latchgate.protocol.exchange import Answer, NoAnswer, NotSent, Pause, Send
+from latchgate.protocol.grant import grant_of
+from latchgate.protocol.lease_state import LeaseState
+from latchgate.protocol.retry import BASE_PAUSE, MAX_PAUSE, backoff
+from latchgate.protocol.settings import Settings
+
+SETTINGS = Settings("http://gateway.invalid")
+
+
+def answer(status: int, sent_at: float = 0.0, **document: Any) -> Answer:
+    return Answer(status, {}, json.dumps(document).encode(), sent_at, sent_at + 0.001)
+
+
+def problem(status: int, code: str, **more: Any) -> Answer:
+    document = {"status": status, "code": code, "detail": "d", **more}
+    return Answer(status, {}, json.dumps(document).encode(), 0.0, 0.001)
+
+
+def lease(sent_at: float, **more: Any) -> Answer:
+    fields = {"name": "n", "token": "t", "fencing_token": 1, "ttl_ms": 10_000, "expires_in_ms": 10_000}
+    return answer(201, sent_at, **{**fields, "renew_after_ms": 3_333, **more})
+
+
+def acquire(wait: Any, *exchanges: Any) -> tuple[list[Send], Any]:
+    """What an acquire sends if it meets these answers, and what it comes to."""
+    operation = Acquiring(SETTINGS, AcquireRequest.of("n", wait=wait)).run()
+    sent: list[Send] = []
+    left = list(exchanges)
+    result: Any = None
+    try:
+        while True:
+            effect = operation.send(result)
+            result = None
+            if isinstance(effect, Send):
+                sent.append(effect)
+                result = left.pop(0)
+            else:
+                assert isinstance(effect, Pause)
+    except StopIteration as stop:
+        return sent, stop.value
+    except LatchgateError as error:
+        return sent, error
+
+
+def test_the_clock_goes_on_while_the_machine_is_suspended() -> None:
+    assert sys.platform == "linux", "the tests run on Linux"
+    assert abs(clock.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1
+
+
+def test_pauses_grow_up_to_a_limit_and_differ() -> None:
+    assert all(backoff(1) <= BASE_PAUSE for _ in range(100))
+    assert all(backoff(99) <= MAX_PAUSE for _ in range(100))
+    assert len({backoff(3) for _ in range(10)}) == 10
+
+
+def test_a_lease_is_over_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 100.0
+    monkeypatch.setattr(lease_state, "now", lambda: moment)
+    state = LeaseState(grant_of(lease(100.0)))
+    assert 109 < state.until < 110
+    moment = state.until - 0.01
+    state.check()
+    moment = state.until
+    with pytest.raises(LeaseLost) as caught:
+        state.check()
+    assert caught.value.why == "expired"
+    # What was renewed too late does not come back.
+    state.renewed(grant_of(lease(109.0)))
+    assert state.is_over()
+
+
+def test_a_renewal_that_was_sent_earlier_does_not_shorten_what_a_later_one_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_state, "now", lambda: 100.0)
+    state = LeaseState(grant_of(lease(100.0)))
+    state.renewed(grant_of(lease(103.0)))
+    until = state.until
+    state.renewed(grant_of(lease(101.0)))
+    assert state.until == until
+
+
+def test_a_release_that_is_asked_for_bounds_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_state, "now", lambda: 100.0)
+    state = LeaseState(grant_of(lease(100.0)))
+
+    def fails(request: object) -> None:
+        raise ZeroDivisionError
+
+    state.on_release_requested = fails
+    state.renewed(grant_of(lease(100.0, release_requested={"by": "anna", "reason": "r", "within_ms": 2_000})))
+    assert state.release_requested is not None and state.release_requested.by == "anna"
+    assert state.until < 102
+
+
+def test_all_copies_have_one_key_and_one_body() -> None:
+    unknown = problem(504, "outcome-unknown")
+    sent, grant = acquire(0, unknown, NoAnswer("r"), NotSent("r"), lease(0.0))
+    assert grant.token == "t"
+    assert len({(it.call.headers["Idempotency-Key"], it.call.body) for it in sent}) == 1 and len(sent) == 4
+
+
+def test_what_was_in_doubt_stays_in_doubt() -> None:
+    forbidden = problem(403, "forbidden")
+    assert type(acquire(0, forbidden)[1]) is LatchgateError
+    assert type(acquire(0, NoAnswer("r"), forbidden)[1]) is OutcomeUnknown
+    assert type(acquire(0, NotSent("r", for_good=True))[1]) is GatewayUnreachable
+
+
+def test_a_gateway_that_allows_shorter_waits_is_asked_for_shorter_ones() -> None:
+    too_long = problem(400, "invalid-request", errors=[{"field": "wait_ms", "reason": "r"}])
+    sent, _ = acquire("1m", too_long, too_long, lease(0.0))
+    waits = [json.loads(it.call.body or b"")["wait_ms"] for it in sent]
+    assert waits == [20_000, 10_000, 5_000]
+    assert [it.time_out for it in sent] == pytest.approx([25, 15, 10])
+
+
+def test_a_lease_that_ended_unheard_is_asked_for_under_a_new_key() -> None:
+    expired = problem(409, "idempotency-expired")
+    sent, grant = acquire(0, NoAnswer("r"), expired, lease(0.0))
+    assert grant.token == "t"
+    keys = [it.call.headers["Idempotency-Key"] for it in sent]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_no_secret_is_shown() -> None:
+    settings = Settings.of("http://gateway.invalid/", "the-key", None, None, None, None)
+    grant = grant_of(lease(0.0, token="the-token"))
+    sent, _ = acquire(0, lease(0.0))
+    shown = repr((settings, grant, sent, lease(0.0, token="the-token")))
+    for secret in ("the-key", "the-token", sent[0].call.headers["Idempotency-Key"]):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("url", ["gateway", "ftp://gateway", "http://", "http://u:p@gateway", "http://gateway?q"])
+def test_a_url_that_names_no_gateway_is_refused(url: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Settings.of(url, None, None, None, None, None)
+    assert "u:p" not in str(caught.value)
