@@ -28,6 +28,8 @@ def child(clients: Clients, url: str, name: str, ttl: str, do: str) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        # A shell has what it starts in the background ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
