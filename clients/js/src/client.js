@@ -12,10 +12,14 @@ export class Latchgate {
   #defaults;
 
   constructor(url, { key, fetch = (...args) => globalThis.fetch(...args), owner, onReleaseRequested } = {}) {
-    const { origin, pathname } = new URL(url);
+    const base = URL.canParse?.(url) === false ? {} : new URL(url);
+    if (!/^https?:$/.test(base.protocol) || base.username || base.password) {
+      throw new TypeError('url: expected one such as http://localhost:7420, without credentials');
+    }
+    base.search = base.hash = '';
     // The message of `fetch` for a bad header would show it.
     if (key !== undefined && !/^[!-~]+$/.test(key)) throw new TypeError('key: expected visible ASCII characters');
-    this.#sendCopy = connect(new URL(pathname, origin), key, fetch);
+    this.#sendCopy = connect(base, key, fetch);
     this.#defaults = { owner, onReleaseRequested };
   }
 

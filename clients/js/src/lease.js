@@ -132,7 +132,8 @@ export class Lease {
 
   #tick = () => {
     const offset = wallOffset();
-    if (now() >= this.#until) {
+    // Also if an answer said nothing that can be counted.
+    if (!(now() < this.#until)) {
       const text = this.#overdue ? 'somebody asked for the lock, and it was not released in time' : 'the lease was not renewed in time';
       this.#end(this.#overdue ? 'broken' : 'expired', text, { cause: this.#lastFailure });
       // A renewal that arrives late would keep it for nobody.
@@ -236,7 +237,7 @@ export class Lease {
       const why = /was broken/.test(problem.detail) ? 'broken' : 'lost';
       const failure = this.#end(why, problem.detail ?? `the lease of ${problem.name} is lost`, { status: 410, problem });
       // The others of a group protect nothing without it.
-      if (results.some(({ code }) => !code)) this.#giveBack();
+      if (results.some(({ code }) => code !== 'lease-lost')) this.#giveBack();
       return { failure };
     }
     if (status !== 200) return { failure: refusal(answer) };

@@ -142,6 +142,34 @@ test('a break whose answer is lost is not repeated', async () => {
   assert.equal(asked.length, 1);
 });
 
+test('the key goes to the host of the url and nowhere else', async () => {
+  let asked;
+  const fetch = async (url) => {
+    asked = url;
+    return lease();
+  };
+  await new Latchgate('http://gateway//tenant?a#b', { fetch, key: 'k' }).acquire('x');
+  assert.equal(asked, 'http://gateway//tenant/locks/x');
+  for (const url of ['gateway:7420', 'ftp://gateway', 'http://me:secret@gateway', '']) {
+    assert.throws(() => new Latchgate(url), (error) => error instanceof TypeError && !error.message.includes('secret'), url);
+  }
+});
+
+test('a renewal whose answer is none ends the lease', async () => {
+  const { locks } = gateway(lease, () => json(200, { ok: true }));
+  const it = await locks.acquire('x');
+  await it.renew();
+  assert.throws(() => it.check(), LeaseLost);
+});
+
+test('of a group that is lost whatever may be left is given back', async () => {
+  const { locks, asked } = gateway(group, () => results('lease-lost', 'outcome-unknown'));
+  const it = await locks.acquire(['x', 'y']);
+  await assert.rejects(it.renew(), LeaseLost);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.deepEqual(asked.map(({ method }) => method), ['POST', 'PUT', 'DELETE']);
+});
+
 test('names are checked before anything is sent', async () => {
   const { locks, asked } = gateway();
   for (const name of ['', '.', '..', 'a/b', 'é', 'a'.repeat(201), undefined, 7, [], ['a', '..']]) {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from latchgate import GatewayUnreachable, LatchgateError, LeaseLost, OutcomeUnknown
+from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, OutcomeUnknown
 from latchgate.protocol import clock, lease_state
 from latchgate.protocol.acquiring import AcquireRequest, Acquiring
 from latchgate.protocol.exchange import Answer, NoAnswer, NotSent, Pause, Send
@@ -149,3 +149,15 @@ def test_a_url_that_names_no_gateway_is_refused(url: str) -> None:
     with pytest.raises(ValueError) as caught:
         Settings.of(url, None, None, None, None, None)
     assert "u:p" not in str(caught.value)
+
+
+def test_a_function_whose_body_runs_later_is_not_decorated() -> None:
+    async def coroutine() -> None: ...
+
+    def generator() -> Any:
+        yield
+
+    with Latchgate("http://gateway.invalid") as locks:
+        for function in (coroutine, generator):
+            with pytest.raises(TypeError, match="latchgate.aio"):
+                locks("x")(function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import ssl
 import threading
 from types import TracebackType
@@ -213,6 +214,9 @@ class Guard:
         lease.__exit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
+        kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        if any(is_kind(function) for is_kind in kinds):
+            raise TypeError("its body would run after the release; use latchgate.aio, or a block inside it")
         @functools.wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
             with self._acquire():
