@@ -13,8 +13,9 @@ WORKDIR /build
 # the program itself is empty, and its tests and benchmarks are not there. What builds it is empty as well,
 # so that the crates are built which that depends on.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src \
-    && touch src/lib.rs \
+COPY clients/rust/Cargo.toml ./clients/rust/
+RUN mkdir -p src clients/rust/src \
+    && touch src/lib.rs clients/rust/src/lib.rs \
     && echo 'fn main() {}' | tee build.rs > src/main.rs \
     && cargo build --locked --release --lib --bins
 
@@ -23,10 +24,11 @@ RUN mkdir -p src \
 COPY build.rs ./
 COPY build ./build
 COPY dashboard ./dashboard
+COPY clients/rust ./clients/rust
 COPY src ./src
 # Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown
-RUN touch build.rs src/lib.rs src/main.rs \
+RUN touch build.rs src/lib.rs src/main.rs clients/rust/src/lib.rs \
     && LATCHGATE_COMMIT="${REVISION:-}" cargo build --locked --release --bins \
     && install -D target/release/latchgate /out/usr/bin/latchgate \
     && install -d -m 0700 /out/var/lib/latchgate

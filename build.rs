@@ -9,7 +9,6 @@
     reason = "a build script is told by the environment"
 )]
 
-#[cfg(feature = "server")]
 #[path = "build/dashboard.rs"]
 mod dashboard;
 
@@ -21,7 +20,6 @@ const DIGITS: usize = 12;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build");
-    #[cfg(feature = "server")]
     dashboard::pack();
     println!("cargo:rerun-if-env-changed=LATCHGATE_COMMIT");
     let told = env::var("LATCHGATE_COMMIT").ok();

@@ -5,3 +5,4 @@ mod fixture;
 mod keeping;
 mod repeats;
 mod waiting;
+mod with_lock;

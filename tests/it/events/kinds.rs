@@ -315,7 +315,7 @@ fn every_kind_is_in_the_documents_and_on_the_page() {
             told.contains(&format!("`{kind}`:")),
             "{kind} is not explained"
         );
-        for path in ["docs/events.md", "src/client/events.rs"] {
+        for path in ["docs/events.md", "clients/rust/src/events.rs"] {
             assert!(
                 text(path).contains(&format!("`{kind}`")),
                 "{kind} in {path}"

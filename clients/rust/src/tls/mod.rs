@@ -12,10 +12,10 @@ mod provider;
 mod validity;
 
 pub use client_files::ClientFiles;
-pub(crate) use client_files::no_tls;
+pub use client_files::no_tls;
 pub use distrust::distrust;
 pub use error::TlsError;
 pub use identity::{Identity, IdentityFiles};
 pub use pem_file::{PemError, PemFile};
-pub(crate) use provider::provider;
+pub use provider::provider;
 pub use validity::Validity;

@@ -8,10 +8,9 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{
+use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
-    backoff::{pause, random_fraction},
-    retry::Retry,
+    http::{Retry, pause, random_fraction},
 };
 
 /// A lease that is kept by a task of its own.

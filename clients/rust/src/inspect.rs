@@ -3,9 +3,11 @@
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 
-use crate::lock::LockName;
-
-use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse};
+use crate::{
+    Client, ClientError, Holder,
+    http::{Call, CallResponse},
+    lock::LockName,
+};
 
 /// A lock as a gateway shows it.
 #[derive(Debug, Clone)]
@@ -52,7 +54,7 @@ pub enum LockState {
 }
 
 /// What a single look at a lock came to.
-pub(super) enum Look {
+pub(crate) enum Look {
     /// The lock.
     Seen(Inspection),
     /// The key may not view it.
@@ -90,7 +92,7 @@ impl Client {
     }
 
     /// Looks just once.
-    pub(super) async fn look(&self, name: &LockName) -> Look {
+    pub(crate) async fn look(&self, name: &LockName) -> Look {
         let call = Call::new(Method::GET, name, "");
         let answer = call.send_copy(self, self.options.request_timeout).await;
         let Ok(answer) = answer else {

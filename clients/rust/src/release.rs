@@ -3,9 +3,11 @@
 use reqwest::Method;
 use tokio::time::Instant;
 
-use crate::lock::{LockName, Token};
-
-use super::{Client, ClientError, call::Call, retry::Retry};
+use crate::{
+    Client, ClientError,
+    http::{Call, Retry},
+    lock::{LockName, Token},
+};
 
 // === impl Client ===
 
@@ -21,7 +23,7 @@ impl Client {
     }
 
     /// The same with a say in how often and how long.
-    pub(super) async fn release_with(
+    pub(crate) async fn release_with(
         &self,
         name: &LockName,
         token: &Token,

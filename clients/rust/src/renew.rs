@@ -5,10 +5,11 @@ use std::time::Duration;
 use reqwest::Method;
 use serde::Serialize;
 
-use crate::lock::{LockName, Token};
-
-use super::{
-    Client, ClientError, Lease, acquiring::millis, call::Call, call_response::CallResponse,
+use crate::{
+    Client, ClientError, Lease,
+    acquiring::millis,
+    http::{Call, CallResponse},
+    lock::{LockName, Token},
 };
 
 #[derive(Serialize)]
@@ -33,7 +34,7 @@ impl Client {
     }
 
     /// Sends a renewal just once.
-    pub(super) async fn renew_once(
+    pub(crate) async fn renew_once(
         &self,
         name: &LockName,
         token: &Token,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Problem, format_duration};
+use crate::{Problem, format_duration};
 
 /// What is known after a call that failed, one variant for each thing a caller can do about it.
 #[derive(Debug, Clone, thiserror::Error)]

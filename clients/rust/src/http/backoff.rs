@@ -9,7 +9,7 @@ const MOST: Duration = Duration::from_secs(2);
 
 /// A pause before copy number `copy` (the first to be sent again is 1): anything up to the longest,
 /// so that clients whose gateway came back do not come all at once.
-pub(super) fn pause(copy: u32) -> Duration {
+pub(crate) fn pause(copy: u32) -> Duration {
     longest(copy).mul_f64(random_fraction())
 }
 
@@ -19,7 +19,7 @@ fn longest(copy: u32) -> Duration {
 }
 
 /// Anything from 0 to 1.
-pub(super) fn random_fraction() -> f64 {
+pub(crate) fn random_fraction() -> f64 {
     // Without random bytes all clients pause for as long as they may, which does no harm.
     getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }

@@ -6,16 +6,11 @@ use reqwest::{Method, StatusCode, header::HeaderName};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner};
-
-use super::{
+use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
-    backoff::{pause, random_fraction},
-    call::Call,
-    call_response::CallResponse,
+    http::{Call, CallResponse, Retry, RetryableFailure, pause, random_fraction},
     inspect::Look,
-    retry::Retry,
-    retryable_failure::RetryableFailure,
+    lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
 
 /// The header that makes an acquire repeatable, and keeps its place in the queue.
@@ -108,7 +103,7 @@ impl Client {
 
 impl Acquiring {
     /// The same for several locks, all or none.
-    pub(super) fn of_group(self, names: GroupNames) -> Self {
+    pub(crate) fn of_group(self, names: GroupNames) -> Self {
         Self {
             name: None,
             names: Some(names),
@@ -473,7 +468,7 @@ pub enum AcquireMode {
 }
 
 #[derive(Serialize)]
-pub(super) struct Body<'a> {
+pub(crate) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     names: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -519,7 +514,7 @@ impl Client {
 
 impl<'a> Body<'a> {
     /// A request that waits for so long at the gateway.
-    pub(super) fn of(
+    pub(crate) fn of(
         request: &'a AcquireRequest,
         names: Option<&'a GroupNames>,
         wait: Duration,
@@ -544,7 +539,7 @@ impl<'a> Body<'a> {
 }
 
 /// Whole milliseconds; what does not fit is refused by the gateway like anything else too long.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -580,7 +575,7 @@ const SAME_MOMENT: Duration = Duration::from_millis(1_500);
 
 impl WaitStatus {
     /// What an answer to a wait that ran out tells.
-    pub(super) fn of_problem(self, problem: &Problem) -> Self {
+    pub(crate) fn of_problem(self, problem: &Problem) -> Self {
         let name = problem.name.as_deref().map(LockName::new);
         let name = name.and_then(Result::ok);
         Self {
@@ -601,7 +596,7 @@ impl WaitStatus {
     }
 
     /// What a look at the lock tells somebody who asked for it as `owner`, `waited` ago.
-    pub(super) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
+    pub(crate) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
         let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
         let ours = lock
             .waiters
@@ -621,7 +616,8 @@ impl WaitStatus {
     }
 
     /// The same, with a setback.
-    pub(crate) fn with_trouble(self, trouble: ClientError) -> Self {
+    #[must_use]
+    pub fn with_trouble(self, trouble: ClientError) -> Self {
         Self {
             trouble: Some(trouble),
             ..self

@@ -1,45 +1,35 @@
 //! One idea: do something only while a lock is held, and stop at once when it is lost.
 //!
 //! Start a gateway with `latchgate serve`, then run this twice at once:
-//! `cargo run --example keeper`
+//! `cargo run -p latchgate-client --example keeper`
 
 use std::{error::Error, time::Duration};
 
-use latchgate::{
-    client::{AcquireRequest, Client, ClientOptions, Lease, LeaseRenewer},
-    lock::{LockName, Owner},
-};
+use latchgate_client::{AcquireRequest, Client, ClientOptions, Lease, LockName, Owner};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let client = Client::new(ClientOptions::default())?;
-    let name = LockName::new("report")?;
     let request = AcquireRequest {
         ttl: Some(Duration::from_secs(10)),
         wait: AcquireRequest::FOR_EVER,
         owner: Some(Owner::new("the keeper example")?),
         ..AcquireRequest::default()
     };
-    let lease = client
-        .acquiring(name, request)
-        .finish_watched(&mut |waiting| say(&format!("waiting at position {:?}", waiting.position)))
-        .await?;
-    let renewer = LeaseRenewer::start(&client, lease.clone()).await?;
-    tokio::select! {
-        () = write_report(&lease) => say("done"),
-        // The lock is not somebody else's yet, but it soon may be.
-        loss = renewer.lost() => return Err(loss.into()),
-    }
-    renewer.release(Duration::from_secs(5)).await?;
+    let name = LockName::new("report")?;
+    let pages = client.with_lock(&name, &request, write_report).await?;
+    say(&format!("{pages} pages"));
     Ok(())
 }
 
-async fn write_report(lease: &Lease) {
+/// Dropped where it waits when the lock is lost.
+async fn write_report(lease: &Lease) -> u32 {
     for page in 1..=30 {
         // Hand the fencing token to whatever the lock protects: it refuses a smaller one.
         say(&format!("page {page}, under fencing token {}", lease.fence));
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    30
 }
 
 #[expect(clippy::print_stdout, reason = "an example talks to whoever runs it")]

@@ -6,11 +6,11 @@ use reqwest::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::lock::{GroupNames, Token};
-
-use super::{
+use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, Problem, ReleaseRequest,
-    acquiring::millis, call::Call, call_response::CallResponse, retry::Retry,
+    acquiring::millis,
+    http::{Call, CallResponse, Retry},
+    lock::{GroupNames, Token},
 };
 
 /// What came of one of several leases.
@@ -112,7 +112,7 @@ impl Client {
     }
 
     /// Renews all that a lease is of, just once. One part that is lost is the loss of all.
-    pub(super) async fn renew_lease_once(
+    pub(crate) async fn renew_lease_once(
         &self,
         lease: &Lease,
         ttl: Option<Duration>,
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Ends all that a lease is of.
-    pub(super) async fn release_lease_with(
+    pub(crate) async fn release_lease_with(
         &self,
         lease: &Lease,
         retry: Retry,

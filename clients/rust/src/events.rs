@@ -9,15 +9,10 @@ use reqwest::{
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::lock::NamePrefix;
-
-use super::{
-    Client, ClientError,
-    backoff::pause,
-    call_response::{CallResponse, SendOutcome, cause},
-    format_duration,
-    retry::Retry,
-    retryable_failure::RetryableFailure,
+use crate::{
+    Client, ClientError, format_duration,
+    http::{CallResponse, Retry, RetryableFailure, SendOutcome, cause, pause},
+    lock::NamePrefix,
 };
 
 /// Receives the events of locks. Dropping it closes the connection.
@@ -311,7 +306,7 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
 
 /// Reads server-sent events from bytes as they come.
 #[derive(Debug, Default)]
-pub(super) struct EventParser {
+pub(crate) struct EventParser {
     /// The beginning of a line that is not complete.
     line: Vec<u8>,
     name: String,
@@ -322,11 +317,11 @@ pub(super) struct EventParser {
 
 /// One block of a stream, up to an empty line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// Empty if it is no event.
-    pub(super) name: String,
-    pub(super) data: String,
-    pub(super) id: Option<String>,
+    pub(crate) name: String,
+    pub(crate) data: String,
+    pub(crate) id: Option<String>,
 }
 
 /// No line of a gateway is longer.
@@ -334,13 +329,13 @@ const LONGEST: usize = 64 * 1024;
 
 /// What came is no stream of events.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(crate) struct TooLong;
 
 // === impl EventParser ===
 
 impl EventParser {
     /// Takes bytes in and appends the blocks that are complete.
-    pub(super) fn read(&mut self, bytes: &[u8], blocks: &mut Vec<Block>) -> Result<(), TooLong> {
+    pub(crate) fn read(&mut self, bytes: &[u8], blocks: &mut Vec<Block>) -> Result<(), TooLong> {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend_from_slice(part);
             if self.line.len() > LONGEST {

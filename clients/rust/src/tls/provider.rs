@@ -5,6 +5,6 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, ring};
 
 /// ring, everywhere: a second provider would double the C code.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, Metadata, Mode, Owner, Token};
-
-use super::{ClientError, ReleaseRequest, call_response::CallResponse};
+use crate::{
+    ClientError, ReleaseRequest,
+    http::CallResponse,
+    lock::{FencingToken, LockName, Metadata, Mode, Owner, Token},
+};
 
 /// A lease that the caller holds.
 #[derive(Clone)]
@@ -102,13 +104,13 @@ struct Wire {
 impl Lease {
     /// Until when the lease certainly lasts: its time is counted from when the request was sent,
     /// because nobody knows when it was granted after that. A lease that was waited for may be said
-    /// to be over when it comes; renew it first, as [`super::LeaseRenewer::start`] does.
+    /// to be over when it comes; renew it first, as [`crate::LeaseRenewer::start`] does.
     pub fn good_until(&self) -> Instant {
         self.sent_at + self.good_for()
     }
 
     /// How much of it may be counted on: one that is to be released is broken when the time for that is over.
-    pub(super) fn good_for(&self) -> Duration {
+    pub(crate) fn good_for(&self) -> Duration {
         let request = self.release_requested.as_ref();
         request.map_or(self.expires_in, |request| {
             self.expires_in.min(request.within())
@@ -116,12 +118,12 @@ impl Lease {
     }
 
     /// When the request was sent that was answered with this.
-    pub(super) fn sent_at(&self) -> Instant {
+    pub(crate) fn sent_at(&self) -> Instant {
         self.sent_at
     }
 
     /// How long the request and its answer took, the wait included.
-    pub(super) fn took(&self) -> Duration {
+    pub(crate) fn took(&self) -> Duration {
         self.received_at - self.sent_at
     }
 
@@ -131,7 +133,7 @@ impl Lease {
     }
 
     /// The same lease, as it was answered to a later request.
-    pub(super) fn answered(self, sent_at: Instant, received_at: Instant) -> Self {
+    pub(crate) fn answered(self, sent_at: Instant, received_at: Instant) -> Self {
         Self {
             sent_at,
             received_at,
@@ -139,7 +141,7 @@ impl Lease {
         }
     }
 
-    pub(super) fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
+    pub(crate) fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
         match Self::parse(&answer) {
             Some(lease) => Ok(lease),
             None => Err(answer.unusable("a lease")),

@@ -6,11 +6,11 @@ use reqwest::Method;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::lock::{BreakTarget, LockName, Reason};
-
-use super::{
-    Client, ClientError, HeldLock, acquiring::millis, call::Call, call_response::CallResponse,
-    retry::Retry,
+use crate::{
+    Client, ClientError, HeldLock,
+    acquiring::millis,
+    http::{Call, CallResponse, Retry},
+    lock::{BreakTarget, LockName, Reason},
 };
 
 #[derive(Serialize)]

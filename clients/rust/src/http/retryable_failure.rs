@@ -2,13 +2,13 @@
 
 use reqwest::StatusCode;
 
-use super::{ClientError, Problem};
+use crate::{ClientError, Problem};
 
 /// A copy that another one may do better than.
-pub(super) struct RetryableFailure {
-    pub(super) error: ClientError,
+pub(crate) struct RetryableFailure {
+    pub(crate) error: ClientError,
     /// Whether this copy may have been carried out.
-    pub(super) in_doubt: bool,
+    pub(crate) in_doubt: bool,
 }
 
 // === impl RetryableFailure ===
@@ -16,7 +16,7 @@ pub(super) struct RetryableFailure {
 impl RetryableFailure {
     /// What an answer says, if it says that the same request may be answered otherwise a moment
     /// later.
-    pub(super) fn of_answer(status: StatusCode, body: &str) -> Option<Self> {
+    pub(crate) fn of_answer(status: StatusCode, body: &str) -> Option<Self> {
         if !status.is_server_error() {
             return None;
         }
@@ -41,7 +41,7 @@ impl RetryableFailure {
     }
 
     /// No gateway was reached.
-    pub(super) fn unreachable(url: &str, reason: String) -> Self {
+    pub(crate) fn unreachable(url: &str, reason: String) -> Self {
         Self::nothing(ClientError::Unreachable {
             url: url.to_owned(),
             reason,
@@ -49,7 +49,7 @@ impl RetryableFailure {
     }
 
     /// The copy may have been carried out.
-    pub(super) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
+    pub(crate) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
         Self {
             error: ClientError::OutcomeUnknown {
                 reason,
@@ -60,7 +60,7 @@ impl RetryableFailure {
     }
 
     /// The same of a copy that only looks: whatever became of it, nothing has happened.
-    pub(super) fn of_look(self, url: &str) -> Self {
+    pub(crate) fn of_look(self, url: &str) -> Self {
         match self.error {
             ClientError::OutcomeUnknown {
                 problem: Some(problem),
@@ -82,13 +82,13 @@ impl RetryableFailure {
     }
 
     /// Whether the copy came as far as a gateway, or a proxy before one.
-    pub(super) fn arrived(&self) -> bool {
+    pub(crate) fn arrived(&self) -> bool {
         !matches!(self.error, ClientError::Unreachable { .. })
     }
 
     /// The error of a call whose last copy came to this: what one copy left in doubt, no later
     /// failure settles.
-    pub(super) fn after(self, in_doubt: bool) -> ClientError {
+    pub(crate) fn after(self, in_doubt: bool) -> ClientError {
         match self.error {
             error if !in_doubt || self.in_doubt => error,
             error => ClientError::OutcomeUnknown {

@@ -9,10 +9,12 @@ use reqwest::{
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::lock::{LockName, Token};
+use crate::{
+    Client, ClientError,
+    lock::{LockName, Token},
+};
 
 use super::{
-    Client, ClientError,
     call_response::{CallResponse, SendOutcome},
     retry::Retry,
     retryable_failure::RetryableFailure,
@@ -24,7 +26,7 @@ const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 const MAX_ANSWER: usize = 1024 * 1024;
 
 /// A request whose copies do no harm beyond the first.
-pub(super) struct Call {
+pub(crate) struct Call {
     method: Method,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -38,13 +40,13 @@ pub(super) struct Call {
 // === impl Call ===
 
 impl Call {
-    pub(super) fn new(method: Method, name: &LockName, operation: &str) -> Self {
+    pub(crate) fn new(method: Method, name: &LockName, operation: &str) -> Self {
         // Every character of a name stands for itself in a path.
         Self::at(method, format!("/locks/{name}{operation}"))
     }
 
     /// A call to a path, with its query.
-    pub(super) fn at(method: Method, path: String) -> Self {
+    pub(crate) fn at(method: Method, path: String) -> Self {
         Self {
             looks: method == Method::GET,
             longest: MAX_ANSWER,
@@ -56,17 +58,17 @@ impl Call {
     }
 
     /// Its answer may be longer than others.
-    pub(super) fn longest_answer(mut self, longest: usize) -> Self {
+    pub(crate) fn longest_answer(mut self, longest: usize) -> Self {
         self.longest = longest;
         self
     }
 
-    pub(super) fn token(self, token: &Token) -> Self {
+    pub(crate) fn token(self, token: &Token) -> Self {
         self.secret(LOCK_TOKEN, &token.expose())
     }
 
     /// Adds a header that no log may show.
-    pub(super) fn secret(mut self, name: HeaderName, value: &str) -> Self {
+    pub(crate) fn secret(mut self, name: HeaderName, value: &str) -> Self {
         let value = HeaderValue::try_from(value);
         let mut value = value.expect("tokens and idempotency keys are visible ASCII");
         value.set_sensitive(true);
@@ -74,19 +76,19 @@ impl Call {
         self
     }
 
-    pub(super) fn json(mut self, body: &impl Serialize) -> Self {
+    pub(crate) fn json(mut self, body: &impl Serialize) -> Self {
         self.body = Some(serde_json::to_vec(body).expect("a body of texts and numbers is JSON"));
         self
     }
 
     /// Sends it until it is answered, its attempts are used up or its deadline has passed.
-    pub(super) async fn send(&self, client: &Client) -> Result<CallResponse, ClientError> {
+    pub(crate) async fn send(&self, client: &Client) -> Result<CallResponse, ClientError> {
         let deadline = Instant::now() + client.options.deadline;
         self.send_with(client, Retry::until(client, deadline)).await
     }
 
     /// The same with a say in how often and how long.
-    pub(super) async fn send_with(
+    pub(crate) async fn send_with(
         &self,
         client: &Client,
         mut retry: Retry,
@@ -95,7 +97,7 @@ impl Call {
     }
 
     /// The same, and what is left of the attempts can be used for more.
-    pub(super) async fn send_by(
+    pub(crate) async fn send_by(
         &self,
         client: &Client,
         retry: &mut Retry,
@@ -112,7 +114,7 @@ impl Call {
     }
 
     /// Sends one copy, to the address whose turn it is.
-    pub(super) async fn send_copy(
+    pub(crate) async fn send_copy(
         &self,
         client: &Client,
         time_out: Duration,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::Deserialize;
 
-use super::ReleaseRequest;
+use crate::ReleaseRequest;
 
 /// A problem document. It holds no secret.
 #[derive(Clone, Deserialize)]
@@ -93,14 +93,14 @@ pub struct Holder {
 
 impl Problem {
     /// Reads a problem document.
-    pub(super) fn parse(body: &str) -> Option<Self> {
+    pub(crate) fn parse(body: &str) -> Option<Self> {
         let mut problem: Self = serde_json::from_str(body).ok()?;
         body.clone_into(&mut problem.json);
         Some(problem)
     }
 
     /// What one of several leases came to.
-    pub(super) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
+    pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {
             "lease-lost" => format!("the lease of {name} is lost"),
             _ => format!("the lease of {name} was neither renewed nor released"),

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Client, ClientError, backoff::pause, retryable_failure::RetryableFailure};
+use crate::{Client, ClientError};
+
+use super::{backoff::pause, retryable_failure::RetryableFailure};
 
 /// The copies of one call.
-pub(super) struct Retry {
+pub(crate) struct Retry {
     deadline: Instant,
     /// How long the answer to one copy may take.
     request_timeout: Duration,
@@ -17,14 +19,14 @@ pub(super) struct Retry {
     addresses: u32,
     failed: u32,
     /// Whether one of the copies may have been carried out unheard.
-    pub(super) in_doubt: bool,
+    pub(crate) in_doubt: bool,
 }
 
 // === impl Retry ===
 
 impl Retry {
     /// A call of a client within a deadline.
-    pub(super) fn until(client: &Client, deadline: Instant) -> Self {
+    pub(crate) fn until(client: &Client, deadline: Instant) -> Self {
         let addresses = u32::try_from(client.addresses.len()).unwrap_or(u32::MAX);
         Self {
             deadline,
@@ -37,25 +39,25 @@ impl Retry {
     }
 
     /// From now on it is sent for as long as its deadline allows.
-    pub(super) fn persist_until(&mut self, deadline: Instant) {
+    pub(crate) fn persist_until(&mut self, deadline: Instant) {
         self.deadline = deadline;
         self.most = None;
     }
 
     /// How long the answer to the next copy may take.
-    pub(super) fn time_out(&self) -> Duration {
+    pub(crate) fn time_out(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.request_timeout.min(left)
     }
 
     /// A copy was answered: what failed before is over, but for what the answer leaves in doubt.
-    pub(super) fn answered(&mut self, in_doubt: bool) {
+    pub(crate) fn answered(&mut self, in_doubt: bool) {
         self.failed = 0;
         self.in_doubt = in_doubt;
     }
 
     /// Pauses before the next copy, or says why there is none.
-    pub(super) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
+    pub(crate) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
         let used_up = self.most.is_some_and(|most| self.failed >= most);
@@ -68,7 +70,7 @@ impl Retry {
     }
 
     /// The same for an error that may be mended by a later copy.
-    pub(super) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
+    pub(crate) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
         match error {
             ClientError::Unreachable { .. }
             | ClientError::Unavailable(_)

@@ -16,11 +16,10 @@ use reqwest::{
 };
 
 use crate::{
+    ApiKey,
     tls::{ClientFiles, TlsError, no_tls},
     trace_context::TraceContext,
 };
-
-use super::ApiKey;
 
 /// How a gateway is called.
 #[derive(Debug, Clone)]
@@ -48,9 +47,9 @@ pub struct ClientOptions {
 /// Calls a gateway, or several on one store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(super) http: reqwest::Client,
-    pub(super) options: Arc<ClientOptions>,
-    pub(super) addresses: Arc<Addresses>,
+    pub(crate) http: reqwest::Client,
+    pub(crate) options: Arc<ClientOptions>,
+    pub(crate) addresses: Arc<Addresses>,
 }
 
 /// Why there is no client.
@@ -150,14 +149,14 @@ fn tls(addresses: &Addresses, files: &ClientFiles) -> Result<rustls::ClientConfi
 
 /// The addresses of gateways on one store, any of which answers for all.
 #[derive(Debug)]
-pub(super) struct Addresses {
+pub(crate) struct Addresses {
     all: Vec<String>,
     current: AtomicUsize,
 }
 
 /// One of them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Address<'a> {
+pub(crate) struct Address<'a> {
     index: usize,
     url: &'a str,
 }
@@ -166,7 +165,7 @@ pub(super) struct Address<'a> {
 
 impl Addresses {
     /// Reads one address, or several separated by commas.
-    pub(super) fn parse(text: &str) -> Result<Self, SetupError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SetupError> {
         let all: Result<Vec<_>, _> = text.split(',').map(|one| parse(one.trim())).collect();
         Ok(Self {
             all: all?,
@@ -175,12 +174,12 @@ impl Addresses {
     }
 
     /// How many there are: at least one.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
     /// The one to ask.
-    pub(super) fn current(&self) -> Address<'_> {
+    pub(crate) fn current(&self) -> Address<'_> {
         let index = self.current.load(Ordering::Relaxed);
         Address {
             index,
@@ -189,7 +188,7 @@ impl Addresses {
     }
 
     /// Passes over an address that failed, unless that was done already.
-    pub(super) fn move_on_from(&self, failed: Address<'_>) {
+    pub(crate) fn move_on_from(&self, failed: Address<'_>) {
         let next = (failed.index + 1) % self.all.len();
         let order = Ordering::Relaxed;
         // Lost the race: somebody else has passed over it.
@@ -199,12 +198,12 @@ impl Addresses {
     }
 
     /// Whether one of them needs TLS.
-    pub(super) fn any_https(&self) -> bool {
+    pub(crate) fn any_https(&self) -> bool {
         self.all.iter().any(|url| url.starts_with("https:"))
     }
 
     /// Whether all of them are this machine.
-    pub(super) fn all_loopback(&self) -> bool {
+    pub(crate) fn all_loopback(&self) -> bool {
         self.all.iter().all(|url| is_loopback(url))
     }
 }
@@ -213,7 +212,7 @@ impl Addresses {
 
 impl<'a> Address<'a> {
     /// The address itself, without a slash at its end.
-    pub(super) fn url(self) -> &'a str {
+    pub(crate) fn url(self) -> &'a str {
         self.url
     }
 }

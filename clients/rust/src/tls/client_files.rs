@@ -16,7 +16,7 @@ pub struct ClientFiles {
 
 /// For connections without TLS, which would read every certificate of the system for nothing: it trusts no
 /// certificate.
-pub(crate) fn no_tls() -> Result<ClientConfig, TlsError> {
+pub fn no_tls() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_root_certificates(RootCertStore::empty())

@@ -5,25 +5,23 @@ use std::error::Error;
 use reqwest::StatusCode;
 use tokio::time::Instant;
 
-use crate::tls::distrust;
-
-use super::{ClientError, Problem};
+use crate::{ClientError, Problem, tls::distrust};
 
 /// An answer that sending again would not change.
-pub(super) struct CallResponse {
-    pub(super) url: String,
-    pub(super) status: StatusCode,
-    pub(super) body: String,
+pub(crate) struct CallResponse {
+    pub(crate) url: String,
+    pub(crate) status: StatusCode,
+    pub(crate) body: String,
     /// When the copy of the request that was answered was sent.
-    pub(super) sent_at: Instant,
+    pub(crate) sent_at: Instant,
     /// When the answer was there.
-    pub(super) received_at: Instant,
+    pub(crate) received_at: Instant,
     /// Whether an earlier copy may have been carried out as well.
-    pub(super) in_doubt: bool,
+    pub(crate) in_doubt: bool,
 }
 
 /// What one copy of a request came to.
-pub(super) enum SendOutcome {
+pub(crate) enum SendOutcome {
     /// It was answered.
     Answered(StatusCode, String),
     /// It never reached a gateway.
@@ -36,7 +34,7 @@ pub(super) enum SendOutcome {
 
 impl SendOutcome {
     /// What an error of the HTTP client says about the request.
-    pub(super) fn of(error: &reqwest::Error) -> Self {
+    pub(crate) fn of(error: &reqwest::Error) -> Self {
         let reason = cause(error);
         if error.is_connect() || error.is_builder() {
             Self::NotSent(reason)
@@ -52,12 +50,12 @@ impl SendOutcome {
 
 impl CallResponse {
     /// The problem document, if it is one.
-    pub(super) fn problem(&self) -> Option<Problem> {
+    pub(crate) fn problem(&self) -> Option<Problem> {
         Problem::parse(&self.body)
     }
 
     /// The refusal that this answer is.
-    pub(super) fn refusal(self) -> ClientError {
+    pub(crate) fn refusal(self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
             return self.unexpected("no problem document");
         };
@@ -80,7 +78,7 @@ impl CallResponse {
     }
 
     /// Success, and not what comes with it: something on the way has changed the answer.
-    pub(super) fn unusable(self, what: &str) -> ClientError {
+    pub(crate) fn unusable(self, what: &str) -> ClientError {
         ClientError::OutcomeUnknown {
             reason: format!(
                 "{} answered with status {} and without {what}",
@@ -92,7 +90,7 @@ impl CallResponse {
     }
 
     /// An answer that no gateway gives.
-    pub(super) fn unexpected(self, what: &str) -> ClientError {
+    pub(crate) fn unexpected(self, what: &str) -> ClientError {
         ClientError::Unexpected {
             what: format!("status {}, {what}", self.status.as_u16()),
             url: self.url,
@@ -102,7 +100,7 @@ impl CallResponse {
 
 /// The innermost cause: it says what happened ("connection refused"), the others only that something
 /// did.
-pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     if let Some(why) = distrust(error, "--ca-file") {
         return format!("its certificate is not believed: {why}");
     }

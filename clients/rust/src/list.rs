@@ -5,9 +5,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use crate::lock::{LockName, NamePrefix, Owner, SearchText};
-
-use super::{Client, ClientError, Holder, call::Call, call_response::CallResponse};
+use crate::{
+    Client, ClientError, Holder,
+    http::{Call, CallResponse},
+    lock::{LockName, NamePrefix, Owner, SearchText},
+};
 
 /// Which locks are to be shown.
 #[derive(Debug, Clone, Default)]
@@ -127,7 +129,7 @@ impl HeldLock {
         &self.json
     }
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Self::read(serde_json::from_str(text).ok()?)
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::{Response, header::AUTHORIZATION};
 use tokio::time::{Instant, timeout};
 
-use super::{
+use crate::{
     Client, ClientError,
-    call_response::{CallResponse, SendOutcome},
+    http::{CallResponse, SendOutcome},
 };
 
 /// How long the gateway may be silent: it makes the backup before it answers.

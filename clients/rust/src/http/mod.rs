@@ -1,0 +1,13 @@
+//! One request, its copies and its answer.
+
+mod backoff;
+mod call;
+mod call_response;
+mod retry;
+mod retryable_failure;
+
+pub(crate) use backoff::{pause, random_fraction};
+pub(crate) use call::Call;
+pub(crate) use call_response::{CallResponse, SendOutcome, cause};
+pub(crate) use retry::Retry;
+pub(crate) use retryable_failure::RetryableFailure;

@@ -1,0 +1,65 @@
+//! Locks of a Latchgate gateway: distributed locks over plain HTTP and JSON.
+//!
+//! [`Client::with_lock`] does some work under a lock. With more of it in your hands: [`Client::acquire`], renew and release; [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease for as long
+//! as it is wanted and says when it is lost, [`Events`] hears what happens to locks. The folder `examples` of this crate has
+//! whole programs.
+//!
+//! A call repeats itself where that is safe: after what certainly did not happen, and after a lost answer where a second copy
+//! of the command does no harm. An acquire therefore always carries an `Idempotency-Key`; the client makes one where its
+//! caller gives none. A client that has the addresses of several gateways on one store tries them in turn.
+//!
+//! Everything asynchronous runs on tokio. Times are those of the machine's monotonic clock.
+
+mod acquiring;
+mod api_key;
+mod backup;
+#[doc(hidden)]
+pub mod bounded_file;
+mod break_lock;
+mod client;
+mod error;
+mod events;
+mod format_duration;
+mod group;
+mod http;
+mod inspect;
+mod lease;
+mod lease_renewer;
+mod list;
+/// The vocabulary that the client has in common with the gateway. What is not named at the root of this crate may change
+/// with any version.
+#[doc(hidden)]
+pub mod lock;
+mod problem;
+mod release;
+mod release_request;
+mod renew;
+/// As [`lock`].
+#[doc(hidden)]
+pub mod tls;
+#[doc(hidden)]
+pub mod trace_context;
+mod with_lock;
+
+pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
+pub use api_key::{ApiKey, ApiKeyError};
+pub use client::{Client, ClientOptions, SetupError};
+pub use error::ClientError;
+pub use events::{Event, Events, EventsItem};
+pub use format_duration::format_duration;
+pub use group::{PartResult, PartResults};
+pub use inspect::{Inspection, LockState, Waiter};
+pub use lease::{Lease, LeasePart};
+pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
+pub use list::{HeldLock, ListRequest, Page};
+pub use lock::{
+    BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
+    GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
+    MetadataError, Mode, NameError, NamePrefix, Owner, OwnerError, Reason, ReasonError, SearchText,
+    SearchTextError, Token, TokenError,
+};
+pub use problem::{FieldError, Holder, Problem};
+pub use release_request::ReleaseRequest;
+pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
+pub use trace_context::{TraceContext, TraceId, TraceParent};
+pub use with_lock::WithLockError;
