@@ -66,8 +66,8 @@ impl Joined<'_> {
             Some(inside) => Path::new(CLIENT).join(inside),
             None => self.directory.join(path),
         };
-        let text = fs::read_to_string(file)
-            .unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
+        let text =
+            fs::read_to_string(file).unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
         let (mut body, mut exports) = (String::new(), Vec::new());
         for code in text.lines() {
             if let Some(import) = code.strip_prefix("import ") {
