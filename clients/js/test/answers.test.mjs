@@ -8,9 +8,9 @@ import { Latchgate, LatchgateError, LeaseLost, OutcomeUnknown } from '../src/ind
 const json = (status, body) => new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json' } });
 const problem = (status, code, rest) => json(status, { status, code, title: code, detail: code, ...rest });
 const lease = (rest) =>
-  json(201, { name: 'x', token: 'secret', fencing_token: 7, mode: 'exclusive', slot: null, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, hold_expires_in_ms: null, owner: null, metadata: {}, waited_ms: 0, ...rest });
+  json(201, { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, mode: 'exclusive', slot: null, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, hold_expires_in_ms: null, owner: null, metadata: {}, waited_ms: 0, ...rest });
 const group = () =>
-  json(201, { leases: [{ name: 'x', fencing_token: 1, expires_in_ms: 30_000 }, { name: 'y', fencing_token: 2, expires_in_ms: 30_000 }], token: 'secret', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 });
+  json(201, { leases: [{ name: 'x', fencing_token: 1, expires_in_ms: 30_000 }, { name: 'y', fencing_token: 2, expires_in_ms: 30_000 }], token: 'secret-of-the-lease-42', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 });
 const results = (...codes) => json(200, { results: codes.map((code, i) => ({ name: 'xy'[i], code, expires_in_ms: 9_000 })), expires_in_ms: 9_000, renew_after_ms: 3_000 });
 const broken = () => {
   throw Object.assign(new TypeError('fetch failed'), { cause: Object.assign(new Error('other side closed'), { code: 'UND_ERR_SOCKET' }) });
