@@ -235,13 +235,11 @@ export class LockManager {
     lease.signal.addEventListener('abort', held.lose);
     const settle = await Promise.resolve(new Lock(request.name, lease))
       .then(callback)
-      .then(
-        (value) => {
-          // What was done without the lock is no success, and no timer need have seen it lost.
-          lease.check();
-          return () => resolve(value);
-        },
-      )
+      .then((value) => {
+        // What was done without the lock is no success, and no timer need have seen that it was lost.
+        lease.check();
+        return () => resolve(value);
+      })
       .catch((error) => () => reject(error));
     lease.signal.removeEventListener('abort', held.lose);
     await lease.release().catch(noop);

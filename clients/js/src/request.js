@@ -12,8 +12,8 @@ export const RETRY_MS = 10_000;
 const NOT_CONNECTED = /connect E|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
 /** What no later copy does better. */
 const NOT_TRUSTED = /_CERT|CERT_|LEAF_SIG|peer cert|bad port/;
-/** The TypeErrors that tell of a mistake: those of a network that fails are TypeErrors, too, and Deno's name the URL. */
-const MISTAKE = /^(?!error sending).*(invalid|ByteString|execute|not a function|undefined|null)/i;
+/** Of a mistake: a network that fails is a TypeError, too, and Deno names the URL then. */
+const MISTAKE = /^(?!error sending).*(invalid|ByteString|execute|parse|blocked|not a function|undefined|null)/is;
 
 /** Keys of the wire in camel case; what the user attached is left alone. */
 function camel(value) {
@@ -64,9 +64,9 @@ export function connect({ href, origin }, key, fetch) {
       signal?.throwIfAborted();
       const timedOut = controller.signal.aborted;
       const why = [cause, cause?.cause].map((error) => [error?.code, error?.message, error?.errors].join(' ')).join();
-      if (cause?.name === 'TypeError' && MISTAKE.test(cause.message)) throw cause;
       const refused = NOT_TRUSTED.test(why);
       const reached = timedOut || !(refused || NOT_CONNECTED.test(why));
+      if (reached && MISTAKE.test(cause?.message ?? '')) throw cause;
       const inDoubt = reached && !reads;
       // A browser does not tell why a connection failed.
       const told = timedOut || cause?.code || cause?.cause;

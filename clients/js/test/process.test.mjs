@@ -42,7 +42,7 @@ for (const [runtime, command] of Object.entries(runtimes)) {
   const skip = found ? false : `${runtime} is not on the PATH`;
 
   const define = (name, args, run) =>
-    test(`${name} (${runtime})`, { skip }, async () => {
+    test(`${name} (${runtime})`, { skip, timeout: 120_000 }, async () => {
       const t = new Case(url, await rig(url, ''), runtime);
       await t.reset();
       const process = hold(command, t.urls.proxy, t.lock, ...args);
