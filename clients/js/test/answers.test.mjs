@@ -389,10 +389,21 @@ test('what no later copy does better is refused at once', async () => {
 });
 
 test('a network that fails is no mistake, whatever the host is called', async () => {
-  const deno = (host, what) => () => {
-    throw new TypeError(`error sending request for url (http://${host}/locks/undefined): client error (Connect): ${what}`);
+  const other = (message, code) => () => {
+    throw Object.assign(new TypeError(message), code && { code });
   };
-  const faults = [fails('ENOTFOUND', 'getaddrinfo ENOTFOUND cert.invalid'), deno('null.invalid', 'tcp connect error'), () => { throw new TypeError('Failed to fetch'); }, () => { throw new TypeError('Load failed'); }];
+  const faults = [
+    fails('ENOTFOUND', 'getaddrinfo ENOTFOUND cert.invalid'),
+    // Bun
+    other('getaddrinfo ENOTFOUND null.invalid', 'ENOTFOUND'),
+    // Deno
+    other('error sending request for url (http://null.invalid/locks/undefined): client error (Connect): tcp connect error'),
+    other('error sending request for url (http://null.invalid/locks/undefined): connection closed before message completed'),
+    // browsers
+    other('Failed to fetch'),
+    other('NetworkError when attempting to fetch resource.'),
+    other('Load failed'),
+  ];
   for (const fault of faults) {
     const { locks, asked } = gateway(fault, lease);
     await (await locks.acquire('x')).release();

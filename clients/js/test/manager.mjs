@@ -219,22 +219,23 @@ define('an exclusive request waits for the shared, and shared ones that come lat
 
 define('those who share a lock run together once an exclusive one is released', async (t) => {
   const { release } = await hold(t.lm, t.lock);
-  let inside = 0;
+  const inside = [];
   let go;
   const both = new Promise((resolve) => {
     go = resolve;
   });
-  const readers = [1, 2].map(() =>
+  const readers = [1, 2].map((reader) =>
     t.lm.request(t.lock, { mode: 'shared' }, () => {
-      inside += 1;
-      if (inside === 2) go();
+      inside.push(reader);
+      if (inside.length === 2) go();
       return both;
     }),
   );
   equal(await stateOf(readers[0]), 'pending', 'the first reader');
-  equal(inside, 0, 'readers inside');
+  equal(inside, [], 'readers inside');
   await release();
   await within(10_000, Promise.all(readers), 'both readers');
+  equal(inside, [1, 2], 'order');
 });
 
 define('managers of other clients exclude each other, and those who wait are served in order', async (t) => {
