@@ -38,6 +38,7 @@ export class Acquire {
   #options;
   #body;
   #waitMs;
+  /** Whether the key was made here, for this acquire alone. */
   #isOwnKey;
   #key;
   #retry;
@@ -50,7 +51,6 @@ export class Acquire {
   #link = LINK_MS;
   /** Whether the last request was answered. */
   #answers = false;
-  #began = now();
 
   constructor(sendCopy, names, options) {
     this.#sendCopy = sendCopy;
@@ -64,7 +64,7 @@ export class Acquire {
     this.#isOwnKey = idempotencyKey === undefined;
     this.#key = idempotencyKey ?? freshKey();
     this.#waitMs = toMs(wait === false ? 0 : wait, 'wait');
-    this.#retry = new Retry(this.#began + (this.#waitMs || RETRY_MS), this.#signal);
+    this.#retry = new Retry(now() + (this.#waitMs || RETRY_MS), this.#signal);
     this.#body = {
       names: this.#names.length > 1 ? this.#names : undefined,
       ttl_ms: toMs(options.ttl, 'ttl'),
@@ -109,7 +109,7 @@ export class Acquire {
 
   async #chain() {
     for (let hasty = 0; ; ) {
-      const left = this.#waitMs ? Math.max(this.#began + this.#waitMs - now(), 0) : 0;
+      const left = this.#waitMs && this.#retry.left;
       const wait = Math.floor(Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS));
       const timeout = wait + (this.#waitMs ? ANSWER_MS : Math.min(ANSWER_MS, this.#retry.left));
       const answer = await this.#sendCopy(this.#request(wait), timeout, this.#signal);

@@ -33,7 +33,7 @@ export class OutcomeUnknown extends LatchgateError {}
 export class GatewayUnreachable extends LatchgateError {}
 
 // A minifier renames classes, and not every error comes with a problem that has a code.
-const describe = ({ prototype }, name, code) => Object.assign(prototype, { name, code });
+const describe = (Class, name, code) => Object.assign(Class.prototype, { name, code });
 describe(LatchgateError, 'LatchgateError', 'unknown-answer');
 describe(LockHeld, 'LockHeld', 'locked');
 describe(LeaseLost, 'LeaseLost', 'lease-lost');

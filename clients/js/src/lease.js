@@ -22,8 +22,13 @@ export const locksPath = (names, operation = '') =>
 /** What an answer says of each of the locks; nothing, if that is not what the contract states. */
 function partsOf(names, body) {
   const parts = [body?.leases ?? body?.results ?? body].flat();
-  const knows = parts.length === names.length && parts.every((part) => names.includes(part?.name));
-  return knows && [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0].every(Number.isFinite) ? parts : undefined;
+  if (parts.length !== names.length || !parts.every((part) => names.includes(part?.name))) return undefined;
+  const times = parts.flatMap((part) => [
+    part.expiresInMs ?? 0,
+    part.holdExpiresInMs ?? 0,
+    part.releaseRequested ? part.releaseRequested.withinMs : 0,
+  ]);
+  return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...times].every(Number.isFinite) ? parts : undefined;
 }
 
 /** Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop. */
@@ -300,7 +305,7 @@ export class Lease {
     if (!answer.ok) {
       const error = refusal(answer);
       const isRepeated = error instanceof LeaseLost && this.names.length > 1 && retry.inDoubt;
-      throw isRepeated ? new OutcomeUnknown('an earlier copy of this release may have ended the leases', { cause: error }) : error;
+      throw isRepeated ? new OutcomeUnknown('an earlier copy may have ended the leases', { cause: error }) : error;
     }
     const failed = answer.body?.results?.filter(({ code }) => code) ?? [];
     // Of several locks an earlier copy may have ended all; the gateway remembers that of one of them only.

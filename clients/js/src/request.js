@@ -9,7 +9,7 @@ export const ANSWER_MS = 5_000;
 export const RETRY_MS = 10_000;
 
 // A route that is lost later is another thing: a request may have been on its way.
-const NOT_CONNECTED = /connect E|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
+const NOT_CONNECTED = /connect E|getaddrinfo|ECONNREFUSED|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
 /** What no later copy does better. */
 const NOT_TRUSTED = /_CERT|CERT_|LEAF_SIG|peer cert|bad port/;
 /** Of a mistake: a network that fails is a TypeError, too, and Deno names the URL then. */
@@ -133,7 +133,7 @@ export class Retry {
 
 /** What one copy left in doubt no later failure settles. */
 const doubtful = (failure) =>
-  new OutcomeUnknown(`an earlier copy of the request was not answered; then: ${failure.message}`, { cause: failure });
+  new OutcomeUnknown(`an earlier copy was not answered; then: ${failure.message}`, { cause: failure });
 
 /** Sends a request until it is answered or its time is over. */
 export async function send(sendCopy, request, retry) {

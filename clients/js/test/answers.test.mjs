@@ -197,7 +197,7 @@ test('a renewal whose answer is none has not made the lease longer', async () =>
 
 test('an acquire whose answer is none says so, and gives back what it can', async () => {
   const good = { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 };
-  const bad = [{ token: 1 }, { token: '' }, { token: null }, { fencing_token: '7' }, { fencing_token: null }, { ttl_ms: null }, { ttl_ms: '30s' }, { expires_in_ms: null }, { renew_after_ms: {} }, { name: 'y' }];
+  const bad = [{ token: 1 }, { token: '' }, { token: null }, { fencing_token: '7' }, { fencing_token: null }, { ttl_ms: null }, { ttl_ms: '30s' }, { expires_in_ms: null }, { renew_after_ms: {} }, { hold_expires_in_ms: 'never' }, { release_requested: { reason: 'r' } }, { release_requested: true }, { name: 'y' }];
   for (const answer of [{}, [], 'text', 7, ...bad.map((rest) => ({ ...good, ...rest }))]) {
     const { locks, asked } = gateway(() => json(201, answer), lease);
     const error = await locks.acquire('x').catch((it) => it);
@@ -363,7 +363,11 @@ test('what no later copy does better is refused at once', async () => {
   const expired = fails('CERT_HAS_EXPIRED', 'certificate has expired');
   const untrusted = fails('UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'unable to verify the first certificate');
   const altname = fails('ERR_TLS_CERT_ALTNAME_INVALID', "Hostname/IP does not match certificate's altnames");
-  for (const fault of [expired, untrusted, altname, fails(undefined, 'bad port')]) {
+  const deno = fails(undefined, 'error sending request for url (https://gateway/): client error (Connect): invalid peer certificate: UnknownIssuer');
+  const bun = () => {
+    throw Object.assign(new TypeError('self signed certificate'), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
+  };
+  for (const fault of [expired, untrusted, altname, deno, bun, fails(undefined, 'bad port')]) {
     const { locks, asked } = gateway(fault);
     await assert.rejects(locks.acquire('x', { wait: Infinity }), GatewayUnreachable);
     await afterwards(asked, 1);
