@@ -1,4 +1,4 @@
-/** A number of milliseconds, or a text such as `'500ms'`, `'30s'`, `'1.5m'`, `'2h'`, `'1d'`. */
+/** A number of milliseconds, or a text such as `'500ms'`, `'30s'`, `'1.5m'`, `'2h'`, `'1d'`. Only a wait may be `Infinity`. */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
 
 export type Mode = 'exclusive' | 'shared';

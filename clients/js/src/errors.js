@@ -45,7 +45,7 @@ const notUnderstoodText = (status) => `the answer (status ${status}) is not unde
 /** The error for an answer that is no success. */
 export function refusal({ status, body }, Failure) {
   const problem = body?.code ? body : undefined;
-  const text = problem?.detail ?? problem?.title ?? notUnderstoodText(status);
+  const text = problem?.detail ?? problem?.title ?? problem?.code ?? notUnderstoodText(status);
   Failure ??=
     status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : status === 504 ? OutcomeUnknown : LatchgateError;
   return new Failure(text, { status, problem, why: 'lost' });

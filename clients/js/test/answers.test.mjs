@@ -133,7 +133,7 @@ test('one lost lock of a group ends the lease, and the others are released', asy
   const { locks, asked } = gateway(group, () => results(null, 'lease-lost'));
   const it = await locks.acquire(['x', 'y']);
   const error = await it.renew().catch((failure) => failure);
-  assert.deepEqual([error instanceof LeaseLost, error.why, error.problem.name], [true, 'lost', 'y']);
+  assert.deepEqual([error instanceof LeaseLost, error.why, error.message, error.problem.name], [true, 'lost', 'lease-lost', 'y']);
   assert(it.signal.reason === error);
   assert.deepEqual(asked.map(({ method, path }) => `${method} ${path}`), ['POST /locks', 'PUT /locks?names=x,y', 'DELETE /locks?names=x,y']);
 });
