@@ -143,8 +143,9 @@ export class Acquire {
       case 'locked':
         // It says how the lock stands, earlier copies included.
         this.#retry.inDoubt = false;
-        // The last request does not wait: it takes what was granted since, and gives the place up.
-        return wait > 0;
+        // The last request does not wait: it takes what was granted since, and gives the place up. Under a key of the caller's
+        // the next call may take both.
+        return wait > 0 && (this.#isOwnKey || this.#retry.left > 0);
       case 'superseded':
         // An earlier copy of ours arrived late. Asking again takes the place back.
         return this.#isOwnKey && this.#retry.left > 0;

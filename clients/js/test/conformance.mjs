@@ -535,6 +535,20 @@ define('C29', 'every acquire has a key of its own, or the given one', async (t) 
   const two = await t.b.acquire(t.lock, { idempotencyKey });
   equal([one.token === two.token, one.fencingToken], [true, two.fencingToken], 'one lease');
   equal(keys(await t.log('POST')), [idempotencyKey], 'the key that was sent');
+
+  await one.release();
+  const held = await t.b.acquire(t.lock);
+  const turn = { idempotencyKey: `turn-${minted[0]}`, wait: 500 };
+  await rejected(t.locks.acquire(t.lock, turn), LockHeld);
+  const later = t.b.acquire(t.lock, { wait: '1m' });
+  await t.queued(2);
+  const again = t.locks.acquire(t.lock, { ...turn, wait: '1m' });
+  await held.release();
+  const first = await within(20_000, again, 'the place that was kept');
+  await first.release();
+  const second = await within(20_000, later, 'the next');
+  ok(first.fencingToken < second.fencingToken, 'the order');
+  await second.release();
 });
 
 define('C30', 'whoever closes gives back', async (t) => {
