@@ -19,6 +19,7 @@ from latchgate.protocol.retry import BASE_PAUSE, MAX_PAUSE, backoff
 from latchgate.protocol.settings import Settings
 
 SETTINGS = Settings("http://gateway.invalid")
+TOKEN = "t" * 43
 
 
 def answer(status: int, sent_at: float = 0.0, **document: Any) -> Answer:
@@ -31,13 +32,13 @@ def problem(status: int, code: str, **more: Any) -> Answer:
 
 
 def lease(sent_at: float, **more: Any) -> Answer:
-    fields = {"name": "n", "token": "t", "fencing_token": 1, "ttl_ms": 10_000, "expires_in_ms": 10_000}
+    fields = {"name": "n", "token": TOKEN, "fencing_token": 1, "ttl_ms": 10_000, "expires_in_ms": 10_000}
     return answer(201, sent_at, **{**fields, "renew_after_ms": 3_333, **more})
 
 
 def acquire(wait: Any, *exchanges: Any) -> tuple[list[Send], Any]:
     """What an acquire sends if it meets these answers, and what it comes to."""
-    operation = Acquiring(SETTINGS, AcquireRequest.of("n", wait=wait)).run()
+    operation = Acquiring(SETTINGS, AcquireRequest.of("n", SETTINGS, {"wait": wait})).run()
     sent: list[Send] = []
     left = list(exchanges)
     result: Any = None
@@ -70,7 +71,7 @@ def test_pauses_grow_up_to_a_limit_and_differ() -> None:
 def test_a_lease_is_over_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
     monkeypatch.setattr(lease_state, "now", lambda: moment)
-    state = LeaseState(grant_of(lease(100.0)))
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
     assert 109 < state.until < 110
     moment = state.until - 0.01
     state.check()
@@ -79,28 +80,24 @@ def test_a_lease_is_over_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None
         state.check()
     assert caught.value.why == "expired"
     # What was renewed too late does not come back.
-    state.renewed(grant_of(lease(109.0)))
+    state.renewed(grant_of(lease(109.0), ["n"]))
     assert state.is_over()
 
 
 def test_a_renewal_that_was_sent_earlier_does_not_shorten_what_a_later_one_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_state, "now", lambda: 100.0)
-    state = LeaseState(grant_of(lease(100.0)))
-    state.renewed(grant_of(lease(103.0)))
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
+    state.renewed(grant_of(lease(103.0), ["n"]))
     until = state.until
-    state.renewed(grant_of(lease(101.0)))
+    state.renewed(grant_of(lease(101.0), ["n"]))
     assert state.until == until
 
 
 def test_a_release_that_is_asked_for_bounds_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_state, "now", lambda: 100.0)
-    state = LeaseState(grant_of(lease(100.0)))
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
 
-    def fails(request: object) -> None:
-        raise ZeroDivisionError
-
-    state.on_release_requested = fails
-    state.renewed(grant_of(lease(100.0, release_requested={"by": "anna", "reason": "r", "within_ms": 2_000})))
+    state.renewed(grant_of(lease(100.0, release_requested={"by": "anna", "reason": "r", "within_ms": 2_000}), ["n"]))
     assert state.release_requested is not None and state.release_requested.by == "anna"
     assert state.until < 102
 
@@ -108,7 +105,7 @@ def test_a_release_that_is_asked_for_bounds_the_lease(monkeypatch: pytest.Monkey
 def test_all_copies_have_one_key_and_one_body() -> None:
     unknown = problem(504, "outcome-unknown")
     sent, grant = acquire(0, unknown, NoAnswer("r"), NotSent("r"), lease(0.0))
-    assert grant.token == "t"
+    assert grant.token == TOKEN
     assert len({(it.call.headers["Idempotency-Key"], it.call.body) for it in sent}) == 1 and len(sent) == 4
 
 
@@ -130,17 +127,17 @@ def test_a_gateway_that_allows_shorter_waits_is_asked_for_shorter_ones() -> None
 def test_a_lease_that_ended_unheard_is_asked_for_under_a_new_key() -> None:
     expired = problem(409, "idempotency-expired")
     sent, grant = acquire(0, NoAnswer("r"), expired, lease(0.0))
-    assert grant.token == "t"
+    assert grant.token == TOKEN
     keys = [it.call.headers["Idempotency-Key"] for it in sent]
     assert keys[0] == keys[1] != keys[2]
 
 
 def test_no_secret_is_shown() -> None:
     settings = Settings.of("http://gateway.invalid/", "the-key", None, None, None, None)
-    grant = grant_of(lease(0.0, token="the-token"))
+    grant = grant_of(lease(0.0), ["n"])
     sent, _ = acquire(0, lease(0.0))
-    shown = repr((settings, grant, sent, lease(0.0, token="the-token")))
-    for secret in ("the-key", "the-token", sent[0].call.headers["Idempotency-Key"]):
+    shown = repr((settings, grant, sent, lease(0.0)))
+    for secret in ("the-key", TOKEN, sent[0].call.headers["Idempotency-Key"]):
         assert secret not in shown
 
 

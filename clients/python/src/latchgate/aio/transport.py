@@ -13,6 +13,7 @@ except ImportError as error:
 
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
+from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
 
 
@@ -22,23 +23,30 @@ class HttpxTransport:
     def __init__(self, settings: Settings, ssl_context: Optional[ssl.SSLContext]) -> None:
         verify: Union[ssl.SSLContext, bool] = ssl_context or True
         # As with the client for threads, no proxy and no password of the environment is used.
-        self._client = httpx.AsyncClient(
-            headers=settings.headers(),
-            verify=verify,
-            timeout=None,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=15),
+        # A child must not read what was answered to its parent.
+        self._client = OfProcess(
+            lambda: httpx.AsyncClient(
+                headers=settings.headers(),
+                verify=verify,
+                timeout=httpx.Timeout(None, connect=settings.request_timeout),
+                trust_env=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=15),
+            )
         )
         self._url = settings.url
 
     async def exchange(self, call: Call, time_out: float) -> Exchange:
         """Sends one copy of a request, and waits for its answer as long as that."""
+        if self._client().is_closed:
+            return NotSent("the client is closed", for_good=True)
         sent_at = now()
         headers = dict(call.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
         try:
             return await asyncio.wait_for(self._exchange(call, headers, sent_at), time_out)
+        except httpx.ConnectTimeout:
+            return NotSent("no answer in time")
         except (asyncio.TimeoutError, httpx.TimeoutException):
             return NoAnswer("no answer in time")
         except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
@@ -47,8 +55,9 @@ class HttpxTransport:
             return NoAnswer(_reason(error))
 
     async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float) -> Exchange:
-        request = self._client.build_request(call.method, self._url + call.path, headers=headers, content=call.body)
-        response = await self._client.send(request, stream=True)
+        client = self._client()
+        request = client.build_request(call.method, self._url + call.path, headers=headers, content=call.body)
+        response = await client.send(request, stream=True)
         try:
             body = b""
             async for chunk in response.aiter_bytes():
@@ -61,7 +70,7 @@ class HttpxTransport:
         return Answer(response.status_code, names, body, sent_at, now())
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._client().aclose()
 
 
 def _is_distrust(error: BaseException) -> bool:
