@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import faulthandler
+import sys
 import uuid
 from typing import Iterator
 
 import pytest
 from both import KINDS, Clients
 from rig import Rig
+
+
+#: How long a test may take, in seconds: ten times what the slowest takes.
+DEADLINE = 120
+
+
+@pytest.fixture(autouse=True)
+def deadline() -> Iterator[None]:
+    """Ends the process of a test that hangs, and shows where."""
+    faulthandler.dump_traceback_later(DEADLINE, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

@@ -8,53 +8,15 @@ import time
 from typing import Any
 
 import pytest
+from scripted import SETTINGS, TOKEN, acquire, lease, problem
 
 from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, OutcomeUnknown
 from latchgate.protocol import clock, lease_state
-from latchgate.protocol.acquiring import AcquireRequest, Acquiring
-from latchgate.protocol.exchange import Answer, NoAnswer, NotSent, Pause, Send
+from latchgate.protocol.exchange import NoAnswer, NotSent
 from latchgate.protocol.grant import grant_of
 from latchgate.protocol.lease_state import LeaseState
 from latchgate.protocol.retry import BASE_PAUSE, MAX_PAUSE, backoff
 from latchgate.protocol.settings import Settings
-
-SETTINGS = Settings("http://gateway.invalid")
-TOKEN = "t" * 43
-
-
-def answer(status: int, sent_at: float = 0.0, **document: Any) -> Answer:
-    return Answer(status, {}, json.dumps(document).encode(), sent_at, sent_at + 0.001)
-
-
-def problem(status: int, code: str, **more: Any) -> Answer:
-    document = {"status": status, "code": code, "detail": "d", **more}
-    return Answer(status, {}, json.dumps(document).encode(), 0.0, 0.001)
-
-
-def lease(sent_at: float, **more: Any) -> Answer:
-    fields = {"name": "n", "token": TOKEN, "fencing_token": 1, "ttl_ms": 10_000, "expires_in_ms": 10_000}
-    return answer(201, sent_at, **{**fields, "renew_after_ms": 3_333, **more})
-
-
-def acquire(wait: Any, *exchanges: Any) -> tuple[list[Send], Any]:
-    """What an acquire sends if it meets these answers, and what it comes to."""
-    operation = Acquiring(SETTINGS, AcquireRequest.of("n", SETTINGS, {"wait": wait})).run()
-    sent: list[Send] = []
-    left = list(exchanges)
-    result: Any = None
-    try:
-        while True:
-            effect = operation.send(result)
-            result = None
-            if isinstance(effect, Send):
-                sent.append(effect)
-                result = left.pop(0)
-            else:
-                assert isinstance(effect, Pause)
-    except StopIteration as stop:
-        return sent, stop.value
-    except LatchgateError as error:
-        return sent, error
 
 
 def test_the_clock_goes_on_while_the_machine_is_suspended() -> None:
@@ -158,3 +120,13 @@ def test_a_function_whose_body_runs_later_is_not_decorated() -> None:
         for function in (coroutine, generator):
             with pytest.raises(TypeError, match="latchgate.aio"):
                 locks("x")(function)
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    with Latchgate("http://gateway.invalid") as locks:
+        with pytest.raises(TypeError, match="tll"):
+            locks.acquire("x", tll="1m")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="tll"):
+            locks("x", tll="1m")  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="ttl"):
+            locks.acquire("x", ttl="5 apples")
