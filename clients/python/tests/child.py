@@ -59,7 +59,7 @@ def with_threads() -> None:
     elif do == "fork":
         child = os.fork()
         if child == 0:
-            calls = (lease.check, lease.renew, lease.release)
+            calls: list[Callable[[], Any]] = [lease.check, lease.renew, lease.release]
             print(*map(why_not, calls), lease.lost.is_set(), lease.lost.wait(60), lease.expires_in_ms, flush=True)
             own = locks.acquire(f"{name}-child", ttl=ttl)
             own.renew()
@@ -97,7 +97,9 @@ async def with_asyncio() -> None:
     elif do == "fork":
         child = os.fork()
         if child == 0:
-            calls = (lease.check, lambda: started(lease.renew()), lambda: started(lease.release()))
+            calls: list[Callable[[], Any]] = [
+                lease.check, lambda: started(lease.renew()), lambda: started(lease.release())
+            ]  # fmt: skip
             print(*map(why_not, calls), lease.lost.is_set(), True, lease.expires_in_ms, flush=True)
             os._exit(0)
         print(os.waitpid(child, 0)[1], why_not(lease.check), flush=True)

@@ -90,7 +90,7 @@ def test_a_group_is_answered_for_each_of_its_locks() -> None:
     with pytest.raises(OutcomeUnknown):
         grant_of(lease(0.0, leases=leases), ["a", "b", "c"])
     assert renewed_group(grant, None, answer(200, 1.0, **group())).expires_in == 10
-    bad = [{"renew_after_ms": NAN}, {"results": []}, {"results": group()["results"][:1]}, {"results": [1, 2]}]
+    bad: list[dict[str, Any]] = [{"renew_after_ms": NAN}, {"results": []}, {"results": group()["results"][:1]}, {"results": [1, 2]}]
     for name in ("a", "b"):
         results = [{**it, "expires_in_ms": None} if it["name"] == name else it for it in group()["results"]]
         bad.append({"results": results})
