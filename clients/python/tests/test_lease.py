@@ -140,16 +140,16 @@ def test_a_lease_without_a_thread_to_renew_it_is_released(rig: Rig, name: str, m
 
 def test_a_forked_child_holds_nothing(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.b)
-    process = child(clients, rig.proxy, name, "2s", "fork")
+    process = child(clients, rig.proxy, name, "3s", "fork")
     with process:
         fence = int(line(process))
         assert line(process) == "forked forked forked True True 0"
         if clients.kind == "threads":
             assert int(line(process)) > 0
         assert line(process) == "0 held"
-        until(is_free(locks, f"{name}-child"), 1)
+        until(is_free(locks, f"{name}-child"), 10)
         # The parent renews it.
-        time.sleep(2.5)
+        time.sleep(3.5)
         assert locks.inspect(name).holders[0].fencing_token == fence
         assert process.stdin is not None
         process.stdin.close()
@@ -166,8 +166,7 @@ def test_a_lease_is_lost_if_what_renews_it_fails(
     fails_on(monkeypatch, "PUT", ZeroDivisionError())
     lease = locks.acquire(name, ttl="9s")
     with caplog.at_level(logging.ERROR, "latchgate"):
-        # Its first renewal comes after 3 s, and its end after 9.
-        assert lease.lost.wait(5)
+        assert lease.lost.wait(60)
     with pytest.raises(LeaseLost, match="ZeroDivisionError") as caught:
         lease.check()
     assert caught.value.why == "expired"
@@ -204,19 +203,19 @@ def test_a_lease_is_lost_if_its_task_is_cancelled(rig: Rig, name: str) -> None:
 def test_a_shorter_renewal_counts_before_it_is_answered(clients: Clients, rig: Rig, name: str) -> None:
     locks, at_b = clients(rig.proxy), clients(rig.b)
     lease = locks.acquire(name, ttl="1m", renew=False)
-    waiter = clients.background(at_b.acquire, name, wait="1m")
+    waiter = clients.background(lambda: (at_b.acquire(name, wait="1m"), time.monotonic()))
     until(lambda: at_b.inspect(name).waiter_count == 1)
-    lost = clients.background(lease.lost.wait, 30)
+    lost = clients.background(lambda: (lease.lost.wait(60), time.monotonic()))
+    # The gateway carries the first copy out, so the lock is somebody else's soon.
     rig.fault("hang-reply", count=1, method="PUT")
     rig.fault("hang", count=1_000, method="PUT")
-    renewal = clients.background(lease.renew, "2s")
-    assert lost.result(30)
-    # The gateway has carried it out, and the lock is somebody else's soon.
-    lock = at_b.inspect(name)
-    assert not waiter.done() and lock.holders[0].fencing_token == lease.fencing_token
-    error = renewal.exception(30)
+    renewal = clients.background(lease.renew, "4s")
+    is_lost, lost_at = lost.result(60)
+    next_lease, granted_at = waiter.result(60)
+    assert is_lost and lost_at < granted_at
+    assert next_lease.fencing_token > lease.fencing_token
+    error = renewal.exception(60)
     assert isinstance(error, LeaseLost) and error.why == "expired"
-    assert waiter.result(30).fencing_token > lease.fencing_token
 
 
 def test_a_shorter_renewal_is_repeated_before_the_lease_ends(clients: Clients, rig: Rig, name: str) -> None:
@@ -257,11 +256,11 @@ def test_what_drains_does_not_end_the_lease(clients: Clients, rig: Rig, name: st
             await asyncio.sleep(0.05)
 
     callback = drain if clients.kind == "threads" else drain_on_loop
-    lease = locks.acquire(name, ttl="2s", on_release_requested=callback)
-    at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="30s")
+    lease = locks.acquire(name, ttl="3s", on_release_requested=callback)
+    at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="1m")
     assert asked.wait(30)
     # Longer than the lease lasts without a renewal.
-    assert not lease.lost.wait(4)
+    assert not lease.lost.wait(5)
     assert at_b.inspect(name).holders[0].fencing_token == lease.fencing_token
     drained.set()
     lease.release()
@@ -278,7 +277,7 @@ def test_a_callback_that_raises_is_logged(
         raise error
 
     with caplog.at_level(logging.ERROR, "latchgate"):
-        lease = locks.acquire(name, ttl="2s", on_release_requested=fails)
-        at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="30s")
+        lease = locks.acquire(name, ttl="3s", on_release_requested=fails)
+        at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="1m")
         until(lambda: "on_release_requested failed" in caplog.text, 30)
-    assert not lease.lost.wait(3)
+    assert not lease.lost.wait(4)

@@ -166,6 +166,7 @@ def test_a_request_is_cut(silent: Server) -> None:
         assert isinstance(exchange.result(5), NoAnswer)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
     transport = transport_to(server.url)
     body_of(transport.exchange(Call("GET", "/parent"), 30))
@@ -230,17 +231,19 @@ def test_a_name_that_is_not_found_is_bounded(no_names: threading.Event) -> None:
     assert time.monotonic() - begun < 5
 
 
-def test_a_cancelled_acquire_does_not_wait_for_a_connection(no_names: threading.Event) -> None:
+@pytest.mark.parametrize("key", [None, "of-the-caller-0123456789"])
+def test_a_cancelled_acquire_does_not_wait_for_a_connection(no_names: threading.Event, key: Any) -> None:
     cancel = threading.Event()
     with ThreadPoolExecutor() as pool:
         locks = Latchgate("http://gateway.invalid", request_timeout="1m")
-        acquired = pool.submit(locks.acquire, "x", wait="2m", idempotency_key="of-the-caller-01234", cancel=cancel)
+        acquired = pool.submit(locks.acquire, "x", wait="2m", idempotency_key=key, cancel=cancel)
         assert no_names.wait(30)
         cancel.set()
         cancelled_at = time.monotonic()
         error = acquired.exception(30)
         assert isinstance(error, LatchgateError) and error.code == "cancelled"
-        assert time.monotonic() - cancelled_at < 5
+        # No gateway knows of it, so none is asked to forget it, which may take 3 s.
+        assert time.monotonic() - cancelled_at < 2
 
 
 def test_a_cancelled_task_does_not_wait_for_a_connection(no_names: threading.Event) -> None:

@@ -226,7 +226,12 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
         left = deadline - now()
         if left <= 0:
             break
-        sock = socket.socket(family, kind, protocol)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            # This machine may not have its family.
+            failure = error
+            continue
         try:
             sock.settimeout(left / (len(addresses) - at))
             sock.connect(address)
@@ -236,9 +241,6 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
             failure = error
             sock.close()
             continue
-        except BaseException:
-            sock.close()
-            raise
         if tls is None:
             return sock
         try:

@@ -80,6 +80,7 @@ class Acquiring:
         self._start_over_until = asked + settings.deadline
         self._over = asked + request.wait
         self._longest = settings.request_wait
+        # Whether a gateway may know of it.
         self._sent = False
         #: The token of what was granted here, as long as nobody has it.
         self._granted: Optional[str] = None
@@ -100,10 +101,12 @@ class Acquiring:
             wait = min(self._left(), self._longest)
             time_out = self._settings.request_timeout
             time_out = wait + time_out if waits else min(time_out, retry.deadline - now())
-            self._sent = True
+            sent_before, self._sent = self._sent, True
             sent_at = now()
             answer = yield from send_copy(self._request.call(self._key, wait), time_out)
             if isinstance(answer, Failure):
+                if isinstance(answer.error, GatewayUnreachable):
+                    self._sent = sent_before
                 yield from retry.after(answer)
                 continue
             if answer.status in (200, 201):

@@ -33,6 +33,7 @@ class Retry:
 
     def __init__(self, deadline: float, *, in_doubt_too: bool = True) -> None:
         self.deadline = deadline
+        # Whether a copy that may have been carried out is followed by another.
         self._in_doubt_too = in_doubt_too
         self.failed = 0
         #: Whether one of the copies may have been carried out unheard.
