@@ -182,6 +182,15 @@ def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
     assert len(server.connections) == 2
 
 
+def test_a_forked_child_has_connections_of_its_own_with_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = HttpxTransport(Settings("http://gateway.invalid"), None)
+    of_parent = transport._client()
+    assert transport._client() is of_parent
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+    assert transport._client() is not of_parent
+
+
 # === A connection that does not come ===
 
 
