@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 from both import Loop
@@ -194,28 +194,36 @@ def test_a_forked_child_has_connections_of_its_own_with_asyncio(monkeypatch: pyt
 # === A connection that does not come ===
 
 
-def test_connecting_is_bounded_and_nothing_was_sent(silent: Server) -> None:
-    # It takes the connection, and never says a word of TLS.
-    url = silent.url.replace("http:", "https:")
-    begun = time.monotonic()
-    exchange = transport_to(url, request_timeout=0.5).exchange(Call("POST", "/a"), 100)
-    assert exchange == NotSent("no answer in time")
-    assert 0.4 < time.monotonic() - begun < 5
-
-
-def test_connecting_is_bounded_with_asyncio(silent: Server) -> None:
-    url = silent.url.replace("http:", "https:")
-
+def asked_of_httpx(url: str, time_out: float, **settings: Any) -> Exchange:
     async def asked() -> Exchange:
-        transport = HttpxTransport(Settings(url, request_timeout=0.5), None)
+        transport = HttpxTransport(Settings(url, **settings), None)
         try:
-            return await transport.exchange(Call("POST", "/a"), 100)
+            return await transport.exchange(Call("POST", "/a"), time_out)
         finally:
             await transport.close()
 
+    return Loop().run(asked())
+
+
+def asked_of_threads(url: str, time_out: float, **settings: Any) -> Exchange:
+    return transport_to(url, **settings).exchange(Call("POST", "/a"), time_out)
+
+
+@pytest.mark.parametrize("ask", [asked_of_threads, asked_of_httpx])
+@pytest.mark.parametrize("time_out, request_timeout", [(100, 0.5), (0.5, 100), (0.001, 100)])
+def test_connecting_is_bounded_and_nothing_was_sent(
+    silent: Server, ask: Callable[..., Exchange], time_out: float, request_timeout: float
+) -> None:
+    # It takes the connection, and never says a word of TLS.
+    url = silent.url.replace("http:", "https:")
     begun = time.monotonic()
-    assert Loop().run(asked()) == NotSent("no answer in time")
+    assert ask(url, time_out, request_timeout=request_timeout) == NotSent("no answer in time")
     assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("ask", [asked_of_threads, asked_of_httpx])
+def test_what_was_sent_is_in_doubt(silent: Server, ask: Callable[..., Exchange]) -> None:
+    assert ask(silent.url, 3) == NoAnswer("no answer in time")
 
 
 @pytest.fixture

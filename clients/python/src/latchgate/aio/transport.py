@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Optional, Union
+from typing import Awaitable, Callable, Optional, Union
 
 try:
     import httpx
@@ -15,6 +15,9 @@ from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
 from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
+
+#: Is told by httpcore what becomes of a request.
+Trace = Callable[[str, object], Awaitable[None]]
 
 
 class HttpxTransport:
@@ -43,20 +46,26 @@ class HttpxTransport:
         headers = dict(call.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
+        is_sent = False
+
+        async def trace(event: str, info: object) -> None:
+            # What is of a connection comes first, and of HTTP the beginning of the request.
+            nonlocal is_sent
+            is_sent = is_sent or not event.startswith("connection.")
+
         try:
-            return await asyncio.wait_for(self._exchange(call, headers, sent_at), time_out)
-        except httpx.ConnectTimeout:
-            return NotSent("no answer in time")
+            return await asyncio.wait_for(self._exchange(call, headers, sent_at, trace), time_out)
         except (asyncio.TimeoutError, httpx.TimeoutException):
-            return NoAnswer("no answer in time")
+            return NoAnswer("no answer in time") if is_sent else NotSent("no answer in time")
         except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
             return NotSent(_reason(error), _is_distrust(error))
         except httpx.HTTPError as error:
             return NoAnswer(_reason(error))
 
-    async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float) -> Exchange:
+    async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float, trace: Trace) -> Exchange:
         client = self._client()
-        request = client.build_request(call.method, self._url + call.path, headers=headers, content=call.body)
+        url, extensions = self._url + call.path, {"trace": trace}
+        request = client.build_request(call.method, url, headers=headers, content=call.body, extensions=extensions)
         response = await client.send(request, stream=True)
         try:
             body = b""
