@@ -469,8 +469,8 @@ class Packed(unittest.TestCase):
         metadata = yaml.safe_load((SOURCE / "action.yml").read_text())
         text = (SOURCE / "README.md").read_text()
         inputs, outputs = re.findall(r"(?ms)^\| (?:input|output) \|.*?(?=^$)", text)
-        rows = re.findall(r"(?m)^\| `([a-z-]+)` \| (.*?) \|", inputs)
-        said = {name: {"required": "required", "": ""}.get(default, default.strip("`")) for name, default in rows}
+        rows = re.findall(r"(?m)^\| `([a-z-]+)` \| `?([^|`]*?)`? ?\|", inputs)
+        said = dict(rows)
         self.assertEqual(said, {
             name: "required" if one.get("required") else str(one.get("default", "")) for name, one in metadata["inputs"].items()
         })
