@@ -95,11 +95,11 @@ class Recipe:
         self.check_nothing_is_left()
 
     def test_it_waits_for_another_and_keeps_its_place(self):
-        lease = self.gateway.acquire(LOCK, ttl_ms=60_000, owner="somebody else")
+        lease = self.gateway.acquire(LOCK, ttl_ms=60_000, owner='team/shop, job "4711"')
         job = self.start("echo deployed under $LATCHGATE_FENCING_TOKEN")
         until("it waits", lambda: self.lock()["waiter_count"] == 1)
         # It says so between its first request and the next.
-        self.assertIn("waiting: held by somebody else", job.stdout.readline())
+        self.assertIn(r'waiting: held by team/shop, job \"4711\"', job.stdout.readline())
         later = self.gateway.wait_for(LOCK, "who comes later")
         until("both wait", lambda: self.lock()["waiter_count"] == 2)
         self.gateway.call("DELETE", f"/locks/{LOCK}", headers={"Lock-Token": lease["token"]})
@@ -117,7 +117,6 @@ class Recipe:
         self.assertEqual(job.returncode, 101, said)
         self.assertNotIn("deployed", said)
         self.assertEqual(self.lock()["waiter_count"], 0)
-
 
     def test_a_job_that_is_cancelled_releases(self):
         job = self.start(self.STAY)
@@ -215,6 +214,153 @@ class Shell(Recipe, unittest.TestCase):
         self.check_command_is_gone(group)
         until("it is released", lambda: not self.held(), 5)
         self.check_nothing_is_left()
+
+    def test_a_group_that_is_killed_leaves_no_command(self):
+        """Script and renewals are killed together: the lease ends by itself, and the command at once."""
+        job = self.start(self.STAY, LOCK_TTL="3600")
+        group = self.deploying()
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        self.check_command_is_gone(group)
+        until("its files are gone", lambda: not list(self.temporary.iterdir()), 10)
+
+    def test_a_command_does_not_run_on_without_renewals(self):
+        job = self.start("trap '' TERM; " + self.STAY, LOCK_TTL="3600")
+        group = self.deploying()
+        script = Path(f"/proc/{job.pid}/cmdline").read_bytes()
+
+        def renewer():
+            children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+            return [int(child) for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == script]
+
+        (one,) = until("it renews", renewer)
+        os.kill(one, signal.SIGKILL)
+        said, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 102, said)
+        self.assertIn("the renewals have ended", said)
+        self.check_command_is_gone(group)
+        self.check_nothing_is_left()
+
+    def test_no_process_of_its_own_is_left(self):
+        job = self.start("echo deployed", OF_THIS_TEST=self.repository.name)
+        job.communicate(timeout=20)
+        mark = f"OF_THIS_TEST={self.repository.name}".encode()
+
+        def left():
+            found = []
+            for file in Path("/proc").glob("[0-9]*/environ"):
+                try:
+                    found += [file] if mark in file.read_bytes() else []
+                except OSError:
+                    continue
+            return found
+
+        until("no process is left", lambda: not left(), 10)
+
+    def test_a_grant_that_took_long_is_renewed_before_the_command_starts(self):
+        with Proxy(self.gateway) as proxy:
+            proxy.delay = 2
+            job = self.start("date +%s.%N >began; sleep 1", proxy.url, LOCK_TTL="9")
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 0, said)
+            renewed = next(at for method, _, at in proxy.log if method == "PUT")
+            self.assertLess(renewed, float((self.repository / "began").read_text()))
+            self.check_nothing_is_left()
+
+    def test_a_grant_that_came_too_late_is_asked_for_again(self):
+        with Proxy(self.gateway) as proxy:
+            proxy.delay = 8
+            job = self.start("echo deployed under $LATCHGATE_FENCING_TOKEN; sleep 4", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 0, said)
+            first, second = [key for method, key, _ in proxy.log if method == "POST"]
+            self.assertNotEqual(first, second)
+            self.check_nothing_is_left()
+
+    def test_a_lease_that_was_over_before_the_command_is_no_success(self):
+        take_away = f"""curl --silent --request POST --header 'Content-Type: application/json' --output /dev/null \
+            --data '{{"reason": "test", "all": true}}' $LATCHGATE_URL/locks/{LOCK}/break"""
+        for command, code in ((take_away, 102), (take_away + "; exit 7", 7)):
+            with self.subTest(code=code):
+                # Long enough for no renewal to notice.
+                job = self.start(command, LOCK_TTL="3600")
+                said, _ = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, code, said)
+                self.assertIn("the lease was over before the command", said)
+
+    def test_what_may_pass_is_asked_again(self):
+        answers = {
+            "502": "<html>", "500": "", "408": "", "504": '{"code":"outcome-unknown"}', "503": '{"code":"draining"}',
+            "409": '{"code":"superseded"}',
+        }
+        with Proxy(self.gateway) as proxy:
+            for status, body in [*answers.items(), ("409", '{"code":"idempotency-expired"}')]:
+                with self.subTest(status=status, body=body):
+                    proxy.log.clear()
+                    proxy.answers = [(int(status), body)]
+                    job = self.start("echo deployed", proxy.url)
+                    said, _ = job.communicate(timeout=60)
+                    self.assertEqual(job.returncode, 0, said)
+                    keys = [key for method, key, _ in proxy.log if method == "POST"]
+                    self.assertEqual(len(set(keys)), 2 if "expired" in body else 1)
+                    self.assertEqual(len(keys), 2)
+                    self.check_nothing_is_left()
+
+    def test_what_is_refused_is_not_asked_again(self):
+        with Proxy(self.gateway) as proxy:
+            for status, code in ((403, "forbidden"), (409, "idempotency-mismatch"), (500, "internal"), (503, "fence-exhausted")):
+                with self.subTest(code=code):
+                    proxy.answers = [(status, f'{{"code":"{code}"}}')]
+                    job = self.start("echo deployed", proxy.url)
+                    said, _ = job.communicate(timeout=60)
+                    self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: {status} {code}\n"))
+                    self.check_nothing_is_left()
+
+    def test_the_release_is_repeated_and_a_failure_is_told(self):
+        with Proxy(self.gateway) as proxy:
+            proxy.answers_to = "DELETE"
+            proxy.answers = [(502, ""), (503, "")]
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual((job.returncode, said), (0, "deployed\n"))
+            self.check_nothing_is_left()
+            proxy.answers = [(502, "")] * 100
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=120)
+            self.assertEqual(job.returncode, 0, said)
+            self.assertIn("not released (status 502)", said)
+
+    def test_a_slash_at_the_end_of_the_address_changes_nothing(self):
+        job = self.start("echo deployed", self.gateway.url + "/")
+        said, _ = job.communicate(timeout=20)
+        self.assertEqual((job.returncode, said), (0, "deployed\n"))
+
+    def test_settings_that_make_no_sense_are_refused(self):
+        for name, values in {"LOCK_TTL": ["5", "0", "1m", "08", "6,7"], "LOCK_WAIT": ["10m", "-1", "1.5"]}.items():
+            for value in values:
+                with self.subTest(setting=f"{name}={value}"):
+                    job = self.start("echo deployed", **{name: value})
+                    said, _ = job.communicate(timeout=20)
+                    self.assertEqual(job.returncode, 2, said)
+                    self.assertIn(name, said)
+
+    def test_the_time_until_the_kill_is_that_of_the_clock(self):
+        """On a machine so slow that each pause takes ten times as long."""
+        programs = self.repository / "bin"
+        programs.mkdir()
+        slow = programs / "sleep"
+        slow.write_text(f"#!/bin/sh\n[ \"$1\" != 0.1 ] || set -- 1\nexec {shutil.which('sleep')} \"$1\"\n")
+        slow.chmod(0o755)
+        job = self.start(
+            "trap '' TERM; echo $$ >pid; while :; do read -r _ <pid; done", LOCK_TTL="36", PATH=f"{programs}:{os.environ['PATH']}",
+        )
+        group = self.deploying()
+        began = time.monotonic()
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=120)
+        self.check_command_is_gone(group)
+        # The grace is 6 s. Sixty pauses would be a minute.
+        self.assertLess(time.monotonic() - began, 50)
 
     def test_no_secret_is_an_argument(self):
         key = "lg_secret_of_this_test"
@@ -315,18 +461,29 @@ class Jenkins(Recipe, unittest.TestCase):
 
 
 class Proxy:
-    """Forwards to a gateway, until it is cut. Loses the answers to the next `lose` requests."""
+    """Forwards to a gateway, until it is cut. Loses the answers to the next `lose` requests, holds the next one back for
+    `delay` seconds, and gives those to `answers_to` that are in `answers`, a status and a text. Its log has the method, the
+    idempotency key and the time of each request."""
 
     def __init__(self, gateway):
         self.lose = 0
+        self.delay = 0
+        self.answers = []
+        self.answers_to = "POST"
+        self.log = []
         self._cut = threading.Event()
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
             def forward(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                proxy.log.append((self.command, self.headers.get("Idempotency-Key"), time.time()))
                 if proxy._cut.is_set():
                     time.sleep(30)
+                    return
+                if proxy.answers and self.command == proxy.answers_to:
+                    status, text = proxy.answers.pop(0)
+                    self.answer(status, text.encode())
                     return
                 to = http.client.HTTPConnection(gateway.url.partition("//")[2], timeout=60)
                 to.request(self.command, self.path, body, dict(self.headers))
@@ -337,10 +494,15 @@ class Proxy:
                     proxy.lose -= 1
                     self.close_connection = True
                     return
-                self.send_response(answer.status)
-                self.send_header("Content-Length", str(len(read)))
+                delay, proxy.delay = proxy.delay, 0
+                time.sleep(delay)
+                self.answer(answer.status, read)
+
+            def answer(self, status, text):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
-                self.wfile.write(read)
+                self.wfile.write(text)
 
             do_POST = do_PUT = do_DELETE = forward
 
