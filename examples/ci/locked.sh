@@ -22,7 +22,10 @@ ticks() { sed 's/\.\(..\) .*/\1/' /proc/uptime; }     # hundredths of a second o
 now() { echo $(($(ticks) / 100)); }           # seconds
 runs() { grep -q . "/proc/$1/cmdline" 2>/dev/null; }  # a zombie has none
 # A text or a number of the answer. In a text, what is escaped stays so.
-field() { sed -n -e "s/.*\"$1\":\"\([^\"\\\\]*\(\\\\.[^\"\\\\]*\)*\)\".*/\1/p" -e "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p" "$home/answer"; }
+field() {
+    sed -n -e "s/.*\"$1\":\"\([^\"\\\\]*\(\\\\.[^\"\\\\]*\)*\)\".*/\1/p" \
+        -e "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p" "$home/answer"
+}
 
 # call SECONDS METHOD URL [BODY]: sets $status; 000 without an answer. No secret is an argument of curl.
 call() {
@@ -119,7 +122,10 @@ finish() {
         else
             call 10 DELETE "$lock"
         fi
-        case $status in 000 | 408 | 429 | 5??) sleep 1 ;; 409) [ "$(field code)" = superseded ] || break; sleep 1 ;; *) break ;; esac
+        case $status$(field code) in
+        000 | 408* | 409superseded | 429* | 5*) sleep 1 ;;
+        *) break ;;
+        esac
     done
     case $state$status in
     held2??) ;;
@@ -168,7 +174,8 @@ done
 
 # Whatever happens to the renewals, the command does not run on without them: they alone hold the pipe open, and whoever
 # reads it outlives a runner that kills the whole process group. It starts before the command.
-guard='read -r _ <&5
+guard='trap "" INT TERM HUP
+    read -r _ <&5
     kill -s KILL -- "-$1" 2>/dev/null
     sleep 1
     grep -q . "/proc/$2/cmdline" 2>/dev/null || rm -rf "$3"'

@@ -16,8 +16,8 @@ function required(name) {
 function duration(name) {
   const text = input(name);
   if (text === '0') return 0;
-  if (!/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(text)) throw new Error(`${name}: expected a time such as 30s, 10m or 2h, not '${text}'`);
-  return text;
+  if (/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(text)) return text;
+  throw new Error(`${name}: expected a time such as 30s, 10m or 2h, not '${text}'`);
 }
 
 function oneOf(name, values) {
@@ -36,6 +36,7 @@ export function readInputs(env = process.env) {
   const limit = input('limit');
   if (limit !== undefined && !/^[1-9]\d*$/.test(limit)) throw new Error(`limit: expected a number, not '${limit}'`);
   const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
+  const run = `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;
   return {
     url: required('url'),
     key: input('key'),
@@ -47,7 +48,7 @@ export function readInputs(env = process.env) {
       mode: oneOf('mode', ['exclusive', 'shared']),
       limit: limit && Number(limit),
       owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),
-      metadata: { run: `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`, job: `${env.GITHUB_JOB}` },
+      metadata: { run, job: `${env.GITHUB_JOB}` },
     },
   };
 }

@@ -15,8 +15,8 @@ const CANCEL_MS = 5_000;
 /** When to say who holds the lock, and how often to look whether somebody else does. */
 const FIRST_LOOK_MS = 1_000;
 const NEXT_LOOK_MS = 15_000;
-/** What the renewing process needs. The rest of the environment has secrets of the job in it. */
-const PASSED_ON = /^(PATH|SystemRoot|RUNNER_TRACKING_ID|NODE_.*|SSL_CERT_.*|(https?|no)_proxy)$/i;
+/** What the renewing process needs. The rest of the environment has secrets in it, and NODE_DEBUG would log some. */
+const PASSED_ON = /^(PATH|SystemRoot|RUNNER_TRACKING_ID|NODE_(?!DEBUG).*|SSL_CERT_.*|(https?|no)_proxy)$/i;
 
 function startRenewer(folder) {
   const file = openSync(join(folder, 'log'), 'a', 0o600);
@@ -55,9 +55,10 @@ function request(renewer, folder, inputs) {
       }
     });
     renewer.on('error', (error) => resolve({ failed: error.message }));
-    renewer.on('exit', (code, signal) =>
-      resolve(cancelled ? { cancelled } : { failed: `the process that renews the lock ended (${signal ?? code}). ${readLog(folder)}` }),
-    );
+    renewer.on('exit', (code, signal) => {
+      const failed = `the process that renews the lock ended (${signal ?? code}). ${readLog(folder)}`;
+      resolve(cancelled ? { cancelled } : { failed });
+    });
   });
 }
 
@@ -92,7 +93,7 @@ async function describe(locks, names) {
 
 function refused({ failed, code, holders = [] }, names) {
   const by = holders.length ? `, by ${holders.join(', ')}` : '';
-  return code === 'locked' ? `${names.join(', ')} is held${by}, and was not released within the wait` : `${names.join(', ')}: ${failed}`;
+  return `${names.join(', ')}${code === 'locked' ? ` is held${by}, and was not released within the wait` : `: ${failed}`}`;
 }
 
 async function main() {

@@ -43,11 +43,14 @@ function report(outcome, names) {
       return lost(`the lock was lost before the job was over, as was known at ${outcome.at} (${outcome.message}).`);
     case 'unreleased': {
       const left = Math.ceil(outcome.expiresInMs / 1000);
-      annotate('warning', `${names}: held until now, but not released (${outcome.message}). It is free in ${left} s at the latest.`);
+      const free = `It is free in ${left} s at the latest.`;
+      annotate('warning', `${names}: held until now, but not released (${outcome.message}). ${free}`);
       return true;
     }
-    default:
-      return lost(`the process that renews the lock has ended, or does not answer. ${readLog()} The lock is free at the latest when its TTL is over.`);
+    default: {
+      const free = 'The lock is free at the latest when its TTL is over.';
+      return lost(`the process that renews the lock has ended, or does not answer. ${readLog()} ${free}`);
+    }
   }
 }
 

@@ -111,6 +111,8 @@ process.on('message', (message) => {
 process.on('disconnect', () => {
   if (!kept) cancel();
 });
+// It may have gone while this process was loaded, when nobody listened.
+if (!process.connected) cancel();
 
 /** A runner that died lets nobody run post.mjs: the lease ends with its TTL, as it does with the machine. */
 function watch(runner) {

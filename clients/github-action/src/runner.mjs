@@ -5,7 +5,6 @@ import { appendFileSync } from 'node:fs';
 const escapeData = (text) => text.replace(/%/g, '%25').replace(/\r/g, '%0D').replace(/\n/g, '%0A');
 
 /** Texts of the gateway come from others: none of them becomes a command to the runner. */
-// eslint-disable-next-line no-control-regex
 const harmless = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f]/g, ' ').replaceAll('##[', '## [');
 
 export const log = (text) => console.log(harmless(text).replace(/^\s*::/, ': :'));

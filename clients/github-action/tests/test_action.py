@@ -216,6 +216,19 @@ class Cancelled(Case):
         self.assertEqual(step.job.post().code, 0)
         self.check_nothing_is_left(step.job)
 
+    def test_a_step_that_ends_at_any_moment_leaves_nothing(self):
+        """Also before anything runs, between the grant and the end of main, and after it."""
+        for number in (signal.SIGINT, signal.SIGKILL):
+            for delay in range(0, 400, 50):
+                with self.subTest(signal=number.name, delay=delay):
+                    step = self.job(ttl="1h").main()
+                    time.sleep(delay / 1000)
+                    step.process.send_signal(number)
+                    step.ended()
+                    post = step.job.post()
+                    self.assertEqual((post.code, post.commands("error")), (0, []), post.raw)
+                    self.check_nothing_is_left(step.job)
+
     def test_post_ends_a_main_that_no_signal_reaches(self):
         """As in a container, where the runner signals only what has started main."""
         self.acquire()
