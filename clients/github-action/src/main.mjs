@@ -48,7 +48,12 @@ function request(renewer, folder, inputs) {
     renewer.on('message', (message) => {
       if (message.ready) {
         // Not sooner: from now on post.mjs finds somebody to talk to.
-        saveState('folder', folder);
+        try {
+          saveState('folder', folder);
+        } catch (error) {
+          resolve({ failed: error.message });
+          return;
+        }
         renewer.send({ ask: inputs, runner: process.ppid }, () => {});
       } else if (!cancelled) {
         resolve(message);

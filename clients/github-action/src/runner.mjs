@@ -17,7 +17,7 @@ export const mask = (secret) => console.log(`::add-mask::${escapeData(secret)}`)
 
 function append(variable, name, value) {
   const file = process.env[variable];
-  if (!file) throw new Error(`${variable} is not set: this runs in a job of GitHub Actions only`);
+  if (!file) throw new Error(`this runs in a job of GitHub Actions only: ${variable} is not set`);
   appendFileSync(file, `${name}=${value}\n`);
 }
 
