@@ -93,10 +93,10 @@ function judge(response, text, sent, reads) {
   const answer = { status, ok, body, ...sent, receivedAt: now() };
   const problem = body?.code;
   const cutOff = ok && status !== 204 && !body;
-  if (cutOff || (status >= 500 && !problem) || status === 504) {
+  if (cutOff || status === 504 || (!problem && /408|5../.test(status))) {
     return { failure: refusal(answer, reads ? undefined : OutcomeUnknown), inDoubt: !reads };
   }
-  if (status === 429 || (status === 503 && problem !== 'fence-exhausted')) {
+  if (/408|429|503/.test(status) && problem !== 'fence-exhausted') {
     // It may be a date.
     const headerMs = response.headers.get('retry-after') * 1e3 || 0;
     return { failure: refusal(answer), inDoubt: false, pauseMs: body?.retryAfterMs ?? headerMs };

@@ -437,6 +437,10 @@ define('C25', 'a refusal is not repeated', async (t) => {
     equal(thrown.name, 'TypeError', `the name of ${thrown}`);
   }
   equal((await t.log('POST')).length, 1, 'requests after the mistakes');
+  await t.rig('/fault', undefined, 'DELETE');
+  await t.fault('status', 1, { method: 'POST', status: 408, code: 'request-timeout' });
+  await t.locks.acquire(t.lock);
+  equal((await t.log('POST')).length, 3, 'requests after 408');
 });
 
 define('C26', 'a broken connection is repeated', async (t) => {

@@ -517,6 +517,10 @@ def test_c25_a_refusal_is_not_retried(clients: Clients, rig: Rig, name: str) -> 
     assert (type(error), error.status, error.code) == (LatchgateError, 403, "forbidden")
     assert error.detail and error.problem["status"] == 403
     assert len(rig.log("POST", name)) == 1
+    rig.no_faults()
+    rig.fault("status", count=1, method="POST", status=408, code="request-timeout")
+    locks.acquire(name)
+    assert len(rig.log("POST", name)) == 3
 
 
 def test_c26_closed_connections_are_retried(clients: Clients, rig: Rig, name: str) -> None:

@@ -128,9 +128,11 @@ def _failure_of(answer: Answer, only_looks: bool) -> Optional[Failure]:
     problem = answer.problem()
     if answer.status < 500:
         # A gateway answers 408 to half a request, and a proxy to whatever it likes.
-        if answer.status == 408 and problem is None:
+        if answer.status != 408:
+            return None
+        if problem is None:
             return Failure(_by_proxy(answer), in_doubt=not only_looks)
-        return None
+        return Failure(refusal(problem))
     if problem is None:
         return Failure(_by_proxy(answer), in_doubt=not only_looks)
     if answer.status == 503:
