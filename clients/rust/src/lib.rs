@@ -12,6 +12,7 @@
 
 mod acquiring;
 mod api_key;
+mod background;
 mod backup;
 #[doc(hidden)]
 pub mod bounded_file;
@@ -20,6 +21,7 @@ mod client;
 mod error;
 mod events;
 mod format_duration;
+mod give_back;
 mod group;
 mod http;
 mod inspect;
