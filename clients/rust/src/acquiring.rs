@@ -34,6 +34,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// As good as for ever: the longest outage that an acquire without an end sits out in one go, and how long a
 /// lock that may not be viewed is not looked at again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
+/// Longer than this no gateway needs to be left alone, whatever it asks for.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How long giving up may take where nobody was reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// How long a gateway that does not answer is asked to give up at most: as long as a lease lasts by
@@ -441,7 +443,7 @@ fn requested_pause(answer: &CallResponse) -> Option<Duration> {
         return None;
     }
     let asked = answer.problem().and_then(|problem| problem.retry_after());
-    Some(asked.unwrap_or(Duration::from_secs(1)))
+    Some(asked.unwrap_or(Duration::from_secs(1)).min(LONGEST_PAUSE))
 }
 
 fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
