@@ -36,13 +36,13 @@ fn c19_a_suspended_process_knows_before_it_does_anything_else() {
         let rig = Rig::start();
         let mut holder = Holder::start(&rig, Task::Stop, seconds(1));
         let fence: u64 = holder.line().parse().unwrap();
-        holder.signal("STOP");
+        holder.suspend();
         // The first that it does when it goes on is what it does with this line.
         holder.write_line();
         let other = rig.at_b().acquire(&rig.name, &wait(LONG)).await.unwrap();
         assert!(other.fence.get() > fence);
         sleep(seconds(1)).await;
-        holder.signal("CONT");
+        holder.resume();
         assert_eq!(holder.line(), "expired, without an end, lost");
         assert!(holder.end().success());
         assert_eq!(rig.fences().await, [other.fence.get()]);

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Display,
+    fs::{self, DirEntry},
     future::pending,
     io::{self, BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
@@ -171,7 +172,24 @@ impl Holder {
         panic!("the holder has ended")
     }
 
-    pub(crate) fn signal(&self, name: &str) {
+    /// Suspends it. The kernel stops one thread after the other: until all stand still, one may go on.
+    pub(crate) fn suspend(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.process.id());
+        let stands = |task: io::Result<DirEntry>| {
+            let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('T')
+        };
+        while !fs::read_dir(&tasks).unwrap().all(stands) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
         let pid = self.process.id().to_string();
         let kill = Command::new("kill").args(["-s", name, &pid]).status();
         assert!(kill.unwrap().success());
