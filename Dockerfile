@@ -24,6 +24,7 @@ RUN mkdir -p src clients/rust/src \
 COPY build.rs ./
 COPY build ./build
 COPY dashboard ./dashboard
+COPY clients/js/src ./clients/js/src
 COPY clients/rust ./clients/rust
 COPY src ./src
 # Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)

@@ -17,7 +17,7 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
 use self::{
-    modules::SCRIPT,
+    modules::{CLIENT, SCRIPT},
     sheets::{INDEX, SHEET},
 };
 
@@ -40,6 +40,7 @@ const TYPES: &[(&str, &str)] = &[
 /// Writes `dashboard.rs`, a list of `Packed` in the order of their paths.
 pub(super) fn pack() {
     println!("cargo:rerun-if-changed={DIRECTORY}");
+    println!("cargo:rerun-if-changed={CLIENT}");
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("Cargo names the package"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("Cargo names a place for what is built"));
     let directory = root.join(DIRECTORY);

@@ -10,6 +10,8 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 pub(super) const SCRIPT: &str = "app.js";
 /// Where the libraries are.
 const LIBRARIES: &str = "vendor/";
+/// What is not the page's own: the client, which other pages use as well. Its path begins at the top of the repository.
+pub(super) const CLIENT: &str = "clients/js/src/";
 
 /// The script that is being written.
 struct Joined<'a> {
@@ -60,8 +62,12 @@ impl Joined<'_> {
             }
             None => drop(self.modules.insert(path.to_owned(), None)),
         }
-        let text = fs::read_to_string(self.directory.join(path))
-            .unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
+        let file = match path.strip_prefix(CLIENT) {
+            Some(inside) => Path::new(CLIENT).join(inside),
+            None => self.directory.join(path),
+        };
+        let text =
+            fs::read_to_string(file).unwrap_or_else(|error| panic!("cannot read {path}: {error}"));
         let (mut body, mut exports) = (String::new(), Vec::new());
         for code in text.lines() {
             if let Some(import) = code.strip_prefix("import ") {
@@ -104,10 +110,13 @@ impl Joined<'_> {
     }
 }
 
-/// `{ a, b as c } from "./x.js";` apart.
+/// `{ a, b as c } from "./x.js";` apart, whatever its quotes.
 fn names_and_path<'a>(module: &str, statement: &'a str) -> (&'a str, &'a str) {
-    let parts = statement.split_once(" from \"");
-    let parts = parts.and_then(|(names, from)| Some((names, from.strip_suffix("\";")?)));
+    let parts = statement.split_once(" from ");
+    let parts = parts.and_then(|(names, from)| {
+        let unquoted = |quote: &str| from.strip_prefix(quote)?.strip_suffix(&format!("{quote};"));
+        Some((names, unquoted("\"").or_else(|| unquoted("'"))?))
+    });
     parts.unwrap_or_else(|| panic!("{module} imports in a way that is not understood: {statement}"))
 }
 

@@ -1,4 +1,4 @@
-/** A number of milliseconds, or a text such as `'500ms'`, `'30s'`, `'1.5m'`, `'2h'`, `'1d'`. */
+/** A number of milliseconds, or a text such as `'500ms'`, `'30s'`, `'1.5m'`, `'2h'`, `'1d'`. Only a wait may be `Infinity`. */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`;
 
 export type Mode = 'exclusive' | 'shared';
@@ -78,7 +78,10 @@ export class Latchgate {
   /** Takes a lock away from its holder, at once or after `grace`. */
   break(name: string, options: BreakOptions): Promise<HeldLock>;
 
-  /** Releases all leases that were acquired through this client, and ignores what fails. */
+  /**
+   * Releases all leases that were acquired through this client, and ignores what fails. An acquire that waits rejects with the code
+   * `closed` and gives its place up.
+   */
   close(): Promise<void>;
 
   /** The interface of `navigator.locks`, for the locks of the gateway. */
@@ -118,9 +121,7 @@ export interface ManagerSnapshot {
   pending: ManagerEntry[];
 }
 
-export class Lease {
-  private constructor();
-
+export interface Lease {
   /** The lock; of several the first. */
   readonly name: string;
   readonly names: readonly string[];
@@ -147,9 +148,15 @@ export class Lease {
 
   /** Throws the `LeaseLost` if the lease is over, also right after the process was suspended. */
   check(): void;
-  /** Renews now: for the TTL that it has, or for another one. Retried within what is left. */
+  /**
+   * Renews now: for the TTL that it has, or for another one. Retried within what is left. A shorter TTL counts from the call, also if
+   * no answer comes.
+   */
   renew(ttl?: Duration): Promise<void>;
-  /** Gives the lock back. Rejects with `LeaseLost` if the lease was lost before. */
+  /**
+   * Gives the lock back. Rejects with `LeaseLost` if the lease was lost before. After another failure it may be called again; the client
+   * goes on in the background until the lease ends.
+   */
   release(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -235,8 +242,11 @@ export interface Problem {
 export class LatchgateError extends Error {
   /** The HTTP status; 0 if there was no answer. */
   readonly status: number;
-  /** What to decide by: `docs/problems.md` lists all. */
-  readonly code: string | undefined;
+  /**
+   * What to decide by: `docs/problems.md` lists those of the gateway. Without an answer of the gateway it is `unreachable`,
+   * `outcome-unknown`, `lease-lost`, `locked`, `unknown-answer` or `closed`.
+   */
+  readonly code: string;
   readonly detail: string | undefined;
   readonly problem: Problem | undefined;
 }
@@ -254,8 +264,8 @@ export class LeaseLost extends LatchgateError {
   readonly why: 'expired' | 'lost' | 'broken' | 'released';
 }
 
-/** The request may have been carried out: no answer came, or the store gave none in time. */
+/** The request may have been carried out: no answer came, or one that is not understood, or the store gave none in time. */
 export class OutcomeUnknown extends LatchgateError {}
 
-/** No gateway was reached: nothing has happened. A browser does not tell this from a lost answer, and reports both so. */
+/** No gateway was reached, or its certificate is refused: nothing has happened. A browser does not tell this from a lost answer, and reports both so. */
 export class GatewayUnreachable extends LatchgateError {}

@@ -26,7 +26,9 @@ The kinds of faults:
     hang          never forwarded, open until the client   hang-reply  forwarded, never answered, open until the client
                   closes it                                            closes it
     status        answered with a problem of this          unknown     forwarded, the answer replaced by a 504
-                  `status`, `code`, `retry_after` (s)                  `outcome-unknown`
+                  `status`, `code`, `retry_after` (s),                 `outcome-unknown`
+                  said in the `retry_after_in` "header" or
+                  "body", or if that is left out in both
     delay         forwarded, the answer held back for `ms`
 
 Every answer of the proxy ends its connection, so that no HTTP client repeats a request by itself. Nothing of what it
@@ -533,8 +535,10 @@ class ProxyHandler(Handler):
         }
         headers = {"Connection": "close", "Content-Type": "application/problem+json"}
         if "retry_after" in fault:
-            headers["Retry_After"] = str(fault["retry_after"])
-            problem["retry_after_ms"] = round(fault["retry_after"] * 1000)
+            if fault.get("retry_after_in") != "body":
+                headers["Retry_After"] = str(fault["retry_after"])
+            if fault.get("retry_after_in") != "header":
+                problem["retry_after_ms"] = round(fault["retry_after"] * 1000)
         self._answered(entry, status)
         self.answer_json(status, problem, **headers)
 

@@ -166,6 +166,12 @@ class Faults(RigCase):
         self.assertIn("Retry-After", headers["Access-Control-Expose-Headers"])
         self.assertEqual(self.state(), "free")
 
+    def test_a_pause_is_told_in_the_header_or_the_body_or_both(self):
+        for where, told in ((None, (True, True)), ("header", (True, False)), ("body", (False, True))):
+            self.fault("status", status=503, retry_after=2, retry_after_in=where)
+            _, problem, headers = self.acquire()
+            self.assertEqual(("Retry-After" in headers, "retry_after_ms" in problem), told, where)
+
     def test_an_unknown_outcome_was_carried_out(self):
         self.fault("unknown", count=2)
         answers = [self.acquire() for _ in range(3)]

@@ -57,6 +57,18 @@ export function lockPath(name, verb) {
   return verb ? `${path}/${verb}` : path;
 }
 
+const request = (url, init) =>
+  fetch(url, { credentials: "same-origin", cache: "no-store", ...init, headers: { ...OURS[init.method], ...init.headers } });
+
+/** `fetch` for the client of the gateway: what is sent is said to be from whom the page knows to be signed in. */
+export async function send(url, init) {
+  const sentAt = performance.now();
+  const response = await request(url, { ...init, headers: { ...identity(), ...init.headers } });
+  heard(response.headers.get("date"), sentAt);
+  refused(response.status);
+  return response;
+}
+
 /**
  * Sends a request, or takes the answer to one that was sent `early`. The answer is `{status, body, headers, sentAt}`;
  * anything above 299 is thrown. A 403 that is `expected` tells nothing new of who is signed in.
@@ -68,16 +80,13 @@ export async function ask(path, options = {}) {
   let response;
   let text;
   try {
-    const send = () =>
-      fetch(new URL(path, root), {
-        method,
-        headers: { ...OURS[method], ...(path !== "session" && identity()), ...(body !== undefined && JSON_BODY), ...headers },
-        body: body === undefined ? undefined : JSON.stringify(body),
-        signal: stop ? AbortSignal.any([stop, limit]) : limit,
-        credentials: "same-origin",
-        cache: "no-store",
-      });
-    response = await (early?.response ?? send());
+    const init = {
+      method,
+      headers: { ...(path !== "session" && identity()), ...(body !== undefined && JSON_BODY), ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: stop ? AbortSignal.any([stop, limit]) : limit,
+    };
+    response = await (early?.response ?? request(new URL(path, root), init));
     text = await response.text();
   } catch (error) {
     if (stop?.aborted) throw error;

@@ -1,21 +1,20 @@
-// The leases that were acquired from this page. Their tokens are kept in memory and nowhere else.
+// The leases that were acquired from this page, by the client that every page can use. Their tokens are kept in memory and
+// nowhere else.
 
+import { LatchgateError, Latchgate, LeaseLost } from "../../clients/js/src/index.js";
 import { signal } from "../view.js";
-import { ask, lockPath, Problem, root } from "./api.js";
+import { doubtful, Problem, root, send } from "./api.js";
 import { now } from "./clock.js";
 import { watch } from "./feed.js";
 
 /**
- * By lock name a signal of `{state, lease, grantedAt, expiresAt, doubt, waitsUntil, keep, problem, said}`; `state` is
- * `idle`, `waiting`, `unsure` (whether it was granted), `held`, `busy` (renewing or releasing) or `over`. `doubt`: a
- * renewal was not answered, and may have made it last longer.
+ * By lock name a signal of `{state, lease, grantedAt, waitsUntil, keep, requested, problem, said}`; `state` is `idle`,
+ * `waiting`, `held`, `busy` (renewing or releasing) or `over`.
  */
 const kept = new Map();
 
-const TIME_IS_OVER = "Its time is over.";
-
-/** When it is asked whether the lock was granted to an attempt that was given up, in milliseconds. */
-const RECLAIMS = [0, 2_000, 5_000];
+/** A renewal that was refused is not tried again at once. */
+const PAUSE = 2_000;
 
 /** What this page has of the lock. */
 export function leaseOf(name) {
@@ -23,94 +22,75 @@ export function leaseOf(name) {
   return kept.get(name);
 }
 
-/** Asks for the lock, and with `attempt` once more for the one of which it is not known who has it. */
-export async function acquire(name, body, attempt = { body, key: newKey() }) {
+/** Asks for the lock. What is not answered is asked for again, and what is given up goes back. */
+export async function acquire(name, options) {
   const mine = leaseOf(name);
   const stop = new AbortController();
-  const wait = attempt.body.wait_ms ?? 0;
-  const giveUp = () => stop.abort();
-  mine.value = { state: "waiting", since: now(), waitsUntil: now() + wait, giveUp };
+  const said = { value: null };
+  mine.value = { state: "waiting", since: now(), waitsUntil: now() + options.wait, giveUp: () => stop.abort() };
+  let requested = null;
+  const onReleaseRequested = (request) => {
+    requested = { request, by: now() + request.withinMs };
+    if (mine.value.lease) mine.value = { ...mine.value, requested };
+  };
   try {
-    const answer = await ask(lockPath(name), { ...asked(attempt), signal: stop.signal, timeout: wait + 15_000 });
-    if (kept.get(name) !== mine) return giveBack(name, answer.body);
-    // A lease that was granted before tells how long that took then.
-    const waited = answer.status === 201 ? answer.body.waited_ms : 0;
-    mine.value = { state: "held", ...granted(answer, waited), grantedAt: now(), said: told("POST", lockPath(name), answer) };
-  } catch (problem) {
-    if (stop.signal.aborted) letGo(name, mine, attempt);
-    else if (problem.isUnknown) {
-      const again = () => acquire(name, null, attempt);
-      mine.value = { state: "unsure", problem, again, giveUp: () => letGo(name, mine, attempt) };
-    } else failed(mine, { state: "idle" }, problem);
+    const locks = new Latchgate(root.href, { fetch: listening(said) });
+    const lease = await locks.acquire(name, { ...options, renew: false, signal: stop.signal, onReleaseRequested });
+    if (kept.get(name) !== mine) return giveBack(lease);
+    mine.value = { state: "held", lease, waitedMs: said.value.body.waited_ms, grantedAt: now(), requested, saying: said, said: said.value };
+    lease.signal.addEventListener("abort", () => ended(name, mine, lease));
+  } catch (error) {
+    mine.value = { state: "idle", problem: stop.signal.aborted ? null : problemOf(error) };
   }
 }
 
-/** As secret as a token. `randomUUID` is not there where the page came over plain HTTP. */
-function newKey() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-function asked({ body, key }) {
-  return { method: "POST", body, headers: { "Idempotency-Key": key } };
-}
-
-/** Gives an attempt up. The lock may have been granted all the same: then it goes back. */
-async function letGo(name, mine, attempt) {
-  mine.value = { state: "idle" };
-  const request = asked({ ...attempt, body: { ...attempt.body, wait_ms: 0 } });
-  for (const pause of RECLAIMS) {
-    await new Promise((resolve) => setTimeout(resolve, pause));
-    // Nobody is signed in any more: the gateway gives back what nobody has fetched.
-    if (kept.get(name) !== mine) return;
-    try {
-      const { body } = await ask(lockPath(name), request);
-      return giveBack(name, body);
-    } catch (problem) {
-      if (!(problem instanceof Problem)) throw problem;
-      if (problem.status > 0 && problem.status < 500) return;
-    }
-  }
+/** `fetch` that keeps what was asked and answered last, as far as something was done. */
+function listening(said) {
+  return async (url, init) => {
+    const sentAt = now();
+    const response = await send(url, init);
+    if (!response.ok) return response;
+    const text = await response.clone().text();
+    const body = text ? { ...JSON.parse(text), token: "…" } : undefined;
+    const path = url.slice(root.href.length);
+    said.value = { method: init.method, path, status: response.status, body, ms: now() - sentAt };
+    return response;
+  };
 }
 
 /** Makes the lease last longer. */
 export async function renew(name) {
   const mine = leaseOf(name);
-  const before = mine.value;
-  if (isOver(before)) return over(mine, TIME_IS_OVER);
-  mine.value = { ...before, state: "busy", problem: null };
-  const path = lockPath(name, "renew");
+  const { lease, saying } = mine.value;
+  mine.value = { ...mine.value, state: "busy", problem: null };
+  let problem = null;
   try {
-    const answer = await ask(path, { method: "PUT", headers: tokenOf(before) });
-    if (isStill(name, mine, before)) mine.value = { ...mine.value, state: "held", ...granted(answer), said: told("PUT", path, answer) };
-  } catch (problem) {
-    const doubt = before.doubt || problem.isUnknown;
-    if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held", doubt }, problem);
+    await lease.renew();
+  } catch (error) {
+    if (!(error instanceof LeaseLost)) problem = problemOf(error);
   }
+  // Meanwhile it may have ended, or be on its way back.
+  if (!isStill(name, mine, lease) || mine.value.releasing) return;
+  mine.value = { ...mine.value, state: "held", problem, renewAt: problem && now() + PAUSE, said: saying.value };
 }
 
-/** Gives the lock back. What somebody wants to give back is not renewed by itself any more. */
+/** Gives the lock back. */
 export async function release(name) {
   const mine = leaseOf(name);
-  const before = mine.value;
-  if (isOver(before)) return over(mine, TIME_IS_OVER);
-  mine.value = { ...before, state: "busy", problem: null, keep: false };
+  const { lease, saying } = mine.value;
+  mine.value = { ...mine.value, state: "busy", problem: null, releasing: true };
   try {
-    const answer = await ask(lockPath(name), { method: "DELETE", headers: tokenOf(before) });
-    if (kept.get(name) === mine) mine.value = { state: "idle", said: told("DELETE", lockPath(name), answer) };
-  } catch (problem) {
-    if (isStill(name, mine, before)) failed(mine, { ...mine.value, state: "held" }, problem);
+    await lease.release();
+    if (isStill(name, mine, lease)) mine.value = { state: "idle", said: saying.value };
+  } catch (error) {
+    if (!isStill(name, mine, lease)) return;
+    if (error instanceof LeaseLost) over(mine, reason(error));
+    else over(mine, "It could not be released, and may last until its time is over.", problemOf(error));
   }
 }
 
-/** Whether it is known that there is nothing to renew or to give back any more. */
-const isOver = ({ expiresAt, doubt }) => !doubt && now() >= expiresAt;
-
-/** Whether what was begun with `before` still concerns what is shown: meanwhile it may have ended. */
-function isStill(name, mine, before) {
-  const { state, lease } = mine.value;
-  return kept.get(name) === mine && state === "busy" && lease.fencing_token === before.lease.fencing_token;
-}
+/** Whether what was begun with `lease` still concerns what is shown. */
+const isStill = (name, mine, lease) => kept.get(name) === mine && mine.value.state !== "over" && mine.value.lease === lease;
 
 /** Whether it is to be renewed again and again by itself. */
 export function keep(name, on) {
@@ -118,16 +98,12 @@ export function keep(name, on) {
   mine.value = { ...mine.value, keep: on };
 }
 
-/** Renews what is to be kept, and sees what is over; a lease does not wait until it is looked at. */
+/** Renews what is to be kept; a lease does not wait until it is looked at. */
 function tend() {
   for (const [name, mine] of kept) {
-    const { state, keep, expiresAt, renewAt, lease, doubt } = mine.value;
-    if (state !== "held") continue;
-    if (now() >= expiresAt) {
-      over(mine, TIME_IS_OVER);
-      // Our clock decides what is shown, and not what the store was told.
-      if (doubt) giveBack(name, lease);
-    } else if (keep && now() >= renewAt) renew(name);
+    const { state, keep, lease, renewAt } = mine.value;
+    if (state !== "held" || !keep || now() < renewAt) continue;
+    if (lease.expiresInMs < (lease.ttlMs * 2) / 3) renew(name);
   }
 }
 
@@ -135,9 +111,9 @@ setInterval(tend, 1_000);
 
 /** Forgets every lease: what is held is given back, which takes no key, and what waits gives up. */
 export function forgetLeases() {
-  const forgotten = [...kept];
+  const forgotten = [...kept.values()];
   kept.clear();
-  for (const [name, mine] of forgotten) leave(name, mine.value);
+  for (const mine of forgotten) leave(mine.value);
 }
 
 /** Forgets those of locks that may not be acquired any more: nobody could renew them. */
@@ -145,15 +121,18 @@ export function keepLeases(isPermitted) {
   for (const [name, mine] of kept) {
     if (isPermitted(name)) continue;
     kept.delete(name);
-    leave(name, mine.value);
+    leave(mine.value);
   }
 }
 
-function leave(name, value) {
-  const { state, lease, giveUp } = value;
+function leave({ state, lease, giveUp }) {
   if (state === "waiting") giveUp();
-  // What is under way may be a renewal.
-  if (state === "busy" || (state === "held" && !isOver(value))) giveBack(name, lease);
+  if (state === "held" || state === "busy") giveBack(lease);
+}
+
+/** Nobody is told what comes of it: at the latest the lease ends with its time. */
+function giveBack(lease) {
+  lease.release().catch(() => {});
 }
 
 /** Takes in who holds a lock by an answer that was asked for then; of many it shows a part. */
@@ -161,40 +140,32 @@ export function seeHolders(name, { holders, holder_count: all }, sentAt) {
   const mine = kept.get(name);
   const { state, lease, grantedAt } = mine?.value ?? {};
   if (state !== "held" || sentAt < grantedAt || all > holders.length) return;
-  if (holders.some((holder) => holder.fencing_token === lease.fencing_token)) return;
+  if (holders.some((holder) => holder.fencing_token === lease.fencingToken)) return;
   over(mine, all === 0 ? "Nobody holds the lock any more." : "Somebody else holds the lock by now.");
 }
 
-/** Times count from the store's answer: from when it was asked, after the wait, to be on the safe side. */
-function granted({ body: lease, sentAt }, waited = 0) {
-  const from = Math.min(now(), sentAt + waited);
-  const releaseBy = from + (lease.release_requested?.within_ms ?? 0);
-  return { lease, doubt: false, expiresAt: from + lease.expires_in_ms, renewAt: from + lease.renew_after_ms, releaseBy };
+/** The client says that a lease is over. */
+function ended(name, mine, lease) {
+  if (isStill(name, mine, lease) && !mine.value.releasing) over(mine, reason(lease.signal.reason));
 }
 
-/** Gives back what is not shown as held any more, as well as that can be done: also while a page closes. */
-function giveBack(name, { token }) {
-  const body = new Blob([JSON.stringify({ token })], { type: "application/json" });
-  navigator.sendBeacon(new URL(lockPath(name, "release"), root), body);
+function reason({ why, message }) {
+  if (why === "expired") return "Its time is over.";
+  // Nothing else gives back what nobody wanted to give back.
+  return why === "released" ? "The page was left." : message;
 }
 
-function tokenOf({ lease }) {
-  return { "Lock-Token": lease.token };
-}
-
-function failed(mine, before, problem) {
-  if (!(problem instanceof Problem)) throw problem;
-  if (problem.code === "lease-lost") over(mine, problem.detail, problem);
-  // Not tried again at once: the next time is a little later.
-  else mine.value = { ...before, renewAt: now() + 2_000, problem };
+/** An error of the client as a problem of the page. */
+function problemOf(error) {
+  if (!(error instanceof LatchgateError)) throw error;
+  const { status, code = "unreachable", problem, message } = error;
+  if (code === "store-unavailable" || code === "outcome-unknown") doubtful.value += 1;
+  const title = status ? message : "The gateway does not answer";
+  return new Problem({ title, detail: problem?.detail ?? message, ...problem, status, code });
 }
 
 function over(mine, why, problem) {
-  mine.value = { state: "over", why, problem, lease: mine.value.lease };
-}
-
-function told(method, path, { status, body, sentAt }) {
-  return { method, path, status, body: body && { ...body, token: "…" }, ms: now() - sentAt };
+  mine.value = { state: "over", why, problem };
 }
 
 const ENDS = {
@@ -206,17 +177,13 @@ const ENDS = {
 // Somebody else may have ended it: then there is no need to wait for the next renewal.
 watch((event) => {
   const mine = kept.get(event.name);
-  const { state, lease } = mine?.value ?? {};
-  if ((state !== "held" && state !== "busy") || event.fencing_token !== lease.fencing_token) return;
+  const { state, lease, releasing } = mine?.value ?? {};
+  if ((state !== "held" && state !== "busy") || releasing || event.fencing_token !== lease.fencingToken) return;
   const why = ENDS[event.kind];
   if (why) over(mine, why(event));
 });
 
-// What nobody can renew any more is given back. A page that the browser keeps may be shown again.
+// The client gives back what is held.
 addEventListener("pagehide", () => {
-  for (const [name, mine] of kept) {
-    const before = mine.value;
-    leave(name, before);
-    if (before.state === "held" || before.state === "busy") over(mine, "The page was left.");
-  }
+  for (const mine of kept.values()) if (mine.value.state === "waiting") mine.value.giveUp();
 });

@@ -19,7 +19,7 @@ class Example(BrowserCase):
     def new_gateway(self):
         # The page is not the gateway's own: it comes from elsewhere, and is listed.
         pages = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), functools.partial(Quiet, directory=ROOT / "examples"),
+            ("127.0.0.1", 0), functools.partial(Quiet, directory=ROOT),
         )
         threading.Thread(target=pages.serve_forever, daemon=True).start()
         self.addCleanup(pages.server_close)
@@ -30,7 +30,7 @@ class Example(BrowserCase):
     def edit(self):
         page = self.context().new_page()
         page.on("console", self._console)
-        page.goto(f"{self.origin}/browser.html?gateway={self.gateway.url}")
+        page.goto(f"{self.origin}/examples/browser.html?gateway={self.gateway.url}")
         return page
 
     def test_one_edits_and_the_next_when_that_window_is_closed(self):
@@ -47,6 +47,6 @@ class Example(BrowserCase):
         page = self.edit()
         expect(page.get_by_role("status")).to_contain_text("Yours")
         self.gateway.freeze()
-        expect(page.get_by_role("status")).to_contain_text("nothing was heard")
+        expect(page.get_by_role("status")).to_contain_text("was not renewed in time", timeout=60_000)
         expect(page.get_by_label("The document")).to_be_disabled()
         self.gateway.thaw()

@@ -2,7 +2,8 @@
 
 import { backoff, now, sleep } from './clock.js';
 import { toMs } from './duration.js';
-import { LeaseLost, refusal } from './errors.js';
+import { LatchgateError, LeaseLost, refusal } from './errors.js';
+import { held, releaseOnExit } from './exit.js';
 import { Lease, locksPath } from './lease.js';
 import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
 
@@ -19,7 +20,7 @@ const KEY = /^[!-~]{16,128}$/;
 
 export function checkName(name) {
   if (typeof name === 'string' && NAME.test(name)) return name;
-  throw new TypeError('a lock name has 1 to 200 ASCII letters, digits and . _ : @ ~ -');
+  throw new TypeError('name: expected 1 to 200 ASCII letters, digits and . _ : @ ~ -');
 }
 
 function freshKey() {
@@ -37,26 +38,33 @@ export class Acquire {
   #options;
   #body;
   #waitMs;
+  /** Whether the key was made here, for this acquire alone. */
+  #isOwnKey;
   #key;
   #retry;
-  /** Whether the gateway has granted it. */
-  #wasGranted = false;
+  #controller = new AbortController();
+  #signal = this.#controller.signal;
+  /** What the gateway granted. */
+  #grant;
+  #running;
+  #withdrawn;
   #link = LINK_MS;
   /** Whether the last request was answered. */
   #answers = false;
-  #began = now();
 
   constructor(sendCopy, names, options) {
     this.#sendCopy = sendCopy;
     this.#names = [names].flat().map(checkName);
     checkName(this.#names[0]);
     this.#options = options;
-    const { wait = 0, idempotencyKey, signal } = options;
+    const { wait = 0, idempotencyKey } = options;
     if (idempotencyKey !== undefined && !KEY.test(idempotencyKey)) {
       throw new TypeError('idempotencyKey: expected 16 to 128 visible ASCII characters');
     }
+    this.#isOwnKey = idempotencyKey === undefined;
+    this.#key = idempotencyKey ?? freshKey();
     this.#waitMs = toMs(wait === false ? 0 : wait, 'wait');
-    this.#retry = new Retry(this.#began + (this.#waitMs || RETRY_MS), signal);
+    this.#retry = new Retry(now() + (this.#waitMs || RETRY_MS), this.#signal);
     this.#body = {
       names: this.#names.length > 1 ? this.#names : undefined,
       ttl_ms: toMs(options.ttl, 'ttl'),
@@ -68,26 +76,43 @@ export class Acquire {
     };
   }
 
-  async run() {
-    const { signal, idempotencyKey } = this.#options;
+  run() {
+    return (this.#running = this.#run());
+  }
+
+  async #run() {
+    const { signal } = this.#options;
     signal?.throwIfAborted();
-    this.#key = idempotencyKey ?? freshKey();
+    const abort = () => this.#controller.abort(signal.reason);
+    signal?.addEventListener('abort', abort);
+    releaseOnExit(this, this.#sendCopy);
     try {
       return await this.#chain();
     } catch (error) {
-      // A refusal leaves nothing behind. Under a key of the caller's somebody else may go on.
-      const mayHold = signal?.aborted || this.#retry.inDoubt || this.#wasGranted;
-      if (mayHold && !idempotencyKey) this.#withdraw();
+      // A refusal leaves nothing behind, unlike a failure of the gateway or of `fetch`.
+      const mayHold = this.#retry.inDoubt || this.#signal.aborted || !(error instanceof LatchgateError) || error.status === 500;
+      // Under a key of the caller's somebody else may go on, but not with what was granted here.
+      if (this.#grant?.token || ((mayHold || this.#grant) && this.#isOwnKey)) this.#withdrawn = this.#withdraw();
       throw error;
+    } finally {
+      held.delete(this);
+      signal?.removeEventListener('abort', abort);
     }
+  }
+
+  /** Gives up, because the client is closed. */
+  async release() {
+    this.#controller.abort(new LatchgateError('the client was closed', { code: 'closed' }));
+    await this.#running.catch(() => {});
+    await this.#withdrawn;
   }
 
   async #chain() {
     for (let hasty = 0; ; ) {
-      const left = this.#waitMs ? Math.max(this.#began + this.#waitMs - now(), 0) : 0;
+      const left = this.#waitMs && this.#retry.left;
       const wait = Math.floor(Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS));
       const timeout = wait + (this.#waitMs ? ANSWER_MS : Math.min(ANSWER_MS, this.#retry.left));
-      const answer = await this.#sendCopy(this.#request(wait), timeout, this.#options.signal);
+      const answer = await this.#sendCopy(this.#request(wait), timeout, this.#signal);
       this.#answers = !answer.failure;
       if (answer.failure) {
         await this.#retry.after(answer);
@@ -96,10 +121,10 @@ export class Acquire {
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
       if (!answer.ok && !this.#goesOn(answer, wait)) throw refusal(answer);
-      this.#retry.answered();
+      this.#retry.failed = 0;
       if (answer.status === 400) continue;
       hasty = now() - answer.sentAt < wait / 2 || answer.status !== 423 ? hasty + 1 : 0;
-      if (hasty) await sleep(Math.min(backoff(hasty), this.#retry.left), this.#options.signal);
+      if (hasty) await sleep(Math.min(backoff(hasty), this.#retry.left), this.#signal);
     }
   }
 
@@ -114,61 +139,61 @@ export class Acquire {
 
   /** Whether an answer is not the last word, given how long its request waited. */
   #goesOn({ status, body }, wait) {
-    const own = !this.#options.idempotencyKey;
     switch (body?.code) {
       case 'locked':
         // It says how the lock stands, earlier copies included.
         this.#retry.inDoubt = false;
-        // The last request does not wait: it takes what was granted since, and gives the place up.
-        return wait > 0;
+        // The last request does not wait: it takes what was granted since, and gives the place up. Under a key of the caller's
+        // the next call may take both.
+        return wait > 0 && (this.#isOwnKey || this.#retry.left > 0);
       case 'superseded':
         // An earlier copy of ours arrived late. Asking again takes the place back.
-        return own && this.#retry.left > 0;
+        return this.#isOwnKey && this.#retry.left > 0;
       case 'idempotency-expired':
         // A lease was granted, its answer got lost, and it is over.
-        if (!own || !this.#retry.left) return false;
-        this.#key = freshKey();
-        return true;
+        return this.#beginsAnew();
       case 'invalid-request':
         // This gateway allows no wait as long as ours.
         this.#link = Math.max(wait / 2, SHORTEST_LINK_MS);
         return wait > this.#link && !!body.errors?.some(({ field }) => field === 'wait_ms');
-      default:
-        return false;
     }
   }
 
   /** The lease of an answer, or nothing if it is over already. */
   async #granted(answer) {
+    this.#grant = answer.body ?? {};
     const lease = new Lease(this.#sendCopy, this.#names, answer, this.#options);
-    this.#wasGranted = true;
     try {
       // Nobody knows when a lease was granted whose answer took long: a renewal tells how much of it is left.
-      if (answer.receivedAt - answer.sentAt > lease.ttlMs / 10 || !lease.expiresInMs) await lease.confirm(this.#options.signal);
-      this.#options.signal?.throwIfAborted();
+      if (answer.receivedAt - answer.sentAt > lease.ttlMs / 10 || !lease.expiresInMs) await lease.confirm(this.#signal);
+      this.#signal.throwIfAborted();
       return lease.start();
     } catch (error) {
-      if (error instanceof LeaseLost && !this.#options.idempotencyKey && this.#retry.left > 0) {
-        this.#wasGranted = false;
-        this.#key = freshKey();
-        return undefined;
-      }
+      if (error instanceof LeaseLost && this.#beginsAnew()) return undefined;
       throw error;
     }
   }
 
-  /** Asks once more without waiting, which gives the place up, and releases what that brings. */
+  /** Takes another key, for the lease that was granted under the last one is over. A key of the caller's cannot be replaced. */
+  #beginsAnew() {
+    if (!this.#isOwnKey || !this.#retry.left) return false;
+    this.#grant = undefined;
+    this.#key = freshKey();
+    return true;
+  }
+
+  /** Releases what was granted. If that is not known, it asks once more without waiting, which gives the place up. */
   async #withdraw() {
     const retry = new Retry(now() + Math.min(this.#body.ttl_ms ?? WITHDRAW_MS, WITHDRAW_MS), undefined, true);
     try {
-      let answer;
-      do {
-        answer = await send(this.#sendCopy, this.#request(0), retry);
-        if (answer.body?.code !== 'superseded') break;
+      let token = this.#grant?.token;
+      while (!token) {
+        const { body } = await send(this.#sendCopy, this.#request(0), retry);
+        token = body?.token;
+        if (body?.code !== 'superseded' || !retry.left) break;
         await sleep(backoff(1), undefined, true);
-      } while (retry.left);
-      const path = locksPath(this.#names);
-      if (answer.ok) await send(this.#sendCopy, { method: 'DELETE', path, token: answer.body.token }, retry);
+      }
+      if (token) await send(this.#sendCopy, { method: 'DELETE', path: locksPath(this.#names), token }, retry);
     } catch {
       // The gateway gives back what nobody comes for, at the latest with the TTL.
     }

@@ -4,15 +4,20 @@ import { Acquire, checkName } from './acquire.js';
 import { now } from './clock.js';
 import { toMs } from './duration.js';
 import { refusal } from './errors.js';
-import { releaseOnExit } from './exit.js';
-import { ANSWER_MS, RETRY_MS, Retry, connect, send } from './request.js';
+import { held } from './exit.js';
+import { RETRY_MS, Retry, connect, send } from './request.js';
 
 export class Latchgate {
   #sendCopy;
   #defaults;
 
   constructor(url, { key, fetch = (...args) => globalThis.fetch(...args), owner, onReleaseRequested } = {}) {
-    const base = URL.canParse?.(url) === false ? {} : new URL(url);
+    let base = {};
+    try {
+      base = new URL(url);
+    } catch {
+      // Its error would show what is in the URL.
+    }
     if (!/^https?:$/.test(base.protocol) || base.username || base.password) {
       throw new TypeError('url: expected one such as http://localhost:7420, without credentials');
     }
@@ -29,17 +34,15 @@ export class Latchgate {
 
   async with(names, options, work) {
     const lease = await this.acquire(names, typeof options === 'function' ? {} : options);
-    let result;
     try {
-      result = await (work ?? options)(lease, lease.signal);
-      lease.check();
-    } catch (error) {
+      const result = await (work ?? options)(lease, lease.signal);
+      // The work may have given it back itself.
+      if (lease.signal.reason?.why !== 'released') lease.check();
+      return result;
+    } finally {
+      // The work is done or has failed: a lease that cannot be given back ends with its TTL.
       await lease.release().catch(() => {});
-      throw error;
     }
-    // The work is done under a lease that lasted: one that cannot be given back ends with its TTL.
-    await lease.release().catch(() => {});
-    return result;
   }
 
   async inspect(name) {
@@ -55,13 +58,9 @@ export class Latchgate {
     const body = { reason, fencing_token: fencingToken, foreign_mark: foreignMark, all, grace_ms: toMs(grace, 'grace') };
     const request = { method: 'POST', path: `/locks/${checkName(name)}/break`, body };
     const retry = new Retry(now() + RETRY_MS);
-    for (;;) {
-      const answer = await this.#sendCopy(request, ANSWER_MS);
-      // A second break could hit whoever came after the first.
-      if (answer.inDoubt) throw answer.failure;
-      if (answer.failure) await retry.after(answer);
-      else return done(answer);
-    }
+    // A second break could hit whoever came after the first.
+    retry.repeatsDoubt = false;
+    return done(await send(this.#sendCopy, request, retry));
   }
 
   /** The same as `navigator.locks`, for locks of the gateway. It is loaded when it is first used. */
@@ -74,9 +73,10 @@ export class Latchgate {
     };
   }
 
-  /** Releases all leases of this client. */
+  /** Releases all leases of this client, and ends its acquires. */
   async close() {
-    await Promise.allSettled(releaseOnExit.of(this.#sendCopy).map((lease) => lease.release()));
+    const mine = [...held].filter(([, gateway]) => gateway === this.#sendCopy);
+    await Promise.allSettled(mine.map(([it]) => it.release()));
   }
 
   async #read(path) {

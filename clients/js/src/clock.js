@@ -10,7 +10,7 @@ export const wallOffset = () => Date.now() - now();
 
 /** A timer that does not keep the process alive. */
 export function backgroundTimer(run, ms) {
-  const timer = setTimeout(run, Math.min(Math.max(ms, 0), LONGEST));
+  const timer = setTimeout(run, Math.min(ms, LONGEST));
   timer.unref?.();
   if (typeof timer === 'number') globalThis.Deno?.unrefTimer(timer);
   return timer;

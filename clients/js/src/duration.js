@@ -7,6 +7,7 @@ export function toMs(value, what) {
   if (value === undefined) return undefined;
   const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(value) ?? [];
   const ms = typeof value === 'number' ? value : number * UNITS[unit];
-  if (ms >= 0) return ms === Infinity ? ms : Math.round(ms);
-  throw new TypeError(`${what}: expected milliseconds or a text such as '500ms', '30s', '10m', '2h', '1d'`);
+  // Only a wait may have no end: JSON has no number for it.
+  if (ms >= 0 && (ms < Infinity || what === 'wait')) return Math.round(ms);
+  throw new TypeError(`${what}: expected milliseconds or a text such as '500ms', '30s', '10m'`);
 }

@@ -2,11 +2,10 @@
 
 /** The gateway refused, or nothing usable was answered. */
 export class LatchgateError extends Error {
-  constructor(message, { status = 0, problem, cause } = {}) {
+  constructor(message, { status = 0, problem, code = problem?.code, cause } = {}) {
     super(message, cause && { cause });
-    this.name = new.target.name;
     this.status = status;
-    this.code = problem?.code;
+    this.code = code ?? this.code;
     this.detail = problem?.detail;
     this.problem = problem;
   }
@@ -15,15 +14,15 @@ export class LatchgateError extends Error {
 /** Somebody else holds the lock, and did so for as long as the wait lasted. */
 export class LockHeld extends LatchgateError {
   get holders() {
-    return this.problem.holders ?? [];
+    return this.problem?.holders ?? [];
   }
 }
 
 /** The lease is over. `why`: 'expired', 'lost', 'broken' or 'released'. */
 export class LeaseLost extends LatchgateError {
-  constructor(why, message, details) {
+  constructor(message, details) {
     super(message, details);
-    this.why = why;
+    this.why = details.why;
   }
 }
 
@@ -33,13 +32,24 @@ export class OutcomeUnknown extends LatchgateError {}
 /** No gateway was reached, as far as the runtime tells. */
 export class GatewayUnreachable extends LatchgateError {}
 
+// A minifier renames classes, and not every error comes with a problem that has a code.
+const describe = (Class, name, code) => Object.assign(Class.prototype, { name, code });
+describe(LatchgateError, 'LatchgateError', 'unknown-answer');
+describe(LockHeld, 'LockHeld', 'locked');
+describe(LeaseLost, 'LeaseLost', 'lease-lost');
+describe(OutcomeUnknown, 'OutcomeUnknown', 'outcome-unknown');
+describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
+
+const notUnderstoodText = (status) => `the answer (status ${status}) is not understood`;
+
 /** The error for an answer that is no success. */
-export function refusal({ status, body }) {
+export function refusal({ status, body }, Failure) {
   const problem = body?.code ? body : undefined;
-  const text = problem?.detail ?? problem?.title ?? `the gateway answered with status ${status}`;
-  const details = { status, problem };
-  if (status === 423) return new LockHeld(text, details);
-  if (problem?.code === 'lease-lost') return new LeaseLost('lost', text, details);
-  if (status === 504) return new OutcomeUnknown(text, details);
-  return new LatchgateError(text, details);
+  const text = problem?.detail ?? problem?.title ?? problem?.code ?? notUnderstoodText(status);
+  Failure ??=
+    status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : status === 504 ? OutcomeUnknown : LatchgateError;
+  return new Failure(text, { status, problem, why: 'lost' });
 }
+
+/** The error for a success that says something else than the contract. */
+export const notUnderstood = ({ status }) => new OutcomeUnknown(notUnderstoodText(status), { status, code: 'unknown-answer' });

@@ -1,28 +1,20 @@
 // Gives leases back when a page is closed or a process has nothing left to do.
 
-/** Leases, and the gateway that each is of. */
-const leases = new Map();
+/** Leases, and acquires under way, and the gateway that each is of. */
+export const held = new Map();
 let listening = false;
 
 function listen() {
   listening = true;
   globalThis.document?.defaultView?.addEventListener('pagehide', () => {
-    for (const lease of leases.keys()) lease.leave();
+    for (const it of held.keys()) it.leave?.();
   });
   globalThis.process?.on?.('beforeExit', () => {
-    for (const lease of leases.keys()) lease.release().catch(() => {});
+    for (const it of held.keys()) it.release().catch(() => {});
   });
 }
 
-export const releaseOnExit = {
-  add(lease, gateway) {
-    if (!listening) listen();
-    leases.set(lease, gateway);
-  },
-  delete(lease) {
-    leases.delete(lease);
-  },
-  of(gateway) {
-    return [...leases.keys()].filter((lease) => leases.get(lease) === gateway);
-  },
-};
+export function releaseOnExit(it, gateway) {
+  if (!listening) listen();
+  held.set(it, gateway);
+}

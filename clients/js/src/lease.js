@@ -2,8 +2,8 @@
 
 import { backoff, backgroundTimer, now, sleep, wallOffset } from './clock.js';
 import { toMs } from './duration.js';
-import { LeaseLost, OutcomeUnknown, refusal } from './errors.js';
-import { releaseOnExit } from './exit.js';
+import { LeaseLost, OutcomeUnknown, notUnderstood, refusal } from './errors.js';
+import { held, releaseOnExit } from './exit.js';
 import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
 
 /** How often at least the clocks are compared. */
@@ -11,11 +11,28 @@ const TICK_MS = 1_000;
 /** Whoever asks for a lock again and leaves less time by this much has made another request. */
 const SAME_REQUEST_MS = 500;
 
+const TOKEN = /^[!-~]{20,}$/;
+
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
 /** The path of one lock, or of several as one. */
 export const locksPath = (names, operation = '') =>
   names.length > 1 ? `/locks?names=${names.join(',')}` : `/locks/${names[0]}${operation}`;
+
+/** What an answer says of each of the locks; nothing, if that is not what the contract states. */
+function partsOf(names, body) {
+  const parts = [body?.leases ?? body?.results ?? body].flat();
+  if (parts.length !== names.length || !parts.every((part) => names.includes(part?.name))) return undefined;
+  const times = parts.flatMap((part) => [
+    part.expiresInMs ?? 0,
+    part.holdExpiresInMs ?? 0,
+    part.releaseRequested ? part.releaseRequested.withinMs : 0,
+  ]);
+  return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...times].every(Number.isFinite) ? parts : undefined;
+}
+
+/** Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop. */
+const margin = (ttlMs) => Math.max(Math.min(ttlMs / 20, 1_000), ttlMs / 1_000);
 
 export class Lease {
   #sendCopy;
@@ -28,7 +45,10 @@ export class Lease {
   /** How many calls of `renew` are under way: while they try, the timer does not. */
   #renewals = 0;
   #released;
+  #givesBack = false;
   #wall;
+  /** For how long the machine slept since the last answer, unless somebody set the clock: only the gateway can tell which. */
+  #slept = 0;
   #timer;
   #failed = 0;
   #lastFailure;
@@ -39,7 +59,9 @@ export class Lease {
 
   constructor(sendCopy, names, answer, options) {
     const { body } = answer;
-    const parts = body.leases ?? [body];
+    const parts = partsOf(names, body);
+    const isGrant = parts?.every((part) => Number.isSafeInteger(part.fencingToken)) && body.ttlMs > 0 && TOKEN.test(body.token);
+    if (!isGrant) throw notUnderstood(answer);
     this.#sendCopy = sendCopy;
     this.#token = body.token;
     this.#options = options;
@@ -78,14 +100,33 @@ export class Lease {
     this.signal.throwIfAborted();
   }
 
-  /** Makes it last for its TTL from now, or for another one. */
-  renew(ttl) {
+  /** Makes it last for its TTL from now, or for another one. Retried within what is left. */
+  async renew(ttl) {
     const ttlMs = toMs(ttl, 'ttl');
-    return this.#renewInTime(ttlMs);
+    this.#renewals += 1;
+    try {
+      for (;;) {
+        this.check();
+        const { failure, again } = await this.#renewOnce(ttlMs);
+        if (!failure) return;
+        this.signal.throwIfAborted();
+        if (!again) throw failure;
+        await sleep(backoff(this.#failed), this.signal);
+      }
+    } finally {
+      this.#renewals -= 1;
+      this.#schedule();
+    }
   }
 
   release() {
-    return (this.#released ??= this.#release());
+    return (this.#released ??= this.#release().catch((error) => {
+      if (!(error instanceof LeaseLost)) {
+        this.#released = undefined;
+        this.#giveBack(this.#until - now());
+      }
+      throw error;
+    }));
   }
 
   [asyncDispose]() {
@@ -94,15 +135,15 @@ export class Lease {
 
   /** Finds out how much of it is left; for one whose answer took long. */
   async confirm(signal) {
-    const retry = new Retry(now() + this.ttlMs, signal);
-    const answer = await send(this.#sendCopy, this.#renewal(), retry);
+    const retry = new Retry(now() + Math.min(this.ttlMs, RETRY_MS), signal);
+    const answer = await send(this.#sendCopy, this.#request('PUT', '/renew'), retry);
     const { failure } = this.#heard(answer);
     if (failure) throw failure;
   }
 
   /** From now on it is watched, and renewed unless that was not wanted. */
   start() {
-    releaseOnExit.add(this, this.#sendCopy);
+    releaseOnExit(this, this.#sendCopy);
     this.#schedule();
     return this;
   }
@@ -110,43 +151,44 @@ export class Lease {
   /** Gives it back while a page is closed, which waits for nothing. */
   leave() {
     if (this.signal.aborted) return;
-    this.#end('released', 'the page was closed');
+    this.#end('released', 'the lease was released');
     this.#released = Promise.resolve();
-    this.#sendCopy({ ...this.#releaseRequest(), keepalive: true }, RETRY_MS).catch(() => {});
+    this.#sendCopy({ ...this.#request('DELETE'), keepalive: true }, RETRY_MS).catch(() => {});
   }
 
-  #renewal(ttlMs) {
-    return {
-      method: 'PUT',
-      path: locksPath(this.names, '/renew'),
-      token: this.#token,
-      body: ttlMs === undefined ? undefined : { ttl_ms: ttlMs },
-    };
-  }
-
-  #releaseRequest() {
-    return { method: 'DELETE', path: locksPath(this.names), token: this.#token };
+  #request(method, operation, body) {
+    return { method, path: locksPath(this.names, operation), token: this.#token, body };
   }
 
   // === time ===
 
   #tick = () => {
     const offset = wallOffset();
+    this.#wall = Math.min(this.#wall, offset);
+    if (offset - this.#wall > Math.min(TICK_MS, this.ttlMs / 10)) {
+      this.#slept += offset - this.#wall;
+      this.#wall = offset;
+      if (this.#options.renew === false) this.#countSleep();
+      else this.#renewAt = now();
+    }
     // Also if an answer said nothing that can be counted.
     if (!(now() < this.#until)) {
-      const text = this.#overdue ? 'somebody asked for the lock, and it was not released in time' : 'the lease was not renewed in time';
-      this.#end(this.#overdue ? 'broken' : 'expired', text, { cause: this.#lastFailure });
+      // It is released too late if somebody has asked for the lock.
+      const [why, what] = this.#overdue ? ['broken', 'released'] : ['expired', 'renewed'];
+      this.#end(why, `the lease was not ${what} in time`, { cause: this.#lastFailure });
       // A renewal that arrives late would keep it for nobody.
       this.#giveBack();
       return;
     }
-    // The machine slept, or somebody set the clock: only the gateway can tell which.
-    const slept = offset - this.#wall > Math.min(TICK_MS, this.ttlMs / 10);
-    if (slept) this.#wall = offset;
-    const due = slept || now() >= this.#renewAt;
-    if (due && this.#options.renew !== false && !this.#renewing && !this.#renewals) this.#renewOnce().catch(() => {});
+    if (now() >= this.#renewAt && !this.#renewing && !this.#renewals) this.#renewOnce().catch(() => {});
     this.#schedule();
   };
+
+  /** Takes it that the machine slept: what is left is less by as much. */
+  #countSleep() {
+    this.#until -= this.#slept;
+    this.#slept = 0;
+  }
 
   #schedule() {
     clearTimeout(this.#timer);
@@ -158,18 +200,16 @@ export class Lease {
   /** Takes over what an answer says of the time that is left. */
   #renewed({ body, sentAt, sentWall }, parts) {
     const least = (field) => Math.min(...parts.map((part) => part[field] ?? Infinity));
-    const ask = parts.filter((part) => part.releaseRequested).sort((a, b) => a.releaseRequested.withinMs - b.releaseRequested.withinMs)[0];
-    if (ask) this.#asked(ask, sentAt);
+    for (const part of parts) if (part.releaseRequested) this.#asked(part, sentAt);
     const left = Math.min(body.expiresInMs, least('expiresInMs'));
-    // Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop.
-    const margin = Math.max(Math.min(this.ttlMs / 20, 1_000), this.ttlMs / 1_000);
     this.#overdue = this.#releaseBy <= sentAt + left + SAME_REQUEST_MS;
-    this.#until = Math.min(sentAt + left, this.#releaseBy) - margin;
+    this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(this.ttlMs);
     const atLimit = least('holdExpiresInMs') <= left;
     // Leases that were granted together are not renewed together for ever.
     const early = 1 - Math.random() / 10;
     this.#renewAt = atLimit || this.#options.renew === false ? Infinity : sentAt + body.renewAfterMs * early;
     this.#wall = sentWall;
+    this.#slept = 0;
     this.#failed = 0;
     this.#lastFailure = undefined;
   }
@@ -190,62 +230,49 @@ export class Lease {
     while (this.#renewing) await this.#renewing;
     this.signal.throwIfAborted();
     const timeout = Math.min(Math.max(this.ttlMs / 9, 250), ANSWER_MS);
-    const attempt = this.#sendCopy(this.#renewal(ttlMs), timeout, this.signal)
+    // It may be carried out although its answer is lost.
+    const earlier = ttlMs === undefined ? 0 : Math.max(this.#until - (now() + ttlMs - margin(ttlMs)), 0);
+    this.#until -= earlier;
+    this.#schedule();
+    this.#renewing = this.#sendCopy(this.#request('PUT', '/renew', { ttl_ms: ttlMs }), timeout, this.signal)
       .then((answer) => this.#heard(answer, ttlMs))
       .catch((failure) => ({ failure }));
-    this.#renewing = attempt.then(() => {
-      this.#renewing = undefined;
-    });
-    const result = await attempt;
-    await this.#renewing;
+    const result = await this.#renewing;
+    this.#renewing = undefined;
     if (result.failure && !this.signal.aborted) {
       this.#failed += 1;
       this.#lastFailure = result.failure;
+      if (result.refused) this.#until += earlier;
+      // Nobody has said whether the machine slept.
+      this.#countSleep();
       if (this.#renewAt < Infinity) this.#renewAt = now() + Math.min(backoff(this.#failed), this.ttlMs / 10);
     }
     this.#schedule();
     return result;
   }
 
-  /** Renews now, retried within what is left. */
-  async #renewInTime(ttlMs) {
-    this.#renewals += 1;
-    try {
-      for (;;) {
-        this.check();
-        const { failure, again } = await this.#renewOnce(ttlMs);
-        if (!failure) return;
-        this.signal.throwIfAborted();
-        if (!again) throw failure;
-        await sleep(backoff(this.#failed), this.signal);
-      }
-    } finally {
-      this.#renewals -= 1;
-      this.#schedule();
-    }
-  }
-
   /** What came of a renewal. */
   #heard(answer, ttlMs) {
     if (answer.failure) return { failure: answer.failure, again: true };
     const { status, body } = answer;
-    const results = body?.results ?? [];
+    const results = [body?.results ?? []].flat();
     const lost = results.find(({ code }) => code === 'lease-lost');
     if (status === 410 || lost) {
-      const problem = lost ? { ...lost, status: 410 } : (body ?? {});
+      const { message, problem } = refusal({ status: 410, body: lost ?? body }, LeaseLost);
       // Only the text tells a break from another end.
-      const why = /was broken/.test(problem.detail) ? 'broken' : 'lost';
-      const failure = this.#end(why, problem.detail ?? `the lease of ${problem.name} is lost`, { status: 410, problem });
+      const failure = this.#end(/was broken/.test(message) ? 'broken' : 'lost', message, { status: 410, problem });
       // The others of a group protect nothing without it.
       if (results.some(({ code }) => code !== 'lease-lost')) this.#giveBack();
       return { failure };
     }
-    if (status !== 200) return { failure: refusal(answer) };
+    if (status !== 200) return { failure: refusal(answer), refused: status >= 400 && status < 500 };
     const open = results.find(({ code }) => code);
-    if (open) return { failure: new OutcomeUnknown(`${open.name}: ${open.detail ?? open.code}`, { problem: open }), again: true };
+    if (open) return { failure: refusal({ status: 504, body: open }), again: true };
     if (this.signal.aborted) return { failure: this.signal.reason };
+    const parts = partsOf(this.names, body);
+    if (!parts) return { failure: notUnderstood(answer) };
     this.ttlMs = body.ttlMs ?? ttlMs ?? this.ttlMs;
-    this.#renewed(answer, body.results ?? [body]);
+    this.#renewed(answer, parts);
     return {};
   }
 
@@ -253,36 +280,37 @@ export class Lease {
 
   #end(why, text, details) {
     clearTimeout(this.#timer);
-    releaseOnExit.delete(this);
-    if (!this.signal.aborted) this.#controller.abort(new LeaseLost(why, text, details));
+    held.delete(this);
+    if (!this.signal.aborted) this.#controller.abort(new LeaseLost(text, { ...details, why }));
     return this.signal.reason;
   }
 
   /** Releases what may be left, for nobody waits for that. */
-  #giveBack() {
-    const retry = new Retry(now() + Math.min(this.ttlMs, RETRY_MS), undefined, true);
-    send(this.#sendCopy, this.#releaseRequest(), retry).catch(() => {});
+  #giveBack(ms = Math.min(this.ttlMs, RETRY_MS)) {
+    if (this.#givesBack) return;
+    this.#givesBack = true;
+    const retry = new Retry(now() + ms, undefined, true);
+    send(this.#sendCopy, this.#request('DELETE'), retry).catch(() => {});
   }
 
   async #release() {
-    this.check();
-    const left = this.expiresInMs;
+    const again = this.signal.reason?.why === 'released';
+    if (!again) this.check();
+    const left = this.#until - now();
     // Work that still goes on under it must stop before it can be somebody else's.
     this.#end('released', 'the lease was released');
     const retry = new Retry(now() + Math.min(Math.max(left, 1_000), RETRY_MS));
-    const answer = await send(this.#sendCopy, this.#releaseRequest(), retry);
-    if (!answer.ok) throw this.#notReleased(refusal(answer), retry);
+    retry.inDoubt = again;
+    const answer = await send(this.#sendCopy, this.#request('DELETE'), retry);
+    if (!answer.ok) {
+      const error = refusal(answer);
+      const isRepeated = error instanceof LeaseLost && this.names.length > 1 && retry.inDoubt;
+      throw isRepeated ? new OutcomeUnknown('an earlier copy may have ended the leases', { cause: error }) : error;
+    }
     const failed = answer.body?.results?.filter(({ code }) => code) ?? [];
     // Of several locks an earlier copy may have ended all; the gateway remembers that of one of them only.
     if (!failed.length || (retry.inDoubt && failed.every(({ code }) => code === 'lease-lost'))) return;
-    const [problem] = failed;
-    throw problem.code === 'lease-lost'
-      ? new LeaseLost('lost', problem.detail ?? `the lease of ${problem.name} is lost`, { status: 410, problem })
-      : new OutcomeUnknown(`${problem.name}: ${problem.detail ?? problem.code}`, { problem });
-  }
-
-  #notReleased(error, retry) {
-    const repeated = error instanceof LeaseLost && this.names.length > 1 && retry.inDoubt;
-    return repeated ? new OutcomeUnknown('the leases have ended, by an earlier copy of this release or before it', error) : error;
+    const [body] = failed;
+    throw refusal({ status: body.code === 'lease-lost' ? 410 : 504, body });
   }
 }

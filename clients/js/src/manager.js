@@ -95,15 +95,16 @@ export class LockManager {
   #queue(name) {
     let queue = this.#queues.get(name);
     if (!queue) {
-      queue = { name, requests: [], asking: undefined, held: new Set(), steals: 0 };
+      queue = { name, requests: [], asking: undefined, held: new Set(), steals: 0, tries: 0 };
       this.#queues.set(name, queue);
     }
     return queue;
   }
 
   #forget(queue) {
-    const { name, requests, held, steals } = queue;
-    if (!requests.length && !held.size && !steals) this.#queues.delete(name);
+    const { name, requests, held, steals, tries } = queue;
+    const isLive = requests.length || held.size || steals || tries || this.#queues.get(name) !== queue;
+    if (!isLive) this.#queues.delete(name);
   }
 
   #acquire(request, options) {
@@ -161,6 +162,7 @@ export class LockManager {
 
   async #acquireIfAvailable(queue, request) {
     const isBehind = queue.steals || queue.requests.some(({ mode }) => request.mode === 'exclusive' || mode === 'exclusive');
+    queue.tries += 1;
     try {
       const lease = isBehind ? undefined : await this.#tryAcquire(request);
       if (lease) this.#run(queue, request, lease);
@@ -168,6 +170,7 @@ export class LockManager {
     } catch (error) {
       request.reject(error);
     }
+    queue.tries -= 1;
     this.#forget(queue);
   }
 
@@ -232,10 +235,12 @@ export class LockManager {
     lease.signal.addEventListener('abort', held.lose);
     const settle = await Promise.resolve(new Lock(request.name, lease))
       .then(callback)
-      .then(
-        (value) => () => resolve(value),
-        (error) => () => reject(error),
-      );
+      .then((value) => {
+        // What was done without the lock is no success, and no timer need have seen that it was lost.
+        lease.check();
+        return () => resolve(value);
+      })
+      .catch((error) => () => reject(error));
     lease.signal.removeEventListener('abort', held.lose);
     await lease.release().catch(noop);
     queue.held.delete(held);

@@ -8,12 +8,17 @@ export const ANSWER_MS = 5_000;
 /** How long a request is retried that does not wait for a lock. */
 export const RETRY_MS = 10_000;
 
-const NOT_CONNECTED = /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)|Unable to connect/;
+// A route that is lost later is another thing: a request may have been on its way.
+const NOT_CONNECTED = /connect E|getaddrinfo|ECONNREFUSED|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
+/** What no later copy does better. */
+const NOT_TRUSTED = /_CERT|CERT_|LEAF_SIG|peer cert|bad port/;
+/** Of a mistake: a network that fails is a TypeError, too, and Deno names the URL then. */
+const MISTAKE = /^(?!error sending).*(invalid|ByteString|execute|parse|blocked|not a function|undefined|null)/is;
 
 /** Keys of the wire in camel case; what the user attached is left alone. */
 function camel(value) {
   if (Array.isArray(value)) return value.map(camel);
-  if (!value || typeof value !== 'object') return value;
+  if (Object(value) !== value) return value;
   const entries = Object.entries(value).map(([key, it]) => [
     key.replace(/_(\w)/g, (_, letter) => letter.toUpperCase()),
     key === 'metadata' ? it : camel(it),
@@ -22,8 +27,8 @@ function camel(value) {
 }
 
 /** The gateway as a function that sends one copy of a request. Only it knows the API key. */
-export function connect(url, key, fetch) {
-  const base = url.href.replace(/\/$/, '');
+export function connect({ href, origin }, key, fetch) {
+  const base = href.replace(/\/$/, '');
 
   /**
    * Resolves to an answer that stands, or to `{ failure, inDoubt, pauseMs }` if a later copy may do better.
@@ -36,9 +41,10 @@ export function connect(url, key, fetch) {
     if (token) headers['lock-token'] = token;
     if (idempotencyKey) headers['idempotency-key'] = idempotencyKey;
     if (body) headers['content-type'] = 'application/json';
+    const text = body && JSON.stringify(body);
     const controller = new AbortController();
     const abort = () => controller.abort();
-    const timer = setTimeout(abort, Math.min(timeoutMs, 2 ** 31 - 1));
+    const timer = setTimeout(abort, timeoutMs);
     signal?.addEventListener('abort', abort, { once: true });
     const reads = method === 'GET';
     const sent = { sentAt: now(), sentWall: wallOffset() };
@@ -46,26 +52,29 @@ export function connect(url, key, fetch) {
       const response = await fetch(base + path, {
         method,
         headers,
-        body: body && JSON.stringify(body),
+        body: text,
         keepalive,
         // No secret goes where a redirect points to.
         redirect: 'manual',
         signal: controller.signal,
       });
-      const text = await response.text();
-      signal?.throwIfAborted();
-      return judge(response, text, sent, reads);
+      // Also if it is given up by now: a grant has to be given back.
+      return judge(response, await response.text(), sent, reads);
     } catch (cause) {
       signal?.throwIfAborted();
       const timedOut = controller.signal.aborted;
-      const why = [cause, cause?.cause].map((error) => `${error?.code} ${error?.message}`);
-      const reached = timedOut || !NOT_CONNECTED.test(why);
+      const why = [cause, cause?.cause].map((error) => [error?.code, error?.message, error?.errors].join(' ')).join();
+      const refused = NOT_TRUSTED.test(why);
+      const reached = timedOut || !(refused || NOT_CONNECTED.test(why));
+      if (reached && MISTAKE.test(cause?.message ?? '')) throw cause;
       const inDoubt = reached && !reads;
       // A browser does not tell why a connection failed.
       const told = timedOut || cause?.code || cause?.cause;
-      const text = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
+      const what = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
       const Failure = inDoubt && told ? OutcomeUnknown : GatewayUnreachable;
-      return { failure: new Failure(`${url.origin} ${text}`, { cause: timedOut ? undefined : cause }), inDoubt };
+      const failure = new Failure(`${origin} ${what}`, { cause: timedOut ? undefined : cause });
+      if (refused) throw failure;
+      return { failure, inDoubt };
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
@@ -85,24 +94,22 @@ function judge(response, text, sent, reads) {
   const problem = body?.code;
   const cutOff = ok && status !== 204 && !body;
   if (cutOff || (status >= 500 && !problem) || status === 504) {
-    return { failure: reads ? refusal(answer) : unknown(answer), inDoubt: !reads };
+    return { failure: refusal(answer, reads ? undefined : OutcomeUnknown), inDoubt: !reads };
   }
   if (status === 429 || (status === 503 && problem !== 'fence-exhausted')) {
-    const seconds = Number(response.headers.get('retry-after')) || 0;
-    return { failure: refusal(answer), inDoubt: false, pauseMs: body?.retryAfterMs ?? seconds * 1e3 };
+    // It may be a date.
+    const headerMs = response.headers.get('retry-after') * 1e3 || 0;
+    return { failure: refusal(answer), inDoubt: false, pauseMs: body?.retryAfterMs ?? headerMs };
   }
   return answer;
-}
-
-function unknown({ status, body }) {
-  const problem = body?.code ? body : undefined;
-  return new OutcomeUnknown(problem?.detail ?? `a proxy answered with status ${status}`, { status, problem });
 }
 
 /** The copies of one request: how long they are sent, and whether one of them may have been carried out unheard. */
 export class Retry {
   inDoubt = false;
-  #failed = 0;
+  /** Whether one that may have been carried out is sent again. */
+  repeatsDoubt = true;
+  failed = 0;
 
   constructor(deadline, signal, background) {
     this.deadline = deadline;
@@ -114,24 +121,19 @@ export class Retry {
     return Math.max(this.deadline - now(), 0);
   }
 
-  /** A copy was answered: what failed before is over. */
-  answered() {
-    this.#failed = 0;
-  }
-
   /** Pauses before the next copy, or throws what the last one came to. */
   async after({ failure, inDoubt, pauseMs = 0 }) {
-    this.#failed += 1;
+    this.failed += 1;
     this.inDoubt ||= inDoubt;
-    const pause = backoff(this.#failed) + pauseMs * (1 + Math.random() / 2);
-    if (pause >= this.left) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
+    const pause = backoff(this.failed) + pauseMs * (1 + Math.random() / 2);
+    if (pause >= this.left || (inDoubt && !this.repeatsDoubt)) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
     await sleep(pause, this.signal, this.background);
   }
 }
 
 /** What one copy left in doubt no later failure settles. */
 const doubtful = (failure) =>
-  new OutcomeUnknown(`an earlier copy of the request was not answered; then: ${failure.message}`, failure);
+  new OutcomeUnknown(`an earlier copy was not answered; then: ${failure.message}`, { cause: failure });
 
 /** Sends a request until it is answered or its time is over. */
 export async function send(sendCopy, request, retry) {

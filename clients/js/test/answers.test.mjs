@@ -1,31 +1,57 @@
 // Answers that no rig gives on demand: a gateway that is a function.
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test as nodeTest } from 'node:test';
 
-import { Latchgate, LatchgateError, LeaseLost, OutcomeUnknown } from '../src/index.js';
+import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown } from '../src/index.js';
+import { aborted, until } from './rig.mjs';
+
+const test = (name, run) => nodeTest(name, { timeout: 60_000 }, run);
 
 const json = (status, body) => new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json' } });
 const problem = (status, code, rest) => json(status, { status, code, title: code, detail: code, ...rest });
 const lease = (rest) =>
-  json(201, { name: 'x', token: 'secret', fencing_token: 7, mode: 'exclusive', slot: null, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, hold_expires_in_ms: null, owner: null, metadata: {}, waited_ms: 0, ...rest });
+  json(201, { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, mode: 'exclusive', slot: null, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, hold_expires_in_ms: null, owner: null, metadata: {}, waited_ms: 0, ...rest });
 const group = () =>
-  json(201, { leases: [{ name: 'x', fencing_token: 1, expires_in_ms: 30_000 }, { name: 'y', fencing_token: 2, expires_in_ms: 30_000 }], token: 'secret', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 });
+  json(201, { leases: [{ name: 'x', fencing_token: 1, expires_in_ms: 30_000 }, { name: 'y', fencing_token: 2, expires_in_ms: 30_000 }], token: 'secret-of-the-lease-42', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 });
 const results = (...codes) => json(200, { results: codes.map((code, i) => ({ name: 'xy'[i], code, expires_in_ms: 9_000 })), expires_in_ms: 9_000, renew_after_ms: 3_000 });
-const broken = () => {
-  throw Object.assign(new TypeError('fetch failed'), { cause: Object.assign(new Error('other side closed'), { code: 'UND_ERR_SOCKET' }) });
+/** As Node tells of a network that fails. */
+const fails = (code, message, error = new Error(message)) => () => {
+  throw Object.assign(new TypeError('fetch failed'), { cause: Object.assign(error, { code }) });
 };
+const broken = fails('UND_ERR_SOCKET', 'other side closed');
+const renewed = (rest) => () => json(200, { name: 'x', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, ...rest });
+const hangs = (init) => new Promise((_, reject) => init.signal.addEventListener('abort', () => reject(init.signal.reason)));
 const late = (ms, answer) => () => new Promise((resolve) => setTimeout(() => resolve(answer()), ms));
 
 /** A client whose gateway gives these answers, one after the other, and what it was asked. */
 function gateway(...answers) {
   const asked = [];
   const fetch = async (url, init) => {
-    asked.push({ method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
+    asked.push({ method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], token: init.headers['lock-token'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
     const answer = answers.shift() ?? (() => new Response(null, { status: 204 }));
-    return answer();
+    return answer(init);
   };
   return { locks: new Latchgate('http://gateway', { fetch }), asked };
+}
+
+const methods = (asked) => asked.map(({ method }) => method).join(' ');
+
+/** Waits until so much was asked, and for a moment longer: more would be too much. */
+async function afterwards(asked, count) {
+  await until(20_000, () => asked.length >= count, `${count} requests`);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+}
+
+/** Sets the wall clock ahead of the monotonic one, as a machine that slept finds it. */
+async function withSleep(ms, run) {
+  const real = Date.now;
+  Date.now = () => real() + ms;
+  try {
+    await run();
+  } finally {
+    Date.now = real;
+  }
 }
 
 const keys = (asked) => new Set(asked.filter(({ method }) => method === 'POST').map(({ key }) => key)).size;
@@ -87,15 +113,18 @@ test('no redirect is followed', async () => {
 });
 
 test('a bug of the gateway is not repeated', async () => {
-  const { locks, asked } = gateway(() => problem(500, 'internal'));
-  const error = await locks.acquire('x').catch((it) => it);
-  assert.deepEqual([error.code, asked.length], ['internal', 1]);
+  const { locks, asked } = gateway(() => problem(500, 'internal'), lease);
+  const error = await locks.acquire('x', { wait: '5s' }).catch((it) => it);
+  assert.equal(error.code, 'internal');
+  // It may have left a lease or a place behind.
+  await afterwards(asked, 3);
+  assert.deepEqual([methods(asked), asked[1].body.wait_ms, keys(asked)], ['POST POST DELETE', undefined, 1]);
 });
 
 test('an acquire that ends without knowing takes back what may have been granted', async () => {
   const { locks, asked } = gateway(broken, () => problem(403, 'forbidden'), lease);
   await assert.rejects(locks.acquire('x', { wait: '5s' }), { code: 'forbidden' });
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await afterwards(asked, 4);
   assert.deepEqual(asked.map(({ method, body }) => [method, body?.wait_ms > 0]), [['POST', true], ['POST', true], ['POST', false], ['DELETE', false]]);
   assert.equal(keys(asked), 1);
 });
@@ -104,7 +133,7 @@ test('one lost lock of a group ends the lease, and the others are released', asy
   const { locks, asked } = gateway(group, () => results(null, 'lease-lost'));
   const it = await locks.acquire(['x', 'y']);
   const error = await it.renew().catch((failure) => failure);
-  assert.deepEqual([error instanceof LeaseLost, error.why, error.problem.name], [true, 'lost', 'y']);
+  assert.deepEqual([error instanceof LeaseLost, error.why, error.message, error.problem.name], [true, 'lost', 'lease-lost', 'y']);
   assert(it.signal.reason === error);
   assert.deepEqual(asked.map(({ method, path }) => `${method} ${path}`), ['POST /locks', 'PUT /locks?names=x,y', 'DELETE /locks?names=x,y']);
 });
@@ -155,11 +184,297 @@ test('the key goes to the host of the url and nowhere else', async () => {
   }
 });
 
-test('a renewal whose answer is none ends the lease', async () => {
-  const { locks } = gateway(lease, () => json(200, { ok: true }));
+test('a renewal whose answer is none has not made the lease longer', async () => {
+  for (const bad of [{ ok: true }, { name: 'x' }, { name: 'x', expires_in_ms: '9000', renew_after_ms: 3_000 }, { name: 'y', expires_in_ms: 60_000, renew_after_ms: 3_000 }, []]) {
+    const { locks } = gateway(lease, () => json(200, bad));
+    const it = await locks.acquire('x');
+    await assert.rejects(it.renew('1h'), { name: 'OutcomeUnknown', code: 'unknown-answer' }, JSON.stringify(bad));
+    it.check();
+    assert(it.expiresInMs > 0 && it.expiresInMs < 30_000, `${it.expiresInMs}`);
+    await it.release();
+  }
+});
+
+test('an acquire whose answer is none says so, and gives back what it can', async () => {
+  const good = { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 };
+  const bad = [{ token: 1 }, { token: '' }, { token: null }, { fencing_token: '7' }, { fencing_token: null }, { ttl_ms: null }, { ttl_ms: '30s' }, { expires_in_ms: null }, { renew_after_ms: {} }, { hold_expires_in_ms: 'never' }, { release_requested: { reason: 'r' } }, { release_requested: true }, { name: 'y' }];
+  for (const answer of [{}, [], 'text', 7, ...bad.map((rest) => ({ ...good, ...rest }))]) {
+    const { locks, asked } = gateway(() => json(201, answer), lease);
+    const error = await locks.acquire('x').catch((it) => it);
+    assert.deepEqual([error.name, error.code, error.status], ['OutcomeUnknown', 'unknown-answer', 201], JSON.stringify(answer));
+    // With the token, or by the key.
+    const count = answer.token ? 2 : 3;
+    await afterwards(asked, count);
+    assert.deepEqual([asked.length, asked.at(-1).method, keys(asked)], [count, 'DELETE', 1], JSON.stringify(answer));
+  }
+});
+
+test('a group of which one lock is not told of is no grant', async () => {
+  const { locks, asked } = gateway(() => json(201, { leases: [{ name: 'x', fencing_token: 1 }], token: 'secret-of-the-lease-42', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 }));
+  await assert.rejects(locks.acquire(['x', 'y']), { code: 'unknown-answer' });
+  await afterwards(asked, 2);
+  assert.equal(`${asked[1].method} ${asked[1].path}`, 'DELETE /locks?names=x,y');
+});
+
+test('a renewal for a shorter time counts from when it is sent', async () => {
+  const { locks } = gateway(lease, hangs);
   const it = await locks.acquire('x');
+  it.renew('2s').catch(() => {});
+  assert(it.expiresInMs <= 2_000, `${it.expiresInMs}`);
+  await it.release();
+});
+
+test('one that was lost keeps the lease short until another is answered', async () => {
+  const { locks, asked } = gateway(lease, broken, () => problem(403, 'forbidden'), renewed());
+  const it = await locks.acquire('x');
+  await assert.rejects(it.renew('10s'), { code: 'forbidden' });
+  assert.equal(asked.length, 3);
+  assert(it.expiresInMs <= 10_000, `${it.expiresInMs}`);
   await it.renew();
-  assert.throws(() => it.check(), LeaseLost);
+  assert(it.expiresInMs > 20_000, `${it.expiresInMs}`);
+  await it.release();
+});
+
+test('one that was refused changes nothing', async () => {
+  const { locks } = gateway(lease, () => problem(400, 'invalid-request'));
+  const it = await locks.acquire('x');
+  await assert.rejects(it.renew(10), { code: 'invalid-request' });
+  it.check();
+  assert(it.expiresInMs > 20_000, `${it.expiresInMs}`);
+  await it.release();
+});
+
+test('a machine that slept without a network takes it that the lease was not renewed', async () => {
+  const { locks, asked } = gateway(lease, broken, broken, renewed());
+  const it = await locks.acquire('x');
+  await withSleep(12_000, async () => {
+    it.check();
+    assert.equal(methods(asked), 'POST PUT');
+    await afterwards(asked, 2);
+    assert(it.expiresInMs < 18_000, `${it.expiresInMs}`);
+    await until(20_000, () => asked.length === 4 && it.expiresInMs > 20_000, 'the renewal that is answered');
+    it.check();
+  });
+  await it.release();
+});
+
+test('so does one that slept for longer than the lease', async () => {
+  const { locks, asked } = gateway(lease, broken);
+  const it = await locks.acquire('x');
+  await withSleep(3_600_000, async () => {
+    it.check();
+    assert.equal((await aborted(it.signal)).why, 'expired');
+    assert.equal(methods(asked.slice(0, 2)), 'POST PUT');
+  });
+});
+
+test('a lease at its hold limit is asked for until an answer comes', async () => {
+  const { locks, asked } = gateway(() => lease({ hold_expires_in_ms: 30_000 }), broken, broken, () => problem(410, 'lease-lost'));
+  const it = await locks.acquire('x', { maxHold: '30s' });
+  await withSleep(5_000, async () => {
+    it.check();
+    assert.equal((await aborted(it.signal)).why, 'lost');
+    assert.equal(methods(asked), 'POST PUT PUT PUT');
+  });
+});
+
+test('a lease that is not renewed is shorter by what the machine slept', async () => {
+  const { locks, asked } = gateway(lease);
+  const it = await locks.acquire('x', { renew: false });
+  await withSleep(10_000, async () => {
+    it.check();
+    assert(it.expiresInMs < 20_000 && it.expiresInMs > 10_000, `${it.expiresInMs}`);
+  });
+  await withSleep(3_600_000, async () => {
+    assert.throws(() => it.check(), { why: 'expired' });
+  });
+  await afterwards(asked, 2);
+  assert.equal(methods(asked), 'POST DELETE');
+});
+
+test('a release that failed is sent again by the next one', async () => {
+  const { locks, asked } = gateway(lease, () => problem(500, 'internal'), () => problem(500, 'internal'));
+  const it = await locks.acquire('x');
+  await assert.rejects(it.release(), { code: 'internal' });
+  await afterwards(asked, 3);
+  await it.release();
+  assert.equal(methods(asked), 'POST DELETE DELETE DELETE');
+  await it.release();
+  assert.equal(asked.length, 4);
+});
+
+test('a release that failed goes on in the background', async () => {
+  const later = () => problem(503, 'overloaded', { retry_after_ms: 100_000 });
+  const { locks, asked } = gateway(lease, later, broken, broken);
+  const it = await locks.acquire('x');
+  await assert.rejects(it.release(), LatchgateError);
+  // Its timers keep no process alive, those of this do.
+  await afterwards(asked, 5);
+  assert.equal(methods(asked), 'POST DELETE DELETE DELETE DELETE');
+});
+
+test('the second release of a group may find that the first one ended it', async () => {
+  const { locks } = gateway(group, () => problem(500, 'internal'), () => problem(500, 'internal'), () => results('lease-lost', 'lease-lost'));
+  const it = await locks.acquire(['x', 'y']);
+  await assert.rejects(it.release(), { code: 'internal' });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  await it.release();
+});
+
+test('a grant that comes with the abort is given back, also under a key of the caller', async () => {
+  for (const idempotencyKey of [undefined, 'k'.repeat(30)]) {
+    const controller = new AbortController();
+    const reason = new Error('enough');
+    const { locks, asked } = gateway(() => {
+      const answer = lease();
+      answer.text = async () => {
+        controller.abort(reason);
+        return JSON.stringify(await answer.json());
+      };
+      return answer;
+    });
+    assert.equal(await locks.acquire('x', { idempotencyKey, signal: controller.signal }).catch((it) => it), reason);
+    await afterwards(asked, 2);
+    assert.deepEqual([methods(asked), asked[1].token], ['POST DELETE', 'secret-of-the-lease-42']);
+  }
+});
+
+test('a place under a key of the caller is left to those who go on', async () => {
+  const controller = new AbortController();
+  const { locks, asked } = gateway(hangs);
+  const waiting = locks.acquire('x', { idempotencyKey: 'k'.repeat(30), wait: '1m', signal: controller.signal });
+  controller.abort();
+  await assert.rejects(waiting, { name: 'AbortError' });
+  await afterwards(asked, 1);
+  assert.equal(asked.length, 1);
+});
+
+test('what was closed ends its acquires, and takes them back', async () => {
+  const { locks, asked } = gateway(hangs, () => problem(423, 'locked', { holders: [] }), lease);
+  const waiting = locks.acquire('x', { wait: Infinity }).catch((it) => it);
+  await afterwards(asked, 1);
+  await locks.close();
+  const error = await waiting;
+  assert.deepEqual([error instanceof LatchgateError, error.code, asked.length, asked[1].body.wait_ms, keys(asked)], [true, 'closed', 2, undefined, 1]);
+  await (await locks.acquire('x')).release();
+});
+
+test('what no later copy does better is refused at once', async () => {
+  const expired = fails('CERT_HAS_EXPIRED', 'certificate has expired');
+  const untrusted = fails('UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'unable to verify the first certificate');
+  const altname = fails('ERR_TLS_CERT_ALTNAME_INVALID', "Hostname/IP does not match certificate's altnames");
+  const deno = fails(undefined, 'error sending request for url (https://gateway/): client error (Connect): invalid peer certificate: UnknownIssuer');
+  const bun = () => {
+    throw Object.assign(new TypeError('self signed certificate'), { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
+  };
+  for (const fault of [expired, untrusted, altname, deno, bun, fails(undefined, 'bad port')]) {
+    const { locks, asked } = gateway(fault);
+    await assert.rejects(locks.acquire('x', { wait: Infinity }), GatewayUnreachable);
+    await afterwards(asked, 1);
+    assert.equal(asked.length, 1);
+  }
+  const mistakes = [
+    () => new Headers({ a: '\u2603' }),
+    () => new Headers({ a: 'b\nc' }),
+    () => fetch('http://'),
+    () => fetch('http://localhost:6666'),
+    () => undefined.body,
+    () => (undefined)(),
+  ];
+  for (const mistake of mistakes) {
+    const { locks } = gateway(mistake, mistake);
+    const error = await locks.acquire('x', { wait: Infinity }).catch((it) => it);
+    assert(error instanceof TypeError || error instanceof GatewayUnreachable, error);
+  }
+  const { locks, asked } = gateway();
+  await assert.rejects(locks.acquire('x', { wait: Infinity, metadata: { n: 1n } }), TypeError);
+  await afterwards(asked, 0);
+  assert.equal(asked.length, 0);
+});
+
+test('a network that fails is no mistake, whatever the host is called', async () => {
+  const other = (message, code) => () => {
+    throw Object.assign(new TypeError(message), code && { code });
+  };
+  const faults = [
+    fails('ENOTFOUND', 'getaddrinfo ENOTFOUND cert.invalid'),
+    // Bun
+    other('getaddrinfo ENOTFOUND null.invalid', 'ENOTFOUND'),
+    // Deno
+    other('error sending request for url (http://null.invalid/locks/undefined): client error (Connect): tcp connect error'),
+    other('error sending request for url (http://null.invalid/locks/undefined): connection closed before message completed'),
+    // browsers
+    other('Failed to fetch'),
+    other('NetworkError when attempting to fetch resource.'),
+    other('Load failed'),
+  ];
+  for (const fault of faults) {
+    const { locks, asked } = gateway(fault, lease);
+    await (await locks.acquire('x')).release();
+    assert.equal(asked.length, 3);
+  }
+});
+
+test('a route that is lost on an established connection leaves a doubt', async () => {
+  const many = new AggregateError([new Error('connect EHOSTUNREACH 10.0.0.1:80'), new Error('connect ENETUNREACH ::1:80')], '');
+  const faults = [
+    [fails('EHOSTUNREACH', 'read EHOSTUNREACH'), OutcomeUnknown],
+    [fails('ENETUNREACH', 'write ENETUNREACH'), OutcomeUnknown],
+    [fails('EHOSTUNREACH', 'connect EHOSTUNREACH 10.0.0.1:80'), GatewayUnreachable],
+    [fails('EHOSTUNREACH', '', many), GatewayUnreachable],
+    [fails('ECONNREFUSED', ''), GatewayUnreachable],
+  ];
+  for (const [fault, Failure] of faults) {
+    const { locks } = gateway(...Array.from({ length: 99 }, () => fault));
+    await assert.rejects(locks.acquire('x', { wait: 50 }), Failure);
+  }
+});
+
+test('a 423 without a problem document has no holders', async () => {
+  const { locks } = gateway(() => new Response('<h1>Locked</h1>', { status: 423 }));
+  const error = await locks.acquire('x').catch((it) => it);
+  assert.deepEqual([error instanceof LockHeld, error.code, error.holders], [true, 'locked', []]);
+});
+
+test('every error has a code', async () => {
+  const cases = [
+    [[() => new Response('', { status: 404 })], 'unknown-answer'],
+    [[() => new Response('', { status: 502 })], 'outcome-unknown'],
+    [[broken], 'outcome-unknown'],
+    [[fails('ECONNREFUSED', 'connect ECONNREFUSED')], 'unreachable'],
+    // What the last copy came to is not what all of them came to.
+    [[broken, () => problem(503, 'overloaded', { retry_after_ms: 60_000 })], 'outcome-unknown'],
+  ];
+  for (const [answers, code] of cases) {
+    const last = answers.at(-1);
+    const { locks } = gateway(...answers, ...Array.from({ length: 99 }, () => last));
+    const error = await locks.acquire('x', { wait: 1_000 }).catch((it) => it);
+    assert.equal(error.code, code, String(error));
+  }
+  const { locks } = gateway(lease);
+  const it = await locks.acquire('x');
+  await it.release();
+  assert.deepEqual([it.signal.reason.code, it.signal.reason.why], ['lease-lost', 'released']);
+});
+
+test('work that has released the lease itself is done', async () => {
+  const { locks, asked } = gateway(lease);
+  const result = await locks.with('x', async (it) => {
+    await it.release();
+    return 'done';
+  });
+  assert.deepEqual([result, methods(asked)], ['done', 'POST DELETE']);
+});
+
+test('only a wait may be infinite', async () => {
+  const { locks, asked } = gateway(lease);
+  await assert.rejects(locks.acquire('x', { ttl: Infinity }), /^TypeError: ttl: /);
+  await assert.rejects(locks.acquire('x', { maxHold: Infinity }), /^TypeError: maxHold: /);
+  await assert.rejects(locks.break('x', { reason: 'r', grace: Infinity }), /^TypeError: grace: /);
+  assert.equal(asked.length, 0);
+  const it = await locks.acquire('x', { wait: Infinity });
+  await assert.rejects(it.renew(Infinity), /^TypeError: ttl: /);
+  await it.release();
 });
 
 test('of a group that is lost whatever may be left is given back', async () => {
@@ -180,8 +495,7 @@ test('names are checked before anything is sent', async () => {
 
 test('a request to release the lock is told, and shortens the lease', async () => {
   const told = [];
-  const renewed = () => json(200, { name: 'x', ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000, release_requested: { by: null, reason: 'r', within_ms: 20_000 } });
-  const { locks } = gateway(lease, renewed);
+  const { locks } = gateway(lease, renewed({ release_requested: { by: null, reason: 'r', within_ms: 20_000 } }));
   const it = await locks.acquire('x', { onReleaseRequested: (request) => told.push(request) });
   await it.renew();
   assert.deepEqual(await it.releaseRequested, { name: 'x', by: undefined, reason: 'r', withinMs: 20_000 });

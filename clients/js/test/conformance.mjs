@@ -82,10 +82,10 @@ define('C05', 'renew gives the lease its TTL again, or another', async (t) => {
   const asked = (await t.log('PUT')).length;
   // On a busy machine one may have been sent again.
   between(asked, 3, 6, 'renewals that were asked for');
-  const reason = await within(3_000, aborted(lease.signal), 'the end of the lease');
+  const reason = await within(20_000, aborted(lease.signal), 'the end of the lease');
   equal(reason.why, 'expired', 'why');
   equal((await t.log('PUT')).length, asked, 'renewals');
-  await t.free(2_000);
+  await t.free(20_000);
 });
 
 define('C06', 'a lease is renewed by itself', async (t) => {
@@ -98,14 +98,14 @@ define('C06', 'a lease is renewed by itself', async (t) => {
 });
 
 define('C07', 'a hold limit ends a lease before another is granted the lock', async (t) => {
-  const lease = await t.locks.acquire(t.lock, { ttl: '1s', maxHold: '1500ms' });
+  const lease = await t.locks.acquire(t.lock, { ttl: '2s', maxHold: '3s' });
   const began = now();
   const order = [];
   const ended = aborted(lease.signal).then(() => order.push('aborted'));
-  const other = t.b.acquire(t.lock, { wait: '10s' }).then(() => order.push('granted'));
-  await within(6_000, Promise.all([ended, other]), 'the end and the grant');
+  const other = t.b.acquire(t.lock, { wait: '20s' }).then(() => order.push('granted'));
+  await within(20_000, Promise.all([ended, other]), 'the end and the grant');
   equal(order, ['aborted', 'granted'], 'order');
-  between(now() - began, 1_000, 5_000, 'time');
+  between(now() - began, 2_000, 20_000, 'time');
   await rejected(() => lease.check(), LeaseLost);
 });
 
@@ -117,6 +117,17 @@ define('C08', 'a second release changes nothing', async (t) => {
   equal((await t.state()).holders[0]?.fencingToken, other.fencingToken, 'holder');
   equal((await rejected(() => lease.renew(), LeaseLost)).why, 'released', 'why');
   equal(lease.signal.reason.why, 'released', 'reason of the signal');
+  equal((await t.log('DELETE')).length, 1, 'releases');
+  await other.release();
+
+  const old = await t.locks.acquire(t.lock);
+  const next = t.b.acquire(t.lock, { wait: '20s' });
+  await t.queued(1);
+  await t.fault('lose-reply', 1, { method: 'DELETE' });
+  await old.release();
+  const held = await within(10_000, next, 'the grant to the next');
+  equal((await t.log('DELETE')).slice(1).map(({ token }) => token), [old.token, old.token], 'tokens of the copies');
+  equal((await t.state()).holders[0]?.fencingToken, held.fencingToken, 'holder after the copies');
 });
 
 define('C09', 'durations arrive in milliseconds', async (t) => {
@@ -150,12 +161,12 @@ define('C10', 'waiters are granted the lock in their order, at once', async (t) 
   await t.queued(2);
   const released = now();
   await lease.release();
-  const granted = await within(5_000, first, 'the first grant');
+  const granted = await within(20_000, first, 'the first grant');
   between(now() - released, 0, 1_000, 'time until the grant');
   await sleep(100);
   equal(order, ['first'], 'order while the first holds');
   await granted.release();
-  await within(5_000, second, 'the second grant');
+  await within(20_000, second, 'the second grant');
   equal(order, ['first', 'second'], 'order');
 });
 
@@ -191,7 +202,7 @@ define('C12', 'the place is kept over a chain of waits and a restart', async (t)
   await t.rig('/gateway', { which: 'a', do: 'start', env });
   await sleep(Math.max(4_000 - (now() - began), 0));
   await lease.release();
-  await within(15_000, Promise.all([first, second]), 'both grants');
+  await within(60_000, Promise.all([first, second]), 'both grants');
   equal(order, ['first', 'second'], 'order');
   const asked = await t.log('POST');
   ok(asked.length >= 8, 'a chain of requests');
@@ -216,10 +227,10 @@ define('C13', 'a waiter that is aborted gives its place up', async (t) => {
   const late = new AbortController();
   const granted = t.locks.acquire(t.lock, { wait: '20s', ttl: '1m', signal: late.signal });
   granted.catch(() => {});
-  await until(3_000, async () => (await t.state()).state === 'held', 'a grant that is not answered');
+  await until(20_000, async () => (await t.state()).state === 'held', 'a grant that is not answered');
   late.abort(reason);
   ok((await rejected(granted)) === reason, 'the reason of the second signal');
-  await t.free(2_000);
+  await t.free(20_000);
   ok((await rejected(t.locks.acquire(t.lock, { signal: AbortSignal.abort(reason) }))) === reason, 'the reason of the third');
 });
 
@@ -242,7 +253,7 @@ define('C14', 'shared leases exclude an exclusive one', async (t) => {
   await sleep(200);
   ok(!granted, 'no grant while one holds');
   await two.release();
-  equal((await within(3_000, alone, 'the exclusive grant')).mode, 'exclusive', 'mode');
+  equal((await within(20_000, alone, 'the exclusive grant')).mode, 'exclusive', 'mode');
 });
 
 define('C15', 'a limit gives slots', async (t) => {
@@ -274,25 +285,25 @@ define('C16', 'a group is granted and released as one', async (t) => {
   const [v, w] = [`${t.lock}-v`, `${t.lock}-w`];
   const partial = await t.locks.acquire([v, w], { ttl: '1500ms' });
   await t.b.break(v, { reason: 'a part', fencingToken: partial.fencingTokens[v] });
-  const reason = await within(3_000, aborted(partial.signal), 'the loss of one');
+  const reason = await within(20_000, aborted(partial.signal), 'the loss of one');
   equal(reason.why, 'broken', 'why');
   await t.free(1_000, w);
 });
 
 define('C17', 'a holder is asked first', async (t) => {
   const heard = [];
-  const lease = await t.locks.acquire(t.lock, { ttl: '3s', onReleaseRequested: (request) => heard.push(request) });
-  await t.b.break(t.lock, { reason: 'a newer one', fencingToken: lease.fencingToken, grace: '2s' });
+  const lease = await t.locks.acquire(t.lock, { ttl: '6s', onReleaseRequested: (request) => heard.push(request) });
+  await t.b.break(t.lock, { reason: 'a newer one', fencingToken: lease.fencingToken, grace: '5s' });
   const asked = now();
-  const request = await within(2_000, lease.releaseRequested, 'the request');
+  const request = await within(20_000, lease.releaseRequested, 'the request');
   equal([request.name, request.reason, heard.length], [t.lock, 'a newer one', 1], 'request');
   ok('by' in request, 'who asks');
-  between(request.withinMs, 1, 2_000, 'withinMs');
+  between(request.withinMs, 1, 5_000, 'withinMs');
   lease.check();
-  const reason = await within(3_000, aborted(lease.signal), 'the end');
+  const reason = await within(20_000, aborted(lease.signal), 'the end');
   equal([reason instanceof LeaseLost, reason.why, heard.length], [true, 'broken', 1], 'reason');
-  between(now() - asked, 1_000, 2_100, 'time');
-  await t.free(2_000);
+  between(now() - asked, 3_000, 20_000, 'time');
+  await t.free(20_000);
 });
 
 // === before the lease can be somebody else's ===
@@ -308,19 +319,20 @@ define('C18', 'a gateway that hangs ends the lease in time', async (t) => {
     equal([reason instanceof LeaseLost, reason.why], [true, 'expired'], 'reason');
     return t.state();
   });
-  const lock = await within(9_000, held, 'the end of the lease');
+  const lock = await within(40_000, held, 'the end of the lease');
   equal([lock.state, lock.holders[0]?.fencingToken], ['held', lease.fencingToken], 'the lock at the other gateway');
-  await within(6_000, other, 'the grant');
+  await within(40_000, other, 'the grant');
   equal(order, ['aborted', 'granted'], 'order');
 });
 
 define('C19', 'after a pause the first check throws', async (t) => {
-  const lease = await t.locks.acquire(t.lock, { ttl: '1s' });
+  const lease = await t.locks.acquire(t.lock, { ttl: '3s' });
   const other = t.b.acquire(t.lock, { wait: '20s' });
   await t.queued(1);
-  const end = now() + 2_000;
+  const pause = 4_000;
+  const end = now() + pause;
   // A clock that stands still while code runs allows no such pause.
-  for (let i = 0; now() < end; i += 1) if (i > 2e5 && now() < end - 1_999) t.skip('the clock stands still while code runs');
+  for (let i = 0; now() < end; i += 1) if (i > 2e5 && now() < end - pause + 1) t.skip('the clock stands still while code runs');
   let error;
   try {
     lease.check();
@@ -329,7 +341,7 @@ define('C19', 'after a pause the first check throws', async (t) => {
   }
   equal([error instanceof LeaseLost, error?.why, lease.signal.aborted, lease.expiresInMs], [true, 'expired', true, 0], 'check');
   ok(lease.signal.reason === error, 'the same reason');
-  await within(5_000, other, 'the grant to the other');
+  await within(20_000, other, 'the grant to the other');
 });
 
 define('C20', 'a clock that jumps changes nothing', async (t) => {
@@ -354,7 +366,7 @@ define('C20', 'a clock that jumps changes nothing', async (t) => {
 define('C21', 'a break ends the lease', async (t) => {
   const lease = await t.locks.acquire(t.lock, { ttl: '2s' });
   await t.b.break(t.lock, { reason: 'the test', fencingToken: lease.fencingToken });
-  const reason = await within(3_000, aborted(lease.signal), 'the end');
+  const reason = await within(20_000, aborted(lease.signal), 'the end');
   equal([reason.why, reason.status, reason.code], ['broken', 410, 'lease-lost'], 'reason');
   ok((await rejected(() => lease.renew(), LeaseLost)) === reason, 'the reason from renew');
   ok((await rejected(() => lease.check(), LeaseLost)) === reason, 'the reason from check');
@@ -395,15 +407,16 @@ define('C23', 'lost replies do no harm', async (t) => {
 });
 
 define('C24', 'Retry-After is honoured', async (t) => {
-  for (const [status, code] of [[503, 'overloaded'], [429, 'rate-limited']]) {
-    await t.rig('/log', undefined, 'DELETE');
-    await t.fault('status', 1, { method: 'POST', status, code, retry_after: 1 });
-    const lease = await t.locks.acquire(t.lock);
-    const [one, two, ...more] = await t.log('POST');
-    between(two.at_ms - one.answered_at_ms, 1_000, 3_000, `pause after ${status}`);
+  const pause = async (status, code, where) => {
+    const name = `${t.lock}-${status}-${where}`;
+    await t.fault('status', 1, { method: 'POST', path: `/locks/${name}`, status, code, retry_after: 1, retry_after_in: where });
+    await t.locks.acquire(name);
+    const [one, two, ...more] = await t.log('POST', `/locks/${name}`);
+    between(two.at_ms - one.answered_at_ms, 1_000, 10_000, `pause after ${status} with ${where}`);
     equal([more.length, keys([one, two]).length], [0, 1], 'requests and keys');
-    await lease.release();
-  }
+  };
+  const places = ['header', 'body', undefined];
+  await Promise.all(places.flatMap((where) => [pause(503, 'overloaded', where), pause(429, 'rate-limited', where)]));
 });
 
 define('C25', 'a refusal is not repeated', async (t) => {
@@ -412,6 +425,18 @@ define('C25', 'a refusal is not repeated', async (t) => {
   equal([error.status, error.code, error.problem.status], [403, 'forbidden', 403], 'status, code, problem');
   equal([typeof error.detail, error.name], ['string', 'LatchgateError'], 'detail and name');
   equal((await t.log('POST')).length, 1, 'requests');
+  // Nor is what cannot be sent at all.
+  const mistakes = [
+    (url) => fetch(url, { headers: { a: 'b\nc' } }),
+    () => fetch('http://'),
+    () => undefined.body,
+  ];
+  for (const mistake of mistakes) {
+    const mistaken = t.client('proxy', { fetch: mistake });
+    const thrown = await within(20_000, rejected(mistaken.acquire(t.lock, { wait: Infinity })), 'a refusal');
+    equal(thrown.name, 'TypeError', `the name of ${thrown}`);
+  }
+  equal((await t.log('POST')).length, 1, 'requests after the mistakes');
 });
 
 define('C26', 'a broken connection is repeated', async (t) => {
@@ -419,8 +444,16 @@ define('C26', 'a broken connection is repeated', async (t) => {
   await t.locks.acquire(t.lock);
   const asked = await t.log('POST');
   equal([asked.length, keys(asked).length], [4, 1], 'requests and keys');
-  const pauses = asked.slice(1).map(({ at_ms }, i) => at_ms - asked[i].at_ms);
-  ok(new Set(pauses.map((ms) => Math.round(ms))).size > 1, `pauses that differ: ${pauses}`);
+  // The first pauses of several: that they grow would not be enough.
+  const pauses = [];
+  for (let i = 0; i < 8; i += 1) {
+    const name = `${t.lock}-${i}`;
+    await t.fault('lose-request', 1, { method: 'POST', path: `/locks/${name}` });
+    await t.locks.acquire(name);
+    const [one, two] = await t.log('POST', `/locks/${name}`);
+    pauses.push(two.at_ms - one.at_ms);
+  }
+  ok(Math.max(...pauses) - Math.min(...pauses) >= 20, `pauses that differ: ${pauses}`);
   const began = now();
   const nobody = t.client('nobody');
   const error = await rejected(nobody.acquire(t.lock), GatewayUnreachable);
@@ -432,7 +465,7 @@ define('C27', 'a request that hangs is given up and repeated', async (t) => {
   await t.fault('hang', 1, { method: 'POST' });
   const began = now();
   await t.locks.acquire(t.lock, { wait: '30s' });
-  between(now() - began, 500, 29_000, 'time');
+  between(now() - began, 500, 30_000, 'time');
   const asked = await t.log('POST');
   equal([asked.length, keys(asked).length], [2, 1], 'requests and keys');
 });
@@ -466,19 +499,30 @@ define('C28', 'the key is sent, and no secret is shown', async (t) => {
     if (method !== 'DELETE') equal(authorization, `Bearer ${key}`, `Authorization of ${method}`);
   }
   ok(sent.some(([method]) => method === 'PUT') && sent.some(([method]) => method === 'GET'), 'requests of each kind');
-  const inspect =
-    globalThis.Deno?.inspect ?? globalThis.Bun?.inspect ?? globalThis.process?.getBuiltinModule?.('node:util').inspect ?? String;
-  const shown = [locks, lease, ...errors, ...errors.map((error) => error.cause)].flatMap((it) => [
-    String(it),
-    JSON.stringify(it),
-    inspect(it),
-    it?.stack,
-    it?.message,
-  ]);
+  const all = [locks, lease, ...errors];
+  const shown = [...all.flatMap((it) => [String(it), JSON.stringify(it)]), ...reachable(all)];
+  // Browsers have no such function: what a console shows there can be reached.
+  const { inspect = String } = await import('node:util').catch(() => ({}));
+  shown.push(...all.map((it) => inspect(it, { depth: 9, showHidden: true })));
+  ok(shown.some((text) => text?.includes(t.lock)), 'the name of the lock in a text');
   for (const secret of [key, lease.token, idempotencyKey]) {
     ok(!shown.some((text) => text?.includes(secret)), 'no secret in a text');
   }
 });
+
+/** All texts that can be reached from a value without the help of its class. */
+function* reachable(value, seen = new Set()) {
+  if (typeof value === 'string') yield value;
+  // A signal leads to what the runtime keeps for itself.
+  if (Object(value) !== value || seen.has(value) || value instanceof AbortSignal) return;
+  seen.add(value);
+  for (const key of Reflect.ownKeys(value)) {
+    yield String(key);
+    const { get, value: own } = Object.getOwnPropertyDescriptor(value, key);
+    // The stack of an error is one of the runtime's getters.
+    yield* reachable(get ? value[key] : own, seen);
+  }
+}
 
 define('C29', 'every acquire has a key of its own, or the given one', async (t) => {
   for (let i = 0; i < 3; i += 1) await t.locks.with(t.lock, () => {});
@@ -491,6 +535,20 @@ define('C29', 'every acquire has a key of its own, or the given one', async (t) 
   const two = await t.b.acquire(t.lock, { idempotencyKey });
   equal([one.token === two.token, one.fencingToken], [true, two.fencingToken], 'one lease');
   equal(keys(await t.log('POST')), [idempotencyKey], 'the key that was sent');
+
+  await one.release();
+  const held = await t.b.acquire(t.lock);
+  const turn = { idempotencyKey: `turn-${minted[0]}`, wait: 500 };
+  await rejected(t.locks.acquire(t.lock, turn), LockHeld);
+  const later = t.b.acquire(t.lock, { wait: '1m' });
+  await t.queued(2);
+  const again = t.locks.acquire(t.lock, { ...turn, wait: '1m' });
+  await held.release();
+  const first = await within(20_000, again, 'the place that was kept');
+  await first.release();
+  const second = await within(20_000, later, 'the next');
+  ok(first.fencingToken < second.fencingToken, 'the order');
+  await second.release();
 });
 
 define('C30', 'whoever closes gives back', async (t) => {
@@ -499,11 +557,27 @@ define('C30', 'whoever closes gives back', async (t) => {
   await locks.close();
   await t.free(1_000);
   equal(lease.signal.reason.why, 'released', 'why');
+
+  const held = await t.b.acquire(t.lock);
+  const waiting = rejected(locks.acquire(t.lock, { wait: Infinity }), LatchgateError);
+  await t.queued(1);
+  await locks.close();
+  equal([(await within(20_000, waiting, 'the end of the wait')).code, (await t.state()).waiterCount], ['closed', 0], 'code and waiters');
+  await held.release();
+
+  // A page in this page, which is left, and one that is taken away.
   if (!globalThis.document) return;
-  const page = await locks.acquire(t.lock, { ttl: '1m' });
-  globalThis.dispatchEvent(new Event('pagehide'));
-  equal(page.signal.reason.why, 'released', 'why of the page');
-  await t.free(1_000);
+  for (const leave of [(frame) => (frame.contentWindow.location = 'about:blank'), (frame) => frame.remove()]) {
+    const frame = document.createElement('iframe');
+    frame.src = new URL('../../../tests/clients/page.html', import.meta.url);
+    document.body.append(frame);
+    await until(20_000, () => frame.contentWindow.loaded, 'the page is loaded');
+    await frame.contentWindow.acquireInPage(t.lock);
+    equal((await t.state()).state, 'held', 'state of the page');
+    leave(frame);
+    await t.free(5_000);
+    frame.remove();
+  }
 });
 
 /** Runs the cases whose numbers are in `only`, or all, one after the other. */
@@ -517,7 +591,7 @@ export async function runAll(rigUrl, only) {
     let error;
     try {
       await t.reset();
-      await within(60_000, run(t), id);
+      await within(110_000, run(t), id);
     } catch (thrown) {
       error = thrown;
     }

@@ -9,7 +9,7 @@ const rig = process.env.LATCHGATE_RIG;
 assert(rig, 'LATCHGATE_RIG is not set: run this by clients/rig/rig.py');
 
 for (const { id, name } of cases) {
-  test(`${id} ${name}`, async () => {
+  test(`${id} ${name}`, { timeout: 120_000 }, async () => {
     const [{ error }] = await runAll(rig, [id]);
     assert.equal(error, undefined);
   });

@@ -13,7 +13,7 @@ test('there are thirty cases', () => {
 });
 
 for (const { id, name } of cases) {
-  test(`${id} ${name}`, async (t) => {
+  test(`${id} ${name}`, { timeout: 120_000 }, async (t) => {
     const [{ error, skipped }] = await runAll(rig, [id]);
     if (skipped) t.skip(skipped);
     else assert.equal(error, undefined);

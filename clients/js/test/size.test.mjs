@@ -3,12 +3,13 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { test as nodeTest } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
 import { minified } from './minified.mjs';
 
+const test = (name, run) => nodeTest(name, { timeout: 120_000 }, run);
 const LIMIT = 6 * 1024;
 const index = new URL('../src/index.js', import.meta.url);
 
@@ -16,6 +17,30 @@ test('the client has at most 6 KB, minified and compressed', (t) => {
   const bytes = gzipSync(minified(fileURLToPath(index)), { level: 9 }).length;
   t.diagnostic(`${bytes} bytes`);
   assert(bytes <= LIMIT, `${bytes} bytes, at most ${LIMIT}`);
+});
+
+test('minified, its errors have their names and codes', async () => {
+  const client = await import(`data:text/javascript;base64,${Buffer.from(minified(fileURLToPath(index))).toString('base64')}`);
+  const failing = (status, body, fault) => async () => {
+    if (fault) throw fault;
+    return new Response(body && JSON.stringify(body), { status });
+  };
+  const refused = Object.assign(new TypeError('fetch failed'), { cause: Object.assign(new Error(''), { code: 'ECONNREFUSED' }) });
+  const cases = {
+    'LockHeld locked': failing(423),
+    'LeaseLost lease-lost': failing(410, { code: 'lease-lost' }),
+    'OutcomeUnknown unknown-answer': failing(201, {}),
+    'OutcomeUnknown outcome-unknown': failing(502),
+    'GatewayUnreachable unreachable': failing(0, undefined, refused),
+    'LatchgateError unknown-answer': failing(404),
+  };
+  for (const [expected, fetch] of Object.entries(cases)) {
+    const error = await new client.Latchgate('http://gateway', { fetch }).acquire('x', { wait: 20 }).catch((it) => it);
+    const [name, code] = expected.split(' ');
+    assert.deepEqual([error.name, error.code, error instanceof client[name]], [name, code, true], expected);
+    assert.match(String(error), new RegExp(`^${name}: `));
+    assert.match(error.stack, new RegExp(`^${name}: `));
+  }
 });
 
 test('it imports nothing but its own files', () => {

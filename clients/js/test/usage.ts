@@ -32,7 +32,10 @@ try {
   if (error instanceof LockHeld) console.log(error.holders.map((holder) => holder.owner));
   else if (error instanceof LeaseLost) console.log(error.why === 'expired');
   else if (error instanceof OutcomeUnknown || error instanceof GatewayUnreachable) console.log(error.message);
-  else if (error instanceof LatchgateError) console.log(error.status, error.code, error.problem?.requestId);
+  else if (error instanceof LatchgateError) {
+    const code: string = error.code;
+    console.log(error.status, code, error.problem?.requestId);
+  }
 }
 
 const lock = await locks.inspect('deploy');

@@ -96,9 +96,7 @@ class GuardOfLoop:
         self._loop, self._guard = loop, guard
 
     def __enter__(self) -> LeaseOfLoop:
-        # A context variable belongs to one task, so the block is entered and left without it.
-        self._entered = self._loop.run(self._guard._acquire())
-        return LeaseOfLoop(self._loop, self._entered)
+        return LeaseOfLoop(self._loop, self._loop.run(self._guard.__aenter__()))
 
     def __exit__(
         self,
@@ -106,7 +104,7 @@ class GuardOfLoop:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        self._loop.run(self._entered.__aexit__(kind, error, traceback))
+        self._loop.run(self._guard.__aexit__(kind, error, traceback))
 
     def __call__(self, function: Callable[[], T]) -> Callable[[], T]:
         async def awaited() -> T:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from typing import Any, Callable
 
 import latchgate
 import latchgate.aio
@@ -25,6 +27,21 @@ def say(lease: latchgate.Lease | latchgate.aio.Lease) -> None:
     print(lease.fencing_token, flush=True)
 
 
+def why_not(call: Callable[[], Any]) -> str:
+    """Why a lease is lost, says a call."""
+    try:
+        call()
+    except latchgate.LeaseLost as lost:
+        return lost.why
+    return "held"
+
+
+def started(coroutine: Any) -> Any:
+    """A coroutine up to where it waits for the loop, which is that of the parent."""
+    coroutine.send(None)
+    coroutine.close()
+
+
 def with_threads() -> None:
     locks = latchgate.Latchgate(url)
     if do == "interrupt":
@@ -39,6 +56,25 @@ def with_threads() -> None:
     elif do == "raise":
         with lease:
             sys.exit(3)
+    elif do == "fork":
+        child = os.fork()
+        if child == 0:
+            calls: list[Callable[[], Any]] = [lease.check, lease.renew, lease.release]
+            print(*map(why_not, calls), lease.lost.is_set(), lease.lost.wait(60), lease.expires_in_ms, flush=True)
+            own = locks.acquire(f"{name}-child", ttl=ttl)
+            own.renew()
+            say(own)
+            # What it holds itself is given back at its end, and nothing else.
+            sys.exit()
+        print(os.waitpid(child, 0)[1], why_not(lease.check), flush=True)
+        sys.stdin.readline()
+        print(why_not(lease.release), flush=True)
+    elif do == "release":
+        sys.stdin.readline()
+        with lease:
+            pass
+        print("failed", flush=True)
+        sys.stdin.readline()
     elif do == "end":
         sys.stdin.readline()
 
@@ -58,6 +94,24 @@ async def with_asyncio() -> None:
     elif do == "raise":
         async with lease:
             sys.exit(3)
+    elif do == "fork":
+        child = os.fork()
+        if child == 0:
+            calls: list[Callable[[], Any]] = [
+                lease.check, lambda: started(lease.renew()), lambda: started(lease.release())
+            ]  # fmt: skip
+            print(*map(why_not, calls), lease.lost.is_set(), True, lease.expires_in_ms, flush=True)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1], why_not(lease.check), flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        await lease.release()
+        print("held", flush=True)
+    elif do == "release":
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        async with lease:
+            pass
+        print("failed", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     elif do == "end":
         globals()["lease"] = lease
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

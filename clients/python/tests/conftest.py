@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import uuid
 from typing import Iterator
 
 import pytest
 from both import KINDS, Clients
 from rig import Rig
+
+
+#: How long a test may take, in seconds: ten times what the slowest takes.
+DEADLINE = 120
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # What is captured would end with the process.
+    config.stash[STDERR] = os.dup(2)
+
+
+@pytest.fixture(autouse=True)
+def deadline(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Ends the process of a test that hangs, and shows where."""
+    faulthandler.dump_traceback_later(DEADLINE, exit=True, file=pytestconfig.stash[STDERR])
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

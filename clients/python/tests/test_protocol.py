@@ -8,52 +8,15 @@ import time
 from typing import Any
 
 import pytest
+from scripted import SETTINGS, TOKEN, acquire, lease, problem
 
 from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, OutcomeUnknown
 from latchgate.protocol import clock, lease_state
-from latchgate.protocol.acquiring import AcquireRequest, Acquiring
-from latchgate.protocol.exchange import Answer, NoAnswer, NotSent, Pause, Send
+from latchgate.protocol.exchange import NoAnswer, NotSent
 from latchgate.protocol.grant import grant_of
 from latchgate.protocol.lease_state import LeaseState
 from latchgate.protocol.retry import BASE_PAUSE, MAX_PAUSE, backoff
 from latchgate.protocol.settings import Settings
-
-SETTINGS = Settings("http://gateway.invalid")
-
-
-def answer(status: int, sent_at: float = 0.0, **document: Any) -> Answer:
-    return Answer(status, {}, json.dumps(document).encode(), sent_at, sent_at + 0.001)
-
-
-def problem(status: int, code: str, **more: Any) -> Answer:
-    document = {"status": status, "code": code, "detail": "d", **more}
-    return Answer(status, {}, json.dumps(document).encode(), 0.0, 0.001)
-
-
-def lease(sent_at: float, **more: Any) -> Answer:
-    fields = {"name": "n", "token": "t", "fencing_token": 1, "ttl_ms": 10_000, "expires_in_ms": 10_000}
-    return answer(201, sent_at, **{**fields, "renew_after_ms": 3_333, **more})
-
-
-def acquire(wait: Any, *exchanges: Any) -> tuple[list[Send], Any]:
-    """What an acquire sends if it meets these answers, and what it comes to."""
-    operation = Acquiring(SETTINGS, AcquireRequest.of("n", wait=wait)).run()
-    sent: list[Send] = []
-    left = list(exchanges)
-    result: Any = None
-    try:
-        while True:
-            effect = operation.send(result)
-            result = None
-            if isinstance(effect, Send):
-                sent.append(effect)
-                result = left.pop(0)
-            else:
-                assert isinstance(effect, Pause)
-    except StopIteration as stop:
-        return sent, stop.value
-    except LatchgateError as error:
-        return sent, error
 
 
 def test_the_clock_goes_on_while_the_machine_is_suspended() -> None:
@@ -70,7 +33,7 @@ def test_pauses_grow_up_to_a_limit_and_differ() -> None:
 def test_a_lease_is_over_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
     monkeypatch.setattr(lease_state, "now", lambda: moment)
-    state = LeaseState(grant_of(lease(100.0)))
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
     assert 109 < state.until < 110
     moment = state.until - 0.01
     state.check()
@@ -79,28 +42,24 @@ def test_a_lease_is_over_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None
         state.check()
     assert caught.value.why == "expired"
     # What was renewed too late does not come back.
-    state.renewed(grant_of(lease(109.0)))
+    state.renewed(grant_of(lease(109.0), ["n"]))
     assert state.is_over()
 
 
 def test_a_renewal_that_was_sent_earlier_does_not_shorten_what_a_later_one_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_state, "now", lambda: 100.0)
-    state = LeaseState(grant_of(lease(100.0)))
-    state.renewed(grant_of(lease(103.0)))
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
+    state.renewed(grant_of(lease(103.0), ["n"]))
     until = state.until
-    state.renewed(grant_of(lease(101.0)))
+    state.renewed(grant_of(lease(101.0), ["n"]))
     assert state.until == until
 
 
 def test_a_release_that_is_asked_for_bounds_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_state, "now", lambda: 100.0)
-    state = LeaseState(grant_of(lease(100.0)))
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
 
-    def fails(request: object) -> None:
-        raise ZeroDivisionError
-
-    state.on_release_requested = fails
-    state.renewed(grant_of(lease(100.0, release_requested={"by": "anna", "reason": "r", "within_ms": 2_000})))
+    state.renewed(grant_of(lease(100.0, release_requested={"by": "anna", "reason": "r", "within_ms": 2_000}), ["n"]))
     assert state.release_requested is not None and state.release_requested.by == "anna"
     assert state.until < 102
 
@@ -108,7 +67,7 @@ def test_a_release_that_is_asked_for_bounds_the_lease(monkeypatch: pytest.Monkey
 def test_all_copies_have_one_key_and_one_body() -> None:
     unknown = problem(504, "outcome-unknown")
     sent, grant = acquire(0, unknown, NoAnswer("r"), NotSent("r"), lease(0.0))
-    assert grant.token == "t"
+    assert grant.token == TOKEN
     assert len({(it.call.headers["Idempotency-Key"], it.call.body) for it in sent}) == 1 and len(sent) == 4
 
 
@@ -130,17 +89,17 @@ def test_a_gateway_that_allows_shorter_waits_is_asked_for_shorter_ones() -> None
 def test_a_lease_that_ended_unheard_is_asked_for_under_a_new_key() -> None:
     expired = problem(409, "idempotency-expired")
     sent, grant = acquire(0, NoAnswer("r"), expired, lease(0.0))
-    assert grant.token == "t"
+    assert grant.token == TOKEN
     keys = [it.call.headers["Idempotency-Key"] for it in sent]
     assert keys[0] == keys[1] != keys[2]
 
 
 def test_no_secret_is_shown() -> None:
     settings = Settings.of("http://gateway.invalid/", "the-key", None, None, None, None)
-    grant = grant_of(lease(0.0, token="the-token"))
+    grant = grant_of(lease(0.0), ["n"])
     sent, _ = acquire(0, lease(0.0))
-    shown = repr((settings, grant, sent, lease(0.0, token="the-token")))
-    for secret in ("the-key", "the-token", sent[0].call.headers["Idempotency-Key"]):
+    shown = repr((settings, grant, sent, lease(0.0)))
+    for secret in ("the-key", TOKEN, sent[0].call.headers["Idempotency-Key"]):
         assert secret not in shown
 
 
@@ -161,3 +120,13 @@ def test_a_function_whose_body_runs_later_is_not_decorated() -> None:
         for function in (coroutine, generator):
             with pytest.raises(TypeError, match="latchgate.aio"):
                 locks("x")(function)
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    with Latchgate("http://gateway.invalid") as locks:
+        with pytest.raises(TypeError, match="tll"):
+            locks.acquire("x", tll="1m")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="tll"):
+            locks("x", tll="1m")  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="ttl"):
+            locks.acquire("x", ttl="5 apples")

@@ -21,7 +21,6 @@ export function Try({ name }) {
     html`<p class="remark"><${Icon} name="lost" /> The lease is over. ${mine.why}</p>`}
     ${(state === "idle" || state === "over") && html`<${Ask} name=${name} />`}
     ${state === "waiting" && html`<${Waiting} mine=${mine} />`}
-    ${state === "unsure" && html`<${Unsure} mine=${mine} />`}
     ${(state === "held" || state === "busy") && html`<${Held} ...${{ name, mine }} />`}
     <${Trouble} problem=${mine.problem} />
     ${mine.said && html`<${Answer} said=${mine.said} />`}
@@ -40,8 +39,7 @@ function Ask({ name }) {
     const facts = pairs(metadata);
     wrong.value = facts === null ? "Each line of the metadata is name=value." : null;
     if (facts === null) return;
-    const body = { ttl_ms: Math.round(ttl * 1000), wait_ms: Math.round(wait * 1000) };
-    acquire(name, { ...body, ...shared, ...(owner && { owner }), ...(metadata.trim() && { metadata: facts }) });
+    acquire(name, { ttl: ttl * 1000, wait: wait * 1000, ...shared, ...(owner && { owner }), ...(metadata.trim() && { metadata: facts }) });
   };
   return html`<form onSubmit=${send} class="ask">
     <label>TTL <span class="unit">seconds</span>
@@ -81,39 +79,26 @@ function Waiting({ mine }) {
   </div>`;
 }
 
-function Unsure({ mine }) {
-  return html`<div class="mine">
-    <p class="remark">
-      <${Icon} name="warning" /> The lock may have been granted all the same. Asking again is safe: it is the same
-      request, with the same <code>Idempotency-Key</code>.
-    </p>
-    <div class="buttons">
-      <button type="button" class="main" onClick=${mine.again}>Ask again</button>
-      <button type="button" onClick=${mine.giveUp}>Give up</button>
-    </div>
-  </div>`;
-}
-
 function Held({ name, mine }) {
-  const { lease, expiresAt, state } = mine;
-  const busy = state === "busy";
-  const lock = { ttl: lease.ttl_ms, expiresAt, ended: null };
+  tick.value;
+  const { lease, waitedMs, requested, state, releasing } = mine;
+  const lock = { ttl: lease.ttlMs, expiresAt: now() + lease.expiresInMs, ended: null };
   return html`<div class="mine">
     <dl class="facts">
       <div class="wide"><dt>Time left</dt><dd><${TimeLeft} lock=${lock} /></dd></div>
       <div class="wide"><dt>Token</dt><dd class="mono">secret <${Copy} text=${lease.token} what="the token" /></dd></div>
-      <div class="wide"><dt>Fencing token</dt><dd class="mono">${lease.fencing_token}</dd></div>
-      ${lease.slot !== null && html`<div class="wide"><dt>Slot</dt><dd>${lease.slot}</dd></div>`}
-      ${lease.waited_ms > 0 && html`<div class="wide"><dt>Waited</dt><dd>${fine(lease.waited_ms)}</dd></div>`}
+      <div class="wide"><dt>Fencing token</dt><dd class="mono">${lease.fencingToken}</dd></div>
+      ${lease.slot !== undefined && html`<div class="wide"><dt>Slot</dt><dd>${lease.slot}</dd></div>`}
+      ${waitedMs > 0 && html`<div class="wide"><dt>Waited</dt><dd>${fine(waitedMs)}</dd></div>`}
     </dl>
-    ${lease.release_requested && html`<p class="remark"><${Asked} request=${lease.release_requested} by=${mine.releaseBy} /></p>`}
+    ${requested && html`<p class="remark"><${Asked} ...${requested} /></p>`}
     <label class="check">
       <input type="checkbox" checked=${Boolean(mine.keep)} onChange=${(event) => keep(name, event.target.checked)} />
       Renew by itself, while this page is open
     </label>
     <div class="buttons">
-      <button type="button" disabled=${busy} onClick=${() => renew(name)}><${Icon} name="renewed" />Renew</button>
-      <button type="button" class="main" disabled=${busy} onClick=${() => release(name)}><${Icon} name="released" />Release</button>
+      <button type="button" disabled=${state === "busy"} onClick=${() => renew(name)}><${Icon} name="renewed" />Renew</button>
+      <button type="button" class="main" disabled=${releasing} onClick=${() => release(name)}><${Icon} name="released" />Release</button>
     </div>
   </div>`;
 }

@@ -8,7 +8,8 @@ from .records import Holder
 
 #: ``expired``: it could not be renewed in time, or its hold limit was reached. ``lost``: the gateway says that it has ended.
 #: ``broken``: an operator broke it, or it was not released when one had asked for it. ``released``: it was released here.
-LostWhy = Literal["expired", "lost", "broken", "released"]
+#: ``forked``: it is that of the process that forked this one.
+LostWhy = Literal["expired", "lost", "broken", "released", "forked"]
 
 
 class LatchgateError(Exception):
@@ -77,7 +78,11 @@ def refusal(problem: Mapping[str, Any]) -> LatchgateError:
     code = problem.get("code")
     message = f"{detail} ({code}, {problem.get('status')})"
     if code == "locked":
-        return LockHeld(message, problem=problem)
+        try:
+            return LockHeld(message, problem=problem)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            # Who holds it was not told in a way that can be read.
+            return LatchgateError(message, problem=problem)
     if code == "lease-lost":
         # The gateway says in the detail only that an operator was it.
         why: LostWhy = "broken" if "broken by" in detail else "lost"

@@ -22,7 +22,7 @@ class LeaseView:
     @property
     def names(self) -> tuple[str, ...]:
         """All locks that it is of."""
-        return tuple(part.name for part in self._state.grant.parts)
+        return self._state.names
 
     @property
     def token(self) -> str:

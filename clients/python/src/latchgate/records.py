@@ -24,7 +24,10 @@ class ReleaseRequest:
     def of(cls, value: Optional[Mapping[str, Any]], name: Optional[str] = None) -> Optional[ReleaseRequest]:
         if not value:
             return None
-        return cls(value.get("by"), value.get("reason") or "", int(value["within_ms"]), name)
+        within_ms = value["within_ms"]
+        if type(within_ms) is not int or within_ms < 0:
+            raise ValueError("within_ms")
+        return cls(value.get("by"), value.get("reason") or "", within_ms, name)
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import ssl
-from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Mapping, Optional, Type, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Optional, Type, TypeVar, cast
 
 from ..blocking import at_exit
 from ..blocking.client import CLOSING
 from ..blocking.transport import HttpTransport
-from ..durations import Duration, Wait
+from ..durations import Duration
 from ..errors import LatchgateError
+from ..options import LeaseOptions, check_known
 from ..protocol import looking
 from ..protocol.acquiring import AcquireRequest, Acquiring
 from ..protocol.holdings import Holdings
 from ..protocol.names import Names
 from ..protocol.settings import Settings
-from ..records import Lock, Mode, Page, ReleaseRequest
-from .driver import run
-from .lease import Lease
+from ..records import Lock, Page
+from .driver import run, run_in_background
+from .lease import Lease, OnReleaseRequested
 from .transport import HttpxTransport
 
+if TYPE_CHECKING:
+    from ..options import Unpack
+
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+
+
+class AcquireOptions(LeaseOptions, total=False):
+    """What :meth:`Latchgate.acquire` can be asked for."""
+
+    #: Called in a task of its own when somebody asks for the lock.
+    on_release_requested: Optional[OnReleaseRequested]
+
+
+OPTIONS = AcquireOptions.__optional_keys__
 
 
 class Latchgate:
@@ -48,55 +62,32 @@ class Latchgate:
         self._at_exit_transport = HttpTransport(self._settings, ssl_context)
         self._holdings = Holdings(self._settings)
 
-    async def acquire(
-        self,
-        names: Names,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Wait = None,
-        mode: Optional[Mode] = None,
-        limit: Optional[int] = None,
-        owner: Optional[str] = None,
-        metadata: Optional[Mapping[str, str]] = None,
-        max_hold: Optional[Duration] = None,
-        idempotency_key: Optional[str] = None,
-        renew: bool = True,
-        on_release_requested: Optional[Callable[[ReleaseRequest], None]] = None,
-    ) -> Lease:
-        """Acquires a lock, or several as one: all or none. The parameters are those of :meth:`latchgate.Latchgate.acquire`.
+    async def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:
+        """Acquires a lock, or several as one: all or none. The parameters are those of :meth:`latchgate.Latchgate.acquire`,
+        but for ``cancel``; ``on_release_requested`` is called in a task of its own, and may be a coroutine function.
 
         A task that is cancelled here gives its place in the queue up, which takes 3 seconds at most.
         """
-        request = AcquireRequest.of(
-            names,
-            ttl=ttl,
-            wait=wait,
-            mode=mode,
-            limit=limit,
-            owner=self._settings.owner if owner is None else owner,
-            metadata=metadata,
-            max_hold=max_hold,
-            idempotency_key=idempotency_key,
-        )
-        acquiring = Acquiring(self._settings, request)
+        check_known(options, OPTIONS)
+        acquiring = Acquiring(self._settings, AcquireRequest.of(names, self._settings, options))
         try:
-            grant = await run(acquiring.run(), self._transport)
+            lease = Lease(
+                self._settings,
+                self._transport,
+                self._holdings,
+                await run(acquiring.run(), self._transport),
+                renews=options.get("renew", True),
+                on_release_requested=options.get("on_release_requested"),
+            )
+            at_exit.register(self._holdings, self._at_exit_transport)
+            return lease
         except LatchgateError:
+            if acquiring.owes_release:
+                await asyncio.shield(run_in_background(self._withdraw(acquiring)))
             raise
         except BaseException:
-            await asyncio.shield(self._withdraw(acquiring))
+            await asyncio.shield(run_in_background(self._withdraw(acquiring)))
             raise
-        lease = Lease(
-            self._settings,
-            self._transport,
-            grant,
-            renews=renew,
-            on_release_requested=on_release_requested,
-        )
-        if renew:
-            self._holdings.add(lease._state)
-            at_exit.register(self._holdings, self._at_exit_transport)
-        return lease
 
     async def _withdraw(self, acquiring: Acquiring) -> None:
         try:
@@ -105,8 +96,9 @@ class Latchgate:
             # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
             pass
 
-    def __call__(self, names: Names, **options: Any) -> Guard:
+    def __call__(self, names: Names, **options: Unpack[AcquireOptions]) -> Guard:
         """For ``async with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
+        check_known(options, OPTIONS)
         return Guard(self, names, options)
 
     async def inspect(self, name: str) -> Lock:
@@ -138,6 +130,10 @@ class Latchgate:
         """Takes a lock away from whoever holds it; with ``grace`` the holder is asked first.
 
         Breaking a lock does not stop its holder. Only a resource that checks the fencing token is safe.
+
+        Give the fencing token of the lease that is meant: without it nothing is sent again of which it is not known whether it
+        was done, which raises :class:`~latchgate.OutcomeUnknown`. If the answer was lost, the token is all that is shown of the
+        holder.
         """
         operation = looking.break_lock(self._settings, name, reason, fencing_token, foreign_mark, all, grace)
         return await run(operation, self._transport)
@@ -170,22 +166,29 @@ class Latchgate:
 
 
 class Guard:
-    """Acquires at the beginning of a block or of a function, and releases at its end."""
+    """Acquires at the beginning of a block or of a function, and releases at its end. It is in one block at a time, which any
+    task may leave; a function may be called by many."""
 
-    def __init__(self, locks: Latchgate, names: Names, options: Mapping[str, Any]) -> None:
+    def __init__(self, locks: Latchgate, names: Names, options: AcquireOptions) -> None:
         self._locks = locks
         self._names = names
         self._options = options
-        # A guard may be used by several tasks, and in itself.
-        self._leases: ContextVar[tuple[Lease, ...]] = ContextVar("latchgate_leases", default=())
+        self._is_entered = False
+        self._lease: Optional[Lease] = None
 
     async def _acquire(self) -> Lease:
         return await self._locks.acquire(self._names, **self._options)
 
     async def __aenter__(self) -> Lease:
-        lease = await self._acquire()
-        self._leases.set((*self._leases.get(), lease))
-        return lease
+        if self._is_entered:
+            raise RuntimeError("this guard has been entered and not left; make another one for each block")
+        self._is_entered = True
+        try:
+            self._lease = await self._acquire()
+        except BaseException:
+            self._is_entered = False
+            raise
+        return self._lease
 
     async def __aexit__(
         self,
@@ -193,11 +196,16 @@ class Guard:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        *before, lease = self._leases.get()
-        self._leases.set(tuple(before))
+        lease, self._lease = self._lease, None
+        if lease is None:
+            raise RuntimeError("this guard has not been entered")
+        self._is_entered = False
         await lease.__aexit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError("it decorates coroutine functions only; use latchgate.Latchgate, or a block inside it")
+
         @functools.wraps(function)
         async def locked(*args: Any, **kwargs: Any) -> Any:
             async with await self._acquire():

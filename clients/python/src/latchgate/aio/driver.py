@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar, cast
+from typing import Any, Coroutine, TypeVar, cast
 
 from ..protocol.exchange import Operation, Send
 from .transport import HttpxTransport
 
 T = TypeVar("T")
+
+# The loop itself keeps no task alive.
+_in_background: set[asyncio.Task[Any]] = set()
 
 
 async def run(operation: Operation[T], transport: HttpxTransport) -> T:
@@ -27,3 +30,11 @@ async def run(operation: Operation[T], transport: HttpxTransport) -> T:
                 await asyncio.sleep(effect.seconds)
     finally:
         operation.close()
+
+
+def run_in_background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task that goes on whether or not anybody waits for it."""
+    task = asyncio.ensure_future(work)
+    _in_background.add(task)
+    task.add_done_callback(_in_background.discard)
+    return task

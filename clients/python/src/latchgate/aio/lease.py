@@ -3,48 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
+import os
 import weakref
 from types import TracebackType
-from typing import Callable, Optional, Type
+from typing import Awaitable, Callable, Optional, Type, Union
 
 from ..durations import Duration, finite_ms
 from ..errors import LatchgateError, LeaseLost
 from ..lease_view import LeaseView
 from ..protocol.grant import Grant
+from ..protocol.holdings import Holdings
 from ..protocol.lease_state import LeaseState
-from ..protocol.releasing import release
+from ..protocol.releasing import end_lease, give_back
 from ..protocol.renewing import keep, renew
 from ..protocol.settings import Settings
 from ..records import ReleaseRequest
-from .driver import run
+from .driver import run, run_in_background
 from .lost_event import LostEvent
 from .transport import HttpxTransport
+
+#: It may be a coroutine function.
+OnReleaseRequested = Callable[[ReleaseRequest], Union[None, Awaitable[None]]]
+
+_log = logging.getLogger("latchgate")
 
 
 class Lease(LeaseView):
     """A lease of one lock, or of several as one.
 
     It is renewed by a task until it is released, is lost, or nobody refers to it any more: then it ends with its TTL. As an
-    asynchronous context manager it is released at the end of the block.
+    asynchronous context manager it is released at the end of the block. It is that of this process: in a forked child it is
+    lost.
     """
 
     def __init__(
         self,
         settings: Settings,
         transport: HttpxTransport,
+        holdings: Holdings,
         grant: Grant,
         *,
         renews: bool,
-        on_release_requested: Optional[Callable[[ReleaseRequest], None]],
+        on_release_requested: Optional[OnReleaseRequested],
     ) -> None:
         state = LeaseState(grant)
         super().__init__(state)
         self._settings = settings
         self._transport = transport
+        self._holdings = holdings
         self._renewing = asyncio.Lock()
+        self._releasing = asyncio.Lock()
+        self._goes_on_releasing = False
         #: Set as soon as the lease is over: before it can be somebody else's.
-        self.lost: asyncio.Event = LostEvent(state)
-        lost, loop = self.lost, asyncio.get_running_loop()
+        self.lost: asyncio.Event
+        lost, loop = LostEvent(state), asyncio.get_running_loop()
+        self.lost = lost
         task: Optional[asyncio.Task[None]] = None
 
         def on_lost() -> None:
@@ -54,58 +69,46 @@ class Lease(LeaseView):
 
         # Any thread may be the first to look at the clock.
         state.on_lost = lambda: _on_loop(loop, on_lost)
+        state.on_shorter = lambda: _on_loop(loop, lost.look_again)
         if on_release_requested is not None:
-            state.on_release_requested = on_release_requested
+            state.on_release_requested = _apart(on_release_requested)
         state.start()
         #: Whether a task renews it.
         self.renews = renews
         if renews:
             # The task does not know the lease, only how it stands.
-            task = asyncio.ensure_future(run(keep(settings, state), transport))
+            task = run_in_background(_keep(settings, transport, state))
             # The last reference to a lease can end on any thread.
-            weakref.finalize(self, _on_loop, loop, task.cancel)
+            weakref.finalize(self, _let_go, loop, task, os.getpid())
+            holdings.add(state)
 
     async def renew(self, ttl: Optional[Duration] = None) -> None:
         """Makes it last its TTL again, or another one, from now on."""
         self.check()
-        state = self._state
         ttl_ms = finite_ms(ttl, "ttl")
         async with self._renewing:
-            before = state.asked_ttl
-            asked = before if ttl_ms is None else ttl_ms / 1000
-            # A renewal by itself that follows asks for the same.
-            state.asked_ttl = asked
-            try:
-                grant = await run(renew(self._settings, state.grant, asked), self._transport)
-            except LeaseLost as lost:
-                state.lose(lost)
-                raise
-            except LatchgateError:
-                state.asked_ttl = before
-                raise
-            state.renewed(grant)
-        self.check()
+            await run(renew(self._settings, self._state, None if ttl_ms is None else ttl_ms / 1000), self._transport)
 
     async def release(self) -> None:
-        """Ends it. Once it is released, this does nothing; of a lease that was lost it raises :class:`LeaseLost`."""
-        if not self._state.begin_release():
-            return
+        """Ends it. Once it is released, this does nothing; of a lease that was lost it raises :class:`LeaseLost`.
+
+        If it fails, it goes on in the background until the lease has ended, and it can be called again.
+        """
+        self._state.check_process()
         # A task that is cancelled here gives the lease back all the same.
-        await asyncio.shield(self._release())
+        await asyncio.shield(run_in_background(self._release()))
 
     async def _release(self) -> None:
         state = self._state
-        lost = state.lost
-        state.lose(LeaseLost("the lease was released", "released"))
-        # What is over by our clock may be alive by that of the store.
-        within = 1.0 if lost is not None else None
-        try:
-            await run(release(self._settings, state.grant, within), self._transport)
-        except LatchgateError:
-            if lost is None:
-                raise
-        if lost is not None:
-            raise lost.again()
+        async with self._releasing:
+            try:
+                await run(end_lease(self._settings, state), self._transport)
+            finally:
+                if state.owes_release() and not self._goes_on_releasing:
+                    self._goes_on_releasing = True
+                    # The process may end before.
+                    self._holdings.add(state)
+                    run_in_background(_go_on_releasing(self._settings, self._transport, state))
 
     async def __aenter__(self) -> Lease:
         return self
@@ -125,6 +128,52 @@ class Lease(LeaseView):
         except LatchgateError:
             # The work is done, and the lease ends with its TTL.
             pass
+
+
+async def _keep(settings: Settings, transport: HttpxTransport, state: LeaseState) -> None:
+    why = "was cancelled"
+    try:
+        await run(keep(settings, state), transport)
+        return
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        why = f"has failed: {type(error).__name__}"
+        _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))
+    finally:
+        # Nobody renews it any more, if it is not over anyway.
+        state.lose(LeaseLost(f"the task that renews the lease {why}", "expired"), ends=False)
+
+
+async def _go_on_releasing(settings: Settings, transport: HttpxTransport, state: LeaseState) -> None:
+    try:
+        await run(give_back(settings, state, state.release_within), transport)
+    except LatchgateError:
+        # The lease has ended with its TTL.
+        pass
+
+
+def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
+    """The lease is renewed while the callback drains what there is."""
+
+    async def told(request: ReleaseRequest) -> None:
+        try:
+            result = callback(request)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            _log.exception("on_release_requested failed")
+
+    def tell(request: ReleaseRequest) -> None:
+        run_in_background(told(request))
+
+    return tell
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], process: int) -> None:
+    # A forked child would wake the loop of its parent.
+    if process == os.getpid():
+        _on_loop(loop, task.cancel)
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

@@ -16,15 +16,25 @@ class LostEvent(asyncio.Event):
     def __init__(self, state: LeaseState) -> None:
         super().__init__()
         self._state = state
+        self._looks_again = asyncio.Event()
 
     def is_set(self) -> bool:
         return self._state.is_over() or super().is_set()
+
+    def set(self) -> None:
+        super().set()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Wakes those who wait: the lease is over, or ends sooner than they know."""
+        self._looks_again.set()
+        self._looks_again = asyncio.Event()
 
     async def wait(self) -> Literal[True]:
         while not self.is_set():
             stretch = min(STRETCH, max(self._state.until - now(), 0.001))
             try:
-                await asyncio.wait_for(super().wait(), stretch)
+                await asyncio.wait_for(self._looks_again.wait(), stretch)
             except asyncio.TimeoutError:
                 pass
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Optional, Union
+from typing import Awaitable, Callable, Optional, Union
 
 try:
     import httpx
@@ -13,7 +13,11 @@ except ImportError as error:
 
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
+from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
+
+#: Is told by httpcore what becomes of a request.
+Trace = Callable[[str, object], Awaitable[None]]
 
 
 class HttpxTransport:
@@ -22,33 +26,47 @@ class HttpxTransport:
     def __init__(self, settings: Settings, ssl_context: Optional[ssl.SSLContext]) -> None:
         verify: Union[ssl.SSLContext, bool] = ssl_context or True
         # As with the client for threads, no proxy and no password of the environment is used.
-        self._client = httpx.AsyncClient(
-            headers=settings.headers(),
-            verify=verify,
-            timeout=None,
-            trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=15),
+        # A child must not read what was answered to its parent.
+        self._client = OfProcess(
+            lambda: httpx.AsyncClient(
+                headers=settings.headers(),
+                verify=verify,
+                timeout=httpx.Timeout(None, connect=settings.request_timeout),
+                trust_env=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=15),
+            )
         )
         self._url = settings.url
 
     async def exchange(self, call: Call, time_out: float) -> Exchange:
         """Sends one copy of a request, and waits for its answer as long as that."""
+        if self._client().is_closed:
+            return NotSent("the client is closed", for_good=True)
         sent_at = now()
         headers = dict(call.headers)
         if call.body is not None:
             headers["Content-Type"] = "application/json"
+        is_sent = False
+
+        async def trace(event: str, info: object) -> None:
+            # What is of a connection comes first, and of HTTP the beginning of the request.
+            nonlocal is_sent
+            is_sent = is_sent or not event.startswith("connection.")
+
         try:
-            return await asyncio.wait_for(self._exchange(call, headers, sent_at), time_out)
+            return await asyncio.wait_for(self._exchange(call, headers, sent_at, trace), time_out)
         except (asyncio.TimeoutError, httpx.TimeoutException):
-            return NoAnswer("no answer in time")
+            return NoAnswer("no answer in time") if is_sent else NotSent("no answer in time")
         except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
             return NotSent(_reason(error), _is_distrust(error))
         except httpx.HTTPError as error:
             return NoAnswer(_reason(error))
 
-    async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float) -> Exchange:
-        request = self._client.build_request(call.method, self._url + call.path, headers=headers, content=call.body)
-        response = await self._client.send(request, stream=True)
+    async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float, trace: Trace) -> Exchange:
+        client = self._client()
+        url, extensions = self._url + call.path, {"trace": trace}
+        request = client.build_request(call.method, url, headers=headers, content=call.body, extensions=extensions)
+        response = await client.send(request, stream=True)
         try:
             body = b""
             async for chunk in response.aiter_bytes():
@@ -61,7 +79,7 @@ class HttpxTransport:
         return Answer(response.status_code, names, body, sent_at, now())
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._client().aclose()
 
 
 def _is_distrust(error: BaseException) -> bool:

@@ -7,25 +7,41 @@ import inspect
 import ssl
 import threading
 from types import TracebackType
-from typing import Any, Callable, Mapping, Optional, Type, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, cast
 
-from ..durations import Duration, Wait
+from ..durations import Duration
 from ..errors import LatchgateError
+from ..options import LeaseOptions, check_known
 from ..protocol import looking
 from ..protocol.acquiring import AcquireRequest, Acquiring
 from ..protocol.holdings import Holdings
 from ..protocol.names import Names
 from ..protocol.settings import Settings
-from ..records import Lock, Mode, Page, ReleaseRequest
+from ..records import Lock, Page, ReleaseRequest
 from . import at_exit
 from .driver import Cancelled, run
 from .lease import Lease
 from .transport import HttpTransport
 
+if TYPE_CHECKING:
+    from ..options import Unpack
+
 #: How long the release of a lease may take when its client is closed, in seconds.
 CLOSING = 5.0
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class AcquireOptions(LeaseOptions, total=False):
+    """What :meth:`Latchgate.acquire` can be asked for."""
+
+    #: Called on a thread of its own when somebody asks for the lock.
+    on_release_requested: Optional[Callable[[ReleaseRequest], None]]
+    #: An event that, once set, gives up the wait.
+    cancel: Optional[threading.Event]
+
+
+OPTIONS = AcquireOptions.__optional_keys__
 
 
 class Latchgate:
@@ -48,29 +64,14 @@ class Latchgate:
         :param owner: who asks, for people to read, unless a call says otherwise.
         :param ssl_context: for an ``https`` gateway with a certificate authority of its own.
         :param request_wait: how long one request of a wait takes at most (20 s): shorter than the time-outs of proxies.
-        :param request_timeout: how long an answer may take beyond that (5 s).
+        :param request_timeout: how long an answer may take beyond that, and a connection to be made (5 s).
         :param deadline: how long a call without a wait is tried (10 s).
         """
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
         self._transport = HttpTransport(self._settings, ssl_context)
         self._holdings = Holdings(self._settings)
 
-    def acquire(
-        self,
-        names: Names,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Wait = None,
-        mode: Optional[Mode] = None,
-        limit: Optional[int] = None,
-        owner: Optional[str] = None,
-        metadata: Optional[Mapping[str, str]] = None,
-        max_hold: Optional[Duration] = None,
-        idempotency_key: Optional[str] = None,
-        renew: bool = True,
-        on_release_requested: Optional[Callable[[ReleaseRequest], None]] = None,
-        cancel: Optional[threading.Event] = None,
-    ) -> Lease:
+    def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:
         """Acquires a lock, or several as one: all or none.
 
         :param names: a name, or a list of 2 to 16.
@@ -78,43 +79,39 @@ class Latchgate:
         :param wait: how long to wait if somebody holds the lock: not at all by default, ``math.inf`` without an end.
         :param mode: ``shared`` to hold it beside others.
         :param limit: as long as fewer than so many hold it; the lease has a :attr:`Lease.slot` then.
+        :param owner: who asks, for people to read; that of the client by default.
+        :param metadata: small facts to attach to the lease.
         :param max_hold: how long the lease may be kept with renewals.
         :param idempotency_key: under which another process may continue this request.
         :param renew: whether a thread renews it. If not, it lasts its TTL, also after the end of the process.
-        :param on_release_requested: called on that thread when somebody asks for the lock.
+        :param on_release_requested: called on a thread of its own when somebody asks for the lock.
         :param cancel: an event that, once set, gives up the wait.
         :raises LockHeld: somebody else holds it, and the wait is over.
         """
-        request = AcquireRequest.of(
-            names,
-            ttl=ttl,
-            wait=wait,
-            mode=mode,
-            limit=limit,
-            owner=self._settings.owner if owner is None else owner,
-            metadata=metadata,
-            max_hold=max_hold,
-            idempotency_key=idempotency_key,
-        )
-        acquiring = Acquiring(self._settings, request)
+        check_known(options, OPTIONS)
+        acquiring = Acquiring(self._settings, AcquireRequest.of(names, self._settings, options))
         try:
-            grant = run(acquiring.run(), self._transport, cancel)
+            lease = Lease(
+                self._settings,
+                self._transport,
+                self._holdings,
+                run(acquiring.run(), self._transport, options.get("cancel")),
+                renews=options.get("renew", True),
+                on_release_requested=options.get("on_release_requested"),
+            )
+            at_exit.register(self._holdings, self._transport)
+            return lease
         except Cancelled:
             self._withdraw(acquiring)
             raise LatchgateError("the acquire was cancelled", code="cancelled") from None
         except LatchgateError:
+            if acquiring.owes_release:
+                self._withdraw(acquiring)
             raise
         except BaseException:
-            # KeyboardInterrupt, or what a signal handler raises.
+            # KeyboardInterrupt, what a signal handler raises, or no thread can be started.
             self._withdraw(acquiring)
             raise
-        lease = Lease(
-            self._settings, self._transport, grant, renews=renew, on_release_requested=on_release_requested
-        )
-        if renew:
-            self._holdings.add(lease._state)
-            at_exit.register(self._holdings, self._transport)
-        return lease
 
     def _withdraw(self, acquiring: Acquiring) -> None:
         try:
@@ -123,8 +120,9 @@ class Latchgate:
             # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
             pass
 
-    def __call__(self, names: Names, **options: Any) -> Guard:
+    def __call__(self, names: Names, **options: Unpack[AcquireOptions]) -> Guard:
         """For ``with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
+        check_known(options, OPTIONS)
         return Guard(self, names, options)
 
     def inspect(self, name: str) -> Lock:
@@ -156,6 +154,9 @@ class Latchgate:
         """Takes a lock away from whoever holds it; with ``grace`` the holder is asked first.
 
         Breaking a lock does not stop its holder. Only a resource that checks the fencing token is safe.
+
+        Give the fencing token of the lease that is meant: without it nothing is sent again of which it is not known whether it
+        was done, which raises :class:`OutcomeUnknown`. If the answer was lost, the token is all that is shown of the holder.
         """
         operation = looking.break_lock(self._settings, name, reason, fencing_token, foreign_mark, all, grace)
         return run(operation, self._transport)
@@ -186,23 +187,28 @@ class Latchgate:
 
 
 class Guard:
-    """Acquires at the beginning of a block or of a function, and releases at its end."""
+    """Acquires at the beginning of a block or of a function, and releases at its end. It is in one block at a time, which any
+    thread may leave; a function may be called by many."""
 
-    def __init__(self, locks: Latchgate, names: Names, options: Mapping[str, Any]) -> None:
+    def __init__(self, locks: Latchgate, names: Names, options: AcquireOptions) -> None:
         self._locks = locks
         self._names = names
         self._options = options
-        # A guard may be used by several threads, and in itself.
-        self._leases = threading.local()
+        self._entered = threading.Lock()
+        self._lease: Optional[Lease] = None
 
     def _acquire(self) -> Lease:
         return self._locks.acquire(self._names, **self._options)
 
     def __enter__(self) -> Lease:
-        lease = self._acquire()
-        stack = self._leases.__dict__.setdefault("stack", [])
-        stack.append(lease)
-        return lease
+        if not self._entered.acquire(blocking=False):
+            raise RuntimeError("this guard has been entered and not left; make another one for each block")
+        try:
+            self._lease = self._acquire()
+        except BaseException:
+            self._entered.release()
+            raise
+        return self._lease
 
     def __exit__(
         self,
@@ -210,13 +216,17 @@ class Guard:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        lease: Lease = self._leases.stack.pop()
+        lease, self._lease = self._lease, None
+        if lease is None:
+            raise RuntimeError("this guard has not been entered")
+        self._entered.release()
         lease.__exit__(kind, error, traceback)
 
     def __call__(self, function: F) -> F:
         kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
         if any(is_kind(function) for is_kind in kinds):
             raise TypeError("its body would run after the release; use latchgate.aio, or a block inside it")
+
         @functools.wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
             with self._acquire():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import weakref
 from types import TracebackType
@@ -11,27 +13,31 @@ from ..durations import Duration, finite_ms
 from ..errors import LatchgateError, LeaseLost
 from ..lease_view import LeaseView
 from ..protocol.grant import Grant
+from ..protocol.holdings import Holdings
 from ..protocol.lease_state import LeaseState
-from ..protocol.releasing import release
+from ..protocol.releasing import end_lease, give_back
 from ..protocol.renewing import keep, renew
 from ..protocol.settings import Settings
 from ..records import ReleaseRequest
-from .driver import Cancelled, run
+from .driver import Cancelled, run, run_in_background
 from .lost_event import LostEvent
 from .transport import HttpTransport
+
+_log = logging.getLogger("latchgate")
 
 
 class Lease(LeaseView):
     """A lease of one lock, or of several as one.
 
     It is renewed by a thread until it is released, is lost, or nobody refers to it any more: then it ends with its TTL. As a
-    context manager it is released at the end of the block.
+    context manager it is released at the end of the block. It is that of this process: in a forked child it is lost.
     """
 
     def __init__(
         self,
         settings: Settings,
         transport: HttpTransport,
+        holdings: Holdings,
         grant: Grant,
         *,
         renews: bool,
@@ -41,19 +47,25 @@ class Lease(LeaseView):
         super().__init__(state)
         self._settings = settings
         self._transport = transport
+        self._holdings = holdings
         self._renewing = threading.Lock()
+        # A signal handler may release what its thread is about to release.
+        self._releasing = threading.RLock()
+        self._goes_on_releasing = False
         self._stop = threading.Event()
         #: Set as soon as the lease is over: before it can be somebody else's.
-        self.lost: threading.Event = LostEvent(state)
-        lost, stop = self.lost, self._stop
+        self.lost: threading.Event
+        lost, stop = LostEvent(state), self._stop
+        self.lost = lost
 
         def on_lost() -> None:
             lost.set()
             stop.set()
 
         state.on_lost = on_lost
+        state.on_shorter = lost.look_again
         if on_release_requested is not None:
-            state.on_release_requested = on_release_requested
+            state.on_release_requested = _apart(on_release_requested)
         state.start()
         #: Whether a thread renews it.
         self.renews = renews
@@ -62,45 +74,33 @@ class Lease(LeaseView):
             threading.Thread(
                 target=_keep, args=(settings, transport, state, self._stop), name="latchgate-renew", daemon=True
             ).start()
-            weakref.finalize(self, self._stop.set)
+            weakref.finalize(self, _let_go, self._stop, os.getpid())
+            holdings.add(state)
 
     def renew(self, ttl: Optional[Duration] = None) -> None:
         """Makes it last its TTL again, or another one, from now on."""
         self.check()
-        state = self._state
         ttl_ms = finite_ms(ttl, "ttl")
         with self._renewing:
-            before = state.asked_ttl
-            asked = before if ttl_ms is None else ttl_ms / 1000
-            # A renewal by itself that follows asks for the same.
-            state.asked_ttl = asked
-            try:
-                grant = run(renew(self._settings, state.grant, asked), self._transport)
-            except LeaseLost as lost:
-                state.lose(lost)
-                raise
-            except LatchgateError:
-                state.asked_ttl = before
-                raise
-            state.renewed(grant)
-        self.check()
+            run(renew(self._settings, self._state, None if ttl_ms is None else ttl_ms / 1000), self._transport)
 
     def release(self) -> None:
-        """Ends it. Once it is released, this does nothing; of a lease that was lost it raises :class:`LeaseLost`."""
+        """Ends it. Once it is released, this does nothing; of a lease that was lost it raises :class:`LeaseLost`.
+
+        If it fails, it goes on in the background until the lease has ended, and it can be called again.
+        """
         state = self._state
-        if not state.begin_release():
-            return
-        lost = state.lost
-        state.lose(LeaseLost("the lease was released", "released"))
-        # What is over by our clock may be alive by that of the store.
-        within = 1.0 if lost is not None else None
-        try:
-            run(release(self._settings, state.grant, within), self._transport)
-        except LatchgateError:
-            if lost is None:
-                raise
-        if lost is not None:
-            raise lost.again()
+        state.check_process()
+        with self._releasing:
+            try:
+                run(end_lease(self._settings, state), self._transport)
+            finally:
+                if state.owes_release() and not self._goes_on_releasing:
+                    self._goes_on_releasing = True
+                    # The process may end before.
+                    self._holdings.add(state)
+                    settings, transport = self._settings, self._transport
+                    run_in_background(lambda: _go_on_releasing(settings, transport, state), "release")
 
     def __enter__(self) -> Lease:
         return self
@@ -128,3 +128,30 @@ def _keep(settings: Settings, transport: HttpTransport, state: LeaseState, stop:
         run(keep(settings, state), transport, stop, cuts_requests=False)
     except Cancelled:
         pass
+    except BaseException as error:
+        # Nobody renews it any more.
+        _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))
+        state.lose(LeaseLost(f"the thread that renews the lease has failed: {type(error).__name__}", "expired"), ends=False)
+
+
+def _let_go(stop: threading.Event, process: int) -> None:
+    # In a forked child there is no such thread, and nobody may ever let go of the lock in the event.
+    if process == os.getpid():
+        stop.set()
+
+
+def _go_on_releasing(settings: Settings, transport: HttpTransport, state: LeaseState) -> None:
+    try:
+        run(give_back(settings, state, state.release_within), transport)
+    except LatchgateError:
+        # The lease has ended with its TTL.
+        pass
+
+
+def _apart(callback: Callable[[ReleaseRequest], None]) -> Callable[[ReleaseRequest], None]:
+    """The lease is renewed while the callback drains what there is."""
+
+    def tell(request: ReleaseRequest) -> None:
+        run_in_background(lambda: callback(request), "on_release_requested")
+
+    return tell

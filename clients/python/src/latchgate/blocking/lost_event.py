@@ -16,17 +16,31 @@ class LostEvent(threading.Event):
     def __init__(self, state: LeaseState) -> None:
         super().__init__()
         self._state = state
+        self._looks_again = threading.Condition()
 
     def is_set(self) -> bool:
         return self._state.is_over() or super().is_set()
 
+    def set(self) -> None:
+        super().set()
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Wakes those who wait: the lease is over, or ends sooner than they know."""
+        with self._looks_again:
+            self._looks_again.notify_all()
+
     def wait(self, timeout: Optional[float] = None) -> bool:
+        if self.is_set():
+            # In a forked child nobody may ever let go of the lock.
+            return True
         give_up = None if timeout is None else now() + timeout
-        while not self.is_set():
-            stretch = min(STRETCH, max(self._state.until - now(), 0.001))
-            if give_up is not None:
-                stretch = min(stretch, give_up - now())
-                if stretch <= 0:
-                    return False
-            super().wait(stretch)
+        with self._looks_again:
+            while not self.is_set():
+                stretch = min(STRETCH, max(self._state.until - now(), 0.001))
+                if give_up is not None:
+                    stretch = min(stretch, give_up - now())
+                    if stretch <= 0:
+                        return False
+                self._looks_again.wait(stretch)
         return True

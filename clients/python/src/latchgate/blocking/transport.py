@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import http.client
-import os
 import select
 import socket
 import ssl
 import threading
 from contextlib import contextmanager
-from typing import Iterator, Optional
+from typing import Callable, Iterator, Optional
 from urllib.parse import urlsplit
 
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
+from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
 
 #: How many connections are kept while nobody uses them.
 MOST_IDLE = 4
 #: How long a connection is kept so: a gateway closes one that asks for nothing after a while.
 LONGEST_IDLE = 15.0
+#: How often somebody who waits looks whether that was cancelled.
+LOOK_EVERY = 0.1
 
 
 class _Idle:
-    """A connection that nobody uses, of this process."""
+    """A connection that nobody uses."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self.connection = connection
         self.since = now()
-        self.process = os.getpid()
 
     def is_usable(self) -> bool:
         # What can be read from a connection on which nothing was asked is its end.
-        if self.process != os.getpid() or now() - self.since > LONGEST_IDLE or self.connection.sock is None:
+        if now() - self.since > LONGEST_IDLE or self.connection.sock is None:
             return False
         readable, _, _ = select.select([self.connection.sock], [], [], 0) if _selectable(self.connection) else ([1], 0, 0)
         return not readable
@@ -44,6 +45,37 @@ def _selectable(connection: http.client.HTTPConnection) -> bool:
     return 0 <= number < 1024
 
 
+class _Pool:
+    """The connections that nobody uses."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Idle] = []
+
+    def take(self) -> Optional[http.client.HTTPConnection]:
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                kept = self._idle.pop()
+            if kept.is_usable():
+                return kept.connection
+            kept.connection.close()
+
+    def put_back(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if len(self._idle) < MOST_IDLE:
+                self._idle.append(_Idle(connection))
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for kept in idle:
+            kept.connection.close()
+
+
 class HttpTransport:
     """The connections of a client to its gateway."""
 
@@ -53,37 +85,40 @@ class HttpTransport:
         self._host, self._port = parts.hostname, parts.port
         self._base = parts.path
         self._headers = settings.headers()
+        self._connect_within = settings.request_timeout
         self._tls: Optional[ssl.SSLContext] = None
         if parts.scheme == "https":
             self._tls = ssl_context or ssl.create_default_context()
-        self._lock = threading.Lock()
-        self._idle: list[_Idle] = []
+        # A child must not read what was answered to its parent.
+        self._pool = OfProcess(_Pool)
 
     def exchange(self, call: Call, time_out: float, cancelled: Optional[threading.Event] = None) -> Exchange:
         """Sends one copy of a request, and waits for its answer as long as that."""
         deadline = now() + time_out
-        sent_at = now()
-        connection = self._take()
-        try:
-            if connection is None:
-                connection = self._new(time_out)
-                try:
-                    connection.connect()
-                except (OSError, ValueError) as error:
-                    return NotSent(_reason(error), isinstance(error, ssl.SSLCertVerificationError))
+        pool = self._pool()
+        connection = pool.take()
+        if connection is None:
             try:
-                with _closed_when(cancelled, connection.sock):
-                    return self._exchange_on(connection, call, sent_at, deadline)
-            except (OSError, http.client.HTTPException) as error:
-                return NoAnswer(_reason(error))
+                connection = self._connect(min(deadline, now() + self._connect_within), cancelled)
+            except (OSError, ValueError) as error:
+                return NotSent(_reason(error), isinstance(error, ssl.SSLCertVerificationError))
+        is_reusable = False
+        try:
+            with _cut_when(cancelled, connection.sock) as cut:
+                exchange, is_reusable = self._exchange_on(connection, call, deadline)
+            # From here on nobody cuts it any more.
+            is_reusable = is_reusable and not cut.is_set()
+            return exchange
+        except (OSError, http.client.HTTPException) as error:
+            return NoAnswer(_reason(error))
         finally:
-            # What was not put back by now is not to be used again.
-            if connection is not None and not self._is_idle(connection):
+            if is_reusable:
+                pool.put_back(connection)
+            else:
                 connection.close()
 
-    def _exchange_on(
-        self, connection: http.client.HTTPConnection, call: Call, sent_at: float, deadline: float
-    ) -> Exchange:
+    def _exchange_on(self, connection: http.client.HTTPConnection, call: Call, deadline: float) -> tuple[Exchange, bool]:
+        """What comes of a request, and whether the connection can be used for another."""
         headers = {**self._headers, **call.headers}
         if call.body is not None:
             headers["Content-Type"] = "application/json"
@@ -93,6 +128,7 @@ class HttpTransport:
 
         sock = connection.sock
         sock.settimeout(left())
+        sent_at = now()
         connection.request(call.method, self._base + call.path, body=call.body, headers=headers)
         sock.settimeout(left())
         response = connection.getresponse()
@@ -106,68 +142,148 @@ class HttpTransport:
                 break
             body += chunk
         else:
-            return NoAnswer("the answer is too long")
+            return NoAnswer("the answer is too long"), False
+        if response.length:
+            return NoAnswer("the connection was closed"), False
+        will_close = response.will_close
         names = {name.lower(): value for name, value in response.getheaders()}
-        if response.isclosed() and not response.will_close:
-            self._put_back(connection)
-        return Answer(response.status, names, body, sent_at, now())
+        # Before Python 3.12 it does not notice by itself that it is at its end.
+        response.close()
+        return Answer(response.status, names, body, sent_at, now()), not will_close
 
     def close(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for kept in idle:
-            kept.connection.close()
+        self._pool().close()
 
-    def _new(self, time_out: float) -> http.client.HTTPConnection:
+    def _connect(self, deadline: float, cancelled: Optional[threading.Event]) -> http.client.HTTPConnection:
         if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=time_out)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=time_out, context=self._tls)
+            connection = http.client.HTTPConnection(self._host, self._port)
+        else:
+            connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls)
+        port = connection.port
 
-    def _take(self) -> Optional[http.client.HTTPConnection]:
-        while True:
+        def connect() -> socket.socket:
+            return _connected(self._host, port, self._tls, deadline)
+
+        connection.sock = _Connecting(connect).wait(deadline, cancelled)
+        return connection
+
+
+class _Connecting:
+    """A connection that is made on a thread of its own: nothing else ends the look-up of a name."""
+
+    def __init__(self, connect: Callable[[], socket.socket]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._is_given_up = False
+        self._sock: Optional[socket.socket] = None
+        self._error: Optional[Exception] = None
+
+    def wait(self, deadline: float, cancelled: Optional[threading.Event]) -> socket.socket:
+        """The connection, if there is one before the deadline and before the event is set."""
+        try:
+            threading.Thread(target=self._run, name="latchgate-connect", daemon=True).start()
+        except RuntimeError:
+            # There are too many threads, or the interpreter ends and starts none.
+            return self._connect()
+        try:
+            while not self._done.wait(min(LOOK_EVERY, max(deadline - now(), 0.0))):
+                if now() >= deadline:
+                    raise socket.timeout
+                if cancelled is not None and cancelled.is_set():
+                    raise ConnectionAbortedError(0, "it was cancelled")
+        except BaseException:
             with self._lock:
-                if not self._idle:
-                    return None
-                kept = self._idle.pop()
-            if kept.is_usable():
-                return kept.connection
-            if kept.process == os.getpid():
-                kept.connection.close()
+                self._is_given_up = True
+                sock, self._sock = self._sock, None
+            if sock is not None:
+                sock.close()
+            raise
+        if self._error is not None:
+            raise self._error
+        assert self._sock is not None
+        return self._sock
 
-    def _put_back(self, connection: http.client.HTTPConnection) -> None:
-        with self._lock:
-            if len(self._idle) < MOST_IDLE:
-                self._idle.append(_Idle(connection))
+    def _run(self) -> None:
+        try:
+            sock = self._connect()
+        except Exception as error:
+            self._error = error
+        else:
+            with self._lock:
+                if not self._is_given_up:
+                    self._sock = sock
+            if self._is_given_up:
+                sock.close()
+        self._done.set()
 
-    def _is_idle(self, connection: http.client.HTTPConnection) -> bool:
-        with self._lock:
-            return any(kept.connection is connection for kept in self._idle)
+
+def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: float) -> socket.socket:
+    """A connection to the first address of a host that answers, each of which has its share of the time."""
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError = socket.timeout()
+    for at, (family, kind, protocol, _, address) in enumerate(addresses):
+        left = deadline - now()
+        if left <= 0:
+            break
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:
+            # This machine may not have its family.
+            failure = error
+            continue
+        try:
+            sock.settimeout(left / (len(addresses) - at))
+            sock.connect(address)
+            # Head and body are two writes, of which the second would wait for an acknowledgement of the first.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            failure = error
+            sock.close()
+            continue
+        if tls is None:
+            return sock
+        try:
+            sock.settimeout(max(deadline - now(), 0.001))
+            return tls.wrap_socket(sock, server_hostname=host)
+        except BaseException:
+            sock.close()
+            raise
+    raise failure
 
 
 @contextmanager
-def _closed_when(cancelled: Optional[threading.Event], sock: socket.socket) -> Iterator[None]:
-    """Ends what is read from a socket as soon as an event is set."""
+def _cut_when(cancelled: Optional[threading.Event], sock: socket.socket) -> Iterator[threading.Event]:
+    """Ends what is read from a socket as soon as an event is set, but not once the block has been left. Yields an event that
+    is set by then if it did."""
+    done, cut = threading.Event(), threading.Event()
     if cancelled is None:
-        yield
+        yield cut
         return
-    done = threading.Event()
+    lock = threading.Lock()
 
     def watch(cancelled: threading.Event) -> None:
         while not done.is_set():
-            if cancelled.wait(0.1):
+            if not cancelled.wait(LOOK_EVERY):
+                continue
+            with lock:
+                # Another thread may use the socket by now.
+                if done.is_set():
+                    return
+                cut.set()
                 try:
                     # Of a TLS socket, too, what is below: the thread that reads is told by the end of the stream.
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
                 except OSError:
                     pass
-                return
+            return
 
-    watcher = threading.Thread(target=watch, args=(cancelled,), name="latchgate-cancel", daemon=True)
-    watcher.start()
+    threading.Thread(target=watch, args=(cancelled,), name="latchgate-cancel", daemon=True).start()
     try:
-        yield
+        yield cut
     finally:
-        done.set()
+        with lock:
+            done.set()
 
 
 def _reason(error: Exception) -> str:

@@ -9,12 +9,12 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Mapping, Optional
 
-from ..durations import Duration, Wait, finite_ms, wait_seconds
+from ..durations import finite_ms, wait_seconds
 from ..errors import GatewayUnreachable, LeaseLost, OutcomeUnknown
-from ..records import Mode
+from ..options import RequestOptions
 from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, retry_after, send_copy
-from .grant import Grant, grant_of
+from .grant import Grant, grant_of, token_in
 from .names import Names, check_names
 from .releasing import release
 from .renewing import renew_first
@@ -33,60 +33,37 @@ _KEY = re.compile(r"[\x21-\x7e]{16,128}")
 
 @dataclass(frozen=True)
 class AcquireRequest:
-    """What to ask for. What is ``None`` is left to the gateway."""
+    """What to ask for, as the caller says it. What is ``None`` is left to the gateway."""
 
     names: tuple[str, ...]
-    ttl_ms: Optional[int]
     #: In seconds; 0: not at all.
     wait: float
-    mode: Optional[Mode]
-    limit: Optional[int]
-    owner: Optional[str]
-    metadata: Optional[Mapping[str, str]]
-    max_hold_ms: Optional[int]
     #: Of the caller: another process may continue the request under it.
     idempotency_key: Optional[str] = field(repr=False)
+    #: The body but for the wait.
+    _body: Mapping[str, object]
 
     @classmethod
-    def of(
-        cls,
-        names: Names,
-        *,
-        ttl: Optional[Duration] = None,
-        wait: Wait = None,
-        mode: Optional[Mode] = None,
-        limit: Optional[int] = None,
-        owner: Optional[str] = None,
-        metadata: Optional[Mapping[str, str]] = None,
-        max_hold: Optional[Duration] = None,
-        idempotency_key: Optional[str] = None,
-    ) -> AcquireRequest:
-        if idempotency_key is not None and not _KEY.fullmatch(idempotency_key):
+    def of(cls, names: Names, settings: Settings, options: RequestOptions) -> AcquireRequest:
+        checked = check_names(names)
+        key = options.get("idempotency_key")
+        if key is not None and not _KEY.fullmatch(key):
             raise ValueError("an idempotency key has 16 to 128 visible ASCII characters")
-        return cls(
-            names=check_names(names),
-            ttl_ms=finite_ms(ttl, "ttl"),
-            wait=wait_seconds(wait),
-            mode=mode,
-            limit=limit,
-            owner=owner,
-            metadata=metadata,
-            max_hold_ms=finite_ms(max_hold, "max_hold"),
-            idempotency_key=idempotency_key,
-        )
+        owner = options.get("owner")
+        body = {
+            "names": list(checked) if len(checked) > 1 else None,
+            "ttl_ms": finite_ms(options.get("ttl"), "ttl"),
+            "mode": options.get("mode"),
+            "limit": options.get("limit"),
+            "owner": settings.owner if owner is None else owner,
+            "metadata": options.get("metadata"),
+            "max_hold_ms": finite_ms(options.get("max_hold"), "max_hold"),
+        }
+        return cls(checked, wait_seconds(options.get("wait")), key, body)
 
     def call(self, key: str, wait: float) -> Call:
         """A copy that waits for so long at the gateway."""
-        body = {
-            "names": list(self.names) if len(self.names) > 1 else None,
-            "ttl_ms": self.ttl_ms,
-            "wait_ms": math.ceil(wait * 1000) or None,
-            "mode": self.mode,
-            "limit": self.limit,
-            "owner": self.owner,
-            "metadata": self.metadata,
-            "max_hold_ms": self.max_hold_ms,
-        }
+        body = {**self._body, "wait_ms": math.ceil(wait * 1000) or None}
         path = "/locks" if len(self.names) > 1 else f"/locks/{self.names[0]}"
         sent = json.dumps({name: value for name, value in body.items() if value is not None})
         return Call("POST", path, {"Idempotency-Key": key}, sent.encode())
@@ -103,7 +80,12 @@ class Acquiring:
         self._start_over_until = asked + settings.deadline
         self._over = asked + request.wait
         self._longest = settings.request_wait
+        # Whether a gateway may know of it.
         self._sent = False
+        #: The token of what was granted here, as long as nobody has it.
+        self._granted: Optional[str] = None
+        # Whether something was granted that was not told in a way to be used.
+        self._unusable = False
 
     def _left(self) -> float:
         """How long it still wants to wait."""
@@ -119,20 +101,26 @@ class Acquiring:
             wait = min(self._left(), self._longest)
             time_out = self._settings.request_timeout
             time_out = wait + time_out if waits else min(time_out, retry.deadline - now())
-            self._sent = True
+            sent_before, self._sent = self._sent, True
             sent_at = now()
             answer = yield from send_copy(self._request.call(self._key, wait), time_out)
             if isinstance(answer, Failure):
+                if isinstance(answer.error, GatewayUnreachable):
+                    self._sent = sent_before
                 yield from retry.after(answer)
                 continue
             if answer.status in (200, 201):
-                grant = grant_of(answer)
+                self._granted = token_in(answer)
+                self._unusable = True
+                grant = grant_of(answer, self._request.names)
+                self._unusable = False
                 if grant.took <= grant.ttl * SOON:
                     return grant
                 try:
                     return (yield from renew_first(self._settings, grant))
                 except LeaseLost:
                     # It was on its way for longer than it lasted.
+                    self._granted = None
                     if not self._may_start_again() or self._request.idempotency_key is not None:
                         raise
                     self._key = _fresh_key()
@@ -142,6 +130,9 @@ class Acquiring:
                         raise
                     retry.in_doubt = True
                 continue
+            if (answer.problem() or {}).get("code") in ("locked", "superseded", "idempotency-expired"):
+                # What was granted before has ended, or is a newer request's.
+                self._granted = None
             pause = self._pause_before_next(answer, wait, retry)
             if pause is None:
                 raise retry.refusal(answer)
@@ -190,28 +181,34 @@ class Acquiring:
     def _may_start_again(self) -> bool:
         return self._left() > 0 or now() < self._start_over_until
 
+    @property
+    def owes_release(self) -> bool:
+        """Whether something was granted that nobody has."""
+        return self._granted is not None or self._unusable
+
     def withdraw(self) -> Operation[None]:
         """Gives up: asks once more without waiting, which gives the place in the queue up. What was granted in the last
         moment, heard or unheard, is released at once.
 
         An acquire under a key of its caller's may be continued by somebody else, so it is left to the gateway, which keeps
-        a place for a few seconds.
+        a place for a few seconds; but not a lease that was granted here.
         """
-        if not self._sent or self._request.idempotency_key is not None:
-            return
         deadline = now() + WITHDRAWAL
-        copies = 0
-        while True:
-            answer = yield from send(self._request.call(self._key, 0), self._settings, Retry(deadline))
-            problem = answer.problem() or {}
-            copies += 1
-            pause = backoff(copies)
-            # An earlier copy of the request arrived late.
-            if problem.get("code") != "superseded" or now() + pause > deadline:
-                break
-            yield Pause(pause)
-        if answer.status in (200, 201):
-            yield from release(self._settings, grant_of(answer), within=WITHDRAWAL)
+        if self._granted is None and self._sent and (self._unusable or self._request.idempotency_key is None):
+            copies = 0
+            while True:
+                answer = yield from send(self._request.call(self._key, 0), self._settings, Retry(deadline))
+                problem = answer.problem() or {}
+                copies += 1
+                pause = backoff(copies)
+                # An earlier copy of the request arrived late.
+                if problem.get("code") != "superseded" or now() + pause > deadline:
+                    break
+                yield Pause(pause)
+            if answer.status in (200, 201):
+                self._granted = token_in(answer)
+        if self._granted is not None:
+            yield from release(self._settings, self._request.names, self._granted, WITHDRAWAL)
 
 
 def _fresh_key() -> str:

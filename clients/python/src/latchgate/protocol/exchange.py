@@ -54,7 +54,7 @@ class Answer:
 
     def problem(self) -> Optional[Mapping[str, Any]]:
         document = self.document()
-        return document if document is not None and "code" in document else None
+        return document if document is not None and isinstance(document.get("code"), str) else None
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _by_proxy(answer: Answer) -> LatchgateError:
 def retry_after(answer: Answer) -> Optional[float]:
     """When the gateway asks us to come again, in seconds."""
     asked = (answer.problem() or {}).get("retry_after_ms")
-    if isinstance(asked, int):
+    if isinstance(asked, int) and asked >= 0:
         return asked / 1000
     header = answer.headers.get("retry-after", "")
     return float(header) if header.isascii() and header.isdigit() else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping, Optional, Sequence
 
 from ..errors import LatchgateError, OutcomeUnknown, refusal
 from ..records import Mode, ReleaseRequest
@@ -11,6 +12,11 @@ from .exchange import Answer
 
 #: How much earlier than necessary a long lease is over for its holder, in seconds, beside what clocks may differ.
 LONGEST_MARGIN = 0.25
+#: The largest number of all, and the largest fencing token: JavaScript has no larger one.
+LARGEST = 2**63 - 1
+LARGEST_FENCE = 2**53 - 1
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,11 @@ class Grant:
     received_at: float
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All locks that it is of."""
+        return tuple(part.name for part in self.parts)
+
+    @property
     def good_for(self) -> float:
         """How much of it may be counted on: one that is to be released is broken when the time for that is over."""
         if self.release_requested is None:
@@ -54,8 +65,7 @@ class Grant:
     def good_until(self) -> float:
         """Until when it certainly lasts: counted from when the request was sent, because nobody knows when it was granted
         after that. A margin is left in which work can stop, and because clocks do not run at quite the same speed."""
-        margin = self.ttl / 100 + min(self.ttl / 20, LONGEST_MARGIN)
-        return self.sent_at + max(self.good_for - margin, 0.0)
+        return self.sent_at + max(self.good_for - margin(self.ttl), 0.0)
 
     @property
     def took(self) -> float:
@@ -68,60 +78,118 @@ class Grant:
         return self.hold_expires_in is not None and self.hold_expires_in <= self.expires_in
 
 
-def grant_of(answer: Answer) -> Grant:
-    """The lease in an answer to an acquire, or to the renewal of one lock."""
+def margin(ttl: float) -> float:
+    """How much earlier than necessary a lease is over for its holder."""
+    return ttl / 100 + min(ttl / 20, LONGEST_MARGIN)
+
+
+def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
+    """The lease of these locks in an answer to an acquire, or to the renewal of one lock."""
     document = answer.document()
+    if document is None:
+        raise _unusable(answer, "a lease")
     try:
-        assert document is not None
-        return _grant(document, answer)
-    except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
-        raise _unusable(answer, "a lease") from None
+        grant = _grant(document, answer)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # What was wrong is a name of ours, and no secret of the answer.
+        raise _unusable(answer, f"a lease that can be used ({_field(error)})") from None
+    if sorted(grant.names) != sorted(names):
+        raise _unusable(answer, "a lease of what was asked for")
+    return grant
+
+
+def token_in(answer: Answer) -> Optional[str]:
+    """The token of an answer that may be unusable otherwise."""
+    token = (answer.document() or {}).get("token")
+    return token if isinstance(token, str) and _TOKEN.fullmatch(token) else None
 
 
 def _grant(document: Mapping[str, Any], answer: Answer) -> Grant:
-    leases = document.get("leases") or [document]
-    hold_expires_in = document.get("hold_expires_in_ms")
+    leases = document["leases"] if "leases" in document else [document]
+    metadata = document.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise ValueError("metadata")
+    token = token_in(answer)
+    if token is None:
+        raise ValueError("token")
     return Grant(
-        parts=tuple(
-            Part(lease["name"], int(lease["fencing_token"]), lease.get("mode") or "exclusive", lease.get("slot"))
-            for lease in leases
-        ),
-        token=str(document["token"]),
-        ttl=document["ttl_ms"] / 1000,
-        expires_in=document["expires_in_ms"] / 1000,
-        renew_after=document["renew_after_ms"] / 1000,
-        hold_expires_in=None if hold_expires_in is None else hold_expires_in / 1000,
-        owner=document.get("owner"),
-        metadata=document.get("metadata") or {},
-        waited=(document.get("waited_ms") or 0) / 1000,
+        parts=tuple(_part(lease) for lease in leases),
+        token=token,
+        ttl=_number(document, "ttl_ms") / 1000,
+        expires_in=_number(document, "expires_in_ms") / 1000,
+        renew_after=_number(document, "renew_after_ms") / 1000,
+        hold_expires_in=_seconds_or_none(document, "hold_expires_in_ms"),
+        owner=_text_or_none(document, "owner"),
+        metadata=metadata,
+        waited=(_seconds_or_none(document, "waited_ms") or 0.0),
         release_requested=_soonest(leases, named="leases" in document),
         sent_at=answer.sent_at,
         received_at=answer.received_at,
     )
 
 
+def _part(lease: Mapping[str, Any]) -> Part:
+    name, mode = lease["name"], lease.get("mode", "exclusive")
+    if not isinstance(name, str):
+        raise ValueError("name")
+    if mode not in ("exclusive", "shared"):
+        raise ValueError("mode")
+    slot = None if lease.get("slot") is None else _number(lease, "slot")
+    return Part(name, _number(lease, "fencing_token", 1, LARGEST_FENCE), mode, slot)
+
+
+def _number(values: Mapping[str, Any], field: str, least: int = 0, most: int = LARGEST) -> int:
+    value = values.get(field)
+    # True is an int, and JSON of Python knows NaN and Infinity.
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(field)
+    return value
+
+
+def _seconds_or_none(values: Mapping[str, Any], field: str) -> Optional[float]:
+    return None if values.get(field) is None else _number(values, field) / 1000
+
+
+def _text_or_none(values: Mapping[str, Any], field: str) -> Optional[str]:
+    value = values.get(field)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(field)
+    return value
+
+
+def _field(error: Exception) -> str:
+    return str(error.args[0]) if isinstance(error, (KeyError, ValueError)) and error.args else "its form"
+
+
 def renewed_group(before: Grant, ttl: Optional[float], answer: Answer) -> Grant:
     """A group after a renewal that was answered with what came of each. A part that is lost is the loss of all."""
-    results = results_of(answer)
+    results = results_of(answer, before.names)
     document = answer.document() or {}
     check_results(results)
-    holds = [result["hold_expires_in_ms"] for result in results if result.get("hold_expires_in_ms") is not None]
-    return replace(
-        before,
-        ttl=before.ttl if ttl is None else ttl,
-        expires_in=min(result["expires_in_ms"] for result in results) / 1000,
-        renew_after=(document.get("renew_after_ms") or 0) / 1000,
-        hold_expires_in=min(holds) / 1000 if holds else None,
-        release_requested=_soonest(results, named=True),
-        sent_at=answer.sent_at,
-        received_at=answer.received_at,
-    )
+    try:
+        holds = [hold for result in results for hold in [_seconds_or_none(result, "hold_expires_in_ms")] if hold is not None]
+        return replace(
+            before,
+            ttl=before.ttl if ttl is None else ttl,
+            expires_in=min(_number(result, "expires_in_ms") for result in results) / 1000,
+            renew_after=_number(document, "renew_after_ms") / 1000,
+            hold_expires_in=min(holds, default=None),
+            release_requested=_soonest(results, named=True),
+            sent_at=answer.sent_at,
+            received_at=answer.received_at,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unusable(answer, f"a renewal that can be used ({_field(error)})") from None
 
 
-def results_of(answer: Answer) -> list[Mapping[str, Any]]:
+def results_of(answer: Answer, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """What came of each lease of a group."""
     results = (answer.document() or {}).get("results")
-    if not isinstance(results, list) or not results:
+    if (
+        not isinstance(results, list)
+        or not all(isinstance(result, dict) for result in results)
+        or sorted(str(result.get("name")) for result in results) != sorted(names)
+    ):
         raise _unusable(answer, "what came of each lease")
     return results
 

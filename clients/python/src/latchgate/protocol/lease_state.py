@@ -2,50 +2,75 @@
 
 from __future__ import annotations
 
-import logging
+import math
+import os
 import threading
+from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ..errors import LeaseLost
 from ..records import ReleaseRequest
 from .clock import now
-from .grant import Grant
+from .grant import Grant, margin
 
 #: A request that ends sooner than the last by less than this is the same: each answer takes another time.
 SAME_REQUEST = 0.5
 
-_log = logging.getLogger("latchgate")
+
+@dataclass(frozen=True)
+class Asked:
+    """A renewal that was sent, and whose answer is not there."""
+
+    sent_at: float
+    #: Until when it lets the lease last at least, which may be sooner than before.
+    until: float
+    #: When to renew again, so that there is an answer before.
+    renew_by: float
 
 
 class LeaseState:
-    """A lease from its grant to its end. Any thread may ask and tell."""
+    """A lease from its grant to its end. Any thread may ask and tell. In a forked child it is over."""
 
     def __init__(self, grant: Grant) -> None:
-        self._lock = threading.Lock()
+        self._process = os.getpid()
+        # A signal handler may come in between, and ask.
+        self._lock = threading.RLock()
         #: As it was answered last.
         self.grant = grant
         #: Until when the lease certainly lasts.
         self.until = grant.good_until
+        #: Until when it may last at most.
+        self._lasts_until = grant.received_at + grant.expires_in
+        #: Renewals for less than there was, which may have been carried out or not.
+        self._in_doubt: list[Asked] = []
         #: What a renewal asks for, whatever others with the token have made of it; ``None``: what the lease has.
         self.asked_ttl: Optional[float] = grant.ttl
         #: Why the last renewal failed.
         self.trouble = "no answer in time"
-        self.lost: Optional[LeaseLost] = None
+        self._lost: Optional[LeaseLost] = None
         self.release_requested: Optional[ReleaseRequest] = None
         self._release_by: Optional[float] = None
-        self._released = False
+        self._release_begun = False
+        self._owes_release = True
+        #: Whether a release was sent that nobody has answered.
+        self.release_in_doubt = False
         #: Called once when the lease is over.
         self.on_lost: Callable[[], None] = lambda: None
-        #: Called when somebody asks for the lock, and again if less time is left than was said before.
+        #: Called when the lease may end sooner than before.
+        self.on_shorter: Callable[[], None] = lambda: None
+        #: Called when somebody asks for the lock, and again if less time is left than was said before. It returns at once.
         self.on_release_requested: Callable[[ReleaseRequest], None] = lambda request: None
 
-    def begin_release(self) -> bool:
-        """Whether nobody has begun to release it before."""
-        # What the clock has ended by now was lost and not released.
-        self.is_over()
-        with self._lock:
-            begins, self._released = not self._released, True
-        return begins
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.grant.names
+
+    @property
+    def lost(self) -> Optional[LeaseLost]:
+        """Why it is over, as far as somebody has noticed."""
+        if self._process != os.getpid():
+            return LeaseLost("the lease is that of the process that forked this one", "forked")
+        return self._lost
 
     def start(self) -> None:
         """Tells what the grant itself says, once somebody listens."""
@@ -64,16 +89,49 @@ class LeaseState:
     def check(self) -> None:
         """Raises if it is over."""
         if self.is_over():
-            assert self.lost is not None
-            raise self.lost.again()
+            lost = self.lost
+            assert lost is not None
+            raise lost.again()
 
-    def lose(self, lost: LeaseLost) -> None:
-        """It is over, for good."""
+    def check_process(self) -> None:
+        """Raises in a forked child."""
+        if self._process != os.getpid():
+            self.check()
+
+    def lose(self, lost: LeaseLost, *, ends: bool = True) -> None:
+        """It is over, for good. If it does not end by itself, it is still to be released."""
+        if self._process != os.getpid():
+            return
         with self._lock:
-            if self.lost is not None:
+            if self._lost is not None:
                 return
-            self.lost = lost
+            self._lost = lost
+            if ends:
+                self._owes_release = False
         self.on_lost()
+
+    # === Renewals ===
+
+    def asks(self, ttl: Optional[float]) -> Asked:
+        """A renewal is about to be sent. From then on the lease may last as long as that gives it, and no longer."""
+        sent_at = now()
+        lasts = self.grant.ttl if ttl is None else ttl
+        asked = Asked(sent_at, sent_at + max(lasts - margin(lasts), 0.0), sent_at + lasts / 3)
+        with self._lock:
+            self._lasts_until = max(self._lasts_until, sent_at + lasts)
+            is_shorter = ttl is not None and asked.until < self.until
+            if is_shorter:
+                self._in_doubt.append(asked)
+                self.until = asked.until
+        if is_shorter:
+            self.on_shorter()
+        return asked
+
+    def refused(self, asked: Asked) -> None:
+        """A renewal was certainly not carried out."""
+        with self._lock:
+            self._in_doubt = [other for other in self._in_doubt if other is not asked]
+            self._reckon()
 
     def renewed(self, grant: Grant) -> None:
         """It was renewed. What ended before the answer came does not come back."""
@@ -84,8 +142,49 @@ class LeaseState:
             if grant.sent_at < self.grant.sent_at:
                 return
             self.grant = grant
-            self.until = grant.good_until
+            self._lasts_until = max(self._lasts_until, grant.received_at + grant.expires_in)
+            self._in_doubt = [asked for asked in self._in_doubt if asked.sent_at > grant.sent_at]
+            before = self.until
+            self._reckon()
+            is_shorter = self.until < before
+        if is_shorter:
+            self.on_shorter()
         self._hear(grant)
+
+    def renew_by(self) -> float:
+        """When to renew at the latest because of what is in doubt."""
+        with self._lock:
+            return min((asked.renew_by for asked in self._in_doubt), default=math.inf)
+
+    def _reckon(self) -> None:
+        self.until = min([self.grant.good_until, *(asked.until for asked in self._in_doubt)])
+
+    # === Its release ===
+
+    def begin_release(self) -> bool:
+        """Whether nobody has begun to release it before."""
+        # What the clock has ended by now was lost and not released.
+        self.is_over()
+        with self._lock:
+            begins, self._release_begun = not self._release_begun, True
+        return begins
+
+    def owes_release(self) -> bool:
+        """Whether the gateway may keep it although nobody needs it any more, or will at the end of this process."""
+        return self._process == os.getpid() and not self._is_gone() and now() < self._lasts_until
+
+    def _is_gone(self) -> bool:
+        self.is_over()
+        return not self._owes_release
+
+    def ended(self) -> None:
+        """The gateway has released it, or says that it has ended."""
+        self._owes_release = False
+
+    @property
+    def release_within(self) -> float:
+        """How long a release makes sense, in seconds."""
+        return max(self._lasts_until - now(), 0.0)
 
     def _hear(self, grant: Grant) -> None:
         request = grant.release_requested
@@ -97,11 +196,7 @@ class LeaseState:
                 return
             self._release_by = by
             self.release_requested = request
-        try:
-            self.on_release_requested(request)
-        except Exception:
-            # Whatever becomes of the request, the lease is renewed as long as it may be.
-            _log.exception("on_release_requested failed")
+        self.on_release_requested(request)
 
     def _expired(self) -> LeaseLost:
         if self._release_by is not None:

@@ -7,8 +7,8 @@ from typing import Any, Callable, Mapping, Optional, TypeVar
 from urllib.parse import urlencode
 
 from ..durations import Duration, finite_ms
-from ..errors import LatchgateError
-from ..records import Lock, Page
+from ..errors import LatchgateError, OutcomeUnknown
+from ..records import Holder, Lock, Page
 from .clock import now
 from .exchange import Answer, Call, Operation
 from .names import check_name
@@ -49,7 +49,10 @@ def break_lock(
     all_holders: bool,
     grace: Optional[Duration],
 ) -> Operation[Lock]:
-    """Takes a lock away from whoever holds it, or asks the holder first."""
+    """Takes a lock away from whoever holds it, or asks the holder first.
+
+    Only a break that names its lease is sent again if it may have been carried out: any other would break the next holder.
+    """
     body = {
         "reason": reason,
         "fencing_token": fencing_token,
@@ -58,7 +61,20 @@ def break_lock(
         "grace_ms": finite_ms(grace, "grace"),
     }
     sent = json.dumps({key: value for key, value in body.items() if value is not None}).encode()
-    return _asked(settings, Call("POST", f"/locks/{check_name(name)}/break", body=sent), Lock.of)
+    call = Call("POST", f"/locks/{check_name(name)}/break", body=sent)
+    retry = Retry(now() + settings.deadline, in_doubt_too=fencing_token is not None)
+    try:
+        answer = yield from send(call, settings, retry)
+    except OutcomeUnknown as error:
+        if fencing_token is not None:
+            raise
+        advice = "whether the lock was broken is not known; inspect it, and name the fencing token of the lease that is meant"
+        raise OutcomeUnknown(f"{advice}: {error}", status=error.status, problem=error.problem) from None
+    is_gone = (answer.problem() or {}).get("code") in ("not-held", "holder-changed")
+    if is_gone and retry.in_doubt and fencing_token is not None:
+        # An earlier copy did it. What it broke is known by its fencing token alone.
+        return Lock(name, "held", (Holder(fencing_token=fencing_token),), 1, (), 0)
+    return _read(answer, retry, Lock.of)
 
 
 def _page(document: Mapping[str, Any]) -> Page:
@@ -67,7 +83,11 @@ def _page(document: Mapping[str, Any]) -> Page:
 
 def _asked(settings: Settings, call: Call, read: Callable[[Mapping[str, Any]], T]) -> Operation[T]:
     retry = Retry(now() + settings.deadline)
-    answer: Answer = yield from send(call, settings, retry)
+    answer = yield from send(call, settings, retry)
+    return _read(answer, retry, read)
+
+
+def _read(answer: Answer, retry: Retry, read: Callable[[Mapping[str, Any]], T]) -> T:
     if not 200 <= answer.status < 300:
         raise retry.refusal(answer)
     try:

@@ -6,7 +6,7 @@ import json
 import random
 from typing import Optional
 
-from ..errors import LatchgateError, LeaseLost
+from ..errors import LatchgateError, LeaseLost, OutcomeUnknown
 from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .grant import Grant, grant_of, renewed_group
@@ -23,7 +23,7 @@ def _call(grant: Grant, ttl: Optional[float]) -> Call:
     body = {} if ttl is None else {"ttl_ms": round(ttl * 1000)}
     return Call(
         "PUT",
-        lease_path([part.name for part in grant.parts], "/renew"),
+        lease_path(grant.names, "/renew"),
         {"Lock-Token": grant.token},
         json.dumps(body).encode(),
     )
@@ -32,7 +32,12 @@ def _call(grant: Grant, ttl: Optional[float]) -> Call:
 def _renewed(grant: Grant, ttl: Optional[float], answer: Answer, retry: Retry) -> Grant:
     if answer.status != 200:
         raise retry.refusal(answer)
-    return grant_of(answer) if len(grant.parts) == 1 else renewed_group(grant, ttl, answer)
+    if len(grant.parts) > 1:
+        return renewed_group(grant, ttl, answer)
+    renewed = grant_of(answer, grant.names)
+    if renewed.token != grant.token:
+        raise OutcomeUnknown("the gateway answered with another lease than was to be renewed", status=answer.status)
+    return renewed
 
 
 def copy_time_out(settings: Settings, left: float) -> float:
@@ -40,11 +45,38 @@ def copy_time_out(settings: Settings, left: float) -> float:
     return min(max(left / 2, 0.05), left, settings.request_timeout)
 
 
-def renew(settings: Settings, grant: Grant, ttl: Optional[float]) -> Operation[Grant]:
+def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operation[None]:
     """Renews until it is answered. Renewing twice does no harm."""
+    state.check()
+    before = state.asked_ttl
+    ttl = before if ttl is None else ttl
+    # A renewal by itself that follows asks for the same.
+    state.asked_ttl = ttl
+    grant = state.grant
     retry = Retry(now() + settings.deadline)
-    answer = yield from send(_call(grant, ttl), settings, retry)
-    return _renewed(grant, ttl, answer, retry)
+    asked = state.asks(ttl)
+
+    def time_out() -> float:
+        state.check()
+        return copy_time_out(settings, state.until - now())
+
+    try:
+        answer = yield from send(_call(grant, ttl), settings, retry, time_out)
+        renewed = _renewed(grant, ttl, answer, retry)
+    except LeaseLost as lost:
+        state.lose(lost)
+        raise
+    except OutcomeUnknown:
+        # It may be carried out still, after the next renewal: that asks for no more than this one did.
+        if ttl is not None and before is not None:
+            state.asked_ttl = min(ttl, before)
+        raise
+    except LatchgateError:
+        state.asked_ttl = before
+        state.refused(asked)
+        raise
+    state.renewed(renewed)
+    state.check()
 
 
 def renew_first(settings: Settings, grant: Grant) -> Operation[Grant]:
@@ -67,25 +99,30 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
     """
     failed = 0
     renew_at = first_renewal(state.grant)
+    not_before = 0.0
     kept = state.grant
     while True:
         if state.grant is not kept:
             # It was renewed by hand.
-            kept, failed = state.grant, 0
+            kept, failed, not_before = state.grant, 0, 0.0
             renew_at = first_renewal(kept)
         if state.is_over():
             return
-        pause = min(renew_at, state.until) - now()
+        due = max(min(renew_at, state.renew_by()), not_before)
+        pause = min(due, state.until) - now()
         if pause > 0:
             yield Pause(min(pause, STRETCH))
             continue
         ttl = state.asked_ttl
+        asked = state.asks(ttl)
         time_out = copy_time_out(settings, state.until - now())
         answer = yield from send_copy(_call(kept, ttl), time_out)
         failure: LatchgateError
         retry_after: Optional[float] = None
         if isinstance(answer, Failure):
             failure, retry_after = answer.error, answer.retry_after
+            if not answer.in_doubt:
+                state.refused(asked)
         else:
             try:
                 state.renewed(_renewed(kept, ttl, answer, Retry(now())))
@@ -95,6 +132,8 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
                 return
             except LatchgateError as error:
                 failure = error
+                if not isinstance(error, OutcomeUnknown):
+                    state.refused(asked)
                 if ttl is not None and answer.status in (400, 403):
                     # A key that may not ask for as much any more may renew what there is.
                     state.asked_ttl = None
@@ -103,8 +142,8 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
         failed += 1
         state.trouble = str(failure)
         longest = kept.ttl / 10
-        asked = 0.0 if retry_after is None else asked_pause(retry_after)
-        renew_at = now() + min(max(backoff(failed), asked), longest)
+        pause_asked = 0.0 if retry_after is None else asked_pause(retry_after)
+        renew_at = not_before = now() + min(max(backoff(failed), pause_asked), longest)
 
 
 def first_renewal(grant: Grant) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Optional
+from typing import Callable, Optional
 
 from ..errors import LatchgateError, OutcomeUnknown, refusal
 from .clock import now
@@ -31,8 +31,10 @@ def asked_pause(retry_after: float) -> float:
 class Retry:
     """The copies of one call."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, *, in_doubt_too: bool = True) -> None:
         self.deadline = deadline
+        # Whether a copy that may have been carried out is followed by another.
+        self._in_doubt_too = in_doubt_too
         self.failed = 0
         #: Whether one of the copies may have been carried out unheard.
         self.in_doubt = False
@@ -49,7 +51,8 @@ class Retry:
         pause = backoff(self.failed)
         if failure.retry_after is not None:
             pause = max(pause, asked_pause(failure.retry_after))
-        if failure.for_good or now() + pause >= self.deadline:
+        cannot_repeat = failure.for_good or (failure.in_doubt and not self._in_doubt_too)
+        if cannot_repeat or now() + pause >= self.deadline:
             raise self.doubted(failure.error, failure.in_doubt)
         yield Pause(pause)
 
@@ -73,12 +76,13 @@ class Retry:
         return self.doubted(error)
 
 
-def send(call: Call, settings: Settings, retry: Optional[Retry] = None) -> Operation[Answer]:
-    """Sends a call until it is answered or its deadline has passed."""
-    retry = retry or Retry(now() + settings.deadline)
+def send(
+    call: Call, settings: Settings, retry: Retry, longest: Optional[Callable[[], float]] = None
+) -> Operation[Answer]:
+    """Sends a call until it is answered or its deadline has passed. ``longest`` bounds each copy instead of the settings."""
     while True:
-        time_out = min(settings.request_timeout, retry.deadline - now())
-        answer = yield from send_copy(call, time_out)
+        time_out = settings.request_timeout if longest is None else longest()
+        answer = yield from send_copy(call, min(time_out, retry.deadline - now()))
         if isinstance(answer, Failure):
             yield from retry.after(answer)
         elif answer.status == 429:

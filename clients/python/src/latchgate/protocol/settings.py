@@ -13,7 +13,7 @@ from ..durations import Duration, seconds
 #: How long one request of a wait takes at most: shorter than the time-outs of the proxies and load balancers that are
 #: commonly in between, the shortest of which is 29 seconds.
 LONGEST_WAIT = 20.0
-#: How long the answer to one copy may take beyond its wait.
+#: How long the answer to one copy may take beyond its wait, and a connection to be made.
 REQUEST_TIMEOUT = 5.0
 #: How long a call without a wait is tried.
 DEADLINE = 10.0

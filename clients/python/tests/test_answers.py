@@ -1,0 +1,107 @@
+"""An answer that is not what the gateway promises is refused, and what it may have granted is given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
+
+from latchgate import LatchgateError, LockHeld, OutcomeUnknown
+from latchgate.protocol import lease_state
+from latchgate.protocol.exchange import Answer, NoAnswer
+from latchgate.protocol.grant import grant_of, renewed_group
+from latchgate.protocol.lease_state import LeaseState
+from latchgate.protocol.renewing import renew
+
+INFINITY, NAN = float("inf"), float("nan")
+BAD = [
+    ("fencing_token", value) for value in (None, 0, "1", 1.5, True, 2**53)
+] + [
+    (field, value)
+    for field in ("ttl_ms", "expires_in_ms", "renew_after_ms")
+    for value in (None, -1, "1", 1.5, True, NAN, INFINITY, 10**400)
+] + [
+    ("name", 1), ("name", "another"), ("mode", "other"), ("slot", -1), ("owner", 1), ("metadata", ["m"]),
+    ("hold_expires_in_ms", NAN), ("waited_ms", -1), ("leases", "l"), ("leases", [1]),
+    ("release_requested", {"by": None, "reason": "r", "within_ms": INFINITY}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field, value", BAD)
+def test_a_lease_that_cannot_be_used_is_refused_and_released(field: str, value: Any) -> None:
+    acquire = acquiring()
+    sent, error = play(acquire.run(), lease(0.0, **{field: value}))
+    assert type(error) is OutcomeUnknown and error.status == 201 and len(sent) == 1
+    assert TOKEN not in str(error)
+    assert acquire.owes_release
+    sent, error = play(acquire.withdraw(), answer(204))
+    assert error is None
+    assert [(it.call.method, it.call.path, it.call.headers["Lock-Token"]) for it in sent] == [("DELETE", "/locks/n", TOKEN)]
+
+
+@pytest.mark.parametrize("token", [None, "", "short", 1, "t" * 42 + "\n", "t" * 44, "t" * 42 + "ä"])
+@pytest.mark.parametrize("key", [None, "of-the-caller-0123456789"])
+def test_a_lease_without_its_token_is_asked_for_once_more_to_be_released(token: Any, key: Any) -> None:
+    acquire = acquiring(idempotency_key=key)
+    sent, error = play(acquire.run(), lease(0.0, token=token))
+    assert type(error) is OutcomeUnknown and "token" in str(error)
+    again, error = play(acquire.withdraw(), lease(0.0), answer(204))
+    assert error is None
+    assert [it.call.method for it in again] == ["POST", "DELETE"]
+    assert again[0].call.headers == sent[0].call.headers
+
+
+def test_an_answer_that_is_no_document_is_refused() -> None:
+    for body in (b"", b"[]", b"\xff", b"[" * 10):
+        _, error = play(acquiring().run(), Answer(201, {}, body, 0.0, 0.001))
+        assert type(error) is OutcomeUnknown
+
+
+def test_a_refusal_that_cannot_be_read_is_a_refusal() -> None:
+    _, error = play(acquiring().run(), problem(423, "locked", holders=[1]))
+    assert type(error) is LatchgateError and error.status == 423
+    _, error = play(acquiring().run(), problem(423, "locked", holders=[{"owner": "anna"}]))
+    assert type(error) is LockHeld
+
+
+@pytest.mark.parametrize("field, value", [("token", "u" * 43), ("expires_in_ms", NAN), ("ttl_ms", -1), ("name", "another")])
+def test_a_renewal_that_cannot_be_used_does_not_count(monkeypatch: pytest.MonkeyPatch, field: str, value: Any) -> None:
+    moment = 100.0
+    monkeypatch.setattr(lease_state, "now", lambda: moment)
+    state = LeaseState(grant_of(lease(100.0), ["n"]))
+    until = state.until
+    moment = 102.0
+    answered = lease(102.0, **{field: value})
+    _, error = play(renew(SETTINGS, state, None), Answer(200, {}, answered.body, 102.0, 102.0))
+    assert type(error) is OutcomeUnknown
+    assert state.until == until
+
+
+def group(**more: Any) -> dict[str, Any]:
+    results = [{"name": name, "code": None, "expires_in_ms": 10_000, "hold_expires_in_ms": None} for name in ("a", "b")]
+    return {"results": results, "expires_in_ms": 10_000, "renew_after_ms": 3_333, **more}
+
+
+def test_a_group_is_answered_for_each_of_its_locks() -> None:
+    part = {"fencing_token": 1, "mode": "exclusive", "slot": None}
+    leases = [{"name": "a", **part}, {"name": "b", **part}]
+    grant = grant_of(lease(0.0, leases=leases), ["b", "a"])
+    with pytest.raises(OutcomeUnknown):
+        grant_of(lease(0.0, leases=leases), ["a", "b", "c"])
+    assert renewed_group(grant, None, answer(200, 1.0, **group())).expires_in == 10
+    bad: list[dict[str, Any]] = [{"renew_after_ms": NAN}, {"results": []}, {"results": group()["results"][:1]}, {"results": [1, 2]}]
+    for name in ("a", "b"):
+        results = [{**it, "expires_in_ms": None} if it["name"] == name else it for it in group()["results"]]
+        bad.append({"results": results})
+    for more in bad:
+        with pytest.raises(OutcomeUnknown):
+            renewed_group(grant, None, answer(200, 1.0, **group(**more)))
+
+
+def test_what_nobody_was_granted_is_not_released() -> None:
+    acquire = acquiring()
+    play(acquire.run(), NoAnswer("r"), problem(403, "forbidden"))
+    assert not acquire.owes_release
+    sent, _ = play(acquire.withdraw(), problem(423, "locked"))
+    assert [it.call.method for it in sent] == ["POST"]

@@ -1,0 +1,283 @@
+"""How a lease ends: by its release, by a fork, by what fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+from both import Clients
+from rig import Rig, until
+from test_conformance import child, is_free, line
+
+from latchgate import LatchgateError, LeaseLost
+from latchgate.aio.transport import HttpxTransport
+from latchgate.blocking.transport import HttpTransport
+from latchgate.protocol.exchange import Call, Exchange
+
+OWN_KEY = "of-the-caller-0123456789-"
+
+
+def fails_on(monkeypatch: pytest.MonkeyPatch, method: str, error: BaseException) -> None:
+    """Both clients meet what nobody expects when they send a request with this method."""
+    exchange, exchange_of_loop = HttpTransport.exchange, HttpxTransport.exchange
+
+    def sync(self: HttpTransport, call: Call, *args: Any) -> Exchange:
+        if call.method == method:
+            raise error
+        return exchange(self, call, *args)
+
+    async def on_loop(self: HttpxTransport, call: Call, time_out: float) -> Exchange:
+        if call.method == method:
+            raise error
+        return await exchange_of_loop(self, call, time_out)
+
+    monkeypatch.setattr(HttpTransport, "exchange", sync)
+    monkeypatch.setattr(HttpxTransport, "exchange", on_loop)
+
+
+# === A release that fails ===
+
+
+def test_a_release_that_failed_can_be_repeated(clients: Clients, rig: Rig, name: str) -> None:
+    locks, at_b = clients(rig.proxy, deadline="500ms"), clients(rig.b)
+    lease = locks.acquire(name, ttl="1m")
+    rig.fault("lose-request", count=1_000, method="DELETE")
+    with pytest.raises(LatchgateError):
+        lease.release()
+    assert lease.lost.is_set() and at_b.inspect(name).state == "held"
+    with pytest.raises(LatchgateError):
+        lease.release()
+    rig.no_faults()
+    lease.release()
+    assert at_b.inspect(name).state == "free"
+    # And is done then.
+    with at_b.acquire(name) as other:
+        lease.release()
+        assert at_b.inspect(name).holders[0].fencing_token == other.fencing_token
+
+
+@pytest.mark.parametrize("renew", [True, False])
+def test_a_release_that_failed_goes_on_in_the_background(clients: Clients, rig: Rig, name: str, renew: bool) -> None:
+    locks, at_b = clients(rig.proxy, deadline="500ms"), clients(rig.b)
+    rig.fault("lose-request", count=1_000, method="DELETE")
+    # The block does not raise: its work is done.
+    with locks.acquire(name, ttl="2m", renew=renew):
+        pass
+    assert at_b.inspect(name).state == "held"
+    rig.no_faults()
+    until(is_free(at_b, name), 30)
+
+
+def test_a_process_that_ends_repeats_a_release_that_failed(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.b)
+    process = child(clients, rig.proxy, name, "2m", "release")
+    with process:
+        assert process.stdin is not None
+        assert int(line(process)) > 0
+        # What goes on in the background is asked to pause until after the end of the process.
+        rig.fault("status", count=1_000, method="DELETE", status=503, code="overloaded", retry_after=60)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert line(process) == "failed"
+        until(lambda: len(rig.log("DELETE", name)) == 2, 30)
+        rig.no_faults()
+        process.stdin.close()
+        process.wait(30)
+    assert locks.inspect(name).state == "free"
+
+
+# === A grant that nobody gets ===
+
+
+def test_a_lease_that_cannot_be_renewed_at_first_is_released(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    # It comes so late that it is renewed before it counts.
+    rig.fault("delay", ms=2_500, method="POST")
+    rig.fault("status", count=100, method="PUT", status=403, code="forbidden")
+    with pytest.raises(LatchgateError) as caught:
+        locks.acquire(name, ttl="20s", idempotency_key=OWN_KEY + name)
+    assert caught.value.status == 403
+    assert locks.inspect(name).state == "free"
+
+
+def test_a_lease_that_was_heard_is_released_by_who_gives_up(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("delay", ms=2_500, method="POST")
+    rig.fault("hang", count=100, method="PUT")
+    cancel = threading.Event()
+    # Under a key of its own, so it does not ask again.
+    waiter = clients.background(locks.acquire, name, ttl="20s", idempotency_key=OWN_KEY + name, cancel=cancel)
+    until(lambda: rig.log("PUT", name), 30)
+    cancel.set()
+    assert type(waiter.exception(30)).__name__ in ("LatchgateError", "Cancelled")
+    assert locks.inspect(name).state == "free"
+    assert len(rig.log("POST", name)) == 1
+
+
+def test_a_lease_without_a_thread_to_renew_it_is_released(rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = Clients("threads")
+    locks = clients(rig.proxy)
+    start = threading.Thread.start
+
+    def starts(thread: threading.Thread) -> None:
+        if thread.name == "latchgate-renew":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starts)
+    with pytest.raises(RuntimeError, match="thread"):
+        locks.acquire(name, ttl="1m")
+    assert locks.inspect(name).state == "free"
+    clients.close()
+
+
+# === What ends it unexpectedly ===
+
+
+def test_a_forked_child_holds_nothing(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.b)
+    process = child(clients, rig.proxy, name, "3s", "fork")
+    with process:
+        fence = int(line(process))
+        assert line(process) == "forked forked forked True True 0"
+        if clients.kind == "threads":
+            assert int(line(process)) > 0
+        assert line(process) == "0 held"
+        until(is_free(locks, f"{name}-child"), 10)
+        # The parent renews it.
+        time.sleep(3.5)
+        assert locks.inspect(name).holders[0].fencing_token == fence
+        assert process.stdin is not None
+        process.stdin.close()
+        assert line(process) == "held"
+        process.wait(30)
+    assert process.returncode == 0
+    assert locks.inspect(name).state == "free"
+
+
+def test_a_lease_is_lost_if_what_renews_it_fails(
+    clients: Clients, rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    locks = clients(rig.proxy)
+    fails_on(monkeypatch, "PUT", ZeroDivisionError())
+    lease = locks.acquire(name, ttl="9s")
+    with caplog.at_level(logging.ERROR, "latchgate"):
+        assert lease.lost.wait(60)
+    with pytest.raises(LeaseLost, match="ZeroDivisionError") as caught:
+        lease.check()
+    assert caught.value.why == "expired"
+    assert "is not renewed any more" in caplog.text
+    with pytest.raises(LeaseLost):
+        lease.release()
+    assert locks.inspect(name).state == "free"
+
+
+def test_a_lease_is_lost_if_its_task_is_cancelled(rig: Rig, name: str) -> None:
+    clients = Clients("asyncio")
+    locks, loop = clients(rig.proxy), clients._loop
+    assert loop is not None
+    lease = locks.acquire(name, ttl="1m")
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks(loop.loop):
+            if task is not asyncio.current_task(loop.loop) and "_keep" in repr(task):
+                task.cancel()
+
+    loop.call(cancel_all)
+    assert lease.lost.wait(30)
+    with pytest.raises(LeaseLost, match="was cancelled"):
+        lease.check()
+    # It is not renewed any more, and not forgotten.
+    locks.close()
+    assert Clients("threads")(rig.b).inspect(name).state == "free"
+    clients.close()
+
+
+# === A shorter renewal in doubt ===
+
+
+def test_a_shorter_renewal_counts_before_it_is_answered(clients: Clients, rig: Rig, name: str) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    lease = locks.acquire(name, ttl="1m", renew=False)
+    waiter = clients.background(lambda: (at_b.acquire(name, wait="1m"), time.monotonic()))
+    until(lambda: at_b.inspect(name).waiter_count == 1)
+    lost = clients.background(lambda: (lease.lost.wait(60), time.monotonic()))
+    # The gateway carries the first copy out, so the lock is somebody else's soon.
+    rig.fault("hang-reply", count=1, method="PUT")
+    rig.fault("hang", count=1_000, method="PUT")
+    renewal = clients.background(lease.renew, "4s")
+    is_lost, lost_at = lost.result(60)
+    next_lease, granted_at = waiter.result(60)
+    assert is_lost and lost_at < granted_at
+    assert next_lease.fencing_token > lease.fencing_token
+    error = renewal.exception(60)
+    assert isinstance(error, LeaseLost) and error.why == "expired"
+
+
+def test_a_shorter_renewal_is_repeated_before_the_lease_ends(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="1m", renew=False)
+    rig.fault("hang-reply", count=1, method="PUT")
+    # A request may take 5 s otherwise.
+    lease.renew("4s")
+    lease.check()
+    assert lease.expires_in_ms <= 4_000
+    lease.renew("1m")
+    assert lease.expires_in_ms > 30_000
+
+
+def test_a_shorter_renewal_that_was_refused_changes_nothing(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="1m", renew=False)
+    rig.fault("status", count=1, method="PUT", status=403, code="forbidden")
+    with pytest.raises(LatchgateError):
+        lease.renew("4s")
+    assert lease.expires_in_ms > 30_000
+
+
+# === Somebody asks for the lock ===
+
+
+def test_what_drains_does_not_end_the_lease(clients: Clients, rig: Rig, name: str) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    asked, drained = threading.Event(), threading.Event()
+
+    def drain(request: Any) -> None:
+        asked.set()
+        drained.wait(60)
+
+    async def drain_on_loop(request: Any) -> None:
+        asked.set()
+        while not drained.is_set():
+            await asyncio.sleep(0.05)
+
+    callback = drain if clients.kind == "threads" else drain_on_loop
+    lease = locks.acquire(name, ttl="3s", on_release_requested=callback)
+    at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="1m")
+    assert asked.wait(30)
+    # Longer than the lease lasts without a renewal.
+    assert not lease.lost.wait(5)
+    assert at_b.inspect(name).holders[0].fencing_token == lease.fencing_token
+    drained.set()
+    lease.release()
+    assert at_b.inspect(name).state == "free"
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), LatchgateError("of mine")])
+def test_a_callback_that_raises_is_logged(
+    clients: Clients, rig: Rig, name: str, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+
+    def fails(request: Any) -> None:
+        raise error
+
+    with caplog.at_level(logging.ERROR, "latchgate"):
+        lease = locks.acquire(name, ttl="3s", on_release_requested=fails)
+        at_b.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="1m")
+        until(lambda: "on_release_requested failed" in caplog.text, 30)
+    assert not lease.lost.wait(4)
