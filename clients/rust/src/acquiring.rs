@@ -519,22 +519,6 @@ impl AcquireRequest {
     pub const FOR_EVER: Duration = Duration::MAX;
 }
 
-// === impl Client ===
-
-impl Client {
-    /// Asks for a lock, and waits for it if the request says so.
-    ///
-    /// Dropped half-way, it may leave a place in the queue or a lease behind that nobody holds: the
-    /// gateway takes it back when its reconnect grace is over. [`Client::acquiring`] can do better.
-    pub async fn acquire(
-        &self,
-        name: &LockName,
-        request: &AcquireRequest,
-    ) -> Result<Lease, ClientError> {
-        self.acquiring(name.clone(), request.clone()).finish().await
-    }
-}
-
 // === impl Body ===
 
 impl<'a> Body<'a> {

@@ -122,8 +122,8 @@ impl Client {
         self.addresses.current().url()
     }
 
-    /// Ends when everything is given back that was dropped half-way: the work of [`Client::with_lock`], or the start of a
-    /// [`crate::LeaseRenewer`]. Call it before a program ends, for the background ends with its runtime. It takes as long as
+    /// Ends when everything is given back that was dropped half-way: a [`Client::acquire`], the work of
+    /// [`Client::with_lock`], or the start of a [`crate::LeaseRenewer`]. Call it before a program ends, for the background ends with its runtime. It takes as long as
     /// the gateway does; limit it by a time-out if you cannot wait for one that does not answer.
     pub async fn finish_releases(&self) {
         self.background.done().await;

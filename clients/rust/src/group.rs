@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeasePart, Problem, ReleaseRequest,
     acquiring::millis,
+    give_back::Asking,
     http::{Call, CallResponse, Retry},
     lock::{GroupNames, Token},
 };
@@ -74,14 +75,15 @@ const ENDED_BEFORE: &str = "the lease has ended, by an earlier copy of this rele
 // === impl Client ===
 
 impl Client {
-    /// Asks for several locks, all or none, and waits for them if the request says so.
+    /// Asks for several locks, all or none, and waits for them if the request says so. What is dropped half-way is given back
+    /// as by [`Client::acquire`].
     pub async fn acquire_all(
         &self,
         names: &GroupNames,
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
-        let mut acquiring = self.acquiring_all(names.clone(), request.clone());
-        acquiring.finish().await
+        let acquiring = self.acquiring_all(names.clone(), request.clone());
+        Asking::new(self, acquiring).finish().await
     }
 
     /// Begins to ask for several locks. Nothing is sent yet.

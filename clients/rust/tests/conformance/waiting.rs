@@ -1,6 +1,6 @@
 //! C10 to C13: waiting.
 
-use latchgate_client::{AcquireRequest, ClientError};
+use latchgate_client::{AcquireRequest, ClientError, GroupNames, LockName};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -98,14 +98,17 @@ async fn c13_a_wait_that_is_given_up_gives_up_its_place() {
 }
 
 #[tokio::test]
-async fn c13_work_that_is_dropped_before_it_has_the_lock_gives_up_its_place() {
+async fn c13_a_wait_that_is_dropped_gives_up_its_place() {
     let rig = Rig::start();
     let client = rig.client();
     let held = client.acquire(&rig.name, &AcquireRequest::default()).await;
-    let request = wait(LONG);
+    let (name, request) = (&rig.name, wait(LONG));
+    let all = GroupNames::new([name.clone(), LockName::new("other").unwrap()]).unwrap();
     tokio::select! {
-        done = client.with_lock(&rig.name, &request, async |_| ()) => panic!("{done:?}"),
-        () = rig.until_waiters(1) => {}
+        lease = client.acquire(name, &request) => panic!("{lease:?}"),
+        lease = client.acquire_all(&all, &request) => panic!("{lease:?}"),
+        done = client.with_lock(name, &request, async |_| ()) => panic!("{done:?}"),
+        () = rig.until_waiters(3) => {}
     }
     let finished = timeout(LONG, client.finish_releases()).await;
     finished.expect("it comes to an end");
