@@ -5,27 +5,44 @@
 #
 # README.md has the settings and the exit codes.
 set -u
+say() { echo "locked.sh: $name: $*" >&2; }
+
 [ $# -ge 2 ] || { echo "usage: locked.sh NAME COMMAND [ARG..]" >&2; exit 2; }
 name=$1
 shift
-lock=${LATCHGATE_URL:-http://localhost:7420}/locks/$name
-ttl=${LOCK_TTL:-60}                           # seconds, at least 6
+url=${LATCHGATE_URL:-http://localhost:7420}
+lock=${url%/}/locks/$name
+ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
+case $ttl,$longest in *[!0-9,]* | *,*,* | 0* | *,0?*) say "LOCK_TTL and LOCK_WAIT are whole seconds"; exit 2 ;; esac
+[ "$ttl" -ge 6 ] || { say "LOCK_TTL: at least 6 seconds"; exit 2; }
 grace=$((ttl / 6))                            # for one renewal, and for the command to end after a TERM
 owner=$(printf %s "${LOCK_OWNER:-$(uname -n)}" | tr -d '[:cntrl:]"\\')
 
-say() { echo "locked.sh: $name: $*" >&2; }
-now() { cut -d. -f1 /proc/uptime; }           # seconds on a clock that nobody sets
-field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$home/answer"; }
+ticks() { sed 's/\.\(..\) .*/\1/' /proc/uptime; }     # hundredths of a second on a clock that nobody sets
+now() { echo $(($(ticks) / 100)); }           # seconds
+runs() { grep -q . "/proc/$1/cmdline" 2>/dev/null; }  # a zombie has none
+# A text or a number of the answer. In a text, what is escaped stays so.
+field() {
+    sed -n -e "s/.*\"$1\":\"\([^\"\\\\]*\(\\\\.[^\"\\\\]*\)*\)\".*/\1/p" \
+        -e "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p" "$home/answer"
+}
 
 # call SECONDS METHOD URL [BODY]: sets $status; 000 without an answer. No secret is an argument of curl.
 call() {
+    : >"$home/answer"
     curl --silent --config "$home/curl" --max-time "$1" --request "$2" --output "$home/answer" \
         --header 'Content-Type: application/json' ${4:+--data "$4"} --write-out '%{http_code}' "$3" \
-        >"$home/status" 2>/dev/null &
+        >"$home/status" 2>/dev/null 4>&- &
     curl=$!
     wait "$curl"                              # a signal ends this at once, but no command in the foreground
-    curl=''
+    reached=$? curl=''
     status=$(cat "$home/status")
+}
+# A new request: with its key, a repeated one keeps the place in the queue, and a lost answer is given again.
+begin() {
+    echo "header = \"Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)\"" >"$home/curl"
+    [ -z "${LATCHGATE_KEY:-}" ] || echo "header = \"Authorization: Bearer $LATCHGATE_KEY\"" >>"$home/curl"
+    state=asked
 }
 # ask SECONDS: acquires the lock, waiting for so long.
 ask() {
@@ -36,15 +53,16 @@ ask() {
 # granted: whether the lock was granted. From now on, curl sends the token.
 granted() {
     case $status in 200 | 201) ;; *) return 1 ;; esac
-    echo "header = \"Lock-Token: $(field token)\"" >>"$home/curl"
-    state=held
+    [ "$state" = held ] || echo "header = \"Lock-Token: $(field token)\"" >>"$home/curl"
+    state=held fence=$(field fencing_token)
 }
 
 # stop SECONDS: ends the command and what it has started; what is left after that time is killed.
 stop() {
     # The process group is not there yet in the moment in which the command starts.
     kill -s TERM -- "-$command" 2>/dev/null || { [ -z "$ended" ] && kill -TERM "$command" 2>/dev/null; } || return 0
-    for _ in $(seq "$(($1 * 10))"); do
+    end=$(($(ticks) + $1 * 100))
+    while [ "$(ticks)" -lt "$end" ]; do
         kill -s 0 -- "-$command" 2>/dev/null || return 0
         sleep 0.1
     done
@@ -62,8 +80,8 @@ lost() {
 renew() {
     trap '' INT TERM HUP                      # also where a runner signals every process of the job
     home=$home/renewer
-    due=0
-    while grep -q . "/proc/$$/cmdline" 2>/dev/null; do      # a zombie has none
+    due=$((since + ttl / 3))
+    while runs $$; do
         began=$(now)
         if [ "$began" -ge "$due" ]; then
             call "$grace" PUT "$lock/renew"
@@ -75,7 +93,7 @@ renew() {
         fi
         # One more renewal may take the grace, and the end of the command once more.
         [ "$(now)" -lt $((since + ttl - 2 * grace - 1)) ] || lost "the gateway does not renew the lease" "$grace"
-        sleep 1
+        sleep 1 4>&-
     done
     stop "$grace"
     call "$grace" DELETE "$lock"
@@ -94,42 +112,58 @@ finish() {
         stop "$grace"
     fi
     [ -z "$renewer" ] || { kill -KILL "$renewer"; wait "$renewer"; } 2>/dev/null
-    [ "$state" != asked ] || { ask 0; granted; }
-    if [ "$state" = held ]; then
-        for _ in 1 2 3; do
+    [ "$state" = asked ] && end=5 || end=20   # a place in the queue lasts 5 s by itself
+    end=$(($(now) + end))
+    while [ "$state" != none ] && [ "$(now)" -lt $end ]; do
+        if [ "$state" = asked ]; then
+            ask 0
+            ! granted || continue
+            [ $reached != 7 ] || break        # nobody listens
+        else
             call 10 DELETE "$lock"
-            case $status in 204 | 4??) break ;; *) sleep 1 ;; esac
-        done
-    fi
+        fi
+        case $status$(field code) in
+        000 | 408* | 409superseded | 429* | 5*) sleep 1 ;;
+        *) break ;;
+        esac
+    done
+    case $state$status in
+    held2??) ;;
+    held410) [ -z "$command" ] || { say "the lease was over before the command"; [ "$code" != 0 ] || code=102; } ;;
+    held*) say "not released (status $status): the lock is free when its TTL is over" ;;
+    esac
     rm -rf "$home"
     exit "$code"
 }
 
-command='' ended='' renewer='' curl='' state=none
-home=$(mktemp -d) && mkdir "$home/renewer" || exit 1
+command='' ended='' renewer='' curl='' state=none status=''
+home=$(mktemp -d) && mkdir "$home/renewer" && mkfifo "$home/renews" || exit 1
 trap finish EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# With a key, a repeated request keeps the place in the queue, and a lost answer is given again.
-{
-    echo "header = \"Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)\""
-    [ -z "${LATCHGATE_KEY:-}" ] || echo "header = \"Authorization: Bearer $LATCHGATE_KEY\""
-} >"$home/curl"
-state=asked
+begin
 link=1                                        # the first request is short: it tells who holds the lock
-deadline=$(($(now) + ${LOCK_WAIT:-600}))
+deadline=$(($(now) + longest))
 while :; do
     since=$(now)
     left=$((deadline - since))
     ask $((left < 0 ? 0 : left > link ? link : left))
-    ! granted || break
-    case $status in
-    423) code=101 said="held by $(field owner)" ;;
+    if granted; then
+        [ "$status" = 201 ] && [ "$(now)" -lt $((since + grace)) ] && break
+        # Nobody knows when a lease was granted whose answer took long or was lost.
+        since=$(now)
+        call "$grace" PUT "$lock/renew"
+        [ "$status" != 200 ] || break
+    fi
+    case $status$(field code) in
+    423*) code=101 said=$(field owner) said="held by ${said:-somebody}" ;;
     000) code=103 said="no gateway answers" ;;
-    429 | 503) code=104 said="the gateway cannot serve now: $(field code)" ;;
-    504) code=105 said="the outcome is not known" ;;
+    503fence-exhausted) say "refused: $status $(field code)"; exit 106 ;;
+    408* | 429* | 503*) code=104 said="the gateway cannot serve now: $status $(field code)" ;;
+    409idempotency-expired | 410*) begin; code=105 said="granted, but the answer came too late" ;;
+    409superseded | 502* | 504* | 5??) code=105 said="the outcome is not known: $status $(field code)" ;;
     *) say "refused: $status $(field code)"; exit 106 ;;
     esac
     [ "$(now)" -lt $deadline ] || { say "given up: $said"; exit $code; }
@@ -138,13 +172,29 @@ while :; do
     [ "$status" = 423 ] || sleep 1
 done
 
-exec 3<&0
-LATCHGATE_FENCING_TOKEN=$(field fencing_token) setsid "$@" <&3 3<&- &
+# Whatever happens to the renewals, the command does not run on without them: they alone hold the pipe open, and whoever
+# reads it outlives a runner that kills the whole process group. It starts before the command.
+guard='trap "" INT TERM HUP
+    read -r _ <&5
+    kill -s KILL -- "-$1" 2>/dev/null
+    sleep 1
+    grep -q . "/proc/$2/cmdline" 2>/dev/null || rm -rf "$3"'
+exec 3<&0 4<>"$home/renews" 5<"$home/renews"
+LATCHGATE_FENCING_TOKEN=$fence setsid sh -c '
+    guard=$1 script=$2 home=$3
+    shift 3
+    (setsid sh -c "$guard" guard $$ "$script" "$home" >/dev/null 2>&1 3<&- &)
+    exec "$@" <&3 3<&- 5<&-' locked.sh "$guard" $$ "$home" "$@" 4>&- &
 command=$!
 cp "$home/curl" "$home/renewer/curl"
-renew &
+renew 5<&- &
 renewer=$!
+exec 4>&- 5<&-
 wait "$command"
 code=$? ended=yes
+if [ ! -e "$home/lost" ] && ! runs "$renewer"; then
+    say "the renewals have ended, and so has the command"
+    code=102
+fi
 [ ! -e "$home/lost" ] || code=102
 exit $code

@@ -18,7 +18,7 @@ import dispositions
 dispositions.default_in_children()
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target" / "debug" / "latchgate"
+PROGRAM = Path(os.environ.get("LATCHGATE_PROGRAM") or ROOT / "target" / "debug" / "latchgate")
 DEADLINE = 60
 # Of sessions: they outlive the process, as they do where several gateways share one.
 SECRET = "0123456789abcdef" * 4

@@ -1,85 +1,20 @@
 """Each recipe for a pipeline waits, keeps the exit code, releases, and stops its command with the lease."""
 
-import http.client
 import os
 import re
-import shutil
 import signal
 import string
-import subprocess
-import tempfile
-import threading
-import time
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import yaml
 
-from gateway import ROOT, Gateway, until
-
-RECIPES = ROOT / "examples" / "ci"
-LOCK = "deploy:production"
+from ci import LOCK, RECIPES, Job, ShellJob
+from gateway import until
 
 
-class Recipe:
-    """What every recipe does. A recipe says by `argv` how its runner starts it, and by `variables` what that sets."""
-
-    def setUp(self):
-        self.gateway = Gateway()
-        self.addCleanup(self.gateway.end)
-        home = tempfile.TemporaryDirectory(prefix="latchgate-ci-")
-        self.addCleanup(home.cleanup)
-        self.repository = Path(home.name)
-        (self.repository / "ci").mkdir()
-        shutil.copy(RECIPES / "locked.sh", self.repository / "ci")
-        self.temporary = self.repository / "tmp"
-        self.temporary.mkdir()
-
-    def start(self, deploy, url=None, **variables):
-        """Starts the job; `deploy` is the text of deploy.sh."""
-        script = self.repository / "deploy.sh"
-        script.write_text(f"#!/bin/sh\n{deploy}\n")
-        script.chmod(0o755)
-        environment = {
-            "PATH": os.environ["PATH"], "TMPDIR": str(self.temporary), **self.variables(),
-            "LATCHGATE_URL": url or self.gateway.url, "LOCK_TTL": "6", **variables,
-        }
-        job = subprocess.Popen(
-            self.argv(), env=environment, cwd=self.repository, text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        self.addCleanup(job.stdout.close)
-        self.addCleanup(job.wait)
-        self.addCleanup(job.kill)
-        return job
-
-    def lock(self):
-        return self.gateway.call("GET", f"/locks/{LOCK}")[1]
-
-    def held(self):
-        return self.lock()["state"] == "held"
-
-    def deploying(self):
-        """The process group of the command, when it runs."""
-        file = self.repository / "pid"
-        return int(until("it deploys", lambda: file.exists() and file.read_text().strip()))
-
-    def check_nothing_is_left(self):
-        self.assertEqual(self.lock()["state"], "free")
-        self.assertEqual(self.lock()["waiter_count"], 0)
-        until("its files are gone", lambda: not list(self.temporary.iterdir()), 10)
-
-    def check_command_is_gone(self, group):
-        def gone():
-            try:
-                os.killpg(group, 0)
-            except ProcessLookupError:
-                return True
-            return False
-        until("the command is gone", gone, 10)
-
-    STAY = "echo $$ >pid; sleep 60 & wait"
+class Recipe(Job):
+    """What every recipe does."""
 
     def test_the_command_runs_under_the_lock(self):
         job = self.start("echo deployed under $LATCHGATE_FENCING_TOKEN")
@@ -95,11 +30,11 @@ class Recipe:
         self.check_nothing_is_left()
 
     def test_it_waits_for_another_and_keeps_its_place(self):
-        lease = self.gateway.acquire(LOCK, ttl_ms=60_000, owner="somebody else")
+        lease = self.gateway.acquire(LOCK, ttl_ms=60_000, owner='team/shop, job "4711"')
         job = self.start("echo deployed under $LATCHGATE_FENCING_TOKEN")
         until("it waits", lambda: self.lock()["waiter_count"] == 1)
         # It says so between its first request and the next.
-        self.assertIn("waiting: held by somebody else", job.stdout.readline())
+        self.assertIn(r'waiting: held by team/shop, job \"4711\"', job.stdout.readline())
         later = self.gateway.wait_for(LOCK, "who comes later")
         until("both wait", lambda: self.lock()["waiter_count"] == 2)
         self.gateway.call("DELETE", f"/locks/{LOCK}", headers={"Lock-Token": lease["token"]})
@@ -117,7 +52,6 @@ class Recipe:
         self.assertEqual(job.returncode, 101, said)
         self.assertNotIn("deployed", said)
         self.assertEqual(self.lock()["waiter_count"], 0)
-
 
     def test_a_job_that_is_cancelled_releases(self):
         job = self.start(self.STAY)
@@ -150,95 +84,13 @@ class Recipe:
         self.check_command_is_gone(group)
 
 
-class Shell(Recipe, unittest.TestCase):
+class Shell(ShellJob, Recipe, unittest.TestCase):
     CANCELLED = 143
-    SHELL = "sh"
-
-    def argv(self):
-        return [self.SHELL, "ci/locked.sh", LOCK, "./deploy.sh"]
-
-    def variables(self):
-        return {}
-
-    def cancel(self, job):
-        job.send_signal(signal.SIGTERM)
-
-    def test_it_renews_for_longer_than_the_ttl(self):
-        job = self.start("sleep 8")
-        said, _ = job.communicate(timeout=20)
-        self.assertEqual(job.returncode, 0, said)
-        self.check_nothing_is_left()
-
-    def test_a_gateway_that_hangs_stops_the_command_before_the_lease_is_over(self):
-        # One that ignores a TERM is killed in time, too.
-        job = self.start("trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done")
-        group = self.deploying()
-        renewed = time.monotonic()
-        self.gateway.freeze()
-        said, _ = job.communicate(timeout=60)
-        self.check_command_is_gone(group)
-        self.gateway.thaw()
-        self.assertEqual(job.returncode, 102, said)
-        self.assertIn("does not renew", said)
-        self.assertGreater(time.monotonic() - renewed, 2)
-
-    def test_the_command_is_gone_before_another_can_have_the_lock(self):
-        """The lease ends at the gateway by itself, behind a proxy that stops forwarding."""
-        with Proxy(self.gateway) as proxy:
-            job = self.start("trap '' TERM; while :; do date +%s.%N >>last; sleep 0.05; done", proxy.url)
-            until("it deploys", (self.repository / "last").exists)
-            waiter = self.gateway.wait_for(LOCK, "the next")
-            proxy.cut()
-            waiter.join(30)
-            granted = time.time()
-            job.communicate(timeout=60)
-            self.assertIsNotNone(waiter.lease)
-            # It may have been killed while it wrote.
-            *whole, _ = (self.repository / "last").read_text().split("\n")
-            self.assertLess(float(whole[-1]), granted)
-            self.assertEqual(job.returncode, 102)
-
-    def test_a_lost_answer_is_given_again(self):
-        with Proxy(self.gateway) as proxy:
-            proxy.lose = 1
-            job = self.start("echo deployed", proxy.url)
-            said, _ = job.communicate(timeout=30)
-            self.assertEqual(job.returncode, 0, said)
-            self.assertIn("waiting: no gateway answers", said)
-            self.check_nothing_is_left()
-
-    def test_a_script_that_is_killed_leaves_neither_command_nor_lock(self):
-        job = self.start(self.STAY)
-        group = self.deploying()
-        job.kill()
-        job.wait()
-        self.check_command_is_gone(group)
-        until("it is released", lambda: not self.held(), 5)
-        self.check_nothing_is_left()
-
-    def test_no_secret_is_an_argument(self):
-        key = "lg_secret_of_this_test"
-        job = self.start("echo $$ >pid; sleep 3", LATCHGATE_KEY=key, LOCK_TTL="6")
-        seen = set()
-        while job.poll() is None:
-            for file in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    seen.add(file.read_bytes())
-                except OSError:
-                    continue
-        self.assertFalse([said for said in seen if key.encode() in said or b"Lock-Token" in said])
-        self.assertTrue([said for said in seen if b"curl" in said])
-
-    def test_without_a_gateway_it_says_so(self):
-        job = self.start("echo deployed", "http://127.0.0.1:1", LOCK_WAIT="1")
-        said, _ = job.communicate(timeout=20)
-        self.assertEqual(job.returncode, 103, said)
 
 
-class Bash(Recipe, unittest.TestCase):
+class Bash(ShellJob, Recipe, unittest.TestCase):
     CANCELLED = 143
     SHELL = "bash"
-    argv, variables, cancel = Shell.argv, Shell.variables, Shell.cancel
 
 
 class GitLab(Recipe, unittest.TestCase):
@@ -312,56 +164,6 @@ class Jenkins(Recipe, unittest.TestCase):
         self.start(self.STAY)
         self.deploying()
         self.assertEqual(self.lock()["holders"][0]["owner"], "deploys/web #12")
-
-
-class Proxy:
-    """Forwards to a gateway, until it is cut. Loses the answers to the next `lose` requests."""
-
-    def __init__(self, gateway):
-        self.lose = 0
-        self._cut = threading.Event()
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def forward(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                if proxy._cut.is_set():
-                    time.sleep(30)
-                    return
-                to = http.client.HTTPConnection(gateway.url.partition("//")[2], timeout=60)
-                to.request(self.command, self.path, body, dict(self.headers))
-                answer = to.getresponse()
-                read = answer.read()
-                to.close()
-                if proxy.lose:
-                    proxy.lose -= 1
-                    self.close_connection = True
-                    return
-                self.send_response(answer.status)
-                self.send_header("Content-Length", str(len(read)))
-                self.end_headers()
-                self.wfile.write(read)
-
-            do_POST = do_PUT = do_DELETE = forward
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-
-    def cut(self):
-        self._cut.set()
 
 
 class All(unittest.TestCase):

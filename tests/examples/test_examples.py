@@ -94,6 +94,17 @@ class Sharing(Example):
     def holders(self, name):
         return self.gateway.call("GET", f"/locks/{name}")[1]["holder_count"]
 
+    def processes_with(self, file):
+        """How many processes have it open, this one included."""
+        found = set()
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            try:
+                if os.readlink(link) == file:
+                    found.add(link.parts[2])
+            except OSError:
+                continue
+        return len(found)
+
     def test_three_deploy_at_once_and_the_fourth_waits(self):
         first = [self.start("./three-deploys.sh", str(one), WORK_SECONDS="60") for one in range(3)]
         until("three deploy", lambda: self.holders("deploys") == 3)
@@ -126,6 +137,8 @@ class Sharing(Example):
             until("the writer waits", lambda: self.gateway.call("GET", "/locks/catalog")[1]["waiter_count"] == 1)
             self.assertFalse(os.path.exists(written))
             with open(file, "w") as source:
+                # One that opened it later would wait for another who writes.
+                until("both have it open", lambda: self.processes_with(file) == 3)
                 source.write("old")
             for reader in readers:
                 reader.wait(60)

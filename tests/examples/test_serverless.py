@@ -254,12 +254,27 @@ class Lambda(Function, unittest.TestCase):
         specification.loader.exec_module(self.function)
 
     def call(self, short=False):
-        end = time.monotonic() + self.function.WORK_MS / 1000 + (1 if short else 15)
+        end = time.monotonic() + (self.function.WORK_MS + self.function.RELEASE_MS) / 1000 + (1 if short else 15)
         context = SimpleNamespace(
             aws_request_id="request-of-this-test",
             get_remaining_time_in_millis=lambda: int((end - time.monotonic()) * 1000),
         )
         return self.function.handler({"customer": "anna"}, context)
+
+    def test_the_wait_leaves_time_for_the_work_and_the_release(self):
+        waits = []
+
+        def held(name, wait, **_):
+            waits.append(wait)
+            raise self.function.LockHeld("held", problem={"status": 423, "code": "locked"})
+
+        with mock.patch.object(self.function, "locks", held):
+            for left in (30_000, 14_000, 3_000):
+                context = SimpleNamespace(aws_request_id="one", get_remaining_time_in_millis=lambda left=left: left)
+                self.assertEqual(self.function.handler({"customer": "anna"}, context), {"state": "again"})
+        self.assertEqual(waits, [16_000, 0, 0])
+        # The work gives up in its time, and a release is sent a second time in its own.
+        self.assertGreaterEqual(self.function.RELEASE_MS, 5_000)
 
     def test_people_see_which_call_holds_the_lock(self):
         self.ledger.seconds = 1

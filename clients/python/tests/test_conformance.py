@@ -42,6 +42,23 @@ def is_free(rig_or_locks: Any, name: str) -> Callable[[], bool]:
     return lambda: bool(rig_or_locks.inspect(name).state == "free")
 
 
+def reachable(value: Any, depth: int = 0) -> list[str]:
+    """The text of a value, and of all that its public fields lead to."""
+    found = [repr(value)]
+    if depth > 8:
+        return found
+    parts: list[Any] = []
+    if isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        parts = list(value)
+    elif hasattr(value, "__dict__"):
+        parts = [it for field, it in vars(value).items() if not field.startswith("_")]
+    if isinstance(value, BaseException):
+        parts += [*value.args, value.__cause__, value.__context__]
+    return found + [text for part in parts if part is not None for text in reachable(part, depth + 1)]
+
+
 def waits(locks: Any, name: str, count: int = 1) -> None:
     until(lambda: locks.inspect(name).waiter_count == count, what=f"{count} waiters")
 
@@ -147,15 +164,16 @@ def test_c06_a_lease_is_renewed_by_itself(clients: Clients, rig: Rig, name: str)
 def test_c07_the_hold_limit_ends_a_lease(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
     other = clients(rig.b)
-    lease = locks.acquire(name, ttl="1s", max_hold="1500ms")
-    next_lease = clients.background(other.acquire, name, wait="10s")
+    # It is told half a second before its end.
+    lease = locks.acquire(name, ttl="10s", max_hold="12s")
+    next_lease = clients.background(other.acquire, name, wait="1m")
     waits(other, name)
-    assert lease.lost.wait(3)
+    assert lease.lost.wait(40)
     assert not next_lease.done()
     with pytest.raises(LeaseLost) as caught:
         lease.check()
     assert caught.value.why == "expired"
-    assert next_lease.result(5).fencing_token > lease.fencing_token
+    assert next_lease.result(20).fencing_token > lease.fencing_token
 
 
 def test_c08_a_second_release_changes_nothing(clients: Clients, rig: Rig, name: str) -> None:
@@ -169,6 +187,19 @@ def test_c08_a_second_release_changes_nothing(clients: Clients, rig: Rig, name: 
         with pytest.raises(LeaseLost) as caught:
             call()
         assert caught.value.why == "released"
+    assert len(rig.log("DELETE", name)) == 1
+
+
+def test_c08_a_late_copy_of_a_release_does_not_end_the_next_lease(clients: Clients, rig: Rig, name: str) -> None:
+    locks, other = clients(rig.proxy), clients(rig.b)
+    lease = locks.acquire(name)
+    following = clients.background(other.acquire, name, wait="20s")
+    waits(other, name)
+    rig.fault("lose-reply", count=1, method="DELETE")
+    lease.release()
+    held = following.result(20)
+    assert [it["token"] for it in rig.log("DELETE", name)] == [lease.token] * 2
+    assert other.inspect(name).holders[0].fencing_token == held.fencing_token
 
 
 def test_c09_durations(clients: Clients, rig: Rig, name: str) -> None:
@@ -343,17 +374,18 @@ def test_c16_a_group(clients: Clients, rig: Rig, name: str) -> None:
 def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
     heard: list[Any] = []
-    lease = locks.acquire(name, ttl="1s", on_release_requested=heard.append)
+    lease = locks.acquire(name, ttl="5s", on_release_requested=heard.append)
     assert lease.release_requested is None
-    locks.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="2s")
+    locks.break_(name, reason="a newer one is ready", fencing_token=lease.fencing_token, grace="8s")
     asked_at = time.monotonic()
-    request = until(lambda: lease.release_requested, 1.5)
-    assert request.reason == "a newer one is ready" and 0 < request.within_ms <= 2_000
-    until(lambda: heard == [request], 1.5)
-    time.sleep(max(0, asked_at + 1.3 - time.monotonic()))
+    request = until(lambda: lease.release_requested, 6)
+    assert request.reason == "a newer one is ready" and 0 < request.within_ms <= 8_000
+    until(lambda: heard == [request], 5)
+    # Longer than its TTL: it is renewed meanwhile.
+    time.sleep(max(0, asked_at + 5.5 - time.monotonic()))
     lease.check()
-    assert lease.lost.wait(2)
-    assert time.monotonic() - asked_at < 2.2
+    assert lease.lost.wait(20)
+    assert time.monotonic() - asked_at > 5.5
     with pytest.raises(LeaseLost) as caught:
         lease.check()
     assert caught.value.why == "broken"
@@ -364,30 +396,31 @@ def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
 
 def test_c18_a_gateway_that_hangs(clients: Clients, rig: Rig, name: str) -> None:
     locks, at_b = clients(rig.proxy), clients(rig.b)
-    lease = locks.acquire(name, ttl="2s")
-    waiter = clients.background(at_b.acquire, name, wait="20s")
+    # It is told a second before its end.
+    lease = locks.acquire(name, ttl="20s")
+    waiter = clients.background(at_b.acquire, name, wait="1m")
     waits(at_b, name)
     rig.fault("hang", count=1_000, method="PUT")
-    assert lease.lost.wait(4)
+    assert lease.lost.wait(40)
     lock = at_b.inspect(name)
     assert not waiter.done()
     assert lock.holders[0].fencing_token == lease.fencing_token
     with pytest.raises(LeaseLost) as caught:
         lease.check()
     assert caught.value.why == "expired"
-    assert waiter.result(5).fencing_token > lease.fencing_token
+    assert waiter.result(20).fencing_token > lease.fencing_token
 
 
 def test_c19_a_suspended_process_knows_before_it_goes_on(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.b)
-    process = child(clients, rig.proxy, name, "1s", "stop")
+    process = child(clients, rig.proxy, name, "3s", "stop")
     with process:
         assert process.stdin is not None
         fence = int(line(process))
         process.send_signal(signal.SIGSTOP)
         process.stdin.write("\n")
         process.stdin.flush()
-        other = locks.acquire(name, wait="10s")
+        other = locks.acquire(name, wait="30s")
         assert other.fencing_token > fence
         time.sleep(1)
         process.send_signal(signal.SIGCONT)
@@ -409,24 +442,24 @@ def test_c20_a_clock_that_jumps_changes_nothing(
         assert abs(before - passed - lease.expires_in_ms) < 200
     lease.release()
     monkeypatch.setattr(time, "time", lambda: real() + 3_600)
-    kept = locks.acquire(name, ttl="1s")
-    assert not kept.lost.wait(1)
+    kept = locks.acquire(name, ttl="3s")
+    assert not kept.lost.wait(2)
     monkeypatch.setattr(time, "time", lambda: real() - 3_600)
-    assert not kept.lost.wait(1.5)
+    assert not kept.lost.wait(3)
     assert locks.inspect(name).holders[0].fencing_token == kept.fencing_token
 
 
 def test_c21_a_break_ends_the_lease(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
-    lease = locks.acquire(name, ttl="2s")
+    lease = locks.acquire(name, ttl="3s")
     locks.break_(name, reason="gone", fencing_token=lease.fencing_token)
-    assert lease.lost.wait(1.5)
+    assert lease.lost.wait(20)
     renewals = len(rig.log("PUT", name))
     for call in (lease.check, lease.renew):
         with pytest.raises(LeaseLost) as caught:
             call()
         assert caught.value.why == "broken"
-    time.sleep(0.8)
+    time.sleep(1.5)
     assert len(rig.log("PUT", name)) == renewals
 
 
@@ -460,14 +493,18 @@ def test_c23_replies_that_are_lost(clients: Clients, rig: Rig, name: str) -> Non
     assert locks.inspect(name).state == "free"
 
 
+@pytest.mark.parametrize("said_in", ["header", "body", "both"])
 @pytest.mark.parametrize("status, code", [(503, "overloaded"), (429, "rate-limited")])
-def test_c24_retry_after_is_honoured(clients: Clients, rig: Rig, name: str, status: int, code: str) -> None:
+def test_c24_retry_after_is_honoured(
+    clients: Clients, rig: Rig, name: str, status: int, code: str, said_in: str
+) -> None:
     locks = clients(rig.proxy)
-    rig.fault("status", count=1, method="POST", status=status, code=code, retry_after=1)
+    where = {} if said_in == "both" else {"retry_after_in": said_in}
+    rig.fault("status", count=1, method="POST", status=status, code=code, retry_after=1, **where)
     locks.acquire(name)
     first, second = rig.log("POST", name)
     assert first["status"] == status
-    assert 1_000 <= second["at_ms"] - first["answered_at_ms"] <= 3_000
+    assert 1_000 <= second["at_ms"] - first["answered_at_ms"] <= 10_000
     assert first["key"] == second["key"]
 
 
@@ -488,9 +525,17 @@ def test_c26_closed_connections_are_retried(clients: Clients, rig: Rig, name: st
     locks.acquire(name)
     log = rig.log("POST", name)
     assert len(log) == 4 and len({it["key"] for it in log}) == 1
-    times = [it["at_ms"] for it in log]
-    pauses = [after - before for before, after in zip(times, times[1:])]
-    assert len(set(pauses)) > 1
+
+
+def test_c26_pauses_are_random(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    asked = []
+    for number in range(8):
+        rig.fault("lose-request", count=1, path=f"/locks/{name}-{number}")
+        locks.inspect(f"{name}-{number}")
+        one, two = rig.log("GET", f"{name}-{number}")
+        asked.append(two["at_ms"] - one["at_ms"])
+    assert max(asked) - min(asked) >= 20, asked
 
 
 def test_c26_nobody_listens(clients: Clients, rig: Rig, name: str) -> None:
@@ -534,13 +579,13 @@ def test_c28_secrets_stay_secret(clients: Clients, rig: Rig, name: str) -> None:
         for call in (lease.renew, lambda: locks.acquire(name), lambda: locks.inspect(name)):
             with pytest.raises(LatchgateError) as caught:
                 call()
-            shown += [repr(caught.value), str(caught.value), str(caught.value.problem)]
+            shown += [str(caught.value), *reachable(caught.value)]
         rig.no_faults()
     rig.fault("lose-reply", count=100)
     with pytest.raises(OutcomeUnknown) as unknown:
         lease.release()
     rig.no_faults()
-    shown += [repr(unknown.value)]
+    shown += reachable(unknown.value)
     for bad in (f"{key}\n", f"ä{key}"):
         with pytest.raises(ValueError) as refused:
             clients(rig.proxy, key=bad)
@@ -565,6 +610,23 @@ def test_c29_idempotency_keys(clients: Clients, rig: Rig, name: str) -> None:
     assert [it["key"] for it in rig.log("POST", f"/{name}")][-2:] == [mine, mine]
     with pytest.raises(ValueError):
         locks.acquire(name, idempotency_key="too-short")
+
+
+def test_c29_the_place_of_a_wait_that_ran_out_is_kept(clients: Clients, rig: Rig, name: str) -> None:
+    locks, other = clients(rig.proxy), clients(rig.b)
+    held = other.acquire(name)
+    turn = uuid.uuid4().hex
+    with pytest.raises(LockHeld):
+        locks.acquire(name, idempotency_key=turn, wait=0.5)
+    later = clients.background(other.acquire, name, wait="1m")
+    waits(other, name, 2)
+    again = clients.background(locks.acquire, name, idempotency_key=turn, wait="1m")
+    held.release()
+    first = again.result(20)
+    first.release()
+    second = later.result(20)
+    assert first.fencing_token < second.fencing_token
+    second.release()
 
 
 @pytest.mark.parametrize("do", ["end", "raise"])

@@ -155,8 +155,9 @@ class Acquiring:
             return pause if now() + pause < retry.deadline else None
         if code == "locked":
             # It says how the lock stands, earlier copies included. The last request of the chain does not wait: it takes
-            # what was granted since the one before, and gives up the place.
-            again = wait > 0
+            # what was granted since the one before, and gives up the place. Under a key of the caller's the next call may
+            # take both.
+            again = wait > 0 and (self._request.idempotency_key is None or self._left() > 0)
         elif code == "superseded":
             # With a key of our own it can only be an earlier copy of ours, which was given up and arrived late. Asking
             # again takes the place back.

@@ -1,0 +1,54 @@
+// The inputs of the action, as the runner passes them on.
+
+/** Those of action.yml, for an input that is there and empty. */
+export const DEFAULTS = { wait: '10m', ttl: '1m', 'max-hold': '6h', 'on-lost': 'fail' };
+
+const OWNER_LENGTH = 128;
+
+export const input = (name) => (process.env[`INPUT_${name.toUpperCase()}`] ?? '').trim() || DEFAULTS[name];
+
+function required(name) {
+  const value = input(name);
+  if (!value) throw new Error(`${name}: required`);
+  return value;
+}
+
+function duration(name) {
+  const text = input(name);
+  if (text === '0') return 0;
+  if (/^\d+(\.\d+)?(ms|s|m|h|d)$/.test(text)) return text;
+  throw new Error(`${name}: expected a time such as 30s, 10m or 2h, not '${text}'`);
+}
+
+function oneOf(name, values) {
+  const value = input(name);
+  if (value === undefined || values.includes(value)) return value;
+  throw new Error(`${name}: expected ${values.join(' or ')}, not '${value}'`);
+}
+
+export const lockNames = () => (input('lock') ?? '').split(/[\s,]+/).filter(Boolean);
+
+export const failsIfLost = () => oneOf('on-lost', ['fail', 'warn']) === 'fail';
+
+export function readInputs(env = process.env) {
+  required('lock');
+  failsIfLost();
+  const limit = input('limit');
+  if (limit !== undefined && !/^[1-9]\d*$/.test(limit)) throw new Error(`limit: expected a number, not '${limit}'`);
+  const ofRun = `${env.GITHUB_REPOSITORY} ${env.GITHUB_WORKFLOW} #${env.GITHUB_RUN_NUMBER}`;
+  const run = `${env.GITHUB_SERVER_URL}/${env.GITHUB_REPOSITORY}/actions/runs/${env.GITHUB_RUN_ID}`;
+  return {
+    url: required('url'),
+    key: input('key'),
+    names: lockNames(),
+    options: {
+      wait: duration('wait'),
+      ttl: duration('ttl'),
+      maxHold: duration('max-hold'),
+      mode: oneOf('mode', ['exclusive', 'shared']),
+      limit: limit && Number(limit),
+      owner: [...(input('owner') ?? ofRun)].slice(0, OWNER_LENGTH).join(''),
+      metadata: { run, job: `${env.GITHUB_JOB}` },
+    },
+  };
+}

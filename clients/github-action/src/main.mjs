@@ -1,0 +1,138 @@
+// Acquires the lock before the next step of the job, and leaves a process behind that renews it.
+
+import { fork } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { Latchgate } from '../client/src/index.js';
+import { makeFolder, readLog } from './folder.mjs';
+import { input, readInputs } from './inputs.mjs';
+import { annotate, log, mask, saveState, setOutput } from './runner.mjs';
+
+/** The runner kills this process 10 s after the first signal. The renewing process goes on by itself. */
+const CANCEL_MS = 5_000;
+/** When to say who holds the lock, and how often to look whether somebody else does. */
+const FIRST_LOOK_MS = 1_000;
+const NEXT_LOOK_MS = 15_000;
+/** What the renewing process needs. The rest of the environment has secrets in it, and NODE_DEBUG would log some. */
+const PASSED_ON = /^(PATH|SystemRoot|RUNNER_TRACKING_ID|NODE_(?!DEBUG).*|SSL_CERT_.*|(https?|no)_proxy)$/i;
+
+function startRenewer(folder) {
+  const file = openSync(join(folder, 'log'), 'a', 0o600);
+  try {
+    return fork(fileURLToPath(new URL('renewer.mjs', import.meta.url)), [folder], {
+      // In a session of its own, with no pipe that the runner would wait for.
+      detached: true,
+      stdio: ['ignore', file, file, 'ipc'],
+      env: Object.fromEntries(Object.entries(process.env).filter(([name]) => PASSED_ON.test(name))),
+    });
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Resolves to what the renewing process says, or to `{ failed }` or `{ cancelled }`. */
+function request(renewer, folder, inputs) {
+  return new Promise((resolve) => {
+    let cancelled;
+    for (const [signal, code] of [['SIGINT', 130], ['SIGTERM', 143], ['SIGHUP', 129]]) {
+      process.on(signal, () => {
+        if (cancelled) return;
+        cancelled = code;
+        log('cancelled: the lock is given up');
+        if (renewer.connected) renewer.send('cancel', () => {});
+        setTimeout(resolve, CANCEL_MS, { cancelled }).unref();
+      });
+    }
+    renewer.on('message', (message) => {
+      if (message.ready) {
+        // Not sooner: from now on post.mjs finds somebody to talk to.
+        try {
+          saveState('folder', folder);
+        } catch (error) {
+          resolve({ failed: error.message });
+          return;
+        }
+        renewer.send({ ask: inputs, runner: process.ppid }, () => {});
+      } else if (!cancelled) {
+        resolve(message);
+      }
+    });
+    renewer.on('error', (error) => resolve({ failed: error.message }));
+    renewer.on('exit', (code, signal) => {
+      const failed = `the process that renews the lock ended (${signal ?? code}). ${readLog(folder)}`;
+      resolve(cancelled ? { cancelled } : { failed });
+    });
+  });
+}
+
+/** Says who holds the lock, as long as this key may know it. */
+async function showHolders({ url, key, names }, signal) {
+  const locks = new Latchgate(url, { key });
+  let before;
+  for (let pause = FIRST_LOOK_MS; ; pause = NEXT_LOOK_MS) {
+    await new Promise((resolve) => setTimeout(resolve, pause).unref());
+    if (signal.aborted) return;
+    let text;
+    try {
+      text = await describe(locks, names);
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) return;
+      text = `waiting for ${names.join(', ')}: ${error.message}`;
+    }
+    if (signal.aborted) return;
+    if (text && text !== before) log(text);
+    before = text;
+  }
+}
+
+async function describe(locks, names) {
+  for (const name of names) {
+    const { state, holders, waiterCount } = await locks.inspect(name);
+    const owners = holders?.map(({ owner }) => owner ?? 'somebody').join(', ');
+    if (state !== 'free') return `waiting for ${name}: held by ${owners}, ${waiterCount} in the queue`;
+  }
+  return undefined;
+}
+
+function refused({ failed, code, holders = [] }, names) {
+  const by = holders.length ? `, by ${holders.join(', ')}` : '';
+  return `${names.join(', ')}${code === 'locked' ? ` is held${by}, and was not released within the wait` : `: ${failed}`}`;
+}
+
+async function main() {
+  const secret = input('key');
+  if (secret) mask(secret);
+  const inputs = readInputs();
+  const folder = makeFolder();
+  const renewer = startRenewer(folder);
+  const shown = new AbortController();
+  const began = performance.now();
+  const answered = request(renewer, folder, inputs);
+  showHolders(inputs, shown.signal).catch(() => {});
+  const answer = await answered;
+  shown.abort();
+  if (answer.cancelled) return answer.cancelled;
+  if (!answer.granted) {
+    annotate('error', refused(answer, inputs.names));
+    return 1;
+  }
+  const { fencingToken, fencingTokens, slot } = answer.granted;
+  setOutput('fencing-token', fencingToken);
+  setOutput('fencing-tokens', JSON.stringify(fencingTokens));
+  if (slot !== undefined) setOutput('slot', slot);
+  await new Promise((resolve, reject) => renewer.send('keep', (error) => (error ? reject(error) : resolve())));
+  const seconds = Math.round((performance.now() - began) / 1000);
+  log(`holding ${inputs.names.join(', ')} after ${seconds} s, fencing token ${fencingToken}`);
+  return 0;
+}
+
+let code = 1;
+try {
+  code = await main();
+} catch (error) {
+  annotate('error', error.message);
+}
+// The connection to the renewing process would keep this one alive. If nobody said `keep`, it gives back what it has.
+process.exit(code);

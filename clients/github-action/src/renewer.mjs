@@ -1,0 +1,139 @@
+// The process that acquires the lock, renews it while the job runs, and releases it when post.mjs says so.
+//
+// It alone has the API key, which main.mjs sends it, and the token, which it tells nobody. If main.mjs goes away before it
+// has said `keep`, whatever killed it, the place in the queue or the lock is given back.
+
+import { createServer } from 'node:net';
+
+import { Latchgate, LeaseLost, OutcomeUnknown } from '../client/src/index.js';
+import { enter, writeOutcome } from './folder.mjs';
+
+/** How long the end of a request is waited for that may have been granted. */
+const WITHDRAW_MS = 15_000;
+/** How often it looks whether the runner is still there. */
+const WATCH_MS = 5_000;
+
+const giveUp = new AbortController();
+let acquiring = Promise.resolve();
+let lease;
+let grantedAt;
+let lost;
+let kept = false;
+let finishing;
+
+/** The requests under way, and whether the last answer leaves nothing to take back. */
+const requests = { underWay: 0, settled: true };
+
+async function countedFetch(...call) {
+  requests.underWay += 1;
+  requests.settled = false;
+  try {
+    const answer = await fetch(...call);
+    // The client asks again after these, and after a grant that comes too late it releases.
+    requests.settled = ![200, 201, 409, 429].includes(answer.status) && answer.status < 500;
+    return answer;
+  } finally {
+    requests.underWay -= 1;
+  }
+}
+
+/** Resolves when the client has taken back, in the background, what may have been granted. */
+async function withdrawn() {
+  const deadline = performance.now() + WITHDRAW_MS;
+  while ((requests.underWay || !requests.settled) && performance.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function acquire({ url, key, names, options }) {
+  try {
+    const locks = new Latchgate(url, { key, fetch: countedFetch });
+    lease = await locks.acquire(names.length > 1 ? names : names[0], { ...options, signal: giveUp.signal });
+  } catch (error) {
+    if (giveUp.signal.aborted || error instanceof OutcomeUnknown) await withdrawn();
+    const holders = (error.holders ?? []).map(({ owner }) => owner).filter(Boolean);
+    tell({ failed: error.message, code: error.code, holders });
+    return;
+  }
+  grantedAt = performance.now();
+  lease.signal.addEventListener('abort', () => {
+    if (finishing) return;
+    lost = { state: 'lost', message: lease.signal.reason.message, at: new Date().toISOString() };
+    writeOutcome(lost);
+  });
+  const { fencingToken, fencingTokens, slot } = lease;
+  tell({ granted: { fencingToken, fencingTokens, slot } });
+}
+
+/** Ends everything, once. Resolves to what became of the lock. */
+const finish = () => (finishing ??= end());
+
+async function end() {
+  giveUp.abort(new Error('cancelled'));
+  await acquiring;
+  const outcome = lost ?? (lease ? await release() : { state: 'none' });
+  writeOutcome(outcome);
+  return outcome;
+}
+
+async function release() {
+  const heldMs = Math.round(performance.now() - grantedAt);
+  const { expiresInMs } = lease;
+  try {
+    await lease.release();
+    return { state: 'released', heldMs };
+  } catch (error) {
+    if (error instanceof LeaseLost) return { state: 'lost', message: error.message, at: new Date().toISOString() };
+    return { state: 'unreleased', heldMs, message: error.message, expiresInMs };
+  }
+}
+
+// === main.mjs ===
+
+/** Tells it something, if it is still there. */
+function tell(message) {
+  if (process.connected) process.send(message, () => {});
+}
+
+const cancel = () => finish().then(() => process.exit());
+
+process.on('message', (message) => {
+  if (message.ask) {
+    watch(message.runner);
+    acquiring = acquire(message.ask);
+  } else if (message === 'keep') {
+    kept = true;
+    process.disconnect();
+  } else {
+    cancel();
+  }
+});
+process.on('disconnect', () => {
+  if (!kept) cancel();
+});
+// It may have gone while this process was loaded, when nobody listened.
+if (!process.connected) cancel();
+
+/** A runner that died lets nobody run post.mjs: the lease ends with its TTL, as it does with the machine. */
+function watch(runner) {
+  // In a container the parent is outside, and is not seen.
+  if (runner <= 1) return;
+  setInterval(() => {
+    try {
+      process.kill(runner, 0);
+    } catch (error) {
+      if (error.code === 'ESRCH' && kept && !finishing) process.exit();
+    }
+  }, WATCH_MS);
+}
+
+// === post.mjs ===
+
+const server = createServer((socket) => {
+  socket.on('error', () => {});
+  socket.once('data', async () => {
+    const outcome = await finish();
+    socket.end(JSON.stringify(outcome), () => process.exit());
+  });
+});
+server.listen(enter(process.argv[2]), () => tell({ ready: true }));
