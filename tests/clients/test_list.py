@@ -1,4 +1,4 @@
-"""Both languages have a test for each case of the list, and no other."""
+"""Each language has a test for each case of the list, and no other."""
 
 import re
 import unittest
@@ -22,6 +22,11 @@ class List(unittest.TestCase):
     def test_python_has_all_of_them(self):
         files = sorted((CLIENTS / "python" / "tests").rglob("test_*.py"))
         self.assertEqual(sorted(set(found(r"^ *(?:async )?def test_(c\d+)_", *files))), THIRTY)
+
+    def test_rust_has_all_of_them(self):
+        files = sorted((CLIENTS / "rust" / "tests" / "conformance").glob("*.rs"))
+        attribute = r"^#\[(?:tokio::)?test\]\n"
+        self.assertEqual(sorted(set(found(attribute + r"(?:async )?fn (c\d+)_", *files))), THIRTY)
 
 
 if __name__ == "__main__":

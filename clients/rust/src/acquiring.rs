@@ -23,6 +23,8 @@ const LINK: Duration = Duration::from_secs(20);
 const GROUP_LINK: Duration = Duration::from_secs(55);
 /// A gateway that allows no longer waits than this is asked no shorter ones.
 const SHORTEST_LINK: Duration = Duration::from_millis(500);
+/// A copy that waits has at least this long to be answered after its wait.
+const LEAST_ALLOWANCE: Duration = Duration::from_secs(1);
 /// How often somebody who watches is shown the queue. Nothing is asked where nobody watches.
 const LOOK: Duration = Duration::from_secs(2);
 /// How often at most once a look was refused because of the rate of the key, which is needed to acquire.
@@ -32,6 +34,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// As good as for ever: the longest outage that an acquire without an end sits out in one go, and how long a
 /// lock that may not be viewed is not looked at again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
+/// Longer than this no gateway needs to be left alone, whatever it asks for.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How long giving up may take where nobody was reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// How long a gateway that does not answer is asked to give up at most: as long as a lease lasts by
@@ -83,7 +87,10 @@ impl<'a> Watcher<'a> {
 
 impl Client {
     /// Begins to ask for a lock. Nothing is sent yet.
-    pub fn acquiring(&self, name: LockName, request: AcquireRequest) -> Acquiring {
+    pub fn acquiring(&self, name: LockName, mut request: AcquireRequest) -> Acquiring {
+        if request.owner.is_none() {
+            request.owner.clone_from(&self.options.owner);
+        }
         let asked = Instant::now();
         Acquiring {
             client: self.clone(),
@@ -226,7 +233,13 @@ impl Acquiring {
                 return Lease::from_answer(answer);
             }
             if !self.needs_retry(&mut answer, wait) {
-                return Err(self.refusal(answer));
+                match answer.rate_limit() {
+                    Some(failure) => {
+                        retry.after(failure).await?;
+                        continue;
+                    }
+                    None => return Err(self.refusal(answer)),
+                }
             }
             let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
@@ -264,7 +277,7 @@ impl Acquiring {
         let time_out = if self.request.wait.is_zero() {
             retry.time_out()
         } else {
-            wait + client.options.request_timeout
+            wait + self.allowance(wait)
         };
         let mut copy = std::pin::pin!(call.send_copy(&client, time_out));
         let first_look = Instant::now() + FIRST_LOOK;
@@ -359,6 +372,18 @@ impl Acquiring {
         }
     }
 
+    /// How long the answer to a copy that waits for so long may be late. If there is time left after that wait, half of
+    /// it belongs to another copy: a request that hangs must not take all of it.
+    fn allowance(&self, wait: Duration) -> Duration {
+        let enough = self.client.options.request_timeout;
+        let half = self.left().saturating_sub(wait) / 2;
+        if half < LEAST_ALLOWANCE {
+            enough
+        } else {
+            enough.min(half)
+        }
+    }
+
     fn refusal(&self, answer: CallResponse) -> ClientError {
         let waited = !self.request.wait.is_zero();
         match answer.refusal() {
@@ -418,7 +443,7 @@ fn requested_pause(answer: &CallResponse) -> Option<Duration> {
         return None;
     }
     let asked = answer.problem().and_then(|problem| problem.retry_after());
-    Some(asked.unwrap_or(Duration::from_secs(1)))
+    Some(asked.unwrap_or(Duration::from_secs(1)).min(LONGEST_PAUSE))
 }
 
 fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
@@ -444,7 +469,7 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// Whether to hold the lock alone or beside others.
     pub mode: AcquireMode,
-    /// Who asks, for people to read.
+    /// Who asks, for people to read; the owner of the client if it is left out.
     pub owner: Option<Owner>,
     /// What to attach.
     pub metadata: Metadata,
@@ -492,22 +517,6 @@ pub(crate) struct Body<'a> {
 impl AcquireRequest {
     /// Waits for as long as it takes.
     pub const FOR_EVER: Duration = Duration::MAX;
-}
-
-// === impl Client ===
-
-impl Client {
-    /// Asks for a lock, and waits for it if the request says so.
-    ///
-    /// Dropped half-way, it may leave a place in the queue or a lease behind that nobody holds: the
-    /// gateway takes it back when its reconnect grace is over. [`Client::acquiring`] can do better.
-    pub async fn acquire(
-        &self,
-        name: &LockName,
-        request: &AcquireRequest,
-    ) -> Result<Lease, ClientError> {
-        self.acquiring(name.clone(), request.clone()).finish().await
-    }
 }
 
 // === impl Body ===

@@ -16,7 +16,8 @@ use reqwest::{
 };
 
 use crate::{
-    ApiKey,
+    ApiKey, Owner,
+    background::Background,
     tls::{ClientFiles, TlsError, no_tls},
     trace_context::TraceContext,
 };
@@ -29,6 +30,8 @@ pub struct ClientOptions {
     pub url: String,
     /// The API key, if the gateway wants one.
     pub key: Option<ApiKey>,
+    /// Who asks, for people to read, where a request does not say it.
+    pub owner: Option<Owner>,
     /// Which gateways are believed over `https://`, and what is shown to one that asks for a
     /// certificate. The files are read once.
     pub tls: ClientFiles,
@@ -50,6 +53,7 @@ pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) options: Arc<ClientOptions>,
     pub(crate) addresses: Arc<Addresses>,
+    pub(crate) background: Background,
 }
 
 /// Why there is no client.
@@ -73,6 +77,7 @@ impl Default for ClientOptions {
         Self {
             url: "http://127.0.0.1:7420".to_owned(),
             key: None,
+            owner: None,
             tls: ClientFiles::default(),
             connect_timeout: Duration::from_secs(2),
             // Twice what a gateway gives its store: its own 504 says more than our time-out.
@@ -108,12 +113,20 @@ impl Client {
             http: builder.build()?,
             options: Arc::new(options),
             addresses: Arc::new(addresses),
+            background: Background::new(),
         })
     }
 
     /// The address of the gateway that is asked next.
     pub fn url(&self) -> &str {
         self.addresses.current().url()
+    }
+
+    /// Ends when everything is given back that was dropped half-way: a [`Client::acquire`], the work of
+    /// [`Client::with_lock`], or the start of a [`crate::LeaseRenewer`]. Call it before a program ends, for the background ends with its runtime. It takes as long as
+    /// the gateway does; limit it by a time-out if you cannot wait for one that does not answer.
+    pub async fn finish_releases(&self) {
+        self.background.done().await;
     }
 }
 

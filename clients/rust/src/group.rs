@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
-    AcquireRequest, Acquiring, Client, ClientError, Lease, Problem, ReleaseRequest,
+    AcquireRequest, Acquiring, Client, ClientError, Lease, LeasePart, Problem, ReleaseRequest,
     acquiring::millis,
+    give_back::Asking,
     http::{Call, CallResponse, Retry},
     lock::{GroupNames, Token},
 };
@@ -74,14 +75,15 @@ const ENDED_BEFORE: &str = "the lease has ended, by an earlier copy of this rele
 // === impl Client ===
 
 impl Client {
-    /// Asks for several locks, all or none, and waits for them if the request says so.
+    /// Asks for several locks, all or none, and waits for them if the request says so. What is dropped half-way is given back
+    /// as by [`Client::acquire`].
     pub async fn acquire_all(
         &self,
         names: &GroupNames,
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
-        let mut acquiring = self.acquiring_all(names.clone(), request.clone());
-        acquiring.finish().await
+        let acquiring = self.acquiring_all(names.clone(), request.clone());
+        Asking::new(self, acquiring).finish().await
     }
 
     /// Begins to ask for several locks. Nothing is sent yet.
@@ -120,7 +122,9 @@ impl Client {
     ) -> Result<Lease, ClientError> {
         if lease.parts.is_empty() {
             let renewal = self.renew_once(&lease.name, &lease.token, ttl, time_out);
-            return renewal.await;
+            let renewed = renewal.await?;
+            let is_it = (&renewed.name, renewed.fence) == (&lease.name, lease.fence);
+            return is_it.then_some(renewed).ok_or_else(not_of_this_lease);
         }
         let call = renewal(&joined(lease), &lease.token, ttl);
         let answer = call.send_copy(self, time_out).await;
@@ -198,6 +202,14 @@ impl Client {
             }
         }
         released.update_json();
+    }
+}
+
+/// What an answer to the renewal of another lease comes to.
+fn not_of_this_lease() -> ClientError {
+    ClientError::OutcomeUnknown {
+        reason: "the answer to the renewal is not of this lease".to_owned(),
+        problem: None,
     }
 }
 
@@ -326,13 +338,22 @@ impl PartResults {
     /// The leases as they are now.
     fn renewed(self, before: &Lease, ttl: Option<Duration>) -> Result<Lease, ClientError> {
         self.check()?;
+        let is_renewed = |part: &LeasePart| {
+            let result = self.results.iter().find(|it| it.name == part.name.as_str());
+            result.is_some_and(|it| it.expires_in_ms.is_some())
+        };
+        let is_it = self.results.len() == before.parts.len() && before.parts.iter().all(is_renewed);
+        if !is_it {
+            return Err(not_of_this_lease());
+        }
         let smallest =
             |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
         let left = smallest(|it| it.expires_in_ms).unwrap_or_default();
         let hold_left = smallest(|it| it.hold_expires_in_ms);
         let mut lease = before.clone().answered(self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
-        lease.expires_in = Duration::from_millis(left);
+        // As of one lock: no gateway says more.
+        lease.expires_in = Duration::from_millis(left).min(lease.ttl);
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);
         let requests = self.results.iter().filter_map(|it| {

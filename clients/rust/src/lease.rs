@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::{
     ClientError, ReleaseRequest,
     http::CallResponse,
-    lock::{FencingToken, LockName, Metadata, Mode, Owner, Token},
+    lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
 
 /// A lease that the caller holds.
@@ -151,14 +151,16 @@ impl Lease {
     fn parse(answer: &CallResponse) -> Option<Self> {
         let (wire, parts) = Wire::read(&answer.body)?;
         let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
+        let ttl = Ttl::from_millis(wire.ttl_ms).ok()?.duration();
         Some(Self {
             name: LockName::new(&wire.name).ok()?,
             parts,
             token: Token::parse(&wire.token).ok()?,
             fence: FencingToken::new(wire.fencing_token).ok()?,
             mode: mode(wire.mode.as_deref(), wire.slot)?,
-            ttl: Duration::from_millis(wire.ttl_ms),
-            expires_in: Duration::from_millis(wire.expires_in_ms),
+            ttl,
+            // No gateway says more, and what is believed here is held for so long.
+            expires_in: Duration::from_millis(wire.expires_in_ms).min(ttl),
             renew_after: Duration::from_millis(wire.renew_after_ms),
             hold_expires_in: wire.hold_expires_in_ms.map(Duration::from_millis),
             owner,

@@ -1,15 +1,22 @@
 //! Keeps a lease for as long as it is wanted, and says at once when it is lost.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time::{Instant, sleep_until, timeout_at},
 };
 
 use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
+    give_back::Holding,
     http::{Retry, pause, random_fraction},
 };
 
@@ -20,8 +27,9 @@ use crate::{
 /// from when the last successful renewal was *sent*: so it is told here before anybody else can be
 /// granted the lock. A gateway that says that the lease has ended is believed at once.
 ///
-/// No clock of a process that does not run, or of a machine that sleeps, tells anything: what is
-/// protected should check the fencing token.
+/// A process that was suspended goes on where it was, and nothing tells it. Before a step that must not be done twice,
+/// [`LeaseRenewer::check`] tells: it looks at the clock. What happens between the check and the step, only the fencing token
+/// tells, and on some systems the clock stands still while the machine sleeps.
 ///
 /// Whoever else has the token can end the lease, or shorten it by a renewal with a smaller TTL. This task is
 /// not notified of that: a renewal asks for the TTL that the lease had when it began to be kept, but one that
@@ -35,18 +43,29 @@ use crate::{
 pub struct LeaseRenewer {
     client: Client,
     lease: Lease,
+    board: Board,
     state: watch::Receiver<LeaseState>,
     requests: watch::Receiver<Option<ReleaseRequest>>,
+    renewals: AbortHandle,
+    /// Until when the lease lasted when its release began.
+    given_up: OnceLock<Option<Instant>>,
+    released: AtomicBool,
     /// Ends with this.
-    task: JoinSet<()>,
+    _task: JoinSet<()>,
+}
+
+/// How the lease stands, for all who ask.
+#[derive(Debug, Clone)]
+struct Board {
+    state: watch::Sender<LeaseState>,
+    requests: watch::Sender<Option<ReleaseRequest>>,
 }
 
 /// What the task knows.
 struct RenewTask {
     client: Client,
     lease: Lease,
-    state: watch::Sender<LeaseState>,
-    requests: watch::Sender<Option<ReleaseRequest>>,
+    board: Board,
     /// Until when the lease is to be released, if somebody has asked for that.
     release_by: Option<Instant>,
     /// What is asked for, whatever others with the token have made of it; `None`: what the lease has, if
@@ -65,6 +84,13 @@ const SOON: u32 = 10;
 /// A request that ends sooner than the last by less than this is the same: each answer takes another time.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
+/// A lease is not renewed before this part of what was left of it has passed, whatever the gateway says: one that says 0
+/// would be asked without end.
+const LEAST_PART: u32 = 20;
+
+/// Longer than any lease lasts.
+const A_LONG_TIME: Duration = Duration::from_hours(24);
+
 // === impl LeaseRenewer ===
 
 impl LeaseRenewer {
@@ -72,20 +98,32 @@ impl LeaseRenewer {
     ///
     /// A lease that took long to come is renewed first: most likely it was waited for, but nobody
     /// knows how long ago it was granted. It may have been on its way for longer than it lasts.
+    ///
+    /// If that fails, or this is dropped half-way, the lease is given back in the background
+    /// ([`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
         let lease = if lease.took() > lease.ttl / SOON {
-            renew_first(client, lease).await?
+            let held = Holding::new(client, lease.clone());
+            let renewed = renew_first(client, lease).await;
+            // A lost one needs no release.
+            if matches!(renewed, Ok(_) | Err(ClientError::Lost(_))) {
+                held.disarm();
+            }
+            renewed?
         } else {
             lease
         };
         let until = certain_until(&lease);
         let (sender, state) = watch::channel(LeaseState::Kept { until });
         let (request_sender, requests) = watch::channel(None);
+        let board = Board {
+            state: sender,
+            requests: request_sender,
+        };
         let mut renewer = RenewTask {
             client: client.clone(),
             lease: lease.clone(),
-            state: sender,
-            requests: request_sender,
+            board: board.clone(),
             release_by: None,
             asked: Some(lease.ttl),
             ttl: lease.ttl,
@@ -94,15 +132,19 @@ impl LeaseRenewer {
             at_limit: false,
         };
         renewer.renewed(&lease);
-        renewer.publish(renewer.current_state());
+        board.publish(renewer.current_state());
         let mut task = JoinSet::new();
-        task.spawn(renewer.keep());
+        let renewals = task.spawn(renewer.keep());
         Ok(Self {
             client: client.clone(),
             lease,
+            board,
             state,
             requests,
-            task,
+            renewals,
+            given_up: OnceLock::new(),
+            released: AtomicBool::new(false),
+            _task: task,
         })
     }
 
@@ -116,34 +158,94 @@ impl LeaseRenewer {
         self.requests.clone()
     }
 
-    /// Until when the lease certainly lasts; `None` once it is lost.
+    /// Until when the lease certainly lasts, which is not over yet; `None` once it is lost.
     pub fn until(&self) -> Option<Instant> {
-        self.state.borrow().until()
+        self.board.look().until()
+    }
+
+    /// An error if the lease is lost by now, even if this process was suspended and nothing else of it has gone on since.
+    pub fn check(&self) -> Result<(), Loss> {
+        match self.board.look() {
+            LeaseState::Lost(loss) => Err(loss),
+            LeaseState::Kept { .. } | LeaseState::AtLimit { .. } | LeaseState::AtRisk { .. } => {
+                Ok(())
+            }
+        }
     }
 
     /// Ends when the lease is lost, and says how.
     pub async fn lost(&self) -> Loss {
-        let mut state = self.state.clone();
+        let mut state = self.board.state.subscribe();
         loop {
-            if let LeaseState::Lost(loss) = &*state.borrow_and_update() {
-                return loss.clone();
+            let until = match self.board.look() {
+                LeaseState::Lost(loss) => return loss,
+                LeaseState::Kept { until }
+                | LeaseState::AtLimit { until }
+                | LeaseState::AtRisk { until, .. } => until,
+            };
+            tokio::select! {
+                // The other end is here.
+                _ = state.changed() => {}
+                () = sleep_until(until) => {}
             }
-            state
-                .changed()
-                .await
-                .expect("the task publishes the loss before it ends");
         }
     }
 
     /// Ends the lease, trying for so long, but not longer than it lasts.
-    pub async fn release(mut self, within: Duration) -> Result<(), ClientError> {
+    ///
+    /// From the beginning of this on it is not renewed, and is [`Loss::Released`] for everybody here. If it fails it can be
+    /// repeated; once it has succeeded, a repetition does nothing.
+    pub async fn release(&self, within: Duration) -> Result<(), ClientError> {
+        let lasted_until = *self.given_up.get_or_init(|| self.until());
         // A renewal that is under way may arrive after the release: it resurrects nothing.
-        self.task.abort_all();
+        self.renewals.abort();
+        self.board.publish(LeaseState::Lost(Loss::Released));
+        if self.released.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let now = Instant::now();
-        let deadline = (now + within).min(self.until().unwrap_or(now + within));
+        let deadline = now.checked_add(within).unwrap_or(now + A_LONG_TIME);
+        let end = lasted_until.filter(|until| *until > now);
+        let deadline = end.map_or(deadline, |end| deadline.min(end));
         let mut retry = Retry::until(&self.client, deadline);
         retry.persist_until(deadline);
-        self.client.release_lease_with(&self.lease, retry).await
+        self.client.release_lease_with(&self.lease, retry).await?;
+        self.released.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+// === impl Board ===
+
+impl Board {
+    /// Publishes how it stands, unless it is lost: that is for good. Whether it was published.
+    fn publish(&self, state: LeaseState) -> bool {
+        self.state.send_if_modified(|known| {
+            let open = !known.is_lost();
+            if open {
+                *known = state;
+            }
+            open
+        })
+    }
+
+    /// How it stands by now. Whoever looks first after its end publishes the loss: the task may not have run since.
+    fn look(&self) -> LeaseState {
+        let was_asked = self.requests.borrow().is_some();
+        let now = Instant::now();
+        let known = self.state.borrow().clone();
+        if known.loss_at(now, was_asked).is_none() {
+            return known;
+        }
+        self.state.send_if_modified(|known| {
+            let loss = known.loss_at(now, was_asked);
+            let is_new = loss.is_some();
+            if let Some(loss) = loss {
+                *known = LeaseState::Lost(loss);
+            }
+            is_new
+        });
+        self.state.borrow().clone()
     }
 }
 
@@ -165,44 +267,40 @@ async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError
 impl RenewTask {
     async fn keep(mut self) {
         let mut failed = 0;
-        let mut reason = "no answer in time".to_owned();
         loop {
             sleep_until(self.renew_at.min(self.until)).await;
-            if Instant::now() >= self.until {
-                let loss = if self.release_by.is_some() {
-                    Loss::NotReleased
-                } else if self.at_limit {
-                    Loss::HoldLimit
-                } else {
-                    Loss::Expired { reason }
-                };
-                return self.publish(LeaseState::Lost(loss));
+            if self.board.look().is_lost() {
+                return;
             }
             let time_out = copy_time_out(&self.client, self.ttl);
             let (client, lease) = (&self.client, &self.lease);
             let renewal = client.renew_lease_once(lease, self.asked, time_out);
-            match timeout_at(self.until, renewal).await {
+            let state = match timeout_at(self.until, renewal).await {
                 Ok(Ok(lease)) => {
                     failed = 0;
                     self.renewed(&lease);
-                    self.publish(self.current_state());
+                    self.current_state()
                 }
-                Ok(Err(ClientError::Lost(problem))) => {
-                    return self.publish(LeaseState::Lost(Loss::Ended(problem)));
-                }
+                Ok(Err(ClientError::Lost(problem))) => LeaseState::Lost(Loss::Ended(problem)),
                 // A key that may not ask for as much any more may renew what there is.
-                Ok(Err(ClientError::Refused(_))) if self.asked.is_some() => self.asked = None,
+                Ok(Err(ClientError::Refused(_))) if self.asked.is_some() => {
+                    self.asked = None;
+                    continue;
+                }
                 // Whatever else is wrong may be mended before the lease is over.
                 Ok(Err(error)) => {
                     failed += 1;
-                    reason = error.to_string();
                     self.renew_at = Instant::now() + pause(failed).min(self.ttl / 10);
-                    self.publish(LeaseState::AtRisk {
+                    LeaseState::AtRisk {
                         until: self.until,
-                        reason: reason.clone(),
-                    });
+                        reason: error.to_string(),
+                    }
                 }
-                Err(_elapsed) => {}
+                Err(_elapsed) => continue,
+            };
+            let ends = state.is_lost();
+            if !self.board.publish(state) || ends {
+                return;
             }
         }
     }
@@ -219,7 +317,10 @@ impl RenewTask {
         } else {
             // Leases that were granted together are not renewed together for ever.
             let early = 0.1 * random_fraction();
-            lease.sent_at() + lease.renew_after.mul_f64(1.0 - early)
+            // Late enough to ask again and again, early enough to ask again.
+            let left = lease.good_for();
+            let after = lease.renew_after.max(left / LEAST_PART).min(left / 2);
+            lease.sent_at() + after.mul_f64(1.0 - early)
         };
     }
 
@@ -234,7 +335,7 @@ impl RenewTask {
             .is_none_or(|known| by + SAME_REQUEST < known)
         {
             self.release_by = Some(by);
-            self.requests.send_replace(Some(request.clone()));
+            self.board.requests.send_replace(Some(request.clone()));
         }
     }
 
@@ -245,10 +346,6 @@ impl RenewTask {
         } else {
             LeaseState::Kept { until }
         }
-    }
-
-    fn publish(&self, state: LeaseState) {
-        self.state.send_replace(state);
     }
 }
 
@@ -302,6 +399,9 @@ pub enum Loss {
         /// Why the last renewal failed.
         reason: String,
     },
+    /// It was given back here.
+    #[error("it was released")]
+    Released,
     /// It was kept for as long as its hold limit allows.
     #[error("its hold limit is reached")]
     HoldLimit,
@@ -325,5 +425,25 @@ impl LeaseState {
             }
             Self::Lost(_) => None,
         }
+    }
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost(_))
+    }
+
+    /// How it is lost by then, if it is and nobody has said so yet; `was_asked`: somebody has asked for the lock.
+    fn loss_at(&self, now: Instant, was_asked: bool) -> Option<Loss> {
+        if self.until().is_none_or(|until| now < until) {
+            return None;
+        }
+        Some(match self {
+            _ if was_asked => Loss::NotReleased,
+            Self::AtLimit { .. } => Loss::HoldLimit,
+            Self::AtRisk { reason, .. } => Loss::Expired {
+                reason: reason.clone(),
+            },
+            Self::Kept { .. } | Self::Lost(_) => Loss::Expired {
+                reason: "no answer in time".to_owned(),
+            },
+        })
     }
 }

@@ -1,8 +1,10 @@
 //! Locks of a Latchgate gateway: distributed locks over plain HTTP and JSON.
 //!
-//! [`Client::with_lock`] does some work under a lock. With more of it in your hands: [`Client::acquire`], renew and release; [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease for as long
-//! as it is wanted and says when it is lost, [`Events`] hears what happens to locks. The folder `examples` of this crate has
-//! whole programs.
+//! [`Client::with_lock`] does some work under a lock. With more of it in your hands: [`Client::acquire`], renew and release;
+//! [`Acquiring`] waits for a lock, [`LeaseRenewer`] keeps a lease for as long as it is wanted and says when it is lost,
+//! [`Events`] hears what happens to locks. The folder `examples` of this crate has whole programs.
+//!
+//! What is dropped half-way is given back in the background: [`Client::finish_releases`] waits for that.
 //!
 //! A call repeats itself where that is safe: after what certainly did not happen, and after a lost answer where a second copy
 //! of the command does no harm. An acquire therefore always carries an `Idempotency-Key`; the client makes one where its
@@ -10,8 +12,10 @@
 //!
 //! Everything asynchronous runs on tokio. Times are those of the machine's monotonic clock.
 
+mod acquire;
 mod acquiring;
 mod api_key;
+mod background;
 mod backup;
 #[doc(hidden)]
 pub mod bounded_file;
@@ -20,6 +24,7 @@ mod client;
 mod error;
 mod events;
 mod format_duration;
+mod give_back;
 mod group;
 mod http;
 mod inspect;

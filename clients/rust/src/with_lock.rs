@@ -1,10 +1,9 @@
 //! Work that is done while a lock is held, and not for longer.
 
-use tokio::time::Instant;
-
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeaseRenewer, LockName, Loss,
-    http::Retry, lock::GroupNames,
+    give_back::{Asking, Holding},
+    lock::GroupNames,
 };
 
 /// Why work was not done under a lock, or not to its end.
@@ -28,7 +27,10 @@ impl Client {
     /// resource refuse a smaller one than it has seen. Work that never waits (`spawn_blocking`, a long computation) is not
     /// stopped.
     ///
-    /// A release that nobody answers is no error: the lease ends with its TTL. The same if this is dropped half-way.
+    /// A release that nobody answers is no error: the lease ends with its TTL.
+    ///
+    /// If this is dropped half-way, or the work panics, the lock is given back in the background, and so is the place in the
+    /// queue. Do not drop it while work goes on that does not wait. [`Client::finish_releases`] waits for the background.
     pub async fn with_lock<T>(
         &self,
         name: &LockName,
@@ -52,31 +54,27 @@ impl Client {
 
     async fn with_acquired<T>(
         &self,
-        mut acquiring: Acquiring,
+        acquiring: Acquiring,
         work: impl AsyncFnOnce(&Lease) -> T,
     ) -> Result<T, WithLockError> {
-        let lease = acquiring.finish().await?;
-        let renewer = match LeaseRenewer::start(self, lease.clone()).await {
-            Ok(renewer) => renewer,
-            Err(error) => {
-                // It may be held: nobody else should wait for its end.
-                let _: Result<_, _> = self.release_lease_with(&lease, self.one_try()).await;
-                return Err(error.into());
-            }
-        };
+        let lease = Asking::new(self, acquiring).finish().await?;
+        let renewer = LeaseRenewer::start(self, lease.clone()).await?;
+        // Declared before the work, so that it is dropped after it.
+        let held = Holding::new(self, lease.clone());
         let done = tokio::select! {
             // What was lost while the work did not wait is lost.
             biased;
-            loss = renewer.lost() => return Err(WithLockError::Lost(loss)),
+            loss = renewer.lost() => {
+                held.disarm();
+                return Err(WithLockError::Lost(loss));
+            }
             done = work(&lease) => done,
         };
-        match renewer.release(self.options.deadline).await {
+        let released = renewer.release(self.options.deadline).await;
+        held.disarm();
+        match released {
             Err(ClientError::Lost(problem)) => Err(WithLockError::Lost(Loss::Ended(problem))),
             Ok(()) | Err(_) => Ok(done),
         }
-    }
-
-    fn one_try(&self) -> Retry {
-        Retry::until(self, Instant::now() + self.options.request_timeout)
     }
 }

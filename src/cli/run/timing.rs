@@ -54,10 +54,12 @@ impl Timing {
                 Instant::now() + self.kill_after.min(UNHELD)
             }
             // Somebody else holds it, and what the command did to tidy up would harm them as well; or
-            // the command was asked to stop while there was time.
-            Loss::Ended(_) | Loss::Expired { .. } | Loss::HoldLimit | Loss::NotReleased => {
-                Instant::now()
-            }
+            // the command was asked to stop while there was time. Nothing is released before it has ended.
+            Loss::Ended(_)
+            | Loss::Expired { .. }
+            | Loss::HoldLimit
+            | Loss::NotReleased
+            | Loss::Released => Instant::now(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod fixture;
 mod keeping;
+mod nonsense;
 mod repeats;
 mod waiting;
 mod with_lock;

@@ -105,6 +105,10 @@ impl Call {
         loop {
             match self.send_copy(client, retry.time_out()).await {
                 Ok(mut answer) => {
+                    if let Some(failure) = answer.rate_limit() {
+                        retry.after(failure).await?;
+                        continue;
+                    }
                     answer.in_doubt = retry.in_doubt;
                     return Ok(answer);
                 }

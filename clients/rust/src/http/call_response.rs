@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use crate::{ClientError, Problem, tls::distrust};
 
+use super::retryable_failure::RetryableFailure;
+
 /// An answer that sending again would not change.
 pub(crate) struct CallResponse {
     pub(crate) url: String,
@@ -52,6 +54,14 @@ impl CallResponse {
     /// The problem document, if it is one.
     pub(crate) fn problem(&self) -> Option<Problem> {
         Problem::parse(&self.body)
+    }
+
+    /// The refusal that this answer is, if it ends by itself.
+    pub(crate) fn rate_limit(&self) -> Option<RetryableFailure> {
+        if self.status != StatusCode::TOO_MANY_REQUESTS {
+            return None;
+        }
+        RetryableFailure::of_rate_limit(self.problem()?)
     }
 
     /// The refusal that this answer is.

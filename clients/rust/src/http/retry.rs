@@ -6,7 +6,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Client, ClientError};
 
-use super::{backoff::pause, retryable_failure::RetryableFailure};
+use super::{
+    backoff::{pause, random_fraction},
+    retryable_failure::RetryableFailure,
+};
 
 /// The copies of one call.
 pub(crate) struct Retry {
@@ -61,7 +64,7 @@ impl Retry {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
         let used_up = self.most.is_some_and(|most| self.failed >= most);
-        let pause = self.pause();
+        let pause = self.pause(failure.requested_pause);
         if used_up || Instant::now() + pause >= self.deadline {
             return Err(failure.after(self.in_doubt));
         }
@@ -75,19 +78,26 @@ impl Retry {
             ClientError::Unreachable { .. }
             | ClientError::Unavailable(_)
             | ClientError::OutcomeUnknown { .. } => {
-                let in_doubt = false;
-                self.after(RetryableFailure { error, in_doubt }).await
+                // Whatever pause the gateway would like: a lease does not wait.
+                self.after(RetryableFailure::nothing(error)).await
             }
             error => Err(error),
         }
     }
 
     /// None before an address that was not tried in this round.
-    fn pause(&self) -> Duration {
-        if self.failed.is_multiple_of(self.addresses) {
-            pause(self.failed / self.addresses)
-        } else {
-            Duration::ZERO
+    fn pause(&self, requested: Option<Duration>) -> Duration {
+        if !self.failed.is_multiple_of(self.addresses) {
+            return Duration::ZERO;
         }
+        let own = pause(self.failed / self.addresses);
+        let Some(requested) = requested else {
+            return own;
+        };
+        // Those who were put off together do not come back together.
+        let spread = requested.mul_f64(1.0 + random_fraction());
+        // Who is put off beyond the deadline asks once more within it.
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        own.max(spread.min(left / 2))
     }
 }

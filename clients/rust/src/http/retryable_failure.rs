@@ -1,5 +1,7 @@
 //! What a copy of a request leaves behind that is to be followed by another one.
 
+use std::time::Duration;
+
 use reqwest::StatusCode;
 
 use crate::{ClientError, Problem};
@@ -9,6 +11,8 @@ pub(crate) struct RetryableFailure {
     pub(crate) error: ClientError,
     /// Whether this copy may have been carried out.
     pub(crate) in_doubt: bool,
+    /// How long the next copy is to be put off, if the gateway says so.
+    pub(crate) requested_pause: Option<Duration>,
 }
 
 // === impl RetryableFailure ===
@@ -24,8 +28,10 @@ impl RetryableFailure {
             Some(problem) if status == StatusCode::SERVICE_UNAVAILABLE => {
                 // No fencing token will come back.
                 let gone = problem.code == "fence-exhausted";
-                let error = ClientError::Unavailable(Box::new(problem));
-                (!gone).then(|| Self::nothing(error))
+                (!gone).then(|| Self {
+                    requested_pause: problem.retry_after(),
+                    ..Self::nothing(ClientError::Unavailable(Box::new(problem)))
+                })
             }
             Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
                 Some(Self::indeterminate(problem.to_string(), Some(problem)))
@@ -38,6 +44,15 @@ impl RetryableFailure {
                 Some(Self::indeterminate(reason, None))
             }
         }
+    }
+
+    /// A refusal that ends by itself: the gateway says when.
+    pub(crate) fn of_rate_limit(problem: Problem) -> Option<Self> {
+        let requested_pause = problem.retry_after()?;
+        (problem.code == "rate-limited").then(|| Self {
+            requested_pause: Some(requested_pause),
+            ..Self::nothing(ClientError::Refused(Box::new(problem)))
+        })
     }
 
     /// No gateway was reached.
@@ -56,6 +71,7 @@ impl RetryableFailure {
                 problem: problem.map(Box::new),
             },
             in_doubt: true,
+            requested_pause: None,
         }
     }
 
@@ -70,14 +86,19 @@ impl RetryableFailure {
                 reason,
                 problem: None,
             } => Self::unreachable(url, reason),
-            error => Self::nothing(error),
+            error => Self {
+                requested_pause: self.requested_pause,
+                ..Self::nothing(error)
+            },
         }
     }
 
-    fn nothing(error: ClientError) -> Self {
+    /// Nothing has happened.
+    pub(crate) fn nothing(error: ClientError) -> Self {
         Self {
             error,
             in_doubt: false,
+            requested_pause: None,
         }
     }
 
