@@ -13,18 +13,18 @@ use crate::support::fake_gateway::{FakeGateway, Reply};
 use super::fixture::{TOKEN, client_of, name};
 
 /// So long that an answer which takes a tenth of it, and is not trusted then, does not come by chance.
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(6);
 
 /// How long anything may take on a machine that does other things as well.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A lease of [`TTL`].
 fn lease() -> Reply {
-    lease_of(3_000, 3_000, "null")
+    lease_of(6_000, 6_000, "null")
 }
 
 fn lease_of(ttl_ms: u64, expires_in_ms: u64, hold_expires_in_ms: &str) -> Reply {
-    let renew_after_ms = expires_in_ms / 3;
+    let renew_after_ms = expires_in_ms / 6;
     Reply::Answer(
         201,
         format!(
@@ -56,12 +56,12 @@ async fn a_lease_is_renewed_in_its_first_third_again_and_again() {
     let client = client_of(&gateway.url);
     let begin = Instant::now();
     let renewer = keep(&client).await;
-    while gateway.received().len() < 5 {
+    while gateway.received().len() < 9 {
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert!(renewer.until().is_some());
         assert!(begin.elapsed() < TIMEOUT);
     }
-    // One acquire and four renewals: longer than a lease lasts.
+    // One acquire and eight renewals: longer than a lease lasts.
     assert!(begin.elapsed() > TTL);
     let received = gateway.received();
     assert_eq!(received[1].line, "PUT /locks/deploy/renew HTTP/1.1");
@@ -79,7 +79,7 @@ async fn a_lease_that_another_bearer_has_shortened_gets_its_ttl_back() {
         assert!(renewer.until().is_some());
     }
     for renewal in &gateway.received()[1..4] {
-        assert_eq!(renewal.body, r#"{"ttl_ms":3000}"#);
+        assert_eq!(renewal.body, r#"{"ttl_ms":6000}"#);
     }
 }
 
@@ -100,7 +100,7 @@ async fn a_ttl_that_is_not_allowed_any_more_costs_no_lease() {
         .iter()
         .map(|it| it.body.clone())
         .collect();
-    assert_eq!(asked, [r#"{"ttl_ms":3000}"#, "{}", "{}"]);
+    assert_eq!(asked, [r#"{"ttl_ms":6000}"#, "{}", "{}"]);
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_lease_that_took_long_to_come_is_renewed_before_it_is_trusted() {
     let Reply::Answer(status, body) = lease() else {
         panic!("a lease is an answer");
     };
-    let slow = TTL * 2;
+    let slow = TTL * 3 / 2;
     let gateway = FakeGateway::new([Reply::Late(slow, status, body), lease()]);
     let options = ClientOptions {
         url: gateway.url.clone(),

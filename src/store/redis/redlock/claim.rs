@@ -96,10 +96,15 @@ pub(super) fn validity(reported: Duration, spent: Duration) -> Duration {
 }
 
 /// For how long at least so many of these will last.
-pub(super) fn majority_validity(mut lefts: Vec<Duration>, majority: usize) -> Duration {
-    lefts.sort_unstable_by(|a, b| b.cmp(a));
-    let least = lefts.get(majority - 1).or(lefts.last());
-    least.copied().unwrap_or_default()
+pub(super) fn majority_validity(lefts: Vec<Duration>, majority: usize) -> Duration {
+    least_of_majority(lefts, majority).unwrap_or_default()
+}
+
+/// What at least so many of these come to, or all if there are fewer; `None` if there are none.
+pub(super) fn least_of_majority<T: Ord + Copy>(mut values: Vec<T>, majority: usize) -> Option<T> {
+    values.sort_unstable_by(|a, b| b.cmp(a));
+    let least = values.get(majority - 1).or(values.last());
+    least.copied()
 }
 
 /// Milliseconds, and the one that has begun.

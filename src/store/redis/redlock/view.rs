@@ -16,7 +16,7 @@ use super::{
     super::keys::Keys,
     backoff::Backoff,
     calls::NodeView,
-    claim::{Claim, is_ratified, majority_validity, validity},
+    claim::{Claim, is_ratified, least_of_majority, majority_validity, validity},
     quorum::NodeReplies,
     shared::Shared,
     walk::ListWalk,
@@ -322,6 +322,9 @@ fn fence(node_leases: &[NodeLease<'_>]) -> Option<FencingToken> {
 
 fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Option<HeldLease> {
     let (lease, _) = with(leases, fence(leases)?).next()?;
+    // A renewal that a majority has refused may have changed that of the others.
+    let ttls = leases.iter().map(|(lease, _)| lease.ttl).collect();
+    let ttl = least_of_majority(ttls, majority)?;
     let left = majority_validity(leases.iter().map(|(_, left)| *left).collect(), majority);
     let limits = leases.iter().filter_map(|(lease, _)| lease.hold_expires_in);
     let limit = majority_validity(limits.collect(), majority);
@@ -334,6 +337,7 @@ fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Optio
         .filter_map(|(lease, _)| lease.release_requested.as_deref());
     let release_requested = requests.min_by_key(|request| request.within);
     Some(HeldLease {
+        ttl,
         expires_in,
         release_requested: release_requested.map(|request| {
             Box::new(ReleaseRequest {
@@ -438,6 +442,21 @@ mod tests {
         assert_eq!(held.fence.get(), 7);
         assert_eq!(held.expires_in, Duration::from_millis(900 - 9 - 2 - 10));
         assert_eq!(agree(&[(); 3].map(|()| lease(1, 900, None)), 0), None);
+    }
+
+    #[test]
+    fn has_the_ttl_of_a_majority() {
+        let mut leases = [
+            lease(7, 900, None),
+            lease(7, 900, None),
+            lease(7, 900, None),
+        ];
+        for strays in 0..3 {
+            let stray = Ttl::from_millis(1_200_000).unwrap();
+            leases[strays].ttl = stray;
+            let expected = if strays < 1 { Ttl::MIN } else { stray };
+            assert_eq!(agree(&leases, 0).unwrap().ttl, expected, "{strays}");
+        }
     }
 
     #[test]

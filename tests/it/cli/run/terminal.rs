@@ -190,6 +190,8 @@ fn a_line_says_that_there_is_no_answer_yet() {
     shell.shows("\r\x1b[Kwaiting for deploy: ");
     shell.shows(", no answer yet");
     shell.keys(CTRL_C);
+    // Before the gateway can answer.
+    shell.shows("^C");
     gateway.signal(Signal::CONT);
     shell.shows("code=130");
 }
