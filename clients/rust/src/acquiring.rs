@@ -343,8 +343,9 @@ impl Acquiring {
                 // It says how the lock stands, earlier copies included.
                 answer.in_doubt = false;
                 // The last request of the chain does not wait: it takes what was granted since the
-                // one before, and gives up the place.
-                !wait.is_zero()
+                // one before, and gives up the place. Under a key of the caller's the next call may take both.
+                let is_last = self.request.idempotency_key.is_some() && self.left().is_zero();
+                !wait.is_zero() && !is_last
             }
             "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
             // With a key of our own it can only be an earlier copy of ours, which was given up and
@@ -443,6 +444,7 @@ fn requested_pause(answer: &CallResponse) -> Option<Duration> {
         return None;
     }
     let asked = answer.problem().and_then(|problem| problem.retry_after());
+    let asked = asked.or(answer.retry_after);
     Some(asked.unwrap_or(Duration::from_secs(1)).min(LONGEST_PAUSE))
 }
 
@@ -473,8 +475,8 @@ pub struct AcquireRequest {
     pub owner: Option<Owner>,
     /// What to attach.
     pub metadata: Metadata,
-    /// Under which the request may be repeated, by this process or a later one. Without it the
-    /// client mints one for this call.
+    /// Under which the request may be repeated, by this process or a later one: it has the same lease, or the same place,
+    /// which a gateway keeps for five seconds after a wait that ran out. Without it the client mints one for this call.
     pub idempotency_key: Option<IdempotencyKey>,
 }
 

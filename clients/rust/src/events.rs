@@ -214,7 +214,7 @@ impl Events {
             }
             Ok(Ok(response)) => {
                 let answer = read(address.url(), response, time_out).await;
-                match RetryableFailure::of_answer(answer.status, &answer.body) {
+                match RetryableFailure::of_answer(answer.status, &answer.body, None) {
                     Some(failure) => failure.of_look(address.url()),
                     None => return Err(answer.refusal()),
                 }
@@ -223,7 +223,7 @@ impl Events {
                 SendOutcome::NotSent(reason) | SendOutcome::NoAnswer(reason) => {
                     RetryableFailure::unreachable(address.url(), reason)
                 }
-                SendOutcome::Answered(status, _) => {
+                SendOutcome::Answered(status, ..) => {
                     RetryableFailure::unreachable(address.url(), format!("status {status}"))
                 }
             },
@@ -294,6 +294,7 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
         url: url.to_owned(),
         status,
         body: String::from_utf8(body).unwrap_or_default(),
+        retry_after: None,
         sent_at,
         received_at: Instant::now(),
         in_doubt: false,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reqwest::{
-    Method,
-    header::{AUTHORIZATION, HeaderName, HeaderValue},
+    Method, Response,
+    header::{AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER},
 };
 use serde::Serialize;
 use tokio::time::Instant;
@@ -126,21 +126,23 @@ impl Call {
         let address = client.addresses.current();
         let sent_at = Instant::now();
         let failure = match self.send_once(client, address.url(), time_out).await {
-            SendOutcome::Answered(status, body) => match RetryableFailure::of_answer(status, &body)
-            {
-                Some(failure) if self.looks => failure.of_look(address.url()),
-                Some(failure) => failure,
-                None => {
-                    return Ok(CallResponse {
-                        url: address.url().to_owned(),
-                        status,
-                        body,
-                        sent_at,
-                        received_at: Instant::now(),
-                        in_doubt: false,
-                    });
+            SendOutcome::Answered(status, body, retry_after) => {
+                match RetryableFailure::of_answer(status, &body, retry_after) {
+                    Some(failure) if self.looks => failure.of_look(address.url()),
+                    Some(failure) => failure,
+                    None => {
+                        return Ok(CallResponse {
+                            url: address.url().to_owned(),
+                            status,
+                            body,
+                            retry_after,
+                            sent_at,
+                            received_at: Instant::now(),
+                            in_doubt: false,
+                        });
+                    }
                 }
-            },
+            }
             SendOutcome::NotSent(reason) => RetryableFailure::unreachable(address.url(), reason),
             SendOutcome::NoAnswer(reason) if self.looks => {
                 RetryableFailure::unreachable(address.url(), reason)
@@ -172,6 +174,7 @@ impl Call {
             Err(error) => return SendOutcome::of(&error),
         };
         let status = response.status();
+        let retry_after = retry_after(&response);
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
@@ -182,8 +185,14 @@ impl Call {
             }
         }
         match String::from_utf8(body) {
-            Ok(body) => SendOutcome::Answered(status, body),
-            Err(_invalid) => SendOutcome::Answered(status, String::new()),
+            Ok(body) => SendOutcome::Answered(status, body, retry_after),
+            Err(_invalid) => SendOutcome::Answered(status, String::new(), retry_after),
         }
     }
+}
+
+/// What the header says in seconds; a date is left alone.
+fn retry_after(response: &Response) -> Option<Duration> {
+    let header = response.headers().get(RETRY_AFTER)?;
+    header.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }

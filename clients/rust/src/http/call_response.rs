@@ -1,6 +1,6 @@
 //! What one copy of a request came to.
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use reqwest::StatusCode;
 use tokio::time::Instant;
@@ -14,6 +14,8 @@ pub(crate) struct CallResponse {
     pub(crate) url: String,
     pub(crate) status: StatusCode,
     pub(crate) body: String,
+    /// After what time the caller may come again, if the answer says so.
+    pub(crate) retry_after: Option<Duration>,
     /// When the copy of the request that was answered was sent.
     pub(crate) sent_at: Instant,
     /// When the answer was there.
@@ -24,8 +26,8 @@ pub(crate) struct CallResponse {
 
 /// What one copy of a request came to.
 pub(crate) enum SendOutcome {
-    /// It was answered.
-    Answered(StatusCode, String),
+    /// It was answered, and the answer may say when to come again.
+    Answered(StatusCode, String, Option<Duration>),
     /// It never reached a gateway.
     NotSent(String),
     /// It was sent, and no whole answer came back.
@@ -61,7 +63,7 @@ impl CallResponse {
         if self.status != StatusCode::TOO_MANY_REQUESTS {
             return None;
         }
-        RetryableFailure::of_rate_limit(self.problem()?)
+        RetryableFailure::of_rate_limit(self.problem()?, self.retry_after)
     }
 
     /// The refusal that this answer is.

@@ -20,16 +20,24 @@ pub(crate) struct RetryableFailure {
 impl RetryableFailure {
     /// What an answer says, if it says that the same request may be answered otherwise a moment
     /// later.
-    pub(crate) fn of_answer(status: StatusCode, body: &str) -> Option<Self> {
-        if !status.is_server_error() {
+    pub(crate) fn of_answer(
+        status: StatusCode,
+        body: &str,
+        retry_after: Option<Duration>,
+    ) -> Option<Self> {
+        // 408: the whole request has not come.
+        if !status.is_server_error() && status != StatusCode::REQUEST_TIMEOUT {
             return None;
         }
         match Problem::parse(body) {
+            Some(problem) if status == StatusCode::REQUEST_TIMEOUT => {
+                Some(Self::nothing(ClientError::Unavailable(Box::new(problem))))
+            }
             Some(problem) if status == StatusCode::SERVICE_UNAVAILABLE => {
                 // No fencing token will come back.
                 let gone = problem.code == "fence-exhausted";
                 (!gone).then(|| Self {
-                    requested_pause: problem.retry_after(),
+                    requested_pause: problem.retry_after().or(retry_after),
                     ..Self::nothing(ClientError::Unavailable(Box::new(problem)))
                 })
             }
@@ -47,8 +55,8 @@ impl RetryableFailure {
     }
 
     /// A refusal that ends by itself: the gateway says when.
-    pub(crate) fn of_rate_limit(problem: Problem) -> Option<Self> {
-        let requested_pause = problem.retry_after()?;
+    pub(crate) fn of_rate_limit(problem: Problem, retry_after: Option<Duration>) -> Option<Self> {
+        let requested_pause = problem.retry_after().or(retry_after)?;
         (problem.code == "rate-limited").then(|| Self {
             requested_pause: Some(requested_pause),
             ..Self::nothing(ClientError::Refused(Box::new(problem)))

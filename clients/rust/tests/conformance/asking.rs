@@ -7,7 +7,7 @@ use latchgate_client::{
 };
 use serde_json::json;
 
-use crate::rig::{LONG, Rig, random_text, seconds, ttl};
+use crate::rig::{LONG, Rig, random_text, result, seconds, ttl, wait};
 
 /// Everything that is shown of an error.
 fn shown(error: &ClientError) -> String {
@@ -94,6 +94,32 @@ async fn c29_each_acquire_has_a_key_of_its_own_unless_one_is_given() {
     let log = rig.log("POST").await;
     assert!(log.len() == 2 && log.iter().all(|it| it.key.as_ref() == Some(&mine)));
     IdempotencyKey::new("too-short").unwrap_err();
+}
+
+#[tokio::test]
+async fn c29_the_place_of_a_wait_that_ran_out_is_kept() {
+    let rig = Rig::start();
+    let (client, other) = (rig.client(), rig.at_b());
+    let held = other.acquire(&rig.name, &ttl(LONG)).await.unwrap();
+    let key = IdempotencyKey::new(&format!("turn-{}", random_text())).unwrap();
+    let turn = |wait| AcquireRequest {
+        idempotency_key: Some(key.clone()),
+        wait,
+        ..ttl(LONG)
+    };
+    let first_call = client.acquire(&rig.name, &turn(seconds(1))).await;
+    assert!(
+        matches!(first_call, Err(ClientError::WaitOver(_))),
+        "{first_call:?}"
+    );
+    let later = crate::rig::acquire(&other, &rig.name, wait(LONG));
+    rig.until_waiters(2).await;
+    let again = crate::rig::acquire(&client, &rig.name, turn(LONG));
+    other.release_lease(&held).await.unwrap();
+    let first = result(again).await.0;
+    client.release_lease(&first).await.unwrap();
+    let second = result(later).await.0;
+    assert!(first.fence < second.fence);
 }
 
 /// The token and the fencing token of a lease that is acquired under this key.

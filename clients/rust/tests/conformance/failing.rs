@@ -45,10 +45,15 @@ async fn c23_what_was_not_answered_is_repeated() {
 
 #[tokio::test]
 async fn c24_retry_after_is_honoured() {
-    for (status, code) in [(503, "overloaded"), (429, "rate-limited")] {
+    let answers = [(503, "overloaded"), (429, "rate-limited")];
+    let places = ["header", "body"];
+    for ((status, code), place) in answers
+        .into_iter()
+        .flat_map(|it| places.map(|place| (it, place)))
+    {
         let rig = Rig::start();
         let client = rig.client();
-        let busy = json!({ "method": "POST", "status": status, "code": code, "retry_after": 1 });
+        let busy = json!({ "method": "POST", "status": status, "code": code, "retry_after": 1, "retry_after_in": place });
         rig.fault("status", 1, busy).await;
         let lease = client.acquire(&rig.name, &ttl(LONG)).await.unwrap();
         let log = rig.log("POST").await;
@@ -78,6 +83,12 @@ async fn c25_a_refusal_is_not_asked_twice() {
     assert_eq!((problem.status, problem.code.as_str()), (403, "forbidden"));
     assert!(problem.detail.is_some() && problem.json().contains(r#""status": 403"#));
     assert_eq!(rig.log("POST").await.len(), 1);
+    // But one that has not come as a whole is.
+    let rig = Rig::start();
+    let half = json!({ "method": "POST", "status": 408, "code": "request-timeout" });
+    rig.fault("status", 1, half).await;
+    rig.client().acquire(&rig.name, &ttl(LONG)).await.unwrap();
+    assert_eq!(rig.log("POST").await.len(), 2);
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ use crate::support::program::{Ran, latchgate, program};
 
 /// How long anything may take on a machine that does other things as well.
 pub(in crate::cli) const TIMEOUT: Duration = Duration::from_mins(1);
+/// How long the end of what a command has printed is waited for: a child that is left may keep it open.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// `latchgate run` under way. Dropped, it is killed, and its guard kills the rest.
 pub(in crate::cli) struct Running {
@@ -153,8 +155,12 @@ impl Running {
         until("its end", || self.has_ended());
         let status = self.child.wait().unwrap();
         assert_eq!(status.signal(), None, "{}", self.err());
-        // What was written last is still being read.
-        thread::sleep(Duration::from_millis(20));
+        // What was written last is still being read. A child that is left may write on.
+        let deadline = Instant::now() + LAST_WORDS;
+        let is_read = |text: &Arc<_>| Arc::strong_count(text) == 1;
+        while !(is_read(&self.out) && is_read(&self.err)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
         Ran {
             code: status.code(),
             out: self.out(),
