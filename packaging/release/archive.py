@@ -12,6 +12,8 @@ DOCUMENTS = [
     "README.md", "CHANGELOG.md", "SECURITY.md", "config", "docs", "examples", "openapi/latchgate.json",
     "packaging/monitoring",
 ]
+# The licences of what is built into the program; it is made.
+LICENCES = "THIRD-PARTY-LICENCES.txt"
 # What a package installs elsewhere, and an archive has beside the program.
 BESIDES = ["LICENSE", "packaging/latchgate.service"]
 

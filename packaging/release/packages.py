@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import ROOT, archive, fail, output, run
+from . import ROOT, archive, fail, licences, output, run
 
 CARGO_DEB = "3.8.0"
 CLIENT = "latchgate-client"
@@ -30,7 +30,10 @@ class Release:
 
     def of_target(self, target):
         """The archive, the bill of materials and the Debian package of a target."""
+        bill = output("scripts/sbom", "--target", target.triple, env=self.environment) + "\n"
         documents = archive.of_repository(*archive.DOCUMENTS)
+        others = licences.third_party(bill, target.triple, target.is_static)
+        documents[archive.LICENCES] = (others.encode(), 0o644)
         completions = {
             f"completions/{name}": file for name, file in archive.of_folder(target.folder / "completions").items()
         }
@@ -40,8 +43,7 @@ class Release:
             **documents, **archive.of_repository(*archive.BESIDES), **completions,
         }
         archive.write(self.out / f"{name}.tar.gz", name, contents, self.time)
-        bill = output("scripts/sbom", "--target", target.triple, env=self.environment)
-        (self.out / f"{name}.cdx.json").write_text(bill + "\n")
+        (self.out / f"{name}.cdx.json").write_text(bill)
         if target.debian:
             self.debian(target, documents)
 

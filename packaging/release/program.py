@@ -11,6 +11,8 @@ from . import ROOT, fail, output, run
 
 # Debian 12's. What needs a newer one does not start there.
 NEWEST_GLIBC = (2, 36)
+# What the Debian package says that it needs, and docs/deploy.md says of the archives.
+GLIBC = r"libc6 \(>= ([\d.]+)\)"
 SHELLS = {"bash": "latchgate.bash", "zsh": "_latchgate", "fish": "latchgate.fish"}
 
 
@@ -122,6 +124,9 @@ def check(target, version, commit):
     newest = max(versions)
     if newest > NEWEST_GLIBC:
         fail(f"the program needs glibc {dotted(newest)}, and Debian 12 has {dotted(NEWEST_GLIBC)}: build it there")
+    promised = re.search(GLIBC, (ROOT / "Cargo.toml").read_text())[1]
+    if newest > tuple(map(int, promised.split("."))):
+        fail(f"the program needs glibc {dotted(newest)}: say so in Cargo.toml and docs/deploy.md, not {promised}")
     return f"glibc {dotted(newest)} or later ({', '.join(libraries)})"
 
 

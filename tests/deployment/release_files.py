@@ -79,12 +79,15 @@ class Archives(Place):
             made, target = unpacked(path, self.place), target_of(path)
             found = {file.relative_to(made).as_posix() for file in made.rglob("*") if file.is_file()}
             completions = {f"completions/{name}" for name in build.SHELLS.values()}
-            self.assertEqual(found, {"latchgate", *expected, *completions}, path.name)
+            self.assertEqual(found, {"latchgate", archive.LICENCES, *expected, *completions}, path.name)
             for name in expected:
                 self.assertEqual((made / name).read_bytes(), (program.ROOT / name).read_bytes(), name)
             said = do(*target.runner, made / "latchgate", "--version", env={"PATH": os.environ["PATH"]})
             self.assertEqual(said.strip(), f"latchgate {VERSION} ({COMMIT[:12]})")
             do("bash", "-n", made / "completions/latchgate.bash")
+            licences = (made / archive.LICENCES).read_text()
+            self.assertRegex(licences, r"\ntokio 1\.\S+ \(MIT\)")
+            self.assertIn("THE SOFTWARE IS PROVIDED", licences)
             # The one that the page names must not need more than the page says.
             self.assertRegex(build.check(target, VERSION, COMMIT), "static|^glibc 2.34 or later")
 
