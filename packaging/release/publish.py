@@ -18,10 +18,12 @@ def steps(release, files):
         words("git", "tag", "--annotate", "--message", f"Latchgate {version}", tag, release.commit),
         words("git", "push", "origin", tag),
     ]
-    yield "programs, Debian packages, bills of materials, checksums and copies of the clients", "its page of releases", [
+    # A page has no folders; what is in one goes to a registry.
+    of_page = [file for file in files if file.parent == out and file.name != "notes.txt"]
+    yield "programs, Debian packages, bills of materials and checksums", "its page of releases", [
         words(
             "gh", "release", "create", tag, "--verify-tag", "--title", f"Latchgate {version}",
-            "--notes-file", out / "notes.txt", *(file for file in files if file.name != "notes.txt"),
+            "--notes-file", out / "notes.txt", *of_page,
         )
     ]
     image = f"REGISTRY/latchgate:{version}"
