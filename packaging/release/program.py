@@ -23,10 +23,11 @@ class Target:
     triple: str
     # Debian's name of it, if there is a package for it.
     debian: str | None
-    # The compiler of C, and what links; the Debian packages that these are in.
+    # The compiler of C, which is found by its name, and the Debian packages that it is in.
     compiler: str
-    linker: str
     packages: tuple[str, ...]
+    # What links, if that is not the compiler of this machine.
+    linker: str | None = None
     # What starts a program of this target.
     runner: tuple[str, ...] = field(default=())
 
@@ -46,14 +47,14 @@ class Target:
 TARGETS = {
     target.triple: target
     for target in (
-        Target("x86_64-unknown-linux-gnu", "amd64", "gcc", "gcc", ("gcc",)),
+        Target("x86_64-unknown-linux-gnu", "amd64", "gcc", ("gcc",)),
         Target(
-            "aarch64-unknown-linux-gnu", "arm64", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-gcc",
+            "aarch64-unknown-linux-gnu", "arm64", "aarch64-linux-gnu-gcc",
             ("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"),
-            ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
+            "aarch64-linux-gnu-gcc", ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),
         ),
         # Rust comes with the C library of this target; what musl-gcc links is not static and does not start.
-        Target("x86_64-unknown-linux-musl", None, "musl-gcc", "gcc", ("gcc", "musl-tools")),
+        Target("x86_64-unknown-linux-musl", None, "musl-gcc", ("musl-tools",)),
     )
 }
 
@@ -62,9 +63,9 @@ def prepare(target):
     """Makes sure that there is what builds and starts programs of the target."""
     if platform.machine() != "x86_64":
         fail("builds on x86_64 only, because it tries what it builds")
-    for tool in filter(None, [target.compiler, target.linker, *target.runner[:1], "readelf"]):
+    for tool in filter(None, ["gcc", target.compiler, *target.runner[:1], "readelf"]):
         if not shutil.which(tool):
-            run("scripts/install", *target.packages, "binutils")
+            run("scripts/install", "gcc", "binutils", *target.packages)
             break
     library = Path(output("rustc", "--print", "sysroot")) / "lib/rustlib" / target.triple / "lib"
     if not library.exists():
@@ -82,13 +83,12 @@ def build(target, commit):
         if not name.startswith("CARGO_PROFILE_") and name not in ("RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS")
     }
     renamed = {cargo_home(): "/cargo", ROOT: "/latchgate"}
-    in_variable = target.triple.replace("-", "_")
     environment |= {
         "LATCHGATE_COMMIT": commit,
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(f"--remap-path-prefix={old}={new}" for old, new in renamed.items()),
-        f"CC_{in_variable}": target.compiler,
-        f"CARGO_TARGET_{in_variable.upper()}_LINKER": target.linker,
     }
+    if target.linker:
+        environment[f"CARGO_TARGET_{target.triple.upper().replace('-', '_')}_LINKER"] = target.linker
     run(
         "cargo", "build", "--locked", "--release", "--quiet", "--bin", "latchgate", "--target", target.triple,
         env=environment,
