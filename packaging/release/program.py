@@ -75,7 +75,7 @@ def prepare(target):
 
 
 def build(target, commit):
-    """Builds it, with the same bytes wherever the repository and Cargo's home are."""
+    """Builds it, so that it does not tell where the repository and Cargo's home were."""
     # Of nobody who has set something else for his own builds.
     environment = {
         name: value
