@@ -9,6 +9,7 @@ import tempfile
 import time
 import tomllib
 import unittest
+from pathlib import Path
 
 import yaml
 
