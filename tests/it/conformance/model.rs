@@ -56,8 +56,14 @@ impl Model {
         if self.given_back.contains(&token) {
             // If its lease was released before, its key tells of the end as well.
             let has_expired = key.is_some() && self.released.contains(&token);
+            // If it was answered the lease of another attempt, which was answered again since, that tells as much.
+            let held = self.held.get(&attempt.name);
+            let is_superseded = held.is_some_and(|held| {
+                held.answered.contains(&attempt.token) && held.keeper != attempt.token
+            });
             return *answer == Err(Unavailability::Withdrawn.into())
-                || (has_expired && *answer == Ok(Acquisition::IdempotencyExpired));
+                || (has_expired && *answer == Ok(Acquisition::IdempotencyExpired))
+                || (is_superseded && *answer == Ok(Acquisition::Superseded));
         }
         if self.withdraws_what_was_released
             && self.released.contains(&token)
