@@ -143,8 +143,8 @@ async fn c06_a_lease_is_renewed_by_itself() {
 async fn c07_the_hold_limit_ends_a_lease() {
     let rig = Rig::start();
     let request = AcquireRequest {
-        max_hold: Some(millis(1_500)),
-        ..ttl(seconds(1))
+        max_hold: Some(seconds(8)),
+        ..ttl(seconds(6))
     };
     let kept = keep(&rig.client(), &rig.name, request).await;
     let next = acquire(&rig.at_b(), &rig.name, wait(LONG));
