@@ -66,8 +66,11 @@ def build(root, toolchain):
             (debian / rest.lstrip("/")).mkdir(parents=True)
         elif instruction == "COPY":
             *sources, target = rest.split()
+            into = debian / workdir.lstrip("/") / target
+            if target.endswith("/"):
+                into.mkdir(parents=True, exist_ok=True)
             for source in sources:
-                copy(REPOSITORY / source, debian / workdir.lstrip("/") / target)
+                copy(REPOSITORY / source, into)
         elif instruction == "RUN":
             say(f"RUN {rest}")
             ran = subprocess.run(
@@ -79,7 +82,7 @@ def build(root, toolchain):
             outputs.append(re.findall(r"^\s+Compiling (\S+)", ran.stderr, re.M))
     # The first builds what others wrote, the second the program alone: so a layer saves the time.
     first, second = outputs
-    if len(first) < 100 or second != ["latchgate-client", "latchgate"]:
+    if len(first) < 100 or sorted(second) != ["latchgate", "latchgate-client"]:
         sys.exit(f"clean-root: the first step built {len(first)} crates, the second {second}")
     say(f"built {len(first)} crates, then the program alone, with its client")
 
