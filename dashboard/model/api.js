@@ -60,10 +60,10 @@ export function lockPath(name, verb) {
 const request = (url, init) =>
   fetch(url, { credentials: "same-origin", cache: "no-store", ...init, headers: { ...OURS[init.method], ...init.headers } });
 
-/** `fetch` for the client of the gateway: what is sent is said to be from whom the page knows to be signed in. */
+/** `fetch` for the client of the gateway. */
 export async function send(url, init) {
   const sentAt = performance.now();
-  const response = await request(url, { ...init, headers: { ...identity(), ...init.headers } });
+  const response = await request(url, init);
   heard(response.headers.get("date"), sentAt);
   refused(response.status);
   return response;

@@ -3,7 +3,7 @@
 
 import { LatchgateError, Latchgate, LeaseLost } from "../../clients/js/src/index.js";
 import { signal } from "../view.js";
-import { doubtful, Problem, root, send } from "./api.js";
+import { doubtful, identity, Problem, root, send } from "./api.js";
 import { now } from "./clock.js";
 import { watch } from "./feed.js";
 
@@ -26,7 +26,7 @@ export function leaseOf(name) {
 export async function acquire(name, options) {
   const mine = leaseOf(name);
   const stop = new AbortController();
-  const said = { value: null };
+  const said = { value: null, waitedMs: 0 };
   mine.value = { state: "waiting", since: now(), waitsUntil: now() + options.wait, giveUp: () => stop.abort() };
   let requested = null;
   const onReleaseRequested = (request) => {
@@ -37,7 +37,7 @@ export async function acquire(name, options) {
     const locks = new Latchgate(root.href, { fetch: listening(said) });
     const lease = await locks.acquire(name, { ...options, renew: false, signal: stop.signal, onReleaseRequested });
     if (kept.get(name) !== mine) return giveBack(lease);
-    mine.value = { state: "held", lease, waitedMs: said.value.body.waited_ms, grantedAt: now(), requested, saying: said, said: said.value };
+    mine.value = { state: "held", lease, waitedMs: said.waitedMs, grantedAt: now(), requested, saying: said, said: said.value };
     lease.signal.addEventListener("abort", () => ended(name, mine, lease));
   } catch (error) {
     mine.value = { state: "idle", problem: stop.signal.aborted ? null : problemOf(error) };
@@ -46,11 +46,14 @@ export async function acquire(name, options) {
 
 /** `fetch` that keeps what was asked and answered last, as far as something was done. */
 function listening(said) {
+  // Of whoever is signed in by then: somebody else may be when a copy is sent.
+  const headers = identity();
   return async (url, init) => {
     const sentAt = now();
-    const response = await send(url, init);
+    const response = await send(url, { ...init, headers: { ...headers, ...init.headers } });
     if (!response.ok) return response;
     const text = await response.clone().text();
+    if (init.method === "POST") said.waitedMs = JSON.parse(text).waited_ms;
     const body = text ? { ...JSON.parse(text), token: "…" } : undefined;
     const path = url.slice(root.href.length);
     said.value = { method: init.method, path, status: response.status, body, ms: now() - sentAt };

@@ -87,8 +87,8 @@ renew() {
             call "$grace" PUT "$lock/renew"
             case $status in
             200) since=$began due=$((began + ttl / 3)) ;;
-            000 | 408 | 429 | 5??) ;;         # again in a second
-            *) lost "the lease is lost (status $status)" 1 ;;
+            410) lost "the lease is lost" 1 ;;
+            *) ;;                             # again in a second, until the lease is over
             esac
         fi
         # One more renewal may take the grace, and the end of the command once more.

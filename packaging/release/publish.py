@@ -48,7 +48,8 @@ def steps(release, files):
                 words("git", "-C", "ACTION", "commit", "--message", f"Latchgate {version}"),
                 words("git", "-C", "ACTION", "tag", tag),
                 words("git", "-C", "ACTION", "tag", "--force", tag.partition(".")[0]),
-                words("git", "-C", "ACTION", "push", "--force", "origin", "HEAD", tag, tag.partition(".")[0]),
+                # `+`: the tag of all versions alone may move.
+                words("git", "-C", "ACTION", "push", "origin", "HEAD", tag, f"+refs/tags/{tag.partition('.')[0]}"),
             ]
 
 

@@ -16,7 +16,7 @@ const CANCEL_MS = 5_000;
 const FIRST_LOOK_MS = 1_000;
 const NEXT_LOOK_MS = 15_000;
 /** What the renewing process needs. The rest of the environment has secrets in it, and NODE_DEBUG would log some. */
-const PASSED_ON = /^(PATH|SystemRoot|RUNNER_TRACKING_ID|NODE_(?!DEBUG).*|SSL_CERT_.*|(https?|no)_proxy)$/i;
+const PASSED_ON = /^(PATH|SystemRoot|RUNNER_TRACKING_ID|NODE_(?!DEBUG|AUTH).*|SSL_CERT_.*|(https?|no)_proxy)$/i;
 
 function startRenewer(folder) {
   const file = openSync(join(folder, 'log'), 'a', 0o600);
@@ -121,7 +121,7 @@ async function main() {
   const { fencingToken, fencingTokens, slot } = answer.granted;
   setOutput('fencing-token', fencingToken);
   setOutput('fencing-tokens', JSON.stringify(fencingTokens));
-  if (slot !== undefined) setOutput('slot', slot);
+  if (Number.isInteger(slot)) setOutput('slot', slot);
   await new Promise((resolve, reject) => renewer.send('keep', (error) => (error ? reject(error) : resolve())));
   const seconds = Math.round((performance.now() - began) / 1000);
   log(`holding ${inputs.names.join(', ')} after ${seconds} s, fencing token ${fencingToken}`);

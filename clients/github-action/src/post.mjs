@@ -20,7 +20,12 @@ function ask(address) {
     socket.on('error', () => {});
     socket.on('close', () => {
       clearTimeout(timer);
-      resolve(said ? JSON.parse(said) : undefined);
+      try {
+        resolve(JSON.parse(said));
+      } catch {
+        // It ended before it could say all.
+        resolve(undefined);
+      }
     });
   });
 }

@@ -1,6 +1,6 @@
 // The process that acquires the lock, renews it while the job runs, and releases it when post.mjs says so.
 //
-// It alone has the API key, which main.mjs sends it, and the token, which it tells nobody. If main.mjs goes away before it
+// main.mjs sends it the API key. It alone has the token, which it tells nobody. If main.mjs goes away before it
 // has said `keep`, whatever killed it, the place in the queue or the lock is given back.
 
 import { createServer } from 'node:net';
@@ -22,13 +22,14 @@ let kept = false;
 let finishing;
 
 /** The requests under way, and whether the last answer leaves nothing to take back. */
-const requests = { underWay: 0, settled: true };
+const requests = { underWay: 0, settled: true, granted: false };
 
 async function countedFetch(...call) {
   requests.underWay += 1;
   requests.settled = false;
   try {
     const answer = await fetch(...call);
+    if (answer.ok && call[1]?.method === 'POST') requests.granted = true;
     // The client asks again after these, and after a grant that comes too late it releases.
     requests.settled = ![200, 201, 409, 429].includes(answer.status) && answer.status < 500;
     return answer;
@@ -50,7 +51,8 @@ async function acquire({ url, key, names, options }) {
     const locks = new Latchgate(url, { key, fetch: countedFetch });
     lease = await locks.acquire(names.length > 1 ? names : names[0], { ...options, signal: giveUp.signal });
   } catch (error) {
-    if (giveUp.signal.aborted || error instanceof OutcomeUnknown) await withdrawn();
+    const mayHold = error instanceof OutcomeUnknown || error.status >= 500 || requests.granted;
+    if (giveUp.signal.aborted || mayHold) await withdrawn();
     const holders = (error.holders ?? []).map(({ owner }) => owner).filter(Boolean);
     tell({ failed: error.message, code: error.code, holders });
     return;

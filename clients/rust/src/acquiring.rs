@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
-    http::{Call, CallResponse, Retry, RetryableFailure, pause, random_fraction},
+    http::{Call, CallResponse, LONGEST_PAUSE, Retry, RetryableFailure, pause, random_fraction},
     inspect::Look,
     lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
@@ -34,8 +34,6 @@ const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// As good as for ever: the longest outage that an acquire without an end sits out in one go, and how long a
 /// lock that may not be viewed is not looked at again.
 const A_LONG_TIME: Duration = Duration::from_hours(24);
-/// Longer than this no gateway needs to be left alone, whatever it asks for.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How long giving up may take where nobody was reached.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// How long a gateway that does not answer is asked to give up at most: as long as a lease lasts by
@@ -413,13 +411,20 @@ impl Acquiring {
         }
     }
 
-    /// How long it still wants to wait.
+    /// How long it still wants to wait: nothing below a millisecond, for which no gateway can be asked to wait.
     fn left(&self) -> Duration {
         if self.request.wait.is_zero() {
             return Duration::ZERO;
         }
         match self.over {
-            Some(over) => over.saturating_duration_since(Instant::now()),
+            Some(over) => {
+                let left = over.saturating_duration_since(Instant::now());
+                if left < Duration::from_millis(1) {
+                    Duration::ZERO
+                } else {
+                    left
+                }
+            }
             None => Duration::MAX,
         }
     }

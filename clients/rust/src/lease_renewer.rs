@@ -283,7 +283,9 @@ impl RenewTask {
                 }
                 Ok(Err(ClientError::Lost(problem))) => LeaseState::Lost(Loss::Ended(problem)),
                 // A key that may not ask for as much any more may renew what there is.
-                Ok(Err(ClientError::Refused(_))) if self.asked.is_some() => {
+                Ok(Err(ClientError::Refused(problem)))
+                    if self.asked.is_some() && problem.code != "rate-limited" =>
+                {
                     self.asked = None;
                     continue;
                 }

@@ -7,6 +7,9 @@ const BASE: Duration = Duration::from_millis(200);
 /// The longest pause of all.
 const MOST: Duration = Duration::from_secs(2);
 
+/// Longer than this no gateway needs to be left alone, whatever it asks for.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
 /// A pause before copy number `copy` (the first to be sent again is 1): anything up to the longest,
 /// so that clients whose gateway came back do not come all at once.
 pub(crate) fn pause(copy: u32) -> Duration {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use crate::{Client, ClientError};
 
 use super::{
-    backoff::{pause, random_fraction},
+    backoff::{LONGEST_PAUSE, pause, random_fraction},
     retryable_failure::RetryableFailure,
 };
 
@@ -95,7 +95,9 @@ impl Retry {
             return own;
         };
         // Those who were put off together do not come back together.
-        let spread = requested.mul_f64(1.0 + random_fraction());
+        let spread = requested
+            .min(LONGEST_PAUSE)
+            .mul_f64(1.0 + random_fraction());
         // Who is put off beyond the deadline asks once more within it.
         let left = self.deadline.saturating_duration_since(Instant::now());
         own.max(spread.min(left / 2))
