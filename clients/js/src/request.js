@@ -126,7 +126,7 @@ export class Retry {
 
   /** How long the next copy may take that waits for so long. */
   timeout(wait = 0) {
-    return Math.min(wait + ANSWER_MS, this.deadline + LATE_MS - now());
+    return Math.min(wait + ANSWER_MS, this.left + LATE_MS);
   }
 
   /** Pauses before the next copy, or throws what the last one came to. The last one is sent when the time is over. */
