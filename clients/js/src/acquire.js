@@ -5,7 +5,7 @@ import { toMs } from './duration.js';
 import { LatchgateError, LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
 import { Lease, locksPath } from './lease.js';
-import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
+import { RETRY_MS, Retry, send } from './request.js';
 
 /** How long one request waits: the common gateways between give up after 29 s. */
 const LINK_MS = 25_000;
@@ -111,8 +111,7 @@ export class Acquire {
     for (let hasty = 0; ; ) {
       const left = this.#waitMs && this.#retry.left;
       const wait = Math.floor(Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS));
-      const timeout = wait + (this.#waitMs ? ANSWER_MS : Math.min(ANSWER_MS, this.#retry.left));
-      const answer = await this.#sendCopy(this.#request(wait), timeout, this.#signal);
+      const answer = await this.#sendCopy(this.#request(wait), this.#retry.timeout(wait), this.#signal);
       this.#answers = !answer.failure;
       if (answer.failure) {
         await this.#retry.after(answer);

@@ -32,10 +32,11 @@ export class Latchgate {
     return new Acquire(this.#sendCopy, names, { ...this.#defaults, ...options }).run();
   }
 
-  async with(names, options, work) {
-    const lease = await this.acquire(names, typeof options === 'function' ? {} : options);
+  async with(names, options, work = options) {
+    if (typeof work !== 'function') throw new TypeError('work: expected a function');
+    const lease = await this.acquire(names, options);
     try {
-      const result = await (work ?? options)(lease, lease.signal);
+      const result = await work(lease, lease.signal);
       // The work may have given it back itself.
       if (lease.signal.reason?.why !== 'released') lease.check();
       return result;
@@ -59,7 +60,7 @@ export class Latchgate {
     const request = { method: 'POST', path: `/locks/${checkName(name)}/break`, body };
     const retry = new Retry(now() + RETRY_MS);
     // A second break could hit whoever came after the first.
-    retry.repeatsDoubt = false;
+    retry.once = true;
     return done(await send(this.#sendCopy, request, retry));
   }
 

@@ -10,7 +10,7 @@ export const wallOffset = () => Date.now() - now();
 
 /** A timer that does not keep the process alive. */
 export function backgroundTimer(run, ms) {
-  const timer = setTimeout(run, Math.min(ms, LONGEST));
+  const timer = setTimeout(run, ms);
   timer.unref?.();
   if (typeof timer === 'number') globalThis.Deno?.unrefTimer(timer);
   return timer;
@@ -27,7 +27,7 @@ export function sleep(ms, signal, background = false) {
       signal?.removeEventListener('abort', abort);
       resolve();
     };
-    const timer = background ? backgroundTimer(done, ms) : setTimeout(done, Math.min(ms, LONGEST));
+    const timer = (background ? backgroundTimer : setTimeout)(done, Math.min(ms, LONGEST));
     if (signal?.aborted) abort();
     else signal?.addEventListener('abort', abort, { once: true });
   });

@@ -40,16 +40,13 @@ describe(LeaseLost, 'LeaseLost', 'lease-lost');
 describe(OutcomeUnknown, 'OutcomeUnknown', 'outcome-unknown');
 describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
 
-const notUnderstoodText = (status) => `the answer (status ${status}) is not understood`;
-
-/** The error for an answer that is no success. */
-export function refusal({ status, body }, Failure) {
+/** The error for an answer that is no success, or for a success that says something else than the contract. */
+export function refusal({ status, ok, body }, Failure) {
   const problem = body?.code ? body : undefined;
-  const text = problem?.detail ?? problem?.title ?? problem?.code ?? notUnderstoodText(status);
+  const text = problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood`;
   Failure ??=
-    status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : status === 504 ? OutcomeUnknown : LatchgateError;
-  return new Failure(text, { status, problem, why: 'lost' });
+    status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : ok || status === 504 ? OutcomeUnknown : LatchgateError;
+  // Only the text tells a break from another end.
+  const why = /was broken/.test(text) ? 'broken' : 'lost';
+  return new Failure(text, { status, problem, code: ok ? 'unknown-answer' : undefined, why });
 }
-
-/** The error for a success that says something else than the contract. */
-export const notUnderstood = ({ status }) => new OutcomeUnknown(notUnderstoodText(status), { status, code: 'unknown-answer' });

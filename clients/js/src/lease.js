@@ -2,9 +2,9 @@
 
 import { backoff, backgroundTimer, now, sleep, wallOffset } from './clock.js';
 import { toMs } from './duration.js';
-import { LeaseLost, OutcomeUnknown, notUnderstood, refusal } from './errors.js';
+import { LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
-import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
+import { ANSWER_MS, RETRY_MS, Retry, doubtful, send } from './request.js';
 
 /** How often at least the clocks are compared. */
 const TICK_MS = 1_000;
@@ -34,6 +34,8 @@ function partsOf(names, body) {
 /** Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop. */
 const margin = (ttlMs) => Math.max(Math.min(ttlMs / 20, 1_000), ttlMs / 1_000);
 
+const released = () => new LeaseLost('the lease was released', { why: 'released' });
+
 export class Lease {
   #sendCopy;
   #token;
@@ -46,6 +48,8 @@ export class Lease {
   #renewals = 0;
   #released;
   #givesBack = false;
+  /** Whether it may last for longer than what is counted on. */
+  #inDoubt = false;
   #wall;
   /** For how long the machine slept since the last answer, unless somebody set the clock: only the gateway can tell which. */
   #slept = 0;
@@ -61,7 +65,7 @@ export class Lease {
     const { body } = answer;
     const parts = partsOf(names, body);
     const isGrant = parts?.every((part) => Number.isSafeInteger(part.fencingToken)) && body.ttlMs > 0 && TOKEN.test(body.token);
-    if (!isGrant) throw notUnderstood(answer);
+    if (!isGrant) throw refusal(answer);
     this.#sendCopy = sendCopy;
     this.#token = body.token;
     this.#options = options;
@@ -121,7 +125,9 @@ export class Lease {
 
   release() {
     return (this.#released ??= this.#release().catch((error) => {
-      if (!(error instanceof LeaseLost)) {
+      // It was lost before, which says more than that it was released.
+      if (error instanceof LeaseLost) Object.assign(this.signal.reason, error).message = error.message;
+      else {
         this.#released = undefined;
         this.#giveBack(this.#until - now());
       }
@@ -151,7 +157,7 @@ export class Lease {
   /** Gives it back while a page is closed, which waits for nothing. */
   leave() {
     if (this.signal.aborted) return;
-    this.#end('released', 'the lease was released');
+    this.#end(released());
     this.#released = Promise.resolve();
     this.#sendCopy({ ...this.#request('DELETE'), keepalive: true }, RETRY_MS).catch(() => {});
   }
@@ -174,10 +180,10 @@ export class Lease {
     // Also if an answer said nothing that can be counted.
     if (!(now() < this.#until)) {
       // It is released too late if somebody has asked for the lock.
-      const [why, what] = this.#overdue ? ['broken', 'released'] : ['expired', 'renewed'];
-      this.#end(why, `the lease was not ${what} in time`, { cause: this.#lastFailure });
-      // A renewal that arrives late would keep it for nobody.
-      this.#giveBack();
+      const why = this.#overdue ? 'broken' : 'expired';
+      this.#end(new LeaseLost('the time of the lease is over', { why, cause: this.#lastFailure }));
+      // A renewal that was carried out unheard keeps it for nobody. The work has its margin to stop.
+      if (this.#inDoubt || this.#renewing) backgroundTimer(() => this.#giveBack(), margin(this.ttlMs));
       return;
     }
     if (now() >= this.#renewAt && !this.#renewing && !this.#renewals) this.#renewOnce().catch(() => {});
@@ -186,6 +192,7 @@ export class Lease {
 
   /** Takes it that the machine slept: what is left is less by as much. */
   #countSleep() {
+    this.#inDoubt ||= this.#slept > 0;
     this.#until -= this.#slept;
     this.#slept = 0;
   }
@@ -212,6 +219,7 @@ export class Lease {
     this.#slept = 0;
     this.#failed = 0;
     this.#lastFailure = undefined;
+    this.#inDoubt = false;
   }
 
   #asked({ name, releaseRequested: { by, reason, withinMs } }, sentAt) {
@@ -219,8 +227,8 @@ export class Lease {
     this.#releaseBy = sentAt + withinMs;
     const request = { name, by: by ?? undefined, reason, withinMs };
     this.#tellRequest(request);
-    // An error of the listener is its own.
-    queueMicrotask(() => this.#options.onReleaseRequested?.(request, this));
+    // An error of the listener is its own, and ends nothing.
+    this.releaseRequested.then(() => this.#options.onReleaseRequested?.(request, this)).catch(console.error);
   }
 
   // === renew ===
@@ -242,7 +250,8 @@ export class Lease {
     if (result.failure && !this.signal.aborted) {
       this.#failed += 1;
       this.#lastFailure = result.failure;
-      if (result.refused) this.#until += earlier;
+      if (result.inDoubt) this.#inDoubt = true;
+      else this.#until += earlier;
       // Nobody has said whether the machine slept.
       this.#countSleep();
       if (this.#renewAt < Infinity) this.#renewAt = now() + Math.min(backoff(this.#failed), this.ttlMs / 10);
@@ -253,24 +262,21 @@ export class Lease {
 
   /** What came of a renewal. */
   #heard(answer, ttlMs) {
-    if (answer.failure) return { failure: answer.failure, again: true };
+    if (answer.failure) return { ...answer, again: true };
     const { status, body } = answer;
     const results = [body?.results ?? []].flat();
     const lost = results.find(({ code }) => code === 'lease-lost');
     if (status === 410 || lost) {
-      const { message, problem } = refusal({ status: 410, body: lost ?? body }, LeaseLost);
-      // Only the text tells a break from another end.
-      const failure = this.#end(/was broken/.test(message) ? 'broken' : 'lost', message, { status: 410, problem });
+      const failure = this.#end(refusal({ status: 410, body: lost ?? body }, LeaseLost));
       // The others of a group protect nothing without it.
       if (results.some(({ code }) => code !== 'lease-lost')) this.#giveBack();
       return { failure };
     }
-    if (status !== 200) return { failure: refusal(answer), refused: status >= 400 && status < 500 };
     const open = results.find(({ code }) => code);
-    if (open) return { failure: refusal({ status: 504, body: open }), again: true };
+    if (open) return { failure: refusal({ status: 504, body: open }), inDoubt: true, again: true };
+    const parts = answer.ok && partsOf(this.names, body);
+    if (!parts) return { failure: refusal(answer), inDoubt: !/^4/.test(status) };
     if (this.signal.aborted) return { failure: this.signal.reason };
-    const parts = partsOf(this.names, body);
-    if (!parts) return { failure: notUnderstood(answer) };
     this.ttlMs = body.ttlMs ?? ttlMs ?? this.ttlMs;
     this.#renewed(answer, parts);
     return {};
@@ -278,15 +284,16 @@ export class Lease {
 
   // === the end ===
 
-  #end(why, text, details) {
+  /** Ends it for this reason, unless it is over already. */
+  #end(error) {
     clearTimeout(this.#timer);
     held.delete(this);
-    if (!this.signal.aborted) this.#controller.abort(new LeaseLost(text, { ...details, why }));
+    this.#controller.abort(error);
     return this.signal.reason;
   }
 
   /** Releases what may be left, for nobody waits for that. */
-  #giveBack(ms = Math.min(this.ttlMs, RETRY_MS)) {
+  #giveBack(ms = this.ttlMs) {
     if (this.#givesBack) return;
     this.#givesBack = true;
     const retry = new Retry(now() + ms, undefined, true);
@@ -298,19 +305,17 @@ export class Lease {
     if (!again) this.check();
     const left = this.#until - now();
     // Work that still goes on under it must stop before it can be somebody else's.
-    this.#end('released', 'the lease was released');
+    this.#end(released());
     const retry = new Retry(now() + Math.min(Math.max(left, 1_000), RETRY_MS));
     retry.inDoubt = again;
     const answer = await send(this.#sendCopy, this.#request('DELETE'), retry);
     if (!answer.ok) {
       const error = refusal(answer);
-      const isRepeated = error instanceof LeaseLost && this.names.length > 1 && retry.inDoubt;
-      throw isRepeated ? new OutcomeUnknown('an earlier copy may have ended the leases', { cause: error }) : error;
+      // Of several locks an earlier copy may have ended all; the gateway remembers that of one of them only.
+      throw error instanceof LeaseLost && this.names.length > 1 && retry.inDoubt ? doubtful(error) : error;
     }
-    const failed = answer.body?.results?.filter(({ code }) => code) ?? [];
-    // Of several locks an earlier copy may have ended all; the gateway remembers that of one of them only.
-    if (!failed.length || (retry.inDoubt && failed.every(({ code }) => code === 'lease-lost'))) return;
-    const [body] = failed;
-    throw refusal({ status: body.code === 'lease-lost' ? 410 : 504, body });
+    const failed = answer.body?.results.filter(({ code }) => code) ?? [];
+    const body = failed.find(({ code }) => code !== 'lease-lost' || !retry.inDoubt);
+    if (body) throw refusal({ status: body.code === 'lease-lost' ? 410 : 504, body });
   }
 }

@@ -7,6 +7,8 @@ import { GatewayUnreachable, OutcomeUnknown, refusal } from './errors.js';
 export const ANSWER_MS = 5_000;
 /** How long a request is retried that does not wait for a lock. */
 export const RETRY_MS = 10_000;
+/** How long after that time the last copy may be answered. */
+const LATE_MS = 1_500;
 
 // A route that is lost later is another thing: a request may have been on its way.
 const NOT_CONNECTED = /connect E|getaddrinfo|ECONNREFUSED|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
@@ -46,7 +48,6 @@ export function connect({ href, origin }, key, fetch) {
     const abort = () => controller.abort();
     const timer = setTimeout(abort, timeoutMs);
     signal?.addEventListener('abort', abort, { once: true });
-    const reads = method === 'GET';
     const sent = { sentAt: now(), sentWall: wallOffset() };
     try {
       const response = await fetch(base + path, {
@@ -59,7 +60,7 @@ export function connect({ href, origin }, key, fetch) {
         signal: controller.signal,
       });
       // Also if it is given up by now: a grant has to be given back.
-      return judge(response, await response.text(), sent, reads);
+      return judge(response, await response.text(), sent, method);
     } catch (cause) {
       signal?.throwIfAborted();
       const timedOut = controller.signal.aborted;
@@ -67,7 +68,7 @@ export function connect({ href, origin }, key, fetch) {
       const refused = NOT_TRUSTED.test(why);
       const reached = timedOut || !(refused || NOT_CONNECTED.test(why));
       if (reached && MISTAKE.test(cause?.message ?? '')) throw cause;
-      const inDoubt = reached && !reads;
+      const inDoubt = reached && method !== 'GET';
       // A browser does not tell why a connection failed.
       const told = timedOut || cause?.code || cause?.cause;
       const what = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
@@ -82,7 +83,7 @@ export function connect({ href, origin }, key, fetch) {
   };
 }
 
-function judge(response, text, sent, reads) {
+function judge(response, text, sent, method) {
   let body;
   try {
     body = text ? camel(JSON.parse(text)) : undefined;
@@ -92,9 +93,11 @@ function judge(response, text, sent, reads) {
   const { status, ok } = response;
   const answer = { status, ok, body, ...sent, receivedAt: now() };
   const problem = body?.code;
-  const cutOff = ok && status !== 204 && !body;
-  if (cutOff || status === 504 || (!problem && /408|5../.test(status))) {
-    return { failure: refusal(answer, reads ? undefined : OutcomeUnknown), inDoubt: !reads };
+  // What answers a release otherwise has not released anything.
+  const isForeign = ok && status !== 204 && !(method === 'DELETE' ? body?.results?.map : body);
+  if (isForeign || status === 504 || (!problem && /408|5../.test(status))) {
+    const inDoubt = method !== 'GET';
+    return { failure: refusal(answer, inDoubt ? OutcomeUnknown : undefined), inDoubt };
   }
   if (/408|429|503/.test(status) && problem !== 'fence-exhausted') {
     // It may be a date.
@@ -106,9 +109,9 @@ function judge(response, text, sent, reads) {
 
 /** The copies of one request: how long they are sent, and whether one of them may have been carried out unheard. */
 export class Retry {
-  inDoubt = false;
-  /** Whether one that may have been carried out is sent again. */
-  repeatsDoubt = true;
+  inDoubt;
+  /** Whether one that may have been carried out is not sent again. */
+  once;
   failed = 0;
 
   constructor(deadline, signal, background) {
@@ -121,25 +124,31 @@ export class Retry {
     return Math.max(this.deadline - now(), 0);
   }
 
-  /** Pauses before the next copy, or throws what the last one came to. */
+  /** How long the next copy may take that waits for so long. */
+  timeout(wait = 0) {
+    return Math.min(wait + ANSWER_MS, this.left + LATE_MS);
+  }
+
+  /** Pauses before the next copy, or throws what the last one came to. The last one is sent when the time is over. */
   async after({ failure, inDoubt, pauseMs = 0 }) {
     this.failed += 1;
     this.inDoubt ||= inDoubt;
+    if (!this.left || (inDoubt && this.once)) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
     const pause = backoff(this.failed) + pauseMs * (1 + Math.random() / 2);
-    if (pause >= this.left || (inDoubt && !this.repeatsDoubt)) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
-    await sleep(pause, this.signal, this.background);
+    await sleep(Math.min(pause, this.left), this.signal, this.background);
   }
 }
 
 /** What one copy left in doubt no later failure settles. */
-const doubtful = (failure) =>
+export const doubtful = (failure) =>
   new OutcomeUnknown(`an earlier copy was not answered; then: ${failure.message}`, { cause: failure });
 
 /** Sends a request until it is answered or its time is over. */
 export async function send(sendCopy, request, retry) {
   for (;;) {
-    const answer = await sendCopy(request, Math.min(ANSWER_MS, retry.left), retry.signal);
-    if (!answer.failure) return answer;
+    const answer = await sendCopy(request, retry.timeout(), retry.signal);
+    // In the background nobody else goes on after an error inside the gateway.
+    if (!answer.failure && !(retry.background && answer.status >= 500)) return answer;
     await retry.after(answer);
   }
 }

@@ -28,7 +28,7 @@ const late = (ms, answer) => () => new Promise((resolve) => setTimeout(() => res
 function gateway(...answers) {
   const asked = [];
   const fetch = async (url, init) => {
-    asked.push({ method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], token: init.headers['lock-token'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
+    asked.push({ at: performance.now(), method: init.method, path: url.replace('http://gateway', ''), key: init.headers['idempotency-key'], token: init.headers['lock-token'], body: init.body && JSON.parse(init.body), redirect: init.redirect });
     const answer = answers.shift() ?? (() => new Response(null, { status: 204 }));
     return answer(init);
   };
@@ -199,11 +199,12 @@ test('an acquire whose answer is none says so, and gives back what it can', asyn
   const good = { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 };
   const bad = [{ token: 1 }, { token: '' }, { token: null }, { fencing_token: '7' }, { fencing_token: null }, { ttl_ms: null }, { ttl_ms: '30s' }, { expires_in_ms: null }, { renew_after_ms: {} }, { hold_expires_in_ms: 'never' }, { release_requested: { reason: 'r' } }, { release_requested: true }, { name: 'y' }];
   for (const answer of [{}, [], 'text', 7, ...bad.map((rest) => ({ ...good, ...rest }))]) {
-    const { locks, asked } = gateway(() => json(201, answer), lease);
+    // With the token, or by the key.
+    const again = answer.token ? [] : [lease];
+    const { locks, asked } = gateway(() => json(201, answer), ...again);
     const error = await locks.acquire('x').catch((it) => it);
     assert.deepEqual([error.name, error.code, error.status], ['OutcomeUnknown', 'unknown-answer', 201], JSON.stringify(answer));
-    // With the token, or by the key.
-    const count = answer.token ? 2 : 3;
+    const count = 2 + again.length;
     await afterwards(asked, count);
     assert.deepEqual([asked.length, asked.at(-1).method, keys(asked)], [count, 'DELETE', 1], JSON.stringify(answer));
   }
@@ -502,4 +503,125 @@ test('a request to release the lock is told, and shortens the lease', async () =
   assert(it.expiresInMs < 20_000);
   assert.equal(told.length, 1);
   await it.release();
+});
+
+const hurried = (rest) => lease({ ttl_ms: 2_000, expires_in_ms: 2_000, renew_after_ms: 100, ...rest });
+
+/** Why and when a lease ended, and what was asked in some time after that. */
+async function ends(asked, it, ms) {
+  const reason = await aborted(it.signal);
+  const at = performance.now();
+  const before = asked.length;
+  await new Promise((resolve) => setTimeout(resolve, ms));
+  return { reason, at, after: asked.slice(before) };
+}
+
+test('a lease that a lost renewal may keep is given back, once the work had its margin to stop', async () => {
+  for (const fault of [hangs, broken, () => json(200, { foreign: true }), () => problem(500, 'internal')]) {
+    const answer = (init) => (init.method === 'PUT' ? fault(init) : new Response(null, { status: 204 }));
+    const { locks, asked } = gateway(hurried, ...Array.from({ length: 99 }, () => answer));
+    const it = await locks.acquire('x');
+    const { reason, at, after } = await ends(asked, it, 400);
+    assert.deepEqual([reason.why, methods(after)], ['expired', 'DELETE']);
+    // The margin of 2 s is 100 ms. Timers are early by a moment.
+    assert(after[0].at - at > 95, `${after[0].at - at}`);
+  }
+});
+
+test('a lease that is over without a doubt is not given back', async () => {
+  const requested = { release_requested: { by: null, reason: 'r', within_ms: 700 } };
+  const cases = [
+    ['expired', { renew: false }, hurried],
+    ['expired', { maxHold: '2s' }, () => hurried({ hold_expires_in_ms: 2_000 })],
+    ['expired', {}, hurried, ...Array.from({ length: 99 }, () => () => problem(403, 'forbidden'))],
+    ['expired', {}, hurried, ...Array.from({ length: 99 }, () => () => problem(503, 'overloaded'))],
+    ['broken', {}, hurried, renewed({ ttl_ms: 2_000, expires_in_ms: 700, ...requested })],
+  ];
+  for (const [why, options, ...answers] of cases) {
+    const { locks, asked } = gateway(...answers);
+    const it = await locks.acquire('x', options);
+    const { reason, after } = await ends(asked, it, 300);
+    assert.deepEqual([reason.why, methods(after)], [why, '']);
+  }
+});
+
+test('a release of a lease that was broken or lost says so, and so does the lease', async () => {
+  for (const [detail, why] of [['The lease of this token was broken by an operator; nobody holds the lock.', 'broken'], ['unknown', 'lost']]) {
+    const { locks, asked } = gateway(lease, () => problem(410, 'lease-lost', { detail }));
+    const it = await locks.acquire('x');
+    await assert.rejects(it.release(), { name: 'LeaseLost', why, message: detail, status: 410 });
+    assert.throws(() => it.check(), { name: 'LeaseLost', why, message: detail, status: 410 });
+    assert.equal(it.signal.reason.why, why);
+    await assert.rejects(it.release(), { why });
+    assert.equal(asked.length, 2);
+  }
+});
+
+test('a release goes on in the background after an error inside the gateway, not after another refusal', async () => {
+  const bug = () => problem(500, 'internal');
+  const { locks, asked } = gateway(lease, bug, bug, bug);
+  await assert.rejects((await locks.acquire('x')).release(), { code: 'internal' });
+  await afterwards(asked, 5);
+  assert.equal(methods(asked), 'POST DELETE DELETE DELETE DELETE');
+  const no = () => problem(403, 'forbidden');
+  const other = gateway(lease, no, no);
+  await assert.rejects((await other.locks.acquire('x')).release(), { code: 'forbidden' });
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.equal(methods(other.asked), 'POST DELETE DELETE');
+});
+
+test('what answers a release otherwise than the gateway has not released it', async () => {
+  const foreign = () => json(200, { status: 'ok' });
+  const { locks, asked } = gateway(lease, foreign, () => json(201, {}), () => new Response('fine'));
+  await (await locks.acquire('x')).release();
+  assert.equal(methods(asked), 'POST DELETE DELETE DELETE DELETE');
+  const other = gateway(() => hurried({ expires_in_ms: 1_000 }), ...Array.from({ length: 99 }, () => foreign));
+  await assert.rejects((await other.locks.acquire('x')).release(), { name: 'OutcomeUnknown', code: 'unknown-answer' });
+});
+
+test('a wait is kept to, whatever the gateway does', async () => {
+  const later = () => problem(503, 'overloaded', { retry_after_ms: 600_000 });
+  const cases = [[later, 'overloaded', 900, 1_600], [broken, 'outcome-unknown', 900, 1_600], [hangs, 'outcome-unknown', 900, 3_000]];
+  for (const [fault, code, least, most] of cases) {
+    const { locks } = gateway(...Array.from({ length: 99 }, () => fault));
+    const began = performance.now();
+    const error = await locks.acquire('x', { wait: 1_000 }).catch((it) => it);
+    const took = performance.now() - began;
+    assert.equal(error.code, code);
+    assert(took > least && took < most, `${code} after ${took} ms`);
+  }
+  const { locks } = gateway(later, lease);
+  await (await locks.acquire('x', { wait: 500 })).release();
+});
+
+test('an error of the listener ends nothing, and is shown', async () => {
+  const real = console.error;
+  const shown = [];
+  console.error = (error) => shown.push(error.message);
+  try {
+    const listeners = [
+      () => {
+        throw new Error('thrown');
+      },
+      async () => {
+        throw new Error('rejected');
+      },
+    ];
+    for (const onReleaseRequested of listeners) {
+      const { locks } = gateway(() => lease({ release_requested: { by: null, reason: 'r', within_ms: 20_000 } }));
+      const it = await locks.acquire('x', { onReleaseRequested });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      it.check();
+      await it.release();
+    }
+  } finally {
+    console.error = real;
+  }
+  assert.deepEqual(shown, ['thrown', 'rejected']);
+});
+
+test('without work nothing is acquired', async () => {
+  const { locks, asked } = gateway();
+  for (const args of [['x'], ['x', {}], ['x', {}, 'work']]) await assert.rejects(locks.with(...args), /^TypeError: work: /);
+  assert.equal(asked.length, 0);
 });
