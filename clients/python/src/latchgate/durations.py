@@ -16,6 +16,16 @@ Wait = Optional[Duration]
 _TEXT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
+#: The largest number of milliseconds that a gateway reads.
+LARGEST = 2**63 - 1
+
+
+def _product(number: float, unit: float, what: str) -> float:
+    try:
+        return number * unit
+    except OverflowError:
+        raise ValueError(f"{what} is longer than any duration of a gateway") from None
+
 
 def seconds(duration: Duration, what: str) -> float:
     """The duration in seconds; ``what`` names the argument in an error."""
@@ -25,9 +35,9 @@ def seconds(duration: Duration, what: str) -> float:
         match = _TEXT.fullmatch(duration)
         if match is None:
             raise ValueError(f"{what} is {duration!r}; write it like '500ms', '30s', '10m', '2h' or '1d'")
-        value = int(match[1]) * _SECONDS[match[2]]
+        value = _product(int(match[1]), _SECONDS[match[2]], what)
     elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
-        value = duration / 1000
+        value = _product(duration, 0.001, what) if abs(duration) > LARGEST else duration / 1000
     else:
         raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
     if not value >= 0:
@@ -42,6 +52,8 @@ def finite_ms(duration: Duration | None, what: str) -> int | None:
     value = seconds(duration, what)
     if math.isinf(value):
         raise ValueError(f"{what} cannot be infinite")
+    if value * 1000 > LARGEST:
+        raise ValueError(f"{what} is longer than any duration of a gateway")
     return round(value * 1000)
 
 
