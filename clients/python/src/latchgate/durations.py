@@ -20,29 +20,28 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 LARGEST = 2**63 - 1
 
 
-def _product(number: float, unit: float, what: str) -> float:
-    try:
-        return number * unit
-    except OverflowError:
-        raise ValueError(f"{what} is longer than any duration of a gateway") from None
-
-
 def seconds(duration: Duration, what: str) -> float:
     """The duration in seconds; ``what`` names the argument in an error."""
-    if isinstance(duration, timedelta):
-        value = duration.total_seconds()
-    elif isinstance(duration, str):
-        match = _TEXT.fullmatch(duration)
-        if match is None:
-            raise ValueError(f"{what} is {duration!r}; write it like '500ms', '30s', '10m', '2h' or '1d'")
-        value = _product(int(match[1]), _SECONDS[match[2]], what)
-    elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
-        value = _product(duration, 0.001, what) if abs(duration) > LARGEST else duration / 1000
-    else:
-        raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
+    try:
+        value = _seconds(duration, what)
+    except OverflowError:
+        raise ValueError(f"{what} is longer than any duration of a gateway") from None
     if not value >= 0:
         raise ValueError(f"{what} is {duration!r}; it cannot be negative")
     return value
+
+
+def _seconds(duration: Duration, what: str) -> float:
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, str):
+        match = _TEXT.fullmatch(duration)
+        if match is None:
+            raise ValueError(f"{what} is {duration!r}; write it like '500ms', '30s', '10m', '2h' or '1d'")
+        return float(int(match[1])) * _SECONDS[match[2]]
+    if isinstance(duration, (int, float)) and not isinstance(duration, bool):
+        return duration / 1000
+    raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
 
 
 def finite_ms(duration: Duration | None, what: str) -> int | None:
