@@ -37,7 +37,7 @@ def closed() -> LatchgateError:
 
 class _Held:
     def __init__(self) -> None:
-        self.under_way: list[UnderWay] = []
+        self.under_way: dict[UnderWay, None] = {}
         # A signal handler may close the client.
         self.lock = threading.RLock()
         self.states: list[LeaseState] = []
@@ -58,15 +58,14 @@ class Holdings:
         with held.lock:
             if self._is_closed:
                 raise closed()
-            held.under_way.append(under_way)
+            held.under_way[under_way] = None
 
     def done(self, under_way: UnderWay) -> None:
         """It has a lease, or leaves nothing behind."""
         under_way.is_done = True
         held = self._held()
         with held.lock:
-            if under_way in held.under_way:
-                held.under_way.remove(under_way)
+            held.under_way.pop(under_way, None)
 
     def close(self) -> list[UnderWay]:
         """Ends the acquires under way, and lets none begin any more."""

@@ -14,7 +14,7 @@ from .settings import Settings
 BASE_PAUSE = 0.2
 #: The longest pause of all.
 MAX_PAUSE = 2.0
-#: With less time than this there is no last copy.
+#: With less time than this there is no last copy, if its answer is to come before the deadline.
 TOO_LATE = 0.05
 
 
@@ -55,7 +55,8 @@ class Retry:
         left = self.deadline - now()
         if wanted < left:
             return wanted
-        if self._is_last or left < TOO_LATE or asked >= left:
+        least = 0.0 if self._last_at_deadline else TOO_LATE
+        if self._is_last or left <= least or asked >= left:
             return None
         self._is_last = True
         return left if self._last_at_deadline else (asked + left) / 2
