@@ -49,9 +49,9 @@ def play(operation: Operation[T], *exchanges: Any) -> tuple[list[Send], Any]:
         return sent, error
 
 
-def acquiring(wait: Any = None, **options: Any) -> Acquiring:
+def acquiring(wait: Any = None, names: Any = "n", **options: Any) -> Acquiring:
     request: Any = {"wait": wait, **options}
-    return Acquiring(SETTINGS, AcquireRequest.of("n", SETTINGS, request))
+    return Acquiring(SETTINGS, AcquireRequest.of(names, SETTINGS, request))
 
 
 def acquire(wait: Any, *exchanges: Any) -> tuple[list[Send], Any]:

@@ -53,7 +53,7 @@ def test_a_lease_without_its_token_is_asked_for_once_more_to_be_released(token: 
 
 
 def test_an_answer_that_is_no_document_is_refused() -> None:
-    for body in (b"", b"[]", b"\xff", b"[" * 10):
+    for body in (b"", b"[]", b"\xff", b"[" * 10, b"[" * 100_000, b'{"a":' * 100_000):
         _, error = play(acquiring().run(), Answer(201, {}, body, 0.0, 0.001))
         assert type(error) is OutcomeUnknown
 

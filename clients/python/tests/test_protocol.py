@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 import time
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import pytest
 from scripted import SETTINGS, TOKEN, acquire, lease, problem
 
-from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, OutcomeUnknown
+from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from latchgate.aio import Latchgate as OfLoop
+from latchgate.errors import refusal
 from latchgate.protocol import clock, lease_state
 from latchgate.protocol.exchange import NoAnswer, NotSent
 from latchgate.protocol.grant import grant_of
@@ -130,3 +134,44 @@ def test_an_option_that_there_is_not_is_refused() -> None:
             locks("x", tll="1m")  # type: ignore[call-arg]
         with pytest.raises(ValueError, match="ttl"):
             locks.acquire("x", ttl="5 apples")
+
+
+@pytest.mark.parametrize("ttl", [10**400, "9" * 400 + "ms", "9" * 400 + "d", 1e308, 2**70])
+def test_a_duration_that_nothing_holds_is_refused(ttl: Any) -> None:
+    with Latchgate("http://gateway.invalid") as locks, pytest.raises(ValueError, match="ttl"):
+        locks.acquire("x", ttl=ttl)
+
+
+def test_what_is_given_is_checked_before_anything_is_sent() -> None:
+    locks, on_loop = Latchgate("http://gateway.invalid"), OfLoop("http://gateway.invalid")
+    given: Any = {"on_release_requested": 5}
+    for acquire in (locks.acquire, locks, on_loop, lambda *a, **o: on_loop.acquire(*a, **o).send(None)):
+        with pytest.raises(TypeError, match="on_release_requested"):
+            acquire("x", **given)
+    with pytest.raises(TypeError, match="threading.Event"):
+        locks.acquire("x", cancel=5)  # type: ignore[arg-type]
+    for names in (None, 5):
+        with pytest.raises(TypeError, match="a name, or a list of names"):
+            locks.acquire(names)  # type: ignore[arg-type]
+    for many in ([], [f"n{it}" for it in range(17)]):
+        with pytest.raises(ValueError, match="2 to 16"):
+            locks.acquire(many)
+
+
+HELD = {"status": 423, "code": "locked", "detail": "d", "holders": [{"owner": "anna"}], "waiters": 2, "name": "n"}
+
+
+@pytest.mark.parametrize("error", [
+    LatchgateError("m", code="closed"),
+    refusal(HELD),
+    refusal({"status": 410, "code": "lease-lost", "detail": "broken by anna", "held": True}),
+    LeaseLost("m", "forked"),
+    OutcomeUnknown("m", status=504),
+    GatewayUnreachable("m"),
+])  # fmt: skip
+def test_an_error_goes_from_one_process_to_another(error: LatchgateError) -> None:
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(other) is type(error) and str(other) == str(error) and other.args == error.args
+        assert vars(other) == vars(error)
+    held = pickle.loads(pickle.dumps(refusal(HELD)))
+    assert type(held) is LockHeld and held.holders[0].owner == "anna" and held.waiters == 2

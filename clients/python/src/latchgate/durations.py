@@ -16,23 +16,32 @@ Wait = Optional[Duration]
 _TEXT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
+#: The largest number of milliseconds that a gateway reads.
+LARGEST = 2**63 - 1
+
 
 def seconds(duration: Duration, what: str) -> float:
     """The duration in seconds; ``what`` names the argument in an error."""
-    if isinstance(duration, timedelta):
-        value = duration.total_seconds()
-    elif isinstance(duration, str):
-        match = _TEXT.fullmatch(duration)
-        if match is None:
-            raise ValueError(f"{what} is {duration!r}; write it like '500ms', '30s', '10m', '2h' or '1d'")
-        value = int(match[1]) * _SECONDS[match[2]]
-    elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
-        value = duration / 1000
-    else:
-        raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
+    try:
+        value = _seconds(duration, what)
+    except OverflowError:
+        raise ValueError(f"{what} is longer than any duration of a gateway") from None
     if not value >= 0:
         raise ValueError(f"{what} is {duration!r}; it cannot be negative")
     return value
+
+
+def _seconds(duration: Duration, what: str) -> float:
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, str):
+        match = _TEXT.fullmatch(duration)
+        if match is None:
+            raise ValueError(f"{what} is {duration!r}; write it like '500ms', '30s', '10m', '2h' or '1d'")
+        return float(int(match[1])) * _SECONDS[match[2]]
+    if isinstance(duration, (int, float)) and not isinstance(duration, bool):
+        return duration / 1000
+    raise TypeError(f"{what} is to be a text like '30s', a timedelta or milliseconds, not {duration!r}")
 
 
 def finite_ms(duration: Duration | None, what: str) -> int | None:
@@ -42,6 +51,8 @@ def finite_ms(duration: Duration | None, what: str) -> int | None:
     value = seconds(duration, what)
     if math.isinf(value):
         raise ValueError(f"{what} cannot be infinite")
+    if value * 1000 > LARGEST:
+        raise ValueError(f"{what} is longer than any duration of a gateway")
     return round(value * 1000)
 
 

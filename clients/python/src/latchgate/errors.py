@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Mapping, Optional
+from typing import Any, Callable, Literal, Mapping, Optional
 
 from .records import Holder
 
@@ -32,6 +32,10 @@ class LatchgateError(Exception):
         self.code = code if code is not None else self.problem.get("code")
         #: What was wrong in this case, in a sentence.
         self.detail: str = str(self.problem.get("detail") or message)
+
+    def __reduce__(self) -> tuple[Callable[..., LatchgateError], tuple[object, ...]]:
+        # By itself an exception would be made again from its message alone: pools of processes pickle what is raised.
+        return _made_again, (type(self), self.args, dict(self.__dict__))
 
 
 class LockHeld(LatchgateError):
@@ -70,6 +74,13 @@ class OutcomeUnknown(LatchgateError):
 
 class GatewayUnreachable(LatchgateError):
     """No gateway could be reached. Nothing happened."""
+
+
+def _made_again(kind: type[LatchgateError], args: tuple[object, ...], fields: Mapping[str, Any]) -> LatchgateError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 def refusal(problem: Mapping[str, Any]) -> LatchgateError:

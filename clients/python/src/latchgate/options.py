@@ -39,6 +39,12 @@ class LeaseOptions(RequestOptions, total=False):
     renew: bool
 
 
+def check_callback(callback: object) -> None:
+    """Refuses at once what could only fail when it is called."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"on_release_requested is to be called, and {callback!r} cannot be")
+
+
 def check_known(options: Iterable[str], known: Iterable[str]) -> None:
     """Refuses what a function without ``**options`` would refuse by itself."""
     for unknown in set(options) - set(known):

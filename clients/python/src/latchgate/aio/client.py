@@ -14,15 +14,17 @@ from ..blocking.client import CLOSING
 from ..blocking.transport import HttpTransport
 from ..durations import Duration
 from ..errors import LatchgateError
-from ..options import LeaseOptions, check_known
+from ..options import LeaseOptions, check_callback, check_known
 from ..protocol import looking
-from ..protocol.acquiring import AcquireRequest, Acquiring
-from ..protocol.holdings import Holdings
+from ..protocol.acquiring import WITHDRAWAL, AcquireRequest, Acquiring
+from ..protocol.clock import now
+from ..protocol.grant import Grant
+from ..protocol.holdings import Holdings, UnderWay, closed
 from ..protocol.names import Names
 from ..protocol.settings import Settings
 from ..records import Lock, Page
 from .driver import run, run_in_background
-from .lease import Lease, OnReleaseRequested
+from .lease import Lease, OnReleaseRequested, on_loop
 from .transport import HttpxTransport
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ class AcquireOptions(LeaseOptions, total=False):
 
 
 OPTIONS = AcquireOptions.__optional_keys__
+
+
+def _check(options: AcquireOptions) -> None:
+    check_known(options, OPTIONS)
+    check_callback(options.get("on_release_requested"))
 
 
 class Latchgate:
@@ -68,37 +75,65 @@ class Latchgate:
 
         A task that is cancelled here gives its place in the queue up, which takes 3 seconds at most.
         """
-        check_known(options, OPTIONS)
+        _check(options)
         acquiring = Acquiring(self._settings, AcquireRequest.of(names, self._settings, options))
+        loop = asyncio.get_running_loop()
+
+        def end() -> bool:
+            if not loop.is_running():
+                return False
+            on_loop(loop, running.cancel)
+            return True
+
+        under_way = UnderWay(acquiring, end)
+        self._holdings.begin(under_way)
+        at_exit.register(self._holdings, self._at_exit_transport)
+        running = run_in_background(run(acquiring.run(), self._transport))
         try:
+            # So it is known whether this task is cancelled or the client is closed.
+            await asyncio.wait([running])
+            if under_way.is_ended:
+                raise closed()
             lease = Lease(
                 self._settings,
                 self._transport,
                 self._holdings,
-                await run(acquiring.run(), self._transport),
+                running.result(),
                 renews=options.get("renew", True),
                 on_release_requested=options.get("on_release_requested"),
             )
-            at_exit.register(self._holdings, self._at_exit_transport)
+            self._holdings.done(under_way)
             return lease
         except LatchgateError:
-            if acquiring.owes_release:
-                await asyncio.shield(run_in_background(self._withdraw(acquiring)))
+            if under_way.is_ended or acquiring.owes_release:
+                await asyncio.shield(run_in_background(self._withdraw(under_way, running)))
+            elif acquiring.may_hold:
+                # Nobody waits for what may be long in coming. Who closes the client does, and has nothing to do for it.
+                under_way.end = loop.is_running
+                run_in_background(self._withdraw(under_way, running, acquiring.background))
+            else:
+                self._holdings.done(under_way)
             raise
         except BaseException:
-            await asyncio.shield(run_in_background(self._withdraw(acquiring)))
+            running.cancel()
+            await asyncio.shield(run_in_background(self._withdraw(under_way, running)))
             raise
 
-    async def _withdraw(self, acquiring: Acquiring) -> None:
+    async def _withdraw(self, under_way: UnderWay, running: asyncio.Task[Grant], within: float = WITHDRAWAL) -> None:
+        await asyncio.wait([running])
+        if not running.cancelled():
+            # What it has failed with was told, or does not matter any more.
+            running.exception()
         try:
-            await run(acquiring.withdraw(), self._transport)
+            await run(under_way.acquiring.withdraw(within), self._transport)
         except LatchgateError:
             # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
             pass
+        self._holdings.done(under_way)
 
     def __call__(self, names: Names, **options: Unpack[AcquireOptions]) -> Guard:
         """For ``async with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
-        check_known(options, OPTIONS)
+        _check(options)
         return Guard(self, names, options)
 
     async def inspect(self, name: str) -> Lock:
@@ -139,7 +174,11 @@ class Latchgate:
         return await run(operation, self._transport)
 
     async def close(self) -> None:
-        """Releases the leases that are renewed, and closes the connections. The end of the process does the same."""
+        """Releases the leases that are renewed, ends the acquires that wait (with the code ``closed``), and closes the
+        connections. The end of the process does the same. A client that is closed acquires nothing any more."""
+        ending, deadline = self._holdings.close(), now() + CLOSING
+        while now() < deadline and not all(under_way.is_done for under_way in ending):
+            await asyncio.sleep(0.01)
         operations = self._holdings.give_back(CLOSING)
         released = await asyncio.gather(
             *(run(operation, self._transport) for operation in operations), return_exceptions=True

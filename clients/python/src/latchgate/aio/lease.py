@@ -16,7 +16,7 @@ from ..lease_view import LeaseView
 from ..protocol.grant import Grant
 from ..protocol.holdings import Holdings
 from ..protocol.lease_state import LeaseState
-from ..protocol.releasing import end_lease, give_back
+from ..protocol.releasing import end_lease, go_on_releasing
 from ..protocol.renewing import keep, renew
 from ..protocol.settings import Settings
 from ..records import ReleaseRequest
@@ -68,8 +68,15 @@ class Lease(LeaseView):
                 task.cancel()
 
         # Any thread may be the first to look at the clock.
-        state.on_lost = lambda: _on_loop(loop, on_lost)
-        state.on_shorter = lambda: _on_loop(loop, lost.look_again)
+        state.on_lost = lambda: on_loop(loop, on_lost)
+        state.on_shorter = lambda: on_loop(loop, lost.look_again)
+
+        def on_rest_left() -> None:
+            holdings.add(state)
+            # Only what runs on the loop renews.
+            run_in_background(run(go_on_releasing(settings, state), transport))
+
+        state.on_rest_left = on_rest_left
         if on_release_requested is not None:
             state.on_release_requested = _apart(on_release_requested)
         state.start()
@@ -108,7 +115,7 @@ class Lease(LeaseView):
                     self._goes_on_releasing = True
                     # The process may end before.
                     self._holdings.add(state)
-                    run_in_background(_go_on_releasing(self._settings, self._transport, state))
+                    run_in_background(run(go_on_releasing(self._settings, state), self._transport))
 
     async def __aenter__(self) -> Lease:
         return self
@@ -145,14 +152,6 @@ async def _keep(settings: Settings, transport: HttpxTransport, state: LeaseState
         state.lose(LeaseLost(f"the task that renews the lease {why}", "expired"), ends=False)
 
 
-async def _go_on_releasing(settings: Settings, transport: HttpxTransport, state: LeaseState) -> None:
-    try:
-        await run(give_back(settings, state, state.release_within), transport)
-    except LatchgateError:
-        # The lease has ended with its TTL.
-        pass
-
-
 def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
     """The lease is renewed while the callback drains what there is."""
 
@@ -173,10 +172,10 @@ def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
 def _let_go(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], process: int) -> None:
     # A forked child would wake the loop of its parent.
     if process == os.getpid():
-        _on_loop(loop, task.cancel)
+        on_loop(loop, task.cancel)
 
 
-def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+def on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
     try:
         running: Optional[asyncio.AbstractEventLoop] = asyncio.get_running_loop()
     except RuntimeError:

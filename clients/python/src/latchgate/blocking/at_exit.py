@@ -1,11 +1,13 @@
-"""Gives leases back when the process ends."""
+"""Gives leases and places in queues back when the process ends."""
 
 from __future__ import annotations
 
 import atexit
 import threading
+import time
 
 from ..errors import LatchgateError
+from ..protocol.clock import now
 from ..protocol.holdings import Holdings
 from ..protocol.process import OfProcess
 from .driver import run
@@ -38,7 +40,18 @@ def register(holdings: Holdings, transport: HttpTransport) -> None:
         clients.transports[holdings] = transport
 
 
+_at_end = threading.Event()
+
+
+def stay_if_at_end(thread: threading.Thread) -> None:
+    """A daemon thread whose acquire was ended by the end of the process has nothing to say to anybody."""
+    if _at_end.is_set() and thread.daemon:
+        threading.Event().wait()
+
+
 def _give_all_back() -> None:
+    _at_end.set()
+    _end_acquires()
     for holdings, transport in list(_clients().transports.items()):
         for operation in holdings.give_back(WITHIN):
             try:
@@ -46,6 +59,22 @@ def _give_all_back() -> None:
             except LatchgateError:
                 # The lease ends with its TTL.
                 pass
+
+
+def _end_acquires() -> None:
+    """Ends what daemon threads wait for, and gives up itself what nobody runs any more."""
+    clients = list(_clients().transports.items())
+    deadline = now() + WITHIN
+    ending = [under_way for holdings, _ in clients for under_way in holdings.end_acquires()]
+    left = [(it, transport) for holdings, transport in clients for it in holdings.under_way() if it not in ending]
+    for under_way, transport in left:
+        if now() < deadline:
+            try:
+                run(under_way.acquiring.withdraw(deadline - now()), transport)
+            except LatchgateError:
+                pass
+    while now() < deadline and not all(under_way.is_done for under_way in ending):
+        time.sleep(0.01)
 
 
 atexit.register(_give_all_back)

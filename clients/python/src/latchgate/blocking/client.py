@@ -6,21 +6,24 @@ import functools
 import inspect
 import ssl
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Optional, Type, TypeVar, cast
 
 from ..durations import Duration
 from ..errors import LatchgateError
-from ..options import LeaseOptions, check_known
+from ..options import LeaseOptions, check_callback, check_known
 from ..protocol import looking
-from ..protocol.acquiring import AcquireRequest, Acquiring
-from ..protocol.holdings import Holdings
+from ..protocol.acquiring import WITHDRAWAL, AcquireRequest, Acquiring
+from ..protocol.clock import now
+from ..protocol.holdings import Holdings, UnderWay, closed
 from ..protocol.names import Names
 from ..protocol.settings import Settings
 from ..records import Lock, Page, ReleaseRequest
 from . import at_exit
-from .driver import Cancelled, run
+from .driver import Cancelled, run, run_in_background
 from .lease import Lease
+from .stop import Stop
 from .transport import HttpTransport
 
 if TYPE_CHECKING:
@@ -42,6 +45,14 @@ class AcquireOptions(LeaseOptions, total=False):
 
 
 OPTIONS = AcquireOptions.__optional_keys__
+
+
+def _check(options: AcquireOptions) -> None:
+    check_known(options, OPTIONS)
+    check_callback(options.get("on_release_requested"))
+    cancel = options.get("cancel")
+    if cancel is not None and not isinstance(cancel, threading.Event):
+        raise TypeError(f"cancel is to be a threading.Event, not {cancel!r}")
 
 
 class Latchgate:
@@ -88,41 +99,70 @@ class Latchgate:
         :param cancel: an event that, once set, gives up the wait.
         :raises LockHeld: somebody else holds it, and the wait is over.
         """
-        check_known(options, OPTIONS)
+        _check(options)
         acquiring = Acquiring(self._settings, AcquireRequest.of(names, self._settings, options))
+        stop, thread = Stop(options.get("cancel")), threading.current_thread()
+
+        def end() -> bool:
+            stop.set()
+            # A signal handler that closes the client does not wait for what it has interrupted.
+            return thread is not threading.current_thread()
+
+        under_way = UnderWay(acquiring, end)
+        self._holdings.begin(under_way)
+        at_exit.register(self._holdings, self._transport)
         try:
+            grant = run(acquiring.run(), self._transport, stop)
+            if under_way.is_ended:
+                raise Cancelled
             lease = Lease(
                 self._settings,
                 self._transport,
                 self._holdings,
-                run(acquiring.run(), self._transport, options.get("cancel")),
+                grant,
                 renews=options.get("renew", True),
                 on_release_requested=options.get("on_release_requested"),
             )
-            at_exit.register(self._holdings, self._transport)
+            self._holdings.done(under_way)
             return lease
-        except Cancelled:
-            self._withdraw(acquiring)
-            raise LatchgateError("the acquire was cancelled", code="cancelled") from None
-        except LatchgateError:
-            if acquiring.owes_release:
-                self._withdraw(acquiring)
+        except (Cancelled, LatchgateError) as error:
+            if under_way.is_ended:
+                self._withdraw(under_way)
+                at_exit.stay_if_at_end(thread)
+                raise closed() from None
+            if isinstance(error, Cancelled):
+                self._withdraw(under_way)
+                raise LatchgateError("the acquire was cancelled", code="cancelled") from None
+            if acquiring.owes_release or not acquiring.may_hold:
+                self._withdraw(under_way, acquiring.owes_release)
+            else:
+                # Nobody waits for what may be long in coming.
+                self._withdraw_in_background(under_way)
             raise
         except BaseException:
             # KeyboardInterrupt, what a signal handler raises, or no thread can be started.
-            self._withdraw(acquiring)
+            self._withdraw(under_way)
             raise
 
-    def _withdraw(self, acquiring: Acquiring) -> None:
+    def _withdraw(self, under_way: UnderWay, owes: bool = True, within: float = WITHDRAWAL) -> None:
         try:
-            run(acquiring.withdraw(), self._transport)
+            if owes:
+                run(under_way.acquiring.withdraw(within), self._transport)
         except LatchgateError:
             # The gateway keeps a place for a few seconds only, and a lease that there is ends by itself.
             pass
+        finally:
+            self._holdings.done(under_way)
+
+    def _withdraw_in_background(self, under_way: UnderWay) -> None:
+        # Who closes the client waits for it, and has nothing else to do for it.
+        under_way.end = lambda: True
+        within = under_way.acquiring.background
+        run_in_background(lambda: self._withdraw(under_way, within=within), "withdraw")
 
     def __call__(self, names: Names, **options: Unpack[AcquireOptions]) -> Guard:
         """For ``with locks("deploy", wait="10m") as lease:``, or as a decorator. Takes what :meth:`acquire` takes."""
-        check_known(options, OPTIONS)
+        _check(options)
         return Guard(self, names, options)
 
     def inspect(self, name: str) -> Lock:
@@ -162,7 +202,11 @@ class Latchgate:
         return run(operation, self._transport)
 
     def close(self) -> None:
-        """Releases the leases that are renewed, and closes the connections. The end of the process does the same."""
+        """Releases the leases that are renewed, ends the acquires that wait (with the code ``closed``), and closes the
+        connections. The end of the process does the same. A client that is closed acquires nothing any more."""
+        ending, deadline = self._holdings.close(), now() + CLOSING
+        while now() < deadline and not all(under_way.is_done for under_way in ending):
+            time.sleep(0.01)
         for operation in self._holdings.give_back(CLOSING):
             try:
                 run(operation, self._transport)

@@ -8,7 +8,7 @@ import time
 from typing import Callable, Optional, TypeVar, cast
 
 from ..protocol.exchange import Operation, Send
-from .transport import HttpTransport
+from .transport import Cancel, HttpTransport
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Cancelled(Exception):
 def run(
     operation: Operation[T],
     transport: HttpTransport,
-    cancelled: Optional[threading.Event] = None,
+    cancelled: Optional[Cancel] = None,
     *,
     cuts_requests: bool = True,
 ) -> T:

@@ -15,7 +15,7 @@ from ..lease_view import LeaseView
 from ..protocol.grant import Grant
 from ..protocol.holdings import Holdings
 from ..protocol.lease_state import LeaseState
-from ..protocol.releasing import end_lease, give_back
+from ..protocol.releasing import end_lease, go_on_releasing
 from ..protocol.renewing import keep, renew
 from ..protocol.settings import Settings
 from ..records import ReleaseRequest
@@ -64,6 +64,12 @@ class Lease(LeaseView):
 
         state.on_lost = on_lost
         state.on_shorter = lost.look_again
+
+        def on_rest_left() -> None:
+            holdings.add(state)
+            run_in_background(lambda: run(go_on_releasing(settings, state), transport), "release")
+
+        state.on_rest_left = on_rest_left
         if on_release_requested is not None:
             state.on_release_requested = _apart(on_release_requested)
         state.start()
@@ -100,7 +106,7 @@ class Lease(LeaseView):
                     # The process may end before.
                     self._holdings.add(state)
                     settings, transport = self._settings, self._transport
-                    run_in_background(lambda: _go_on_releasing(settings, transport, state), "release")
+                    run_in_background(lambda: run(go_on_releasing(settings, state), transport), "release")
 
     def __enter__(self) -> Lease:
         return self
@@ -138,14 +144,6 @@ def _let_go(stop: threading.Event, process: int) -> None:
     # In a forked child there is no such thread, and nobody may ever let go of the lock in the event.
     if process == os.getpid():
         stop.set()
-
-
-def _go_on_releasing(settings: Settings, transport: HttpTransport, state: LeaseState) -> None:
-    try:
-        run(give_back(settings, state, state.release_within), transport)
-    except LatchgateError:
-        # The lease has ended with its TTL.
-        pass
 
 
 def _apart(callback: Callable[[ReleaseRequest], None]) -> Callable[[ReleaseRequest], None]:

@@ -7,21 +7,22 @@ import select
 import socket
 import ssl
 import threading
-from contextlib import contextmanager
-from typing import Callable, Iterator, Optional
+from contextlib import ExitStack, contextmanager
+from typing import Callable, Iterator, Optional, Union
 from urllib.parse import urlsplit
 
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
 from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
+from .stop import LOOK_EVERY, Stop
 
 #: How many connections are kept while nobody uses them.
 MOST_IDLE = 4
 #: How long a connection is kept so: a gateway closes one that asks for nothing after a while.
 LONGEST_IDLE = 15.0
-#: How often somebody who waits looks whether that was cancelled.
-LOOK_EVERY = 0.1
+#: What cuts a request once it is set.
+Cancel = Union[threading.Event, Stop]
 
 
 class _Idle:
@@ -92,7 +93,7 @@ class HttpTransport:
         # A child must not read what was answered to its parent.
         self._pool = OfProcess(_Pool)
 
-    def exchange(self, call: Call, time_out: float, cancelled: Optional[threading.Event] = None) -> Exchange:
+    def exchange(self, call: Call, time_out: float, cancelled: Optional[Cancel] = None) -> Exchange:
         """Sends one copy of a request, and waits for its answer as long as that."""
         deadline = now() + time_out
         pool = self._pool()
@@ -154,7 +155,7 @@ class HttpTransport:
     def close(self) -> None:
         self._pool().close()
 
-    def _connect(self, deadline: float, cancelled: Optional[threading.Event]) -> http.client.HTTPConnection:
+    def _connect(self, deadline: float, cancelled: Optional[Cancel]) -> http.client.HTTPConnection:
         if self._tls is None:
             connection = http.client.HTTPConnection(self._host, self._port)
         else:
@@ -179,7 +180,7 @@ class _Connecting:
         self._sock: Optional[socket.socket] = None
         self._error: Optional[Exception] = None
 
-    def wait(self, deadline: float, cancelled: Optional[threading.Event]) -> socket.socket:
+    def wait(self, deadline: float, cancelled: Optional[Cancel]) -> socket.socket:
         """The connection, if there is one before the deadline and before the event is set."""
         try:
             threading.Thread(target=self._run, name="latchgate-connect", daemon=True).start()
@@ -253,7 +254,7 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
 
 
 @contextmanager
-def _cut_when(cancelled: Optional[threading.Event], sock: socket.socket) -> Iterator[threading.Event]:
+def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[threading.Event]:
     """Ends what is read from a socket as soon as an event is set, but not once the block has been left. Yields an event that
     is set by then if it did."""
     done, cut = threading.Event(), threading.Event()
@@ -261,6 +262,14 @@ def _cut_when(cancelled: Optional[threading.Event], sock: socket.socket) -> Iter
         yield cut
         return
     lock = threading.Lock()
+
+    def end() -> None:
+        cut.set()
+        try:
+            # Of a TLS socket, too, what is below: the thread that reads is told by the end of the stream.
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def watch(cancelled: threading.Event) -> None:
         while not done.is_set():
@@ -270,20 +279,23 @@ def _cut_when(cancelled: Optional[threading.Event], sock: socket.socket) -> Iter
                 # Another thread may use the socket by now.
                 if done.is_set():
                     return
-                cut.set()
-                try:
-                    # Of a TLS socket, too, what is below: the thread that reads is told by the end of the stream.
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
-                except OSError:
-                    pass
+                end()
             return
 
-    threading.Thread(target=watch, args=(cancelled,), name="latchgate-cancel", daemon=True).start()
-    try:
-        yield cut
-    finally:
-        with lock:
-            done.set()
+    with ExitStack() as while_it_lasts:
+        event: Optional[threading.Event]
+        if isinstance(cancelled, Stop):
+            while_it_lasts.enter_context(cancelled.cuts(end))
+            event = cancelled.cancel
+        else:
+            event = cancelled
+        if event is not None:
+            threading.Thread(target=watch, args=(event,), name="latchgate-cancel", daemon=True).start()
+        try:
+            yield cut
+        finally:
+            with lock:
+                done.set()
 
 
 def _reason(error: Exception) -> str:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional
 
 from ..durations import finite_ms, wait_seconds
-from ..errors import GatewayUnreachable, LeaseLost, OutcomeUnknown
+from ..errors import GatewayUnreachable, LatchgateError, LeaseLost, OutcomeUnknown
 from ..options import RequestOptions
 from .clock import now
 from .exchange import Answer, Call, Failure, Operation, Pause, retry_after, send_copy
 from .grant import Grant, grant_of, token_in
 from .names import Names, check_names
-from .releasing import release
+from .releasing import OVERDUE, release
 from .renewing import renew_first
 from .retry import Retry, asked_pause, backoff, send
 from .settings import Settings
@@ -25,6 +25,12 @@ from .settings import Settings
 SHORTEST_WAIT = 0.5
 #: How long giving up may take.
 WITHDRAWAL = 3.0
+#: How long it may take in the background: as long as a lease lasts by default.
+BACKGROUND_WITHDRAWAL = 30.0
+#: How much later than the end of the wait the last answer may come.
+BEYOND_WAIT = 2.0
+#: The last copy is given so much at least.
+LEAST_TIME_OUT = 0.25
 #: A lease has come soon if it took no more than this part of itself.
 SOON = 0.1
 
@@ -61,6 +67,12 @@ class AcquireRequest:
         }
         return cls(checked, wait_seconds(options.get("wait")), key, body)
 
+    @property
+    def ttl(self) -> Optional[float]:
+        """In seconds, if it was said."""
+        ttl_ms = self._body.get("ttl_ms")
+        return ttl_ms / 1000 if isinstance(ttl_ms, int) else None
+
     def call(self, key: str, wait: float) -> Call:
         """A copy that waits for so long at the gateway."""
         body = {**self._body, "wait_ms": math.ceil(wait * 1000) or None}
@@ -86,6 +98,11 @@ class Acquiring:
         self._granted: Optional[str] = None
         # Whether something was granted that was not told in a way to be used.
         self._unusable = False
+        self._retry = Retry(asked)
+        # Whether it stands in a queue, as far as it was told.
+        self._is_queued = False
+        # Whether a gateway has failed inside, so that nobody knows what it has done.
+        self._has_failed = False
 
     def _left(self) -> float:
         """How long it still wants to wait."""
@@ -94,13 +111,17 @@ class Acquiring:
     def run(self) -> Operation[Grant]:
         """Goes on until the lock is ours or the wait is over."""
         waits = self._request.wait > 0
-        retry = Retry(self._over if waits else self._start_over_until)
+        retry = Retry(self._over if waits else self._start_over_until, last_at_deadline=waits)
+        self._retry = retry
         # Answers that came at once although they were asked to wait.
         hasty = 0
         while True:
             wait = min(self._left(), self._longest)
             time_out = self._settings.request_timeout
-            time_out = wait + time_out if waits else min(time_out, retry.deadline - now())
+            if waits:
+                time_out = min(wait + time_out, max(self._over + BEYOND_WAIT - now(), LEAST_TIME_OUT))
+            else:
+                time_out = min(time_out, retry.deadline - now())
             sent_before, self._sent = self._sent, True
             sent_at = now()
             answer = yield from send_copy(self._request.call(self._key, wait), time_out)
@@ -120,6 +141,8 @@ class Acquiring:
                     return (yield from renew_first(self._settings, grant))
                 except LeaseLost:
                     # It was on its way for longer than it lasted.
+                    if len(self._request.names) > 1:
+                        yield from self._release_rest()
                     self._granted = None
                     if not self._may_start_again() or self._request.idempotency_key is not None:
                         raise
@@ -135,7 +158,12 @@ class Acquiring:
                 self._granted = None
             pause = self._pause_before_next(answer, wait, retry)
             if pause is None:
+                self._is_queued = False
+                self._has_failed = answer.status == 500
+                if (answer.problem() or {}).get("code") == "locked":
+                    retry.answered(settled=True)
                 raise retry.refusal(answer)
+            self._is_queued = wait > 0
             retry.answered(settled=(answer.problem() or {}).get("code") == "locked")
             hasty = hasty + 1 if now() - sent_at < wait / 2 else 0
             if pause == 0 and hasty:
@@ -151,8 +179,8 @@ class Acquiring:
         again = False
         if answer.status == 429:
             asked = retry_after(answer)
-            pause = asked_pause(1.0 if asked is None else asked)
-            return pause if now() + pause < retry.deadline else None
+            asked = 1.0 if asked is None else asked
+            return retry.pause(asked_pause(asked), asked)
         if code == "locked":
             # It says how the lock stands, earlier copies included. The last request of the chain does not wait: it takes
             # what was granted since the one before, and gives up the place. Under a key of the caller's the next call may
@@ -187,14 +215,34 @@ class Acquiring:
         """Whether something was granted that nobody has."""
         return self._granted is not None or self._unusable
 
-    def withdraw(self) -> Operation[None]:
+    @property
+    def may_hold(self) -> bool:
+        """Whether something may be left of it after it has failed. Under a key of its caller's somebody else may go on with
+        what was not heard of."""
+        unheard = self._retry.in_doubt or self._is_queued or self._has_failed
+        return self.owes_release or (self._sent and unheard and self._request.idempotency_key is None)
+
+    @property
+    def background(self) -> float:
+        """How long it makes sense to give up in the background."""
+        return min(self._request.ttl or BACKGROUND_WITHDRAWAL, BACKGROUND_WITHDRAWAL)
+
+    def _release_rest(self) -> Operation[None]:
+        # One lock of a group is lost, perhaps not the others.
+        try:
+            if self._granted is not None:
+                yield from release(self._settings, self._request.names, self._granted, OVERDUE, again=True)
+        except LatchgateError:
+            pass
+
+    def withdraw(self, within: float = WITHDRAWAL) -> Operation[None]:
         """Gives up: asks once more without waiting, which gives the place in the queue up. What was granted in the last
         moment, heard or unheard, is released at once.
 
         An acquire under a key of its caller's may be continued by somebody else, so it is left to the gateway, which keeps
         a place for a few seconds; but not a lease that was granted here.
         """
-        deadline = now() + WITHDRAWAL
+        deadline = now() + within
         if self._granted is None and self._sent and (self._unusable or self._request.idempotency_key is None):
             copies = 0
             while True:
@@ -209,7 +257,7 @@ class Acquiring:
             if answer.status in (200, 201):
                 self._granted = token_in(answer)
         if self._granted is not None:
-            yield from release(self._settings, self._request.names, self._granted, WITHDRAWAL)
+            yield from release(self._settings, self._request.names, self._granted, within)
 
 
 def _fresh_key() -> str:

@@ -48,7 +48,8 @@ class Answer:
     def document(self) -> Optional[Mapping[str, Any]]:
         try:
             document = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
+            # The latter if it is nested too deeply.
             return None
         return document if isinstance(document, dict) else None
 

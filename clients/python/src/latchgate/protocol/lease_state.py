@@ -58,6 +58,8 @@ class LeaseState:
         self.on_lost: Callable[[], None] = lambda: None
         #: Called when the lease may end sooner than before.
         self.on_shorter: Callable[[], None] = lambda: None
+        #: Called when one lock of a group is lost, and the others are to be released. It returns at once.
+        self.on_rest_left: Callable[[], None] = lambda: None
         #: Called when somebody asks for the lock, and again if less time is left than was said before. It returns at once.
         self.on_release_requested: Callable[[ReleaseRequest], None] = lambda request: None
 
@@ -109,6 +111,14 @@ class LeaseState:
             if ends:
                 self._owes_release = False
         self.on_lost()
+
+    def lose_part(self, lost: LeaseLost) -> None:
+        """One lock of a group is lost, so the lease is over; the others are still to be released."""
+        # That the one has ended is known, and is no reason to stop.
+        self.release_in_doubt = True
+        self.lose(lost, ends=False)
+        if self.owes_release():
+            self.on_rest_left()
 
     # === Renewals ===
 

@@ -27,9 +27,13 @@ def check_names(names: Names) -> tuple[str, ...]:
     """One name, or those of a group."""
     if isinstance(names, str):
         return (check_name(names),)
-    checked = tuple(check_name(name) for name in names)
+    try:
+        listed = tuple(names)
+    except TypeError:
+        raise TypeError(f"what to lock is a name, or a list of names, not {names!r}") from None
+    checked = tuple(check_name(name) for name in listed)
     if not 1 <= len(checked) <= _MOST:
-        raise ValueError(f"a group has 1 to {_MOST} locks, not {len(checked)}")
+        raise ValueError(f"a group has 2 to {_MOST} locks, not {len(checked)}")
     if len(set(checked)) < len(checked):
         raise ValueError("a group names each lock once")
     return checked

@@ -6,11 +6,11 @@ from typing import Sequence
 
 from ..errors import LatchgateError, LeaseLost
 from .clock import now
-from .exchange import Call, Failure, Operation
+from .exchange import Call, Failure, Operation, Pause
 from .grant import check_results, results_of
 from .lease_state import LeaseState
 from .names import lease_path
-from .retry import Retry, send
+from .retry import Retry, backoff, send
 from .settings import Settings
 
 #: How long a release is tried of what is over by our clock, and may be alive by that of the store.
@@ -50,6 +50,22 @@ def give_back(settings: Settings, state: LeaseState, within: float) -> Operation
         state.release_in_doubt = True
         raise
     state.ended()
+
+
+def go_on_releasing(settings: Settings, state: LeaseState) -> Operation[None]:
+    """Releases a lease in the background, until it has ended."""
+    failed = 0
+    while state.owes_release():
+        try:
+            yield from give_back(settings, state, state.release_within)
+        except LeaseLost:
+            return
+        except LatchgateError as error:
+            # A gateway that has failed may be mended; one that refuses does so again.
+            if error.status is not None and 400 <= error.status < 500 and error.status not in (408, 429):
+                return
+            failed += 1
+            yield Pause(min(backoff(failed), state.release_within))
 
 
 def release(settings: Settings, names: Sequence[str], token: str, within: float, *, again: bool = False) -> Operation[None]:

@@ -40,6 +40,14 @@ def _renewed(grant: Grant, ttl: Optional[float], answer: Answer, retry: Retry) -
     return renewed
 
 
+def _lose(state: LeaseState, lost: LeaseLost, answer: Optional[Answer]) -> None:
+    # Of a group it is answered what came of each.
+    if answer is not None and answer.status == 200:
+        state.lose_part(lost)
+    else:
+        state.lose(lost)
+
+
 def copy_time_out(settings: Settings, left: float) -> float:
     """How long one renewal may take: so that there is time for another one in what is left of the lease."""
     return min(max(left / 2, 0.05), left, settings.request_timeout)
@@ -60,11 +68,12 @@ def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operat
         state.check()
         return copy_time_out(settings, state.until - now())
 
+    answer: Optional[Answer] = None
     try:
         answer = yield from send(_call(grant, ttl), settings, retry, time_out)
         renewed = _renewed(grant, ttl, answer, retry)
     except LeaseLost as lost:
-        state.lose(lost)
+        _lose(state, lost, answer)
         raise
     except OutcomeUnknown:
         # It may be carried out still, after the next renewal: that asks for no more than this one did.
@@ -128,7 +137,7 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
                 state.renewed(_renewed(kept, ttl, answer, Retry(now())))
                 continue
             except LeaseLost as lost:
-                state.lose(lost)
+                _lose(state, lost, answer)
                 return
             except LatchgateError as error:
                 failure = error

@@ -14,6 +14,8 @@ from .settings import Settings
 BASE_PAUSE = 0.2
 #: The longest pause of all.
 MAX_PAUSE = 2.0
+#: With less time than this there is no last copy, if its answer is to come before the deadline.
+TOO_LATE = 0.05
 
 
 def backoff(copy: int) -> float:
@@ -31,8 +33,11 @@ def asked_pause(retry_after: float) -> float:
 class Retry:
     """The copies of one call."""
 
-    def __init__(self, deadline: float, *, in_doubt_too: bool = True) -> None:
+    def __init__(self, deadline: float, *, in_doubt_too: bool = True, last_at_deadline: bool = False) -> None:
         self.deadline = deadline
+        # Whether the last copy may be sent at the deadline, because its answer may come later.
+        self._last_at_deadline = last_at_deadline
+        self._is_last = False
         # Whether a copy that may have been carried out is followed by another.
         self._in_doubt_too = in_doubt_too
         self.failed = 0
@@ -44,15 +49,26 @@ class Retry:
         self.failed = 0
         self.in_doubt = self.in_doubt and not settled
 
+    def pause(self, wanted: float, asked: float = 0.0) -> Optional[float]:
+        """How long to pause before the next copy: less than is wanted if there is time for one more copy only, and no less
+        than was asked for. ``None``: there is no time for it."""
+        left = self.deadline - now()
+        if wanted < left:
+            return wanted
+        least = 0.0 if self._last_at_deadline else TOO_LATE
+        if self._is_last or left <= least or asked >= left:
+            return None
+        self._is_last = True
+        return left if self._last_at_deadline else (asked + left) / 2
+
     def after(self, failure: Failure) -> Operation[None]:
         """Pauses before the next copy, or raises why there is none."""
         self.failed += 1
         self.in_doubt = self.in_doubt or failure.in_doubt
-        pause = backoff(self.failed)
-        if failure.retry_after is not None:
-            pause = max(pause, asked_pause(failure.retry_after))
+        asked = failure.retry_after or 0.0
         cannot_repeat = failure.for_good or (failure.in_doubt and not self._in_doubt_too)
-        if cannot_repeat or now() + pause >= self.deadline:
+        pause = None if cannot_repeat else self.pause(max(backoff(self.failed), asked_pause(asked)), asked)
+        if pause is None:
             raise self.doubted(failure.error, failure.in_doubt)
         yield Pause(pause)
 
@@ -87,9 +103,10 @@ def send(
             yield from retry.after(answer)
         elif answer.status == 429:
             asked = retry_after(answer)
-            after = asked_pause(1.0 if asked is None else asked)
-            if now() + after >= retry.deadline:
+            asked = 1.0 if asked is None else asked
+            pause = retry.pause(asked_pause(asked), asked)
+            if pause is None:
                 return answer
-            yield Pause(after)
+            yield Pause(pause)
         else:
             return answer
