@@ -191,7 +191,7 @@ def test_a_wait_is_used_to_its_end(clients: Clients, rig: Rig, name: str) -> Non
 def test_a_gateway_that_comes_back_at_the_end_of_the_wait_is_asked(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
     held = clients(rig.b).acquire(name)
-    rig.fault("status", count=1, method="POST", status=503, code="overloaded", retry_after=0.9)
+    rig.fault("status", count=1, method="POST", status=503, code="overloaded", retry_after=4)
     with pytest.raises(LockHeld):
-        locks.acquire(name, wait="1s")
+        locks.acquire(name, wait="5s")
     held.release()
