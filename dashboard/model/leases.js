@@ -46,7 +46,7 @@ export async function acquire(name, options) {
 
 /** `fetch` that keeps what was asked and answered last, as far as something was done. */
 function listening(said) {
-  // Of whoever is signed in by then: somebody else may be when a copy is sent.
+  // Fixed now: if somebody else signs in later, no copy of this request is sent in that name.
   const headers = identity();
   return async (url, init) => {
     const sentAt = now();

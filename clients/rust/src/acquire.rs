@@ -1,6 +1,6 @@
 //! Acquire: ask for a lock.
 
-use crate::{AcquireRequest, Client, ClientError, Lease, LockName, give_back::Asking};
+use crate::{AcquireRequest, Client, ClientError, Lease, LockName, give_back::WithdrawOnDrop};
 
 // === impl Client ===
 
@@ -16,6 +16,6 @@ impl Client {
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
         let acquiring = self.acquiring(name.clone(), request.clone());
-        Asking::new(self, acquiring).finish().await
+        WithdrawOnDrop::new(self, acquiring).finish().await
     }
 }

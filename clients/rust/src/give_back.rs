@@ -5,22 +5,22 @@ use tokio::runtime::Handle;
 use crate::{Acquiring, Client, ClientError, Lease};
 
 /// An acquire under way, which gives up in order if this is dropped.
-pub(crate) struct Asking {
+pub(crate) struct WithdrawOnDrop {
     client: Client,
     runtime: Handle,
     acquiring: Option<Acquiring>,
 }
 
 /// A lease that is released if this is dropped.
-pub(crate) struct Holding {
+pub(crate) struct ReleaseOnDrop {
     client: Client,
     runtime: Handle,
     lease: Option<Lease>,
 }
 
-// === impl Asking ===
+// === impl WithdrawOnDrop ===
 
-impl Asking {
+impl WithdrawOnDrop {
     pub(crate) fn new(client: &Client, acquiring: Acquiring) -> Self {
         Self {
             client: client.clone(),
@@ -41,7 +41,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for WithdrawOnDrop {
     fn drop(&mut self) {
         if let Some(acquiring) = self.acquiring.take() {
             let background = &self.client.background;
@@ -50,9 +50,9 @@ impl Drop for Asking {
     }
 }
 
-// === impl Holding ===
+// === impl ReleaseOnDrop ===
 
-impl Holding {
+impl ReleaseOnDrop {
     pub(crate) fn new(client: &Client, lease: Lease) -> Self {
         Self {
             client: client.clone(),
@@ -67,7 +67,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             let client = self.client.clone();

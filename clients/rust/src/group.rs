@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeasePart, Problem, ReleaseRequest,
     acquiring::millis,
-    give_back::Asking,
+    give_back::WithdrawOnDrop,
     http::{Call, CallResponse, Retry},
     lock::{GroupNames, Token},
 };
@@ -83,7 +83,7 @@ impl Client {
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
         let acquiring = self.acquiring_all(names.clone(), request.clone());
-        Asking::new(self, acquiring).finish().await
+        WithdrawOnDrop::new(self, acquiring).finish().await
     }
 
     /// Begins to ask for several locks. Nothing is sent yet.

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
-    give_back::Holding,
+    give_back::ReleaseOnDrop,
     http::{Retry, pause, random_fraction},
 };
 
@@ -103,7 +103,7 @@ impl LeaseRenewer {
     /// ([`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
         let lease = if lease.took() > lease.ttl / SOON {
-            let held = Holding::new(client, lease.clone());
+            let held = ReleaseOnDrop::new(client, lease.clone());
             let renewed = renew_first(client, lease).await;
             // A lost one needs no release.
             if matches!(renewed, Ok(_) | Err(ClientError::Lost(_))) {

@@ -2,7 +2,7 @@
 
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeaseRenewer, LockName, Loss,
-    give_back::{Asking, Holding},
+    give_back::{ReleaseOnDrop, WithdrawOnDrop},
     lock::GroupNames,
 };
 
@@ -57,10 +57,10 @@ impl Client {
         acquiring: Acquiring,
         work: impl AsyncFnOnce(&Lease) -> T,
     ) -> Result<T, WithLockError> {
-        let lease = Asking::new(self, acquiring).finish().await?;
+        let lease = WithdrawOnDrop::new(self, acquiring).finish().await?;
         let renewer = LeaseRenewer::start(self, lease.clone()).await?;
         // Declared before the work, so that it is dropped after it.
-        let held = Holding::new(self, lease.clone());
+        let held = ReleaseOnDrop::new(self, lease.clone());
         let done = tokio::select! {
             // What was lost while the work did not wait is lost.
             biased;

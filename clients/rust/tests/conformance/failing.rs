@@ -72,6 +72,16 @@ async fn c24_retry_after_is_honoured() {
 }
 
 #[tokio::test]
+async fn c24_a_pause_that_no_gateway_means_is_bounded() {
+    let rig = Rig::start();
+    let client = rig.client_with(|options| options.deadline = seconds(4));
+    let answer = json!({ "method": "POST", "status": 503, "code": "overloaded", "retry_after": u64::MAX, "retry_after_in": "header" });
+    rig.fault("status", 1, answer).await;
+    client.acquire(&rig.name, &ttl(LONG)).await.unwrap();
+    assert_eq!(rig.log("POST").await.len(), 2);
+}
+
+#[tokio::test]
 async fn c25_a_refusal_is_not_asked_twice() {
     let rig = Rig::start();
     let forbidden = json!({ "status": 403, "code": "forbidden" });
