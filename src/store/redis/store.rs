@@ -190,14 +190,24 @@ impl RedisStore {
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let _working = self.enter()?;
-        let dispatch = self.dispatch.for_one_request();
+        let mut dispatch = self.dispatch.for_one_request();
         let keys = self.keys(&attempt.name);
         let shard = self.shard(keys.slot()).await?;
         let admission = &shard.admission;
         admission
             .admit_by(&shard, &self.examiner, dispatch.limit())
             .await?;
-        let _room = shard.room().await?;
+        let _room = match (shard.free_room(), &attempt.wait) {
+            (Some(room), _) => room,
+            (None, None) => shard.room(Duration::ZERO).await?,
+            (None, Some(waiting)) => {
+                // Thousands who wait ask again at once when the server was started anew, and none of them is turned away
+                // because of the others. What it waits for room is part of its own wait.
+                let room = shard.room(waiting.max_wait).await?;
+                dispatch = self.dispatch.for_one_request();
+                room
+            }
+        };
         let replica_check = self.replicated.prepare(&dispatch, keys.slot()).await?;
         let acquire = self
             .scripts
@@ -337,7 +347,7 @@ impl Store for RedisStore {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let shard = self.shard(keys.slot()).await?;
-        let _room = shard.room().await?;
+        let _room = shard.room(Duration::ZERO).await?;
         let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
         self.gateway
             .floors

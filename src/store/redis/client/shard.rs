@@ -48,7 +48,7 @@ pub(crate) enum CommandClass {
 /// How many acquires and inspections may be under way at once. A renewal or a release waits for no
 /// more than these, however many ask: some milliseconds of the server's time.
 const ASKING: usize = 1_024;
-/// How long the others wait for room. Nothing has been sent for them then.
+/// How long the others wait for room at least. Nothing has been sent for them then.
 const ROOM_WITHIN: Duration = Duration::from_secs(1);
 /// How many of one class may wait at once for one of several servers that is away. The others are
 /// told so at once: what they keep busy meanwhile is missed by those who ask the servers that are there.
@@ -90,12 +90,20 @@ impl Shard {
         self.node.as_ref()
     }
 
-    /// Room for a command that does not keep anybody's lease.
-    pub(crate) async fn room(&self) -> Result<SemaphorePermit<'_>, Unavailability> {
-        if let Ok(room) = self.asking.try_acquire() {
+    /// Room for a command that does not keep anybody's lease, if there is some.
+    pub(crate) fn free_room(&self) -> Option<SemaphorePermit<'_>> {
+        self.asking.try_acquire().ok()
+    }
+
+    /// Room for such a command. Who is ready to wait for the lock may say that it waits longer than the others.
+    pub(crate) async fn room(
+        &self,
+        ready_to_wait: Duration,
+    ) -> Result<SemaphorePermit<'_>, Unavailability> {
+        if let Some(room) = self.free_room() {
             return Ok(room);
         }
-        match timeout(ROOM_WITHIN, self.asking.acquire()).await {
+        match timeout(ROOM_WITHIN.max(ready_to_wait), self.asking.acquire()).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
         }
