@@ -13,6 +13,7 @@ mod expected;
 mod fences;
 mod foreign;
 mod half_open;
+mod hold_limits;
 mod hostile;
 mod keepers;
 mod kept_back;

@@ -1,5 +1,6 @@
 //! The queues in Redis as this gateway sees them: who waits here, what scripts and messages tell, and what is due when.
 
+mod extensions;
 pub(super) mod gateway;
 pub(super) mod lost_waiters;
 pub(super) mod queue_maintenance;

@@ -1,13 +1,10 @@
 //! Keeps the queues moving that somebody stands in here: ends of leases, grants that nobody waits
 //! for any more, messages, and the rounds that find what all of these have missed.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio::{
-    sync::mpsc,
-    time::{Duration, Instant},
-};
+use tokio::{sync::mpsc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -28,6 +25,7 @@ use super::{
         keys::Keys,
         scripts::{Advance, GrantKnowledge, Scripts},
     },
+    extensions::Extensions,
     gateway::RedisGateway,
     lost_waiters::LostWaiters,
     rounds::Rounds,
@@ -90,8 +88,7 @@ impl QueueMaintenance {
             lost_waiters: LostWaiters::default(),
             last_shown: None,
             run_id: None,
-            extended: HashSet::new(),
-            extended_since: Instant::now(),
+            extensions: Extensions::default(),
         }
     }
 

@@ -25,6 +25,7 @@ use super::{
         keys::Keys,
         layout::{ID, SHARED, id, token_in},
     },
+    extensions::{Extensions, QUEUE_LASTS},
     gateway::{ALIVE, RedisGateway},
     lost_waiters::LostWaiters,
 };
@@ -41,10 +42,8 @@ pub(crate) struct Rounds {
     pub(crate) last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
     pub(crate) run_id: Option<RunId>,
-    /// The queues whose expiry was extended.
-    pub(crate) extended: HashSet<LockName>,
-    /// Since when that is noted.
-    pub(crate) extended_since: Instant,
+    /// When the expiry of the queues was extended.
+    pub(crate) extensions: Extensions,
 }
 
 /// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
@@ -52,10 +51,6 @@ pub(crate) struct Rounds {
 const PERIOD: Duration = Duration::from_secs(2);
 /// How late a round may come. Between two that are further apart a provisional grant may have come and gone.
 const LATE: Duration = Duration::from_millis(500);
-/// How long a queue lasts, as in `parts/lease.lua`, and how often it is given that again: longer than anybody
-/// waits and is not asked after.
-const QUEUE_LASTS: Duration = Duration::from_hours(25);
-const EXTEND_EVERY: Duration = Duration::from_hours(1);
 /// How soon a round is made again that failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// How many commands are sent together: few enough that callers between them do not notice.
@@ -182,17 +177,9 @@ impl Rounds {
     /// Extends the expiry of each queue that somebody stands in here: that of one which never empties is set by nobody
     /// else.
     async fn extend_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
-        if self.extended_since.elapsed() > EXTEND_EVERY {
-            self.extended_since = Instant::now();
-            self.extended.clear();
-        }
-        self.extended
-            .retain(|name| self.gateway.parking.has_waiters(name));
-        let new: Vec<_> = names
-            .iter()
-            .filter(|name| !self.extended.contains(*name))
-            .collect();
-        for names in new.chunks(BATCH) {
+        let awaited = |name: &LockName| self.gateway.parking.has_waiters(name);
+        let due = self.extensions.due(names, awaited);
+        for names in due.chunks(BATCH) {
             let mut commands = Pipeline::with_capacity(names.len());
             for name in names {
                 let keys = Keys::of(name, &self.tags, &self.gateway.id);
@@ -205,7 +192,7 @@ impl Rounds {
                 if let Value::ServerError(error) = reply {
                     return Err(answered(&error));
                 }
-                self.extended.insert((*name).clone());
+                self.extensions.extended(name);
             }
         }
         Ok(())

@@ -5,17 +5,17 @@ use latchgate::{
     lock::KeeperId,
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Loss, Release, Renewal, Renewer, Waiting},
+        contract::{Acquisition, Attempt, Confirmation, Loss, Release, Renewal, Renewer, Waiting},
         redis::RedisStore,
     },
 };
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::{
     super::{
         leases::keyed,
         rig::{attempt, granted, open, quick, ttl},
-        waiting::gate::{TestGateway, request},
+        waiting::gate::{TestGateway, request, waiting},
     },
     pool::Pooled,
     servers::{Cluster, slot_of},
@@ -110,6 +110,79 @@ async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
         assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
+}
+
+/// A grant that is not confirmed lasts three seconds. How many times it is tried to be sooner on a busy machine.
+const PROVISIONAL: Duration = Duration::from_millis(2_500);
+const TRIES: usize = 5;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_is_confirmed_wherever_its_lock_is_and_nothing_else_is_touched() {
+    let pooled = Pooled::take().await;
+    let cluster = pooled.cluster();
+    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let names = cluster.names_on(0, STEPS.len() * TRIES);
+    for (names, gone) in names.chunks(TRIES).zip(STEPS) {
+        let mut tries = names.iter();
+        loop {
+            let name = tries.next().expect("a machine is not as slow every time");
+            if confirms(cluster, &gates, name, gone).await {
+                break;
+            }
+        }
+    }
+}
+
+/// Whether a grant was confirmed in time. It is made before the slot begins to move.
+async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], name: &str, gone: &[&str]) -> bool {
+    let lease = gates[0].take(name).await;
+    let asked = waiting(keyed(name, "key"));
+    let store = &gates[1].store;
+    let place = store.parking().park(asked.name.clone(), asked.token);
+    let queued = store.acquire(&asked).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let start = Instant::now();
+    gates[0].release(&lease).await;
+    cluster.begin_move(slot_of(name), 0, 1).await;
+    ahead(cluster, name, gone).await;
+    let others = others_of(cluster, name).await;
+    assert_eq!(others.len(), 2, "{others:?}");
+    let confirmed = store.confirm(&asked.name, &asked.token).await;
+    let in_time = start.elapsed() < PROVISIONAL;
+    let untouched = others_of(cluster, name).await == others;
+    cluster.end_move(slot_of(name), 0, 1).await;
+    if in_time {
+        let Ok(Confirmation::Confirmed(confirmed)) = confirmed else {
+            panic!("{gone:?}: {confirmed:?}");
+        };
+        assert!(
+            confirmed.fence > lease.held.fence && confirmed.expires_in > Duration::from_secs(25),
+            "{gone:?}: {confirmed:?}"
+        );
+        assert!(untouched, "{gone:?}: {others:?}");
+        let released = store.release(&asked.name, &asked.token).await;
+        assert_eq!(released, Ok(Release::Released), "{gone:?}");
+    }
+    drop(place);
+    store.give_back(&asked.name, &asked.token).await.unwrap();
+    cluster.move_slot(slot_of(name), 1, 0).await;
+    in_time
+}
+
+/// What the server that gives the slot away has under the other keys of a lock: the ticket, and the idempotency key.
+async fn others_of(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
+    let server = &cluster.servers[0];
+    let mut others = Vec::new();
+    for kind in ["of:", "key:"] {
+        let ours = keys(name, &[kind]).remove(0);
+        for key in server.keys().await {
+            if key.starts_with(&ours) {
+                let value = server.text(&["GET", &key]).await;
+                others.push((key, value));
+            }
+        }
+    }
+    others
 }
 
 #[tokio::test]

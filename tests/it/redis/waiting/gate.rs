@@ -279,10 +279,29 @@ pub(crate) fn is_memory(key: &str) -> bool {
     key.contains("}:of:") || key.contains("}:key:")
 }
 
-/// The keys of a lock that are left when nobody holds it or waits for it.
+/// The keys of a lock that are left when nobody holds it or waits for it. An idempotency key that leads to a lease
+/// is a memory; one that leads to a place leads to a ticket.
 pub(crate) async fn leftovers(server: &RedisServer, lock: &str) -> Vec<String> {
     let ours = format!("{{{lock}}}");
-    let keys = server.keys().await.into_iter();
-    keys.filter(|key| key.contains(&ours) && !is_memory(key))
-        .collect()
+    let mut left = Vec::new();
+    for key in server.keys().await {
+        if key.contains(&ours) && (!is_memory(&key) || leads_nowhere(server, lock, &key).await) {
+            left.push(key);
+        }
+    }
+    left
+}
+
+/// Whether a key is an idempotency key that leads to a place which is there no more.
+async fn leads_nowhere(server: &RedisServer, lock: &str, key: &str) -> bool {
+    if !key.contains("}:key:") {
+        return false;
+    }
+    let leads_to = server.text(&["GET", key]).await;
+    let Some(place) = leads_to.strip_prefix('q') else {
+        return false;
+    };
+    let ticket = format!("lg:{{{lock}}}:of:{place}");
+    let state = server.text(&["GETRANGE", &ticket, "0", "0"]).await;
+    !["q", "w"].contains(&state.as_str())
 }

@@ -16,3 +16,4 @@ mod order;
 mod rules;
 mod sharing;
 mod short;
+mod used_keys;

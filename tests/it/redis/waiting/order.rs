@@ -190,7 +190,7 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     for asks in waits {
         asked.push(gate.queue(asks).await);
     }
-    // Longer than anybody waits, and each round of a gateway gives it that again.
+    // Longer than anybody waits, and a gateway gives it that again once an hour, for the first time in its first round.
     let key = "lg:{longest}:wait";
     server.run(&["PEXPIRE", key, "60000"]).await;
     let another = TestGateway::on(&server).await;

@@ -24,6 +24,8 @@ use crate::{lua::composed, support::RedisServer};
 
 /// The gateway as which a test runs a script: another than that of the waiters.
 const ANOTHER: &str = "0123456789abcdef";
+/// The id of an attempt that neither holds the lock nor waits for it.
+const SOMEBODY: &str = "27777777777777777777777777777777777777777777777777777777777777777";
 /// No fence was seen.
 const UNSEEN: u64 = 0;
 
@@ -51,8 +53,15 @@ fn counter_key() -> String {
     fence_key(&name("rules"))
 }
 
-/// The scripts that pass a lock on.
-const PASSING: [&str; 4] = ["release", "give_back", "break", "advance"];
+/// The scripts that pass a lock on: those that end its lease, and those that come upon a free lock with a queue.
+const PASSING: [&str; 6] = [
+    "release",
+    "give_back",
+    "break",
+    "advance",
+    "leave",
+    "acquire",
+];
 
 // === impl Queue ===
 
@@ -87,8 +96,8 @@ impl Queue {
         format!("lg:{{rules}}:of:2{}", self.waiter)
     }
 
-    /// Runs a script that frees the lock, as another gateway that has seen this fence. It reads these seconds and
-    /// microseconds from the clock, or what the server's shows.
+    /// Frees the lock by a script or finds it free, as another gateway that has seen this fence. The script reads
+    /// these seconds and microseconds from the clock, or what the server's shows.
     async fn free_by(&self, script: &str, floor: u64, time: Option<(&str, &str)>) -> String {
         let mut text = composed(script);
         if let Some((seconds, micros)) = time {
@@ -98,15 +107,17 @@ impl Queue {
         }
         let (counter, gateway) = (counter_key(), format!("{floor:016}{ANOTHER}"));
         let (id, fence) = (format!("2{}", self.holder), format!("{:016}", self.fence));
+        if !["release", "give_back", "break"].contains(&script) {
+            self.server.run(&["DEL", &self.lock]).await;
+        }
         let arguments: Vec<&str> = match script {
             "release" => vec![&id, &gateway],
             "give_back" => vec![&id, &gateway, "0", ""],
             "break" => vec!["nonce", &gateway, &fence, "", "0"],
-            "advance" => {
-                self.server.run(&["DEL", &self.lock]).await;
-                vec![&gateway]
-            }
-            other => panic!("{other} frees no lock"),
+            "advance" => vec![&gateway],
+            "leave" => vec![SOMEBODY, &gateway, ""],
+            "acquire" => vec![SOMEBODY, "30000", "", &gateway],
+            other => panic!("{other} passes no lock on"),
         };
         let mut command = vec!["EVAL", &text, "2", &self.lock, &counter];
         command.extend(arguments);
@@ -327,8 +338,7 @@ async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
 #[tokio::test]
 async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unheard() {
     let queue = Queue::start().await;
-    let leaver = format!("2{}", "7".repeat(64));
-    let ticket = format!("lg:{{rules}}:of:{leaver}");
+    let ticket = format!("lg:{{rules}}:of:{SOMEBODY}");
     queue.server.run(&["RPUSH", &ticket, "mine"]).await;
     queue.server.run(&["DEL", &queue.lock]).await;
     let before = queue.server.text(&["DEBUG", "DIGEST"]).await;
@@ -340,11 +350,31 @@ async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unhe
         "2",
         &queue.lock,
         &counter,
-        &leaver,
+        SOMEBODY,
         &gateway,
         "",
     ];
     let reply = queue.server.run(&command).await;
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
     assert_eq!(queue.server.text(&["DEBUG", "DIGEST"]).await, before);
+}
+
+#[tokio::test]
+async fn who_may_not_ask_any_more_passes_a_free_lock_on_before_it_is_refused() {
+    for (letter, answer) in [
+        ("g", "withdrawn "),
+        ("a", "superseded "),
+        ("s", "superseded "),
+        ("r", "withdrawn "),
+        ("b", "withdrawn "),
+    ] {
+        let queue = Queue::start().await;
+        let memory = format!("lg:{{rules}}:of:{SOMEBODY}");
+        queue.server.run(&["SET", &memory, letter]).await;
+        let reply = queue.free_by("acquire", UNSEEN, None).await;
+        assert!(reply.starts_with(answer), "{letter}: {reply}");
+        let seen = queue.seen().await;
+        assert!(matches!(seen, Seen::Passed(_)), "{letter}: {seen:?}");
+        assert_eq!(queue.server.text(&["GET", &memory]).await, letter);
+    }
 }
