@@ -197,13 +197,13 @@ impl Store for RedisStore {
         admission
             .admit_by(&shard, &self.examiner, dispatch.limit())
             .await?;
-        let _room = match (shard.free_room(), &attempt.wait) {
+        let _room = match (shard.asking.at_once(), &attempt.wait) {
             (Some(room), _) => room,
-            (None, None) => shard.room(Duration::ZERO).await?,
+            (None, None) => shard.asking.within(Duration::ZERO).await?,
             (None, Some(waiting)) => {
                 // Thousands who wait ask again at once when the server was started anew, and none of them is turned away
                 // because of the others. What it waits for room is part of its own wait.
-                let room = shard.room(waiting.max_wait).await?;
+                let room = shard.asking.within(waiting.max_wait).await?;
                 dispatch = self.dispatch.for_one_request();
                 room
             }
@@ -347,7 +347,7 @@ impl Store for RedisStore {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let shard = self.shard(keys.slot()).await?;
-        let _room = shard.room(Duration::ZERO).await?;
+        let _room = shard.asking.within(Duration::ZERO).await?;
         let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
         self.gateway
             .floors

@@ -28,13 +28,17 @@ pub(crate) struct Shard {
     pub(crate) disconnected: CancellationToken,
     /// Where it is, if it is one of several.
     node: Option<RedisNode>,
-    /// Room for those who ask for something, among the commands that are under way.
-    asking: Semaphore,
+    /// Room for those who ask for something.
+    pub(crate) asking: AskingRoom,
     /// Room for those who wait for it while it is away.
     waiting: Arc<Semaphore>,
     /// The same for those who keep a lease or end it: a crowd that wants locks takes nothing from them.
     keeping: Arc<Semaphore>,
 }
+
+/// Room for commands that keep nobody's lease, among those that are under way.
+#[derive(Debug)]
+pub(crate) struct AskingRoom(Semaphore);
 
 /// What somebody wants of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Shard {
             admission: Admission::new(),
             disconnected: CancellationToken::new(),
             node,
-            asking: Semaphore::new(ASKING),
+            asking: AskingRoom(Semaphore::new(ASKING)),
             waiting: Arc::new(Semaphore::new(WAITING)),
             keeping: Arc::new(Semaphore::new(WAITING)),
         }
@@ -88,25 +92,6 @@ impl Shard {
     /// Where it is, if it is one of several.
     pub(crate) fn node(&self) -> Option<&RedisNode> {
         self.node.as_ref()
-    }
-
-    /// Room for a command that does not keep anybody's lease, if there is some.
-    pub(crate) fn free_room(&self) -> Option<SemaphorePermit<'_>> {
-        self.asking.try_acquire().ok()
-    }
-
-    /// Room for such a command. Who is ready to wait for the lock may say that it waits longer than the others.
-    pub(crate) async fn room(
-        &self,
-        ready_to_wait: Duration,
-    ) -> Result<SemaphorePermit<'_>, Unavailability> {
-        if let Some(room) = self.free_room() {
-            return Ok(room);
-        }
-        match timeout(ROOM_WITHIN.max(ready_to_wait), self.asking.acquire()).await {
-            Ok(Ok(room)) => Ok(room),
-            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
-        }
     }
 
     /// Room to wait for it, if it is one of several and away.
@@ -142,5 +127,51 @@ impl Shard {
     pub(crate) fn disconnect(&self) {
         self.disconnected.cancel();
         self.pool.disconnect();
+    }
+}
+
+// === impl AskingRoom ===
+
+impl AskingRoom {
+    /// Room, if there is some.
+    pub(crate) fn at_once(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.try_acquire().ok()
+    }
+
+    /// Room within a second, or for as long as the caller is ready to wait for what it asks for.
+    pub(crate) async fn within(
+        &self,
+        ready_to_wait: Duration,
+    ) -> Result<SemaphorePermit<'_>, Unavailability> {
+        match timeout(ROOM_WITHIN.max(ready_to_wait), self.0.acquire()).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_wait_is_turned_away_after_a_second_and_who_waits_when_its_wait_is_over() {
+        let room = AskingRoom(Semaphore::new(1));
+        let taken = room.at_once().expect("it is free");
+        assert!(room.at_once().is_none());
+        let since = Instant::now();
+        for (wait, answered) in [(0, 1), (4, 5)] {
+            let refused = room.within(Duration::from_secs(wait)).await;
+            assert_eq!(refused.err(), Some(Unavailability::Overloaded));
+            assert_eq!(since.elapsed(), Duration::from_secs(answered));
+        }
+        let (granted, ()) = tokio::join!(room.within(Duration::from_secs(9)), async {
+            sleep(Duration::from_secs(8)).await;
+            drop(taken);
+        });
+        assert!(granted.is_ok());
+        assert_eq!(since.elapsed(), Duration::from_secs(13));
     }
 }

@@ -56,7 +56,7 @@ impl RedisListing<'_> {
         topology.wait_until_known().await;
         // All servers have room for as many; this one stands for them.
         let shard = topology.pubsub_shard()?;
-        let _room = shard.room(Duration::ZERO).await?;
+        let _room = shard.asking.within(Duration::ZERO).await?;
         if topology.is_cluster() {
             self.walk().await
         } else {
