@@ -322,6 +322,8 @@ impl Webdis {
         let mut command = Command::new("webdis");
         command
             .arg(&path)
+            // It leaves an empty `webdis.log` where it starts, whatever it is told to log to.
+            .current_dir(files.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let program = Program::start(&mut command)

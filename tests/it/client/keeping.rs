@@ -142,7 +142,8 @@ async fn a_gateway_that_says_that_the_lease_has_ended_is_believed_at_once() {
         panic!("{loss}");
     };
     assert_eq!(problem.held, Some(true));
-    assert!(begin.elapsed() < TTL * 2 / 3);
+    // Else it would be kept until it is over.
+    assert!(begin.elapsed() < TTL);
     assert_eq!(gateway.received().len(), 2);
 }
 

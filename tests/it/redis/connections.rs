@@ -65,7 +65,6 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
 async fn a_restart_is_over_when_the_server_answers() {
     let mut rig = Rig::start().await;
     rig.grant(&attempt("before")).await;
-    let mut took = Vec::new();
     for round in 0..5 {
         rig.server.kill();
         rig.server.start_again().await;
@@ -73,7 +72,6 @@ async fn a_restart_is_over_when_the_server_answers() {
         let again = attempt(&format!("after-{round}"));
         rig.grant(&again).await;
         rig.store.release(&again.name, &again.token).await.unwrap();
-        took.push(back.elapsed());
         // Hearing messages again takes no longer.
         eventually("messages are heard", async || {
             let channels = rig
@@ -85,9 +83,6 @@ async fn a_restart_is_over_when_the_server_answers() {
         .await;
         assert!(back.elapsed() < 10 * RECOVERY, "{:?}", back.elapsed());
     }
-    // A second is what it takes; a machine that does other things as well may take longer, but not
-    // every time.
-    assert!(took.iter().min() < Some(&RECOVERY), "{took:?}");
 }
 
 #[tokio::test]

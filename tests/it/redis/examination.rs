@@ -5,12 +5,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use bb8_redis::redis::from_redis_value;
 use latchgate::{
     clock::{Clock as _, ManualClock, SystemClock},
     lifecycle::Lifecycle,
+    lock::FencingToken,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Breaking, Health, Inspection, Release, Renewal},
+        contract::{Acquisition, Attempt, Breaking, Health, Inspection, Release, Renewal},
+        parking::Parked,
         redis::RedisStore,
     },
 };
@@ -18,6 +21,7 @@ use latchgate::{
 use super::{
     foreign::fence_key,
     rig::{Rig, attempt, eventually, granted, health, name, open, quick},
+    sharing::{one_of, shared_keys},
     waiting::gate::{TestGateway, waiting},
 };
 use crate::support::{RedisServer, url};
@@ -188,6 +192,33 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
 }
 
 #[tokio::test]
+async fn a_permission_that_is_taken_away_leaves_no_lock_half_shared() {
+    let server = RedisServer::start().await;
+    for command in ["del", "setbit", "zadd", "hset", "pexpire"] {
+        let lifecycle = Lifecycle::new();
+        let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+        let store = store_as(&server, &lifecycle, &rules).await;
+        let asked = || Attempt {
+            sharing: one_of(2, "any").sharing,
+            ..super::leases::keyed(&format!("half-{command}"), "a")
+        };
+        granted(store.acquire(&one_of(2, &format!("safe-{command}"))).await);
+        let rule = |sign: &str| format!("{sign}{command}");
+        server.run(&["ACL", "SETUSER", "gate", &rule("-")]).await;
+        store.acquire(&asked()).await.unwrap_err();
+        let key = format!("lg:{{half-{command}}}:lock");
+        assert_eq!(server.text(&["GET", &key]).await, "", "{command}");
+        server.run(&["ACL", "SETUSER", "gate", &rule("+")]).await;
+        let lease = eventually("acquires are let through", async || {
+            store.acquire(&asked()).await.ok()
+        })
+        .await;
+        // What was granted nothing has not used its key.
+        assert!(matches!(lease, Acquisition::Granted(_)), "{lease:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     let server = RedisServer::start().await;
     for command in ["set", "lpop", "del"] {
@@ -222,64 +253,205 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     }
 }
 
+/// The commands without which nobody is to lose anything. Without LPUSH and SET nothing can be put back: the id is asked
+/// for again, and stands at the end.
+fn taken_away() -> impl Iterator<Item = &'static str> {
+    let commands = COMMANDS.split_whitespace().map(|it| &it[1..]);
+    let spared = ["evalsha", "eval", "subscribe", "ping", "lpush", "set"];
+    commands.filter(move |it| !spared.contains(it))
+}
+
+/// Ends a lease as its holder, its gateway or an operator does.
+async fn end(
+    store: &RedisStore,
+    held: &Attempt,
+    fence: FencingToken,
+    by: &str,
+) -> Result<(), StoreError> {
+    match by {
+        "release" => store.release(&held.name, &held.token).await.map(drop),
+        "give-back" => store.give_back(&held.name, &held.token).await.map(drop),
+        _ => {
+            let target = Some(fence.into());
+            store.break_lock(&held.name, target).await.map(drop)
+        }
+    }
+}
+
+/// The same while the user may not do this.
+async fn end_without(
+    command: &str,
+    server: &RedisServer,
+    ended: impl Future<Output = Result<(), StoreError>>,
+) -> Result<(), StoreError> {
+    let rule = |sign: &str| format!("{sign}{command}");
+    server.run(&["ACL", "SETUSER", "gate", &rule("-")]).await;
+    let ended = ended.await;
+    server.run(&["ACL", "SETUSER", "gate", &rule("+")]).await;
+    ended
+}
+
+/// Lets an attempt stand in the queue, and answers its id.
+async fn stand(store: &RedisStore, asked: Attempt) -> (Parked, String) {
+    let asked = waiting(asked);
+    let place = store.parking().park(asked.name.clone(), asked.token);
+    let queued = store.acquire(&asked).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    (place, format!("2{}", asked.token))
+}
+
+/// Asserts that these stand in the queue, in this order, with their tickets.
+async fn assert_stand(server: &RedisServer, lock: &str, ids: &[&String], why: &str) {
+    let queue = format!("lg:{{{lock}}}:wait");
+    let queued = list(server, &["LRANGE", &queue, "0", "-1"]).await;
+    assert!(queued.iter().eq(ids.iter().copied()), "{why}: {queued:?}");
+    for id in ids {
+        let ticket = format!("lg:{{{lock}}}:of:{id}");
+        let state = server.text(&["GETRANGE", &ticket, "0", "0"]).await;
+        assert_eq!(state, "q", "{why}");
+    }
+}
+
+/// The ids of those who share a lock, in the order of their slots, which are the first ones.
+async fn in_slots(server: &RedisServer, lock: &str, why: &str) -> Vec<String> {
+    let leases = list(server, &["HVALS", &format!("lg:{{{lock}}}:leases")]).await;
+    let slot_of = |lease: &String| -> usize {
+        let (_, slot) = lease.rsplit_once('\n').expect("it has a slot");
+        slot.parse().expect("a slot is a number")
+    };
+    let mut by_slots: Vec<_> = leases.iter().map(|it| (slot_of(it), &it[..65])).collect();
+    by_slots.sort_unstable();
+    let slots = by_slots.iter().map(|(slot, _)| *slot);
+    assert!(slots.eq(0..leases.len()), "{why}: {by_slots:?}");
+    by_slots.iter().map(|(_, id)| (*id).to_owned()).collect()
+}
+
+async fn list(server: &RedisServer, command: &[&str]) -> Vec<String> {
+    from_redis_value(server.run(command).await).expect("it is a list of texts")
+}
+
 #[tokio::test]
 async fn a_permission_that_is_taken_away_costs_nobody_a_place_in_the_queue() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
     let here = store_as(&server, &lifecycle, &rules).await;
     let there = TestGateway::on(&server).await;
-    let commands = COMMANDS.split_whitespace().map(|it| &it[1..]);
-    // Without LPUSH and SET nothing can be put back: the id is asked for again, and stands at the end.
-    let spared = ["evalsha", "eval", "subscribe", "ping", "lpush", "set"];
-    let commands = commands.filter(|it| !spared.contains(it));
-    for (n, command) in commands.enumerate() {
-        for (waits_here, ends_by) in [
+    for (n, command) in taken_away().enumerate() {
+        for (waits_here, by) in [
             (true, "release"),
             (false, "release"),
             (n % 2 == 0, "give-back"),
             (n % 2 == 1, "break"),
         ] {
-            let lock = format!("{command}-{ends_by}-{waits_here}");
+            let lock = format!("{command}-{by}-{waits_here}");
             let held = attempt(&lock);
-            let lease = granted(here.acquire(&held).await);
-            let waits = waiting(attempt(&lock));
+            let fence = granted(here.acquire(&held).await).fence;
             let store = if waits_here { &here } else { &*there.store };
-            let _place = store.parking().park(waits.name.clone(), waits.token);
-            let queued = store.acquire(&waits).await;
-            assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
-            let end = async || match ends_by {
-                "release" => here.release(&held.name, &held.token).await.map(drop),
-                "give-back" => here.give_back(&held.name, &held.token).await.map(drop),
-                _ => {
-                    let target = Some(lease.fence.into());
-                    here.break_lock(&held.name, target).await.map(drop)
-                }
-            };
-            let [lock, queue] = ["lock", "wait"].map(|it| format!("lg:{{{lock}}}:{it}"));
-            let id = format!("2{}", waits.token);
-            let ticket = queue.replace(":wait", &format!(":of:{id}"));
-            server
-                .run(&["ACL", "SETUSER", "gate", &format!("-{command}")])
-                .await;
-            let ended = end().await;
-            server
-                .run(&["ACL", "SETUSER", "gate", &format!("+{command}")])
-                .await;
+            let (_place, id) = stand(store, attempt(&lock)).await;
+            let ended = end_without(command, &server, end(&here, &held, fence, by)).await;
+            let key = format!("lg:{{{lock}}}:lock");
             if let Err(error) = ended {
                 // "Nothing happened" must be true, and the command can be repeated.
                 let why = format!("{lock} -{command}: {error}");
-                let holder = server.text(&["GETRANGE", &lock, "1", "64"]).await;
+                let holder = server.text(&["GETRANGE", &key, "1", "64"]).await;
                 assert_eq!(holder, held.token.to_string(), "{why}");
-                assert_eq!(server.text(&["LINDEX", &queue, "0"]).await, id, "{why}");
-                assert_eq!(
-                    server.text(&["GETRANGE", &ticket, "0", "0"]).await,
-                    "q",
-                    "{why}"
-                );
-                end().await.unwrap();
+                assert_stand(&server, &lock, &[&id], &why).await;
+                end(&here, &held, fence, by).await.unwrap();
             }
-            let holder = server.text(&["GETRANGE", &lock, "0", "64"]).await;
+            let holder = server.text(&["GETRANGE", &key, "0", "64"]).await;
             assert_eq!(holder, id, "{lock} -{command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_costs_nobody_a_place_who_is_to_share_the_lock() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+    let here = store_as(&server, &lifecycle, &rules).await;
+    let there = TestGateway::on(&server).await;
+    for (n, command) in taken_away().enumerate() {
+        for (waits_here, by) in [
+            (true, "release"),
+            (false, "release"),
+            (n % 2 == 0, "give-back"),
+            (n % 2 == 1, "break"),
+        ] {
+            let lock = format!("{command}-{by}-{waits_here}");
+            let why = format!("{lock} -{command}");
+            let held = attempt(&lock);
+            let fence = granted(here.acquire(&held).await).fence;
+            let stores = [&here, &*there.store];
+            let [one, other] = if waits_here { [0, 1] } else { [1, 0] };
+            let (_first, first) = stand(stores[one], one_of(3, &lock)).await;
+            let (_second, second) = stand(stores[other], one_of(3, &lock)).await;
+            // It is not to share the lock, and its gateway is looked after all the same.
+            let (_last, last) = stand(&there.store, attempt(&lock)).await;
+            let ended = end_without(command, &server, end(&here, &held, fence, by)).await;
+            if let Err(error) = ended {
+                let why = format!("{why}: {error}");
+                let [key, shared, leases, slots] = &shared_keys(&lock);
+                let holder = server.text(&["GETRANGE", key, "1", "64"]).await;
+                assert_eq!(holder, held.token.to_string(), "{why}");
+                let left = server.integer(&["PTTL", key]).await;
+                assert!((1..=30_000).contains(&left), "{why}: {left}");
+                assert_stand(&server, &lock, &[&first, &second, &last], &why).await;
+                let remains = server.integer(&["EXISTS", shared, leases, slots]).await;
+                assert_eq!(remains, 0, "{why}");
+                end(&here, &held, fence, by).await.unwrap();
+            }
+            // Who comes looks first whether those before it can be granted the lock.
+            let comes = there.store.acquire(&one_of(3, &lock)).await;
+            assert!(matches!(comes, Ok(Acquisition::Held(_))), "{comes:?}");
+            assert_eq!(
+                in_slots(&server, &lock, &why).await,
+                [first, second],
+                "{why}"
+            );
+            assert_stand(&server, &lock, &[&last], &why).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_costs_nobody_a_place_beside_those_who_share_the_lock() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+    let here = store_as(&server, &lifecycle, &rules).await;
+    let there = TestGateway::on(&server).await;
+    for (n, command) in taken_away().enumerate() {
+        for (waits_here, by) in [
+            (true, "release"),
+            (false, "release"),
+            (n % 2 == 0, "give-back"),
+            (n % 2 == 1, "break"),
+        ] {
+            let lock = format!("{command}-{by}-{waits_here}");
+            let why = format!("{lock} -{command}");
+            let [held, stays] = [one_of(2, &lock), one_of(2, &lock)];
+            let fence = granted(here.acquire(&held).await).fence;
+            granted(here.acquire(&stays).await);
+            let stays = format!("2{}", stays.token);
+            let store = if waits_here { &here } else { &*there.store };
+            let (_place, waits) = stand(store, one_of(2, &lock)).await;
+            let (_last, last) = stand(&there.store, attempt(&lock)).await;
+            let ended = end_without(command, &server, end(&here, &held, fence, by)).await;
+            if let Err(error) = ended {
+                let why = format!("{why}: {error}");
+                let id = format!("2{}", held.token);
+                let holders = [id, stays.clone()];
+                assert_eq!(in_slots(&server, &lock, &why).await, holders, "{why}");
+                assert_stand(&server, &lock, &[&waits, &last], &why).await;
+                end(&here, &held, fence, by).await.unwrap();
+            }
+            let comes = there.store.acquire(&one_of(2, &lock)).await;
+            assert!(matches!(comes, Ok(Acquisition::Held(_))), "{comes:?}");
+            assert_eq!(
+                in_slots(&server, &lock, &why).await,
+                [waits, stays],
+                "{why}"
+            );
+            assert_stand(&server, &lock, &[&last], &why).await;
         }
     }
 }

@@ -116,19 +116,13 @@ pub(crate) fn patient() -> RedisConfig {
     }
 }
 
-/// Measures until most of three times were as quick as this: a machine is not busy with something
-/// else all the time, and who has to wait for something is late again.
-pub(crate) async fn is_as_quick_as(within: Duration, mut measure: impl AsyncFnMut() -> Duration) {
-    let mut took = Vec::new();
-    let of = |took: &[Duration], quick: bool| {
-        took.iter()
-            .filter(|took| (**took < within) == quick)
-            .count()
-    };
-    while of(&took, true) < 2 {
-        assert!(of(&took, false) < 2, "not within {within:?}: {took:?}");
-        took.push(measure().await);
-    }
+/// Asserts that most of these were sooner than a round would have brought them about, which comes two seconds after the
+/// one before. A machine that is busy with something else delays some of them; without its cause each is late.
+#[track_caller]
+pub(crate) fn assert_most_precede_rounds(mut took: Vec<Duration>) {
+    const HALF_A_PERIOD: Duration = Duration::from_secs(1);
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < HALF_A_PERIOD, "{took:?}");
 }
 
 pub(crate) fn open(

@@ -23,8 +23,9 @@ async fn without_a_majority_the_answer_is_soon_that_nothing_happened_and_then_al
     let start = Instant::now();
     let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    // Ten times the deadline.
     assert!(
-        start.elapsed() < Duration::from_secs(4),
+        start.elapsed() < Duration::from_secs(30),
         "{:?}",
         start.elapsed()
     );

@@ -66,20 +66,22 @@ local function take(us)
     redis.call('DEL', name .. 'absent')
     return why .. ' ' .. id .. ' 0:' .. (why == 'clock' and #us - 6 .. ':' .. string.sub(us, 1, -7) or '')
   end
-  if used then
-    redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + TOMBSTONE)
-  end
   local marks = used and 'x100' or 'x000'
   if place ~= '' then
     marks = string.sub(place, 1, 4)
-    if string.byte(place, 4) == 49 then
-      redis.call('SET', of, 'g', 'PX', ARGV[2] + TOMBSTONE)
-    end
   end
   local ends = string.format('%016.0f', us + ARGV[2] * 1000)
   local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
-  if take_shared then
-    return take_shared(lease, us)
+  -- First, as it may be refused, and who is granted nothing has not used a key. SET is not: it has drawn the fence.
+  local taken = take_shared and take_shared(lease, us)
+  if used then
+    redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + TOMBSTONE)
+  end
+  if string.byte(marks, 4) == 49 then
+    redis.call('SET', of, 'g', 'PX', ARGV[2] + TOMBSTONE)
+  end
+  if taken then
+    return taken
   end
   redis.call('SET', lock, lease, 'PX', ARGV[2])
   return 'granted ' .. id .. ' 0:16:' .. fence
@@ -252,10 +254,7 @@ local fits = not held or (share and not alone and share.count() < tonumber(strin
 if not alone then
   take_shared = function(taken, now)
     share = share or sharing()
-    if not held then
-      share.open()
-    end
-    local granted = share.grant(taken, now)
+    local granted = (held and share.grant or share.open)(taken, now)
     local slot = string.match(granted, '\n(%d+)$')
     return 'granted ' .. id .. ' ' .. field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
   end

@@ -91,20 +91,21 @@ end
 if type(passed) == 'table' then
   return passed
 end
--- The lock goes last: stopped half-way, it is still held and can be given back again.
+-- The lock goes last: stopped half-way, it is still held and can be given back again. If it has passed on, nothing may
+-- raise here.
 if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
 if string.byte(lease, 67) < 97 then
   -- Its holder was asked to release it, and this comes in time.
-  redis.call('DEL', name .. 'asked:' .. id)
+  redis.pcall('DEL', name .. 'asked:' .. id)
 end
 if keyed then
   local used = name .. 'key:' .. string.sub(lease, 216, 279)
   if ARGV[3] == '0' then
     redis.call('SET', used, 'l' .. id, 'PX', TOMBSTONE)
   else
-    redis.call('DEL', used)
+    redis.pcall('DEL', used)
   end
 end
 if share then

@@ -100,7 +100,7 @@ fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
     let gateway = Gateway::start();
     let url = gateway.url();
     let tidy = r#"trap "echo tidying" TERM; echo "pid=$$"; while :; do sleep 0.05; done"#;
-    let arguments = ["deploy", "--ttl", "9s", "--kill-after", "4500ms"];
+    let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
     let mut losing = run_sh(&url, &arguments, tidy);
     let pid = losing.printed_pid("pid");
     let mut next = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
@@ -110,7 +110,7 @@ fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
     losing.said("stopping the command");
     let told = Instant::now();
     until("it is dead", || !is_alive(pid));
-    assert!(told.elapsed() < Duration::from_secs(3));
+    assert!(told.elapsed() < Duration::from_secs(10));
     let lost = losing.wait();
     assert_eq!(
         (lost.code, lost.out.lines().count()),
@@ -153,7 +153,7 @@ fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhi
     losing.said("the lease is lost before what the command has left running is stopped");
     let told = Instant::now();
     until("it is dead", || !is_alive(left));
-    assert!(told.elapsed() < Duration::from_secs(3));
+    assert!(told.elapsed() < Duration::from_secs(10));
     // The command itself had ended in time.
     assert_eq!(losing.wait().code, Some(6));
     next.signal(Signal::TERM);

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     super::{
         leases::keyed,
-        rig::{attempt, eventually, is_as_quick_as, token},
+        rig::{attempt, eventually, token},
     },
     gate::{TestGateway, keep, leftovers, request, waiting},
 };
@@ -61,17 +61,13 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
 
 #[tokio::test]
 async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round() {
-    is_as_quick_as(Duration::from_secs(2), clearing_many_away).await;
-}
-
-async fn clearing_many_away() -> Duration {
     let server = RedisServer::start().await;
     let [doomed, other] = [
         TestGateway::on(&server).await,
         TestGateway::on(&server).await,
     ];
     let lease = other.take_for("many", 600_000).await;
-    // More than three scripts clear away.
+    // More than three scripts clear away: three rounds would have to follow, two seconds after each other.
     let crowd = doomed.crowd("many", 1_600).await;
     doomed.kill().await;
     for key in server.keys().await {
@@ -85,7 +81,7 @@ async fn clearing_many_away() -> Duration {
     let (at, outcome) = next.outcome().await;
     keep(outcome);
     drop(crowd);
-    at - start
+    assert!(at - start < Duration::from_secs(4), "{:?}", at - start);
 }
 
 #[tokio::test]
@@ -109,10 +105,6 @@ async fn callers_that_hang_up_are_passed_over() {
 
 #[tokio::test]
 async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
-    is_as_quick_as(Duration::from_secs(1), passing_on).await;
-}
-
-async fn passing_on() -> Duration {
     let server = RedisServer::start().await;
     let [here, there] = [
         TestGateway::on(&server).await,
@@ -128,7 +120,8 @@ async fn passing_on() -> Duration {
     here.release(&lease).await;
     let (at, outcome) = stays.outcome().await;
     keep(outcome);
-    at - start
+    // Left to end, two grants last three seconds each that nobody confirms, and two as long as their TTL.
+    assert!(at - start < Duration::from_secs(5), "{:?}", at - start);
 }
 
 #[tokio::test]

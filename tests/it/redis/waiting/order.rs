@@ -9,10 +9,14 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    super::rig::{eventually, is_as_quick_as},
+    super::rig::eventually,
     gate::{TestGateway, leftovers, request, request_by},
 };
 use crate::support::RedisServer;
+
+/// Ten times what is stated, for a machine that is busy with something else. How much sooner it is than a round,
+/// `short.rs` shows.
+const NOTICED: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn waiters_of_two_gateways_are_served_in_the_order_in_which_they_asked() {
@@ -82,11 +86,6 @@ async fn nobody_passes_those_who_wait() {
 
 #[tokio::test]
 async fn a_lock_passes_on_when_its_lease_ends() {
-    is_as_quick_as(Duration::from_millis(800), passing_on_at_the_end).await;
-}
-
-/// How late the later of two is.
-async fn passing_on_at_the_end() -> Duration {
     let server = RedisServer::start().await;
     let [first, second] = [
         TestGateway::on(&server).await,
@@ -106,8 +105,12 @@ async fn passing_on_at_the_end() -> Duration {
     // The next holder does not release either, and another gateway looks after it.
     let (next, outcome) = b.outcome().await;
     super::gate::keep(outcome);
-    let late = waited.saturating_sub(Duration::from_millis(700));
-    late.max((next - granted).saturating_sub(Duration::from_millis(500)))
+    for late in [
+        waited.saturating_sub(Duration::from_millis(700)),
+        (next - granted).saturating_sub(Duration::from_millis(500)),
+    ] {
+        assert!(late < NOTICED, "{late:?}");
+    }
 }
 
 #[tokio::test]

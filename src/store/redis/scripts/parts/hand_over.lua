@@ -20,7 +20,8 @@ local function bury(id, body)
     if string.byte(body, 19) == 49 then
       local used, whose = key_of(body)
       if whose == 'q' .. id then
-        redis.call('DEL', used)
+        -- A key that leads to no ticket counts for nothing: it is no failure if it stays.
+        redis.pcall('DEL', used)
         if string.sub(body, 2, 17) == NO_GATEWAY and string.byte(body, 21) == 49 then
           -- Its attempt has left, and a copy of its acquire that is still on its way must not queue it again.
           redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
@@ -49,8 +50,8 @@ local function put_back(id, body)
   end
 end
 
--- Grants the lock to a ticket that was taken out of the queue; `share`: beside others. Answers how soon that may end,
--- in ms.
+-- Grants the lock to a ticket that was taken out of the queue; `share`: what grants it beside others. Answers how soon
+-- that may end, in ms. When the lock is granted nothing raises any more.
 local function pass(id, body, fence, us, share)
   local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
@@ -63,7 +64,7 @@ local function pass(id, body, fence, us, share)
   local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18, 21) .. fence .. us
     .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
   if share then
-    lease = share.grant(lease, us)
+    lease = share(lease, us)
   else
     redis.call('SET', lock, lease, 'PX', lasts)
   end
@@ -125,7 +126,14 @@ local function admit(us, share, count, soonest)
       news = news .. '6:4:more'
       break
     end
-    alive = alive and lives(body, us, fits)
+    if alive then
+      local asked
+      asked, alive = pcall(lives, body, us, fits)
+      if not asked then
+        failed = { err = alive }
+        break
+      end
+    end
     if alive and not fits then
       break
     end
@@ -137,11 +145,17 @@ local function admit(us, share, count, soonest)
         break
       end
     end
-    redis.call('LPOP', wait)
-    redis.call('DEL', of)
+    local taken = redis.pcall('LPOP', wait)
+    if type(taken) == 'table' then
+      failed = taken
+      break
+    end
     if alive then
       -- What raises here must not lose the ticket.
-      local done, lasts = pcall(pass, id, body, fence, us, share)
+      local done, lasts = pcall(function()
+        redis.call('DEL', of)
+        return pass(id, body, fence, us, share.grant)
+      end)
       if not done then
         put_back(id, body)
         failed = { err = lasts }
@@ -150,11 +164,13 @@ local function admit(us, share, count, soonest)
       soonest = math.min(soonest or lasts, lasts)
       count, granted = count + 1, granted + 1
     else
+      redis.pcall('DEL', of)
       bury(id, body)
     end
   end
   if waits then
-    local look = share.next_look(us)
+    local known, look = pcall(share.next_look, us)
+    look = known and look or PROVISIONAL
     look = soonest and math.min(look, soonest) or look
     news = news .. field('6:passed' .. field(string.format('%.0f', look)))
     foretell(look)
@@ -177,7 +193,8 @@ end
 -- `passed`; else nobody was granted it, and what it holds is as it was: `nobody` (is alive), `more` (dead
 -- ones stand there), `stays` (there is no fence, and why), or the error of Redis. From here to the grant
 -- nothing may raise: the ticket would be lost. So a permission that is taken away meanwhile is met by pcall, and
--- the ticket is put back, which needs LPUSH and SET. (Here pcall answers the text of an error of Redis.)
+-- the ticket is put back, which needs LPUSH and SET. (Here pcall answers the text of an error of Redis.) Nor may
+-- anything raise after the grant: who ends a lease would be told that nothing happened.
 local function hand_over(id, us)
   for _ = 1, MOST_DEAD do
     if not id then
@@ -210,8 +227,14 @@ local function hand_over(id, us)
         return 'passed'
       elseif fence then
         local share = sharing()
-        share.open()
-        return admit(us, share, 1, pass(id, body, fence, us, share))
+        local done, lasts = pcall(pass, id, body, fence, us, share.open)
+        if done then
+          return admit(us, share, 1, lasts)
+        end
+        -- The lock is as it was: `open` writes it last.
+        share.forget()
+        put_back(id, body)
+        return { err = lasts }
       end
       put_back(id, body)
       if type(why) == 'table' then
@@ -239,7 +262,7 @@ local function pass_freed(us, share, left)
       hand_over(first, us)
     end
   else
-    share.end_with_last(us)
+    pcall(share.end_with_last, us)
     admit(us, share, left)
   end
 end

@@ -6,6 +6,9 @@
 -- These three are believed only beside SHARED: whoever writes it deletes them first, since a foreign client may
 -- have deleted `:lock` alone. They last longer than `:lock`, so that one that is missing was lost (evicted, or deleted
 -- by hand): what is not in `:leases` is made again from it, and without `:leases` nobody holds the lock.
+--
+-- A command that the user may not run any more ends a script half-way. So SHARED is written last where a lock begins to
+-- be shared, and `:leases` where a lease begins or ends: what came before counts for nothing, or `prune` undoes it.
 
 local SHARED = '2*'
 -- How many arguments a command has at most: Lua takes some thousand.
@@ -21,12 +24,23 @@ local function sharing()
   local ids, leases, slots = name .. 'shared', name .. 'leases', name .. 'slots'
   local share = {}
 
-  -- Shares a lock that is free, or becomes so.
-  function share.open()
+  -- Shares a lock that is free, or becomes so, with a first lease, and answers it as `grant` does.
+  function share.open(lease, us)
+    local id, ends = string.sub(lease, 1, 65), string.sub(lease, 103, 118)
+    local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), string.byte(lease, 67) == 110
     redis.call('DEL', ids, leases, slots)
-    -- Until the first is granted, which sets the end.
-    redis.call('SET', lock, SHARED, 'PX', 'TOMBSTONE')
-    redis.call('SETBIT', slots, '0', '0')
+    redis.call('SETBIT', slots, '0', has_slot and '1' or '0')
+    redis.call('ZADD', ids, ends, id)
+    lease = has_slot and lease .. '\n0' or lease
+    share.rewrite(lease)
+    share.outlast(left)
+    redis.call('SET', lock, SHARED, 'PX', left)
+    return lease
+  end
+
+  -- Removes what `open` has written before it was refused something.
+  function share.forget()
+    redis.pcall('DEL', ids, leases, slots)
   end
 
   function share.close()
@@ -36,11 +50,11 @@ local function sharing()
   -- Ends a lease, and frees its slot.
   function share.drop(id, lease)
     redis.call('ZREM', ids, id)
-    redis.call('HDEL', leases, id)
     local slot = string.match(lease, '\n(%d+)$')
     if slot then
       redis.call('SETBIT', slots, slot, '0')
     end
+    redis.call('HDEL', leases, id)
   end
 
   -- How many share the lock, those included whose time is over and who are there yet.
@@ -111,35 +125,43 @@ local function sharing()
     redis.call('HSET', leases, string.sub(lease, 1, 65), lease)
   end
 
+  -- Lets the other three keys last longer than `:lock`, which ends in so many ms.
+  function share.outlast(left)
+    for _, key in ipairs({ ids, leases, slots }) do
+      redis.call('PEXPIRE', key, left + TOMBSTONE)
+    end
+  end
+
   -- Lets the lock end with the last lease. `id`: one whose end has just been set.
   function share.end_with_last(us, id)
     local last = redis.call('ZRANGE', ids, '-1', '-1', 'WITHSCORES')
     local left = math.max(1, math.ceil((last[2] - us) / 1000))
     redis.call('PEXPIRE', lock, left)
     if id == last[1] then
-      for _, key in ipairs({ ids, leases, slots }) do
-        redis.call('PEXPIRE', key, left + TOMBSTONE)
-      end
+      share.outlast(left)
     end
   end
 
-  -- Writes a lease with its end.
-  function share.keep(lease, us)
+  -- Writes a lease with its end; `slot`: one that it takes.
+  function share.keep(lease, us, slot)
     local id = string.sub(lease, 1, 65)
-    -- First, as whoever has found the lease has not looked at this key: of another type it ends the script here.
+    -- First, as whoever has found the lease has not looked at this key: of another type it ends the script here. And by
+    -- an id without a lease `prune` finds that a slot was taken for none.
     redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
-    share.rewrite(lease)
+    if slot then
+      redis.call('SETBIT', slots, slot, '1')
+    end
     share.end_with_last(us, id)
+    share.rewrite(lease)
   end
 
-  -- Grants a lease, and answers it: with a slot, if its mode has one.
+  -- Grants a lease beside others, and answers it: with a slot, if its mode has one.
   function share.grant(lease, us)
-    if string.byte(lease, 67) == 110 then
-      local slot = redis.call('BITPOS', slots, '0')
-      redis.call('SETBIT', slots, slot, '1')
+    local slot = string.byte(lease, 67) == 110 and redis.call('BITPOS', slots, '0')
+    if slot then
       lease = lease .. '\n' .. string.format('%.0f', slot)
     end
-    share.keep(lease, us)
+    share.keep(lease, us, slot)
     return lease
   end
 
