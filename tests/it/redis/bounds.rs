@@ -243,12 +243,11 @@ async fn the_first_who_shares_a_lock_and_the_last_take_a_few_commands() {
         ("hset", 1),
         ("llen", 1),
         ("mget", 1),
-        ("pexpire", 4),
+        ("pexpire", 3),
         ("set", 2),
         ("setbit", 1),
         ("time", 1),
         ("zadd", 1),
-        ("zrange", 1),
     ];
     assert_eq!(calls(&rig).await, expected(first));
 }
