@@ -80,14 +80,18 @@ impl ManagedLease {
     }
 
     pub(super) fn renewed(&mut self, held: &HeldLease, sent: Instant) {
-        // Clocks do not run at quite the same speed; the margin is Redlock's.
-        let drift = held.ttl.duration() / 100 + Duration::from_millis(2);
+        // Clocks do not run at quite the same speed; the margin is Redlock's, for the time that is left.
+        let drift = held.expires_in / 100 + Duration::from_millis(2);
         self.ttl = held.ttl.duration();
         self.valid_until = sent + held.expires_in.saturating_sub(drift);
         self.at_limit = held.is_at_limit();
         let request = held.release_requested.as_ref();
         self.release_by = request.map(|request| held.as_of + request.within);
         self.ends_by_request = request.is_some_and(|request| request.within <= held.expires_in);
+        if let Some(request) = request.filter(|_| self.ends_by_request) {
+            // The holder was promised this time, and goes by its own clock.
+            self.valid_until = self.valid_until.max(sent + request.within);
+        }
         // At its limit a lease does not get longer by renewing it.
         self.renew_at = if self.at_limit {
             self.valid_until

@@ -210,7 +210,7 @@ export class Lease {
     for (const part of parts) if (part.releaseRequested) this.#asked(part, sentAt);
     const left = Math.min(body.expiresInMs, least('expiresInMs'));
     this.#overdue = this.#releaseBy <= sentAt + left + SAME_REQUEST_MS;
-    this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(this.ttlMs);
+    this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(left);
     const atLimit = least('holdExpiresInMs') <= left;
     // Leases that were granted together are not renewed together for ever.
     const early = 1 - Math.random() / 10;

@@ -353,8 +353,9 @@ impl RenewTask {
 
 /// When a lease is over for us: clocks do not run at quite the same speed.
 fn certain_until(lease: &Lease) -> Instant {
-    let drift = lease.ttl / 100 + Duration::from_millis(2);
-    lease.sent_at() + lease.good_for().saturating_sub(drift)
+    let left = lease.good_for();
+    let drift = left / 100 + Duration::from_millis(2);
+    lease.sent_at() + left.saturating_sub(drift)
 }
 
 /// How long one renewal may take: so that in the second third of the lease a few addresses that do

@@ -8,7 +8,7 @@ use super::scripted_store::*;
 use crate::{
     auth::Authorization,
     engine::{AcquireError, AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
-    lock::{HeldLease, Reason, ReleaseRequest, Token},
+    lock::{HeldLease, Reason, ReleaseRequest, Token, Ttl},
     store::{
         contract::{Acquisition, Leaving, Loss, Release, Renewal},
         parking::News,
@@ -401,5 +401,45 @@ async fn a_lease_that_was_asked_for_is_broken_only_if_that_is_what_ends_it() {
             panic!("{end:?}")
         };
         assert_eq!(reason, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn little_that_is_left_of_a_long_lease_is_not_cut_short() {
+    for left in [Duration::from_secs(4), Duration::from_hours(1)] {
+        let long = || HeldLease {
+            ttl: Ttl::from_millis(24 * 3_600_000).unwrap(),
+            ..held()
+        };
+        let limited = HeldLease {
+            expires_in: left,
+            hold_expires_in: Some(left),
+            ..long()
+        };
+        let mut asked = HeldLease {
+            expires_in: Duration::from_hours(24),
+            ..long()
+        };
+        asked.request_release(&ReleaseRequest {
+            by: None,
+            reason: Reason::new("deploy").unwrap(),
+            within: left,
+        });
+        for (lease, least) in [(limited, left - left / 50), (asked, left)] {
+            let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
+            let (mut hold, _lifecycle) = granted_hold(&store).await;
+            let since = Instant::now();
+            let end = loop {
+                if let HoldEvent::Ended(end) = hold.next().await.unwrap() {
+                    break end;
+                }
+            };
+            assert!(matches!(end, HoldEnd::Lost(_)), "{end:?}");
+            assert!(
+                since.elapsed() >= least,
+                "{:?} of {left:?}",
+                since.elapsed()
+            );
+        }
     }
 }

@@ -65,7 +65,7 @@ class Grant:
     def good_until(self) -> float:
         """Until when it certainly lasts: counted from when the request was sent, because nobody knows when it was granted
         after that. A margin is left in which work can stop, and because clocks do not run at quite the same speed."""
-        return self.sent_at + max(self.good_for - margin(self.ttl), 0.0)
+        return self.sent_at + max(self.good_for - margin(self.good_for), 0.0)
 
     @property
     def took(self) -> float:
@@ -78,9 +78,9 @@ class Grant:
         return self.hold_expires_in is not None and self.hold_expires_in <= self.expires_in
 
 
-def margin(ttl: float) -> float:
-    """How much earlier than necessary a lease is over for its holder."""
-    return ttl / 100 + min(ttl / 20, LONGEST_MARGIN)
+def margin(left: float) -> float:
+    """How much earlier than necessary a lease is over for its holder that lasts so long yet."""
+    return left / 100 + min(left / 20, LONGEST_MARGIN)
 
 
 def grant_of(answer: Answer, names: Sequence[str]) -> Grant:
