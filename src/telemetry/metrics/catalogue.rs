@@ -91,7 +91,7 @@ catalogue! {
     Gauge "latchgate_event_streams" []
         "Who listens to events at this gateway now."
     Gauge "latchgate_leases" []
-        "Leases that, as far as this gateway knows, live and were granted through it, or that one of its hold streams keeps. A lease counts at one gateway, whoever renews it: `sum(latchgate_leases)` counts none twice. A lease that is released through another gateway counts until its TTL is over; one that is renewed only through others counts no more when the TTL is over that this gateway knows of."
+        "Leases that, as far as this gateway knows, live and were granted through it, or that one of its hold streams keeps. A lease counts at one gateway, whoever renews it: `sum(latchgate_leases)` counts none twice. A lease that is broken, or released through another gateway, counts until its TTL is over; one that is renewed only through others counts no more when the TTL is over that this gateway knows of."
     Gauge "latchgate_shared_leases" []
         "Those of them that share their lock."
 
