@@ -37,8 +37,8 @@ struct EventsProblems;
 /// * `queued`: a request began to wait. `acquired`: a lease was granted, at once or to one who waited.
 ///   `renewed`: it lasts longer. `release-requested`: its holder is asked to release it within `expires_in_ms`, with the
 ///   reason that was given.
-/// * `released`: it was released; with a reason if the gateway did so: `abandoned`, because its caller was
-///   gone, or the reason in the `lost` of its stream of `hold`. `expired`: its time was over; this comes up to a few seconds later. `broken`:
+/// * `released`: it was released; without a reason by its holder, who ends a stream of `hold` so, too; with a reason if
+///   the gateway did so: `abandoned`, because its caller was gone, or the reason in the `lost` of its stream. `expired`: its time was over; this comes up to a few seconds later. `broken`:
 ///   somebody took it away, with the reason that they gave.
 /// * `lost`: a stream of `hold` does not hold its lock any more, with the reason that it got. The
 ///   lease may have ended before, or ends a moment later. A lease that was broken is `broken` only,

@@ -51,6 +51,10 @@ pub(super) struct ConnectionState {
     since_ms: AtomicU64,
     /// How often the connection was polled.
     poll_count: AtomicU64,
+    /// Whether HTTP waits for bytes, and so is told of the end.
+    awaits_bytes: AtomicBool,
+    /// Whether the socket is to look for its end with the next flush.
+    is_look_due: AtomicBool,
 }
 
 /// How long a client may keep a connection waiting.
@@ -137,6 +141,8 @@ impl ConnectionState {
             has_begun_head: AtomicBool::new(false),
             since_ms: AtomicU64::new(0),
             poll_count: AtomicU64::new(0),
+            awaits_bytes: AtomicBool::new(false),
+            is_look_due: AtomicBool::new(false),
         }
     }
 
@@ -152,6 +158,32 @@ impl ConnectionState {
     pub(super) fn read_heads(&self) {
         self.reads_heads.store(true, Ordering::Relaxed);
         self.restart_idle_time();
+    }
+
+    /// HTTP has asked for bytes, and waits for them or has been given some.
+    pub(super) fn on_read(&self, awaits_bytes: bool) {
+        self.awaits_bytes.store(awaits_bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a request is under way and HTTP would not notice that its caller has gone: it has bytes already that
+    /// come behind the request, and reads no more until that is answered.
+    pub(super) fn misses_end(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0 && !self.awaits_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Lets the socket look for its end with the next flush, which every poll of HTTP/1.1 has.
+    pub(super) fn look_for_end(&self) {
+        self.is_look_due.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the socket is to look for its end now.
+    pub(super) fn takes_look(&self) -> bool {
+        // Only the task that polls the connection writes it.
+        let is_due = self.is_look_due.load(Ordering::Relaxed);
+        if is_due {
+            self.is_look_due.store(false, Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Bytes have come.

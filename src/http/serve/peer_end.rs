@@ -42,6 +42,11 @@ pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
     known.is_some_and(|known| known.map_or(true, is_end)) || may_ask && kernel::has_hung_up(stream)
 }
 
+/// The same by the kernel alone, which is asked seldom.
+pub(super) fn is_over(stream: &TcpStream) -> bool {
+    kernel::has_hung_up(stream)
+}
+
 /// How many bytes have left; `None` if the kernel does not tell, or it is none.
 pub(super) fn sent(stream: &TcpStream) -> Option<u64> {
     kernel::transmission(stream).map(|it| it.sent)

@@ -68,6 +68,9 @@ const HEAD_BUFFER: usize = 128 * 1024;
 /// if it were cut off, the client could not tell whether its request was received.
 const FRESH: Duration = Duration::from_millis(250);
 
+/// How often the kernel is asked whether the caller of a request is still there, where HTTP/1.1 does not notice.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
 /// How often a client over HTTP/2 is asked for a sign of life, and how long it may take for it: ten seconds
 /// until it is known that a waiter, or the holder of a stream, is gone. A healthy client answers by itself,
 /// without its program.
@@ -231,6 +234,7 @@ impl Protocol {
         let leaves_when_withdrawn = is_http2 && !lifecycle.is_withdrawn();
         let (mut timeouts, mut is_leaving) = (self.timeouts, false);
         let mut woken_by: Option<Waker> = None;
+        let mut look_at: Option<Instant> = None;
         let ended = poll_fn(|cx| {
             loop {
                 state.begin_poll();
@@ -249,6 +253,16 @@ impl Protocol {
                 }
                 let deadline = state.deadline(timeouts);
                 let (mut wake_at, mut start_leaving) = (deadline, false);
+                look_at = (!is_http2 && state.misses_end())
+                    .then(|| look_at.unwrap_or_else(|| Instant::now() + LOOK_PERIOD));
+                if let Some(at) = look_at {
+                    if at <= Instant::now() {
+                        look_at = None;
+                        state.look_for_end();
+                        continue;
+                    }
+                    wake_at = Some(wake_at.map_or(at, |it| it.min(at)));
+                }
                 let is_to_leave =
                     lifecycle.is_closing() || leaves_when_withdrawn && lifecycle.is_withdrawn();
                 if is_to_leave && !is_leaving {

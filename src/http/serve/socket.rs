@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     connection::ConnectionState,
-    peer_end::{has_hung_up, sent, sent_before_break},
+    peer_end::{has_hung_up, is_over, sent, sent_before_break},
 };
 
 /// A TCP stream that tells its [`ConnectionState`] what comes and goes. It takes no grant for a caller that has
@@ -126,6 +126,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.state.on_read(read.is_pending());
         if buf.filled().len() > before {
             self.state.on_bytes_received();
         }
@@ -161,6 +162,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.state.takes_look() && is_over(&self.stream) {
+            let why = "the caller hung up behind bytes that were not read yet";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -63,7 +63,7 @@ catalogue! {
     Counter "latchgate_abandoned_waits" []
         "Waits that ended because their caller had gone."
     Counter "latchgate_given_back_grants" []
-        "Leases that were ended because nobody was there to use them: the answer could not be delivered, or the stream that held it ended without its release."
+        "Leases that were ended because nobody was there to use them: the answer could not be delivered, or the stream that held it ended and the store could not be asked to release it then."
 
     Counter "latchgate_renewals" ["by", "outcome"]
         "Renewals, by a `caller` or by a `stream` that this gateway keeps: `renewed`, `lost`, `adopted` (another stream goes on with it), `unavailable`, `unknown`, `failed`."

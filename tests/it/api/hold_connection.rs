@@ -49,6 +49,20 @@ async fn the_lock_is_released_when_the_caller_resets_the_connection() {
 }
 
 #[tokio::test]
+async fn the_lock_is_released_although_the_caller_had_sent_more_behind_its_request() {
+    let service = Service::start();
+    let stream = service.connect().await;
+    let request = "POST /locks/a/hold HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n";
+    stream.try_write(request.as_bytes()).unwrap();
+    until("the store is asked", || !service.script.asked().is_empty()).await;
+    drop(stream);
+    until("it is released", || {
+        released(&service) == 1 || service.script.given_back() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_queue_is_left_when_the_caller_hangs_up() {
     let service = Service::start();
     service.script.acquires(queued(0));

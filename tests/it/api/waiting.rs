@@ -11,7 +11,7 @@ use latchgate::{
         parking::News,
     },
 };
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 use super::{
     listener::notices,
@@ -231,6 +231,31 @@ async fn a_caller_that_resets_its_connection_leaves_the_queue() {
     stream.set_zero_linger().unwrap();
     drop(stream);
     until("it has left", || left(&service) == [None]).await;
+}
+
+/// HTTP/1.1 reads no more until the request is answered, and is not told of the end.
+#[tokio::test]
+async fn a_caller_that_has_sent_more_behind_its_request_leaves_the_queue_too() {
+    for behind in ["\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        for is_reset in [false, true] {
+            let service = Service::start();
+            service.script.acquires(queued(1));
+            let mut stream = service.connect().await;
+            let request = REQUEST.replace("20000", "55000");
+            let request = format!("{request}{behind}");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            until("it waits", || !service.script.asked().is_empty()).await;
+            notices(&service).await;
+            if is_reset {
+                stream.set_zero_linger().unwrap();
+            }
+            drop(stream);
+            // Long before its wait is over.
+            let left = until("it has left", || left(&service) == [None]);
+            let in_time = timeout(Duration::from_secs(30), left).await;
+            assert!(in_time.is_ok(), "{behind:?} {is_reset}");
+        }
+    }
 }
 
 #[tokio::test]
