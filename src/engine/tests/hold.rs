@@ -425,7 +425,7 @@ async fn little_that_is_left_of_a_long_lease_is_not_cut_short() {
             reason: Reason::new("deploy").unwrap(),
             within: left,
         });
-        for (lease, least) in [(limited, left - left / 50), (asked, left)] {
+        for (lease, least) in [(limited, left.mul_f64(0.98)), (asked, left)] {
             let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
             let (mut hold, _lifecycle) = granted_hold(&store).await;
             let since = Instant::now();
