@@ -176,8 +176,8 @@ impl ConnectionState {
         self.is_look_due.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the socket is to look for its end now.
-    pub(super) fn takes_look(&self) -> bool {
+    /// Whether the socket is to look for its end now. It is asked to once.
+    pub(super) fn take_due_look(&self) -> bool {
         // Only the task that polls the connection writes it.
         let is_due = self.is_look_due.load(Ordering::Relaxed);
         if is_due {

@@ -43,7 +43,7 @@ pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
 }
 
 /// The same by the kernel alone, which is asked seldom.
-pub(super) fn is_over(stream: &TcpStream) -> bool {
+pub(super) fn has_hung_up_by_kernel(stream: &TcpStream) -> bool {
     kernel::has_hung_up(stream)
 }
 

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     connection::ConnectionState,
-    peer_end::{has_hung_up, is_over, sent, sent_before_break},
+    peer_end::{has_hung_up, has_hung_up_by_kernel, sent, sent_before_break},
 };
 
 /// A TCP stream that tells its [`ConnectionState`] what comes and goes. It takes no grant for a caller that has
@@ -162,7 +162,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.state.takes_look() && is_over(&self.stream) {
+        if self.state.take_due_look() && has_hung_up_by_kernel(&self.stream) {
             let why = "the caller hung up behind bytes that were not read yet";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
         }
