@@ -294,7 +294,8 @@ test('a lease that is not renewed is shorter by what the machine slept', async (
 });
 
 test('a release that failed is sent again by the next one', async () => {
-  const { locks, asked } = gateway(lease, () => problem(500, 'internal'), () => problem(500, 'internal'));
+  const inTheBackground = () => problem(503, 'overloaded', { retry_after_ms: 100_000 });
+  const { locks, asked } = gateway(lease, () => problem(500, 'internal'), inTheBackground);
   const it = await locks.acquire('x');
   await assert.rejects(it.release(), { code: 'internal' });
   await afterwards(asked, 3);

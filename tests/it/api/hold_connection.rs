@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use latchgate::config::{Config, Millis};
+use tokio::time::Instant;
 
 use super::{
     listener::{Listener, notices},
@@ -56,10 +57,14 @@ async fn the_lock_is_released_although_the_caller_had_sent_more_behind_its_reque
     stream.try_write(request.as_bytes()).unwrap();
     until("the store is asked", || !service.script.asked().is_empty()).await;
     drop(stream);
+    let hung_up = Instant::now();
     until("it is released", || {
         released(&service) == 1 || service.script.given_back() == 1
     })
     .await;
+    // The first message that is not in reply to anything comes after ten seconds: only then would a write fail.
+    let took = hung_up.elapsed();
+    assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
 #[tokio::test]

@@ -57,9 +57,26 @@ if is_shared(held) then
   share, us = sharing(), clock()
   held = share.find(id, us) or held
 end
-if not (share or is_lease(held)) or string.sub(held, 1, 65) ~= id then
+local mine, since, own, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, nil, 0
+if mine then
+  us = us or clock()
+  since = string.sub(held, 87, 102)
+  own = tonumber(string.sub(held, 119, 126))
+  ttl = tonumber(ARGV[2]) or own
+  left = time_left(held, since, us, ttl)
+end
+if left <= 0 then
   if not whole then
     return 'moving ' .. id .. ' '
+  end
+  if mine then
+    -- Its limit is this very millisecond, and Redis keeps the key until the next.
+    if share then
+      held = share.remove(id, held, us) > 0
+    else
+      redis.call('DEL', lock)
+      held = false
+    end
   end
 -- import ended
   return (ended_by_force(id, us or clock()) or held and 'another ' or 'free ') .. id .. ' 1:' .. (held and '1' or '0')
@@ -71,19 +88,6 @@ elseif adopts and not whole then
   return 'moving ' .. id .. ' '
 end
 
-us = us or clock()
-local since = string.sub(held, 87, 102)
-local own = tonumber(string.sub(held, 119, 126))
-local ttl = tonumber(ARGV[2]) or own
-local left = time_left(held, since, us, ttl)
-if left <= 0 then
-  -- Its limit is this very millisecond, and Redis keeps the key until the next.
-  if share then
-    return (share.remove(id, held, us) > 0 and 'another ' or 'free ') .. id .. ' '
-  end
-  redis.call('DEL', lock)
-  return 'free ' .. id .. ' '
-end
 local marked = string.sub(held, 136, 151)
 marked = marked ~= string.rep(' ', 16) and marked or ''
 if named ~= '' and marked == stamp then
