@@ -304,6 +304,13 @@ define('C17', 'a holder is asked first', async (t) => {
   equal([reason instanceof LeaseLost, reason.why, heard.length], [true, 'broken', 1], 'reason');
   between(now() - asked, 3_000, 20_000, 'time');
   await t.free(20_000);
+
+  const long = await t.locks.acquire(t.lock, { ttl: '1h' });
+  const before = now();
+  await t.b.break(t.lock, { reason: 'a newer one', fencingToken: long.fencingToken, grace: '6s' });
+  await long.renew();
+  equal((await within(20_000, aborted(long.signal), 'the end of the long one')).why, 'broken', 'why');
+  between(now() - before, 4_000, 20_000, 'time');
 });
 
 // === before the lease can be somebody else's ===

@@ -390,6 +390,14 @@ def test_c17_a_polite_break(clients: Clients, rig: Rig, name: str) -> None:
         lease.check()
     assert caught.value.why == "broken"
 
+    until(lambda: locks.inspect(name).state == "free", 20)
+    long = locks.acquire(name, ttl="1h")
+    asked_at = time.monotonic()
+    locks.break_(name, reason="a newer one is ready", fencing_token=long.fencing_token, grace="6s")
+    long.renew()
+    assert long.lost.wait(20)
+    assert time.monotonic() - asked_at > 4
+
 
 # === Before the lease can be somebody else's ===
 

@@ -110,3 +110,20 @@ async fn c17_whoever_is_asked_for_the_lock_is_told_and_loses_it_in_the_end() {
     assert!(until <= Instant::now() && until < asked_at + grace * 10);
     rig.until_free(LONG).await;
 }
+
+#[tokio::test]
+async fn c17_what_is_left_of_a_long_lease_counts_and_not_its_ttl() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let lease = client.acquire(&rig.name, &ttl(seconds(3_600))).await;
+    let lease = lease.unwrap();
+    let reason = Reason::new("a newer one is ready").unwrap();
+    let asked_at = Instant::now();
+    let asked = client.request_release(&rig.name, &reason, Some(lease.fence.into()), seconds(6));
+    asked.await.unwrap();
+    let told = client.renew(&rig.name, &lease.token, None).await.unwrap();
+    let renewer = LeaseRenewer::start(&client, told).await.unwrap();
+    let loss = timeout(LONG, renewer.lost()).await.expect("it ends");
+    assert!(matches!(loss, Loss::NotReleased), "{loss}");
+    assert!(asked_at.elapsed() > seconds(4));
+}
