@@ -186,6 +186,11 @@ impl Engine {
     pub fn is_draining(&self) -> bool {
         self.0.lifecycle.is_draining()
     }
+
+    /// Ends when new acquires begin to be refused.
+    pub fn drained(&self) -> impl Future<Output = ()> + use<> {
+        self.0.lifecycle.drained()
+    }
 }
 
 // === Reserved positions ===

@@ -12,7 +12,7 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT},
 };
 use http_body_util::BodyExt;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     config::{HttpConfig, LimitsConfig, Millis},
@@ -49,7 +49,8 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
         }
         let context = RequestContext::of(&parts);
         // A slow sender takes no room from those whose requests have come.
-        let receiving = pin!(receive(body, waits, &gateway.config.http));
+        let drained = gateway.engine.drained();
+        let receiving = pin!(receive(body, waits, &gateway.config.http, drained));
         let bytes = context.wait_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
@@ -122,11 +123,17 @@ fn is_json(media: &[u8]) -> bool {
 /// the refusal: a connection that is closed on unread bytes is reset, and the answer lost with it.
 const DISCARDED: (usize, Duration) = (1 << 20, Duration::from_secs(1));
 
-/// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything.
-pub(super) async fn receive(
+/// How long a body may take that has not arrived when the gateway begins to drain: nobody stops for longer because a sender is
+/// slow, or has gone.
+const DRAINING: Duration = Duration::from_secs(1);
+
+/// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything; `drained` ends when the
+/// gateway begins to drain.
+async fn receive(
     mut body: Body,
     waits: bool,
     http: &HttpConfig,
+    drained: impl Future<Output = ()>,
 ) -> Result<Bytes, Problem> {
     let most = http.max_body_bytes;
     if body.is_end_stream() {
@@ -138,17 +145,20 @@ pub(super) async fn receive(
         }
         return Err(too_large(most));
     }
-    timeout(http.body_timeout_ms.duration(), collect(&mut body, most))
-        .await
-        .unwrap_or_else(|_elapsed| {
-            Err(Problem::new(
-                ProblemCode::RequestTimeout,
-                format!(
-                    "The body had not arrived after {} ms.",
-                    http.body_timeout_ms.0
-                ),
-            ))
-        })
+    let late = |detail| Err(Problem::new(ProblemCode::RequestTimeout, detail));
+    let stopping = async {
+        drained.await;
+        sleep(DRAINING).await;
+    };
+    tokio::select! {
+        biased;
+        received = collect(&mut body, most) => received,
+        () = sleep(http.body_timeout_ms.duration()) => late(format!(
+            "The body had not arrived after {} ms.",
+            http.body_timeout_ms.0
+        )),
+        () = stopping => late("The gateway stops, and the body had not arrived.".to_owned()),
+    }
 }
 
 async fn collect(body: &mut Body, most: usize) -> Result<Bytes, Problem> {

@@ -68,6 +68,9 @@ const HEAD_BUFFER: usize = 128 * 1024;
 /// if it were cut off, the client could not tell whether its request was received.
 const FRESH: Duration = Duration::from_millis(250);
 
+/// How long a head may take, from its first byte, when the gateway closes.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// How often the kernel is asked whether the caller of a request is still there, where HTTP/1.1 does not notice.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
@@ -295,6 +298,9 @@ impl Protocol {
                 is_leaving = true;
                 // It may take as long as a head to close.
                 timeouts.idle = timeouts.head;
+                if lifecycle.is_closing() {
+                    timeouts.head = timeouts.head.min(CLOSING);
+                }
                 state.restart_idle_time();
                 leave(connection.as_mut());
             }

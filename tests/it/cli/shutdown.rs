@@ -1,7 +1,7 @@
 //! How a gateway ends.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     thread,
     time::Duration,
@@ -273,9 +273,31 @@ fn a_client_that_does_not_read_its_answer_is_cut_off_within_the_grace() {
 }
 
 #[test]
+fn it_waits_a_second_for_requests_that_have_not_arrived() {
+    let setup = patient()
+        .with("LATCHGATE_HTTP_BODY_TIMEOUT_MS", "60000")
+        .with("LATCHGATE_HTTP_HEADER_TIMEOUT_MS", "60000");
+    let mut gateway = Gateway::start_with(setup);
+    let mut half_body = request_in_flight(&gateway);
+    let mut half_head = TcpStream::connect(gateway.address).unwrap();
+    half_head.write_all(b"GET /healthz HTTP/1.1\r\nho").unwrap();
+    // Both have been read when a later connection has been answered.
+    on(&gateway.url(), &["inspect", "deploy"], "");
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    let mut answer = String::new();
+    half_body.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"code\":\"request-timeout\""), "{answer}");
+    assert_eq!(half_head.read(&mut [0; 100]).unwrap(), 0);
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once_with_a_code_of_its_own() {
-    let mut gateway = Gateway::start();
-    let _under_way = request_in_flight(&gateway);
+    let mut gateway = Gateway::start_with(patient());
+    on(&gateway.url(), &["acquire", "deploy", "--ttl", "10m"], "");
     gateway.signal(Signal::TERM);
     drains(&gateway);
     gateway.signal(Signal::INT);
