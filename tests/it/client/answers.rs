@@ -177,13 +177,22 @@ async fn a_refusal_is_not_asked_twice() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_gateways_is_called_that() {
-    for (status, body) in [(404, "not here"), (302, "")] {
+    let tls = "This address speaks TLS: use https:// and not http://";
+    for (status, body, what) in [
+        (404, "not here", "status 404, no problem document"),
+        (302, "", "status 302, no problem document"),
+        (
+            400,
+            tls,
+            "status 400, this address speaks TLS: its URL begins with https://",
+        ),
+    ] {
         let gateway = FakeGateway::new([Reply::Answer(status, body.to_owned())]);
         let error = acquire(&gateway).await.unwrap_err();
-        assert!(
-            matches!(error, ClientError::Unexpected { .. }),
-            "{status}: {error}"
-        );
+        let ClientError::Unexpected { what: told, .. } = error else {
+            panic!("{status}: {error}");
+        };
+        assert_eq!(told, what);
         assert_eq!(gateway.received().len(), 1, "{status}");
     }
 }

@@ -9,7 +9,7 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    rig::{attempt, eventually, granted, open, quick},
+    rig::{attempt, eventually, granted, open, patient, quick},
     waiting::gate::{TestGateway, request},
 };
 use crate::support::{Cable, RedisServer, url};
@@ -53,7 +53,9 @@ async fn what_is_sent_over_them_is_given_up_in_time_and_a_new_one_serves() {
 async fn a_gateway_that_has_no_others_delays_those_behind_it_once_and_loses_no_waiter() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let cable = Cable::to(server.port(), &lifecycle).await;
-    let (here, there) = (TestGateway::on(&server).await, TestGateway::at(&by(&cable)));
+    let here = TestGateway::on(&server).await;
+    // It is cut off for as long as `quick` has patience.
+    let there = TestGateway::with(&by(&cable), &patient());
     let lease = here.take("lock").await;
     let first = there.queue(request("lock")).await;
     let second = here.queue(request("lock")).await;

@@ -69,7 +69,13 @@ impl CallResponse {
     /// The refusal that this answer is.
     pub(crate) fn refusal(self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
-            return self.unexpected("no problem document");
+            // A gateway says so to who speaks plain HTTP. What others answer is not shown: it may hold a token.
+            let speaks_tls = self.body.starts_with("This address speaks TLS");
+            return self.unexpected(if speaks_tls {
+                "this address speaks TLS: its URL begins with https://"
+            } else {
+                "no problem document"
+            });
         };
         match problem.code.as_str() {
             // These three say how the lock stands, earlier copies included.
