@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    config::{HttpConfig, LimitsConfig, Millis},
+    config::{LimitsConfig, Millis},
     http::{
         edge::RequestContext,
         problem::{Problem, ProblemCode},
@@ -49,8 +49,7 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
         }
         let context = RequestContext::of(&parts);
         // A slow sender takes no room from those whose requests have come.
-        let drained = gateway.engine.drained();
-        let receiving = pin!(receive(body, waits, &gateway.config.http, drained));
+        let receiving = pin!(receive(body, waits, gateway));
         let bytes = context.wait_for(receiving).await??;
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
@@ -123,18 +122,13 @@ fn is_json(media: &[u8]) -> bool {
 /// the refusal: a connection that is closed on unread bytes is reset, and the answer lost with it.
 const DISCARDED: (usize, Duration) = (1 << 20, Duration::from_secs(1));
 
-/// How long a body may take that has not arrived when the gateway begins to drain: nobody stops for longer because a sender is
-/// slow, or has gone.
-const DRAINING: Duration = Duration::from_secs(1);
+/// How long a body may take, from when the gateway begins to drain or from its beginning if that is later: a gateway does not
+/// run for longer because a sender is slow, or has gone.
+const DRAINING: Duration = Duration::from_secs(3);
 
-/// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything; `drained` ends when the
-/// gateway begins to drain.
-async fn receive(
-    mut body: Body,
-    waits: bool,
-    http: &HttpConfig,
-    drained: impl Future<Output = ()>,
-) -> Result<Bytes, Problem> {
+/// The whole body. `waits` says that the client waits for `100 Continue` before it sends anything.
+async fn receive(mut body: Body, waits: bool, gateway: &AppState) -> Result<Bytes, Problem> {
+    let http = &gateway.config.http;
     let most = http.max_body_bytes;
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -147,7 +141,8 @@ async fn receive(
     }
     let late = |detail| Err(Problem::new(ProblemCode::RequestTimeout, detail));
     let stopping = async {
-        drained.await;
+        // Not asked for unless the body is late: all requests would share a lock.
+        gateway.engine.drained().await;
         sleep(DRAINING).await;
     };
     tokio::select! {

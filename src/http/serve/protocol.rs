@@ -69,7 +69,7 @@ const HEAD_BUFFER: usize = 128 * 1024;
 const FRESH: Duration = Duration::from_millis(250);
 
 /// How long a head may take, from its first byte, when the gateway closes.
-const CLOSING: Duration = Duration::from_secs(1);
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// How often the kernel is asked whether the caller of a request is still there, where HTTP/1.1 does not notice.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);

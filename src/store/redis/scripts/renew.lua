@@ -69,6 +69,8 @@ if left <= 0 then
   if not whole then
     return 'moving ' .. id .. ' '
   end
+-- import ended
+  local forced = ended_by_force(id, us or clock())
   if mine then
     -- Its limit is this very millisecond, and Redis keeps the key until the next.
     if share then
@@ -78,8 +80,7 @@ if left <= 0 then
       held = false
     end
   end
--- import ended
-  return (ended_by_force(id, us or clock()) or held and 'another ' or 'free ') .. id .. ' 1:' .. (held and '1' or '0')
+  return (forced or held and 'another ' or 'free ') .. id .. ' 1:' .. (held and '1' or '0')
 end
 local keeper, adopts = ARGV[6], ARGV[7]
 if keeper and not adopts and kept_by(held) ~= keeper then
