@@ -101,7 +101,7 @@ pub enum AcquireError {
     /// A newer request with the same idempotency key has taken this one's place in the queue.
     #[error("a newer request with the same idempotency key took over")]
     Superseded,
-    /// A lease lives under this idempotency key, and was asked for in other words.
+    /// A lease, or a place in the queue, was asked for under this idempotency key in other words.
     #[error("the idempotency key was used for a different request")]
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.

@@ -307,7 +307,7 @@ pub enum Acquisition {
     /// A newer request with the same idempotency key has its place, or keeps its lease; or the attempt has
     /// left, and its place is kept for such a request.
     Superseded,
-    /// A lease lives under this idempotency key, and was asked for in other words.
+    /// A lease, or a place in the queue, was asked for under this idempotency key in other words.
     IdempotencyMismatch,
     /// The lease under this idempotency key has ended.
     IdempotencyExpired,

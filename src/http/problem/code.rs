@@ -112,7 +112,7 @@ problem_codes! {
          and the gateway.";
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
-        "A lease lives under this `Idempotency-Key`, and it was asked for with another \
+        "A lease, or a place in the queue, was asked for under this `Idempotency-Key` with another \
          `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,

@@ -53,7 +53,7 @@ impl From<AcquireError> for Problem {
             ),
             AcquireError::IdempotencyMismatch => Self::new(
                 Code::IdempotencyMismatch,
-                "A lease lives under this idempotency key that was asked for with another ttl_ms, \
+                "A lease, or a place in the queue, was asked for under this idempotency key with another ttl_ms, \
                  max_hold_ms, mode, limit, owner or metadata, or for other locks.",
             ),
             AcquireError::IdempotencyExpired => Self::new(
