@@ -335,8 +335,9 @@ else
     -- Dead tickets must not keep out the living until their turn comes. Who asks again looks at another
     -- part of a long queue.
     sweep(us % math.max(1, count - 64), 64, us, lives)
-    if redis.call('DEL', gone) == 1 and is_possible(us) then
-      remember_left(select(2, sweep_left(count, us % count, us)))
+    local left = left_before()
+    if left > 0 and is_possible(us) then
+      remember_left(select(2, sweep_left(left, count, us % count, us)))
     end
     if redis.call('LLEN', wait) >= longest then
       if whose then

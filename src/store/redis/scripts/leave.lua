@@ -95,16 +95,15 @@ then
   redis.call('SET', of, kept, 'PX', ARGV[3] + TOMBSTONE)
   redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
 elseif is_queued(body) and count > LONG then
-  local before = redis.pcall('GET', gone)
-  left = (type(before) == 'string' and tonumber(before) or 0) + 1
+  left = left_before() + 1
   redis.call('DEL', of)
   bury(id, body)
   remember_end(id, 'g', TOMBSTONE)
   if left * 4 > count and is_possible(us) then
     -- Who leave together have come together: most of them stood around this one.
-    local dead, rest = sweep_left(count, redis.call('LPOS', wait, id) or 0, us)
-    -- Of those who were counted some have been passed over since.
-    count, left = count - dead, math.min(left - dead, rest)
+    local dead
+    dead, left = sweep_left(left, count, redis.call('LPOS', wait, id) or 0, us)
+    count = count - dead
   end
   remember_left(left)
 else

@@ -34,11 +34,20 @@ local function sweep(from, places, us, is_there)
 end
 
 -- Takes those who have left it out of a part of a queue of this length, around one place, and answers how many they
--- were and how many there may be in the rest.
-local function sweep_left(count, place, us)
+-- were and how many of `left` there may be in the rest.
+local function sweep_left(left, count, place, us)
   local from = math.max(0, math.min(count, place + MOST_SWEPT / 2) - MOST_SWEPT)
   local dead = sweep(from, MOST_SWEPT, us, stands)
-  return dead, math.floor(dead * math.max(0, count - MOST_SWEPT) / MOST_SWEPT)
+  left = math.max(0, left - dead)
+  -- Few: they stand elsewhere, or their turn came meanwhile, which is not counted. Each who leaves would look again.
+  local few = dead * 16 < math.min(count, MOST_SWEPT)
+  return dead, few and math.floor(left / 2) or left
+end
+
+-- How many have left whose ids are in the queue yet. What is of another type counts for nothing.
+local function left_before()
+  local left = redis.pcall('GET', gone)
+  return type(left) == 'string' and tonumber(left) or 0
 end
 
 local function remember_left(left)
