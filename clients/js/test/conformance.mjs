@@ -556,6 +556,10 @@ define('C29', 'every acquire has a key of its own, or the given one', async (t) 
   equal(keys(await t.log('POST')), [idempotencyKey], 'the key that was sent');
 
   await one.release();
+  // The place is kept until the second of them has come, however slow the machine is.
+  const env = { LATCHGATE_LIMITS_RECONNECT_GRACE_MS: '60000' };
+  await t.rig('/gateway', { which: 'a', do: 'term' });
+  await t.rig('/gateway', { which: 'a', do: 'start', env });
   const held = await t.b.acquire(t.lock);
   const turn = { idempotencyKey: `turn-${minted[0]}`, wait: 500 };
   await rejected(t.locks.acquire(t.lock, turn), LockHeld);

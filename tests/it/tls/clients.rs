@@ -44,6 +44,16 @@ fn a_certificate_for_another_host_is_not_believed() {
 }
 
 #[test]
+fn who_speaks_plain_http_to_it_is_told_what_the_url_lacks() {
+    let certified = Certified::start();
+    let plain = format!("http://{}", certified.gateway.address);
+    let refused = latchgate(&["list", "--url", &plain]).read();
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let said = "this address speaks TLS: its URL begins with https://";
+    assert!(refused.err.contains(said), "{refused:?}");
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named_by_who_names_them() {
     let certified = Certified::start();
     let url = certified.gateway.url();
