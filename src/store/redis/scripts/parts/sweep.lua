@@ -39,9 +39,14 @@ local function sweep_left(left, count, place, us)
   local from = math.max(0, math.min(count, place + MOST_SWEPT / 2) - MOST_SWEPT)
   local dead = sweep(from, MOST_SWEPT, us, stands)
   left = math.max(0, left - dead)
-  -- Few: they stand elsewhere, or their turn came meanwhile, which is not counted. Each who leaves would look again.
-  local few = dead * 16 < math.min(count, MOST_SWEPT)
-  return dead, few and math.floor(left / 2) or left
+  if count <= MOST_SWEPT then
+    -- It was the whole queue. The turn of the others came meanwhile, which is not counted.
+    left = 0
+  elseif dead * 64 < MOST_SWEPT then
+    -- Few: the turn of the others came, or they stand elsewhere. Each who leaves would look again.
+    left = math.floor(left * 3 / 4)
+  end
+  return dead, left
 end
 
 -- How many have left whose ids are in the queue yet. What is of another type counts for nothing.
