@@ -8,7 +8,7 @@
 
 mod chosen;
 mod mutant;
-#[cfg(feature = "mutants")]
+#[cfg(any(test, feature = "mutants"))]
 mod scripts;
 
 pub(crate) use chosen::{is, script};
