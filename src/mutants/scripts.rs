@@ -3,6 +3,7 @@
 use super::Mutant;
 
 /// What is replaced by what, in every script that has it.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn replacements(mutant: Mutant) -> &'static [(&'static str, &'static str)] {
     match mutant {
         Mutant::NoNx => &[(
