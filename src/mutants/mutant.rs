@@ -19,7 +19,7 @@ pub(crate) enum Mutant {
     NoNx,
     /// Releases with any token.
     ReleaseWithoutOwnerCheck,
-    /// Grants for a thousandth of the TTL.
+    /// Grants for a thousandth of the TTL; for a hundredth where a thousandth has passed before it is answered.
     TtlInSeconds,
     /// Renews what has ended.
     RenewResurrects,
