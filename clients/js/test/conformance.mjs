@@ -556,7 +556,7 @@ define('C29', 'every acquire has a key of its own, or the given one', async (t) 
   equal(keys(await t.log('POST')), [idempotencyKey], 'the key that was sent');
 
   await one.release();
-  // The place is kept until the second of them has come, however slow the machine is.
+  // The place is kept until the other waiter has come, however slow the machine is.
   const env = { LATCHGATE_LIMITS_RECONNECT_GRACE_MS: '60000' };
   await t.rig('/gateway', { which: 'a', do: 'term' });
   await t.rig('/gateway', { which: 'a', do: 'start', env });

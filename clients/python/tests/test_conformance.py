@@ -625,7 +625,7 @@ def test_c29_idempotency_keys(clients: Clients, rig: Rig, name: str) -> None:
 
 
 def test_c29_the_place_of_a_wait_that_ran_out_is_kept(clients: Clients, rig: Rig, name: str) -> None:
-    # Until the second of them has come, however slow the machine is.
+    # The place is kept until the other waiter has come, however slow the machine is.
     rig.gateway("a", "term")
     rig.gateway("a", "start", env={"LATCHGATE_LIMITS_RECONNECT_GRACE_MS": "60000"})
     locks, other = clients(rig.proxy), clients(rig.b)

@@ -99,7 +99,7 @@ async fn c29_each_acquire_has_a_key_of_its_own_unless_one_is_given() {
 #[tokio::test]
 async fn c29_the_place_of_a_wait_that_ran_out_is_kept() {
     let rig = Rig::start();
-    // Until the second of them has come, however slow the machine is.
+    // The place is kept until the other waiter has come, however slow the machine is.
     let patient = json!({ "LATCHGATE_LIMITS_RECONNECT_GRACE_MS": "60000" });
     rig.restart("a", &patient).await;
     let (client, other) = (rig.client(), rig.at_b());
