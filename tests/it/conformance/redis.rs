@@ -41,7 +41,7 @@ impl Redis {
     pub(super) async fn start() -> Self {
         let server = RedisServer::start().await;
         let url = &server.url();
-        Self::open(url, RedisConfig::default(), Processes::One(server))
+        Self::open(url, patient(), Processes::One(server))
     }
 
     /// On the master that a sentinel names, where nothing is answered before the replica has it.
@@ -49,9 +49,8 @@ impl Redis {
         let watched = Watched::start_small().await;
         let config = RedisConfig {
             wait_replicas: 1,
-            // Nobody is refused because the machine is busy with something else.
             wait_timeout_ms: Millis(5_000),
-            ..RedisConfig::default()
+            ..patient()
         };
         let url = &watched.url();
         Self::open(url, config, Processes::Watched(watched))
@@ -61,7 +60,7 @@ impl Redis {
     pub(super) async fn clustered() -> Self {
         let pooled = Pooled::take().await;
         let url = &pooled.cluster().url();
-        Self::open(url, RedisConfig::default(), Processes::Clustered(pooled))
+        Self::open(url, patient(), Processes::Clustered(pooled))
     }
 
     fn open(servers: impl Into<RedisServers>, config: RedisConfig, processes: Processes) -> Self {
@@ -95,6 +94,16 @@ impl Fixture for Redis {
         }
         let anew = || open(&self.servers, &self.config);
         *self.gateways.lock().unwrap() = [anew(), anew()];
+    }
+}
+
+/// Nobody is refused because the machine is busy with something else.
+fn patient() -> RedisConfig {
+    RedisConfig {
+        connect_timeout_ms: Millis(5_000),
+        command_timeout_ms: Millis(5_000),
+        deadline_ms: Millis(20_000),
+        ..RedisConfig::default()
     }
 }
 

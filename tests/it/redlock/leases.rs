@@ -1,6 +1,6 @@
 //! How long a lease of a quorum lasts, and what a client is told that was paused.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use latchgate::store::{
     Store,
@@ -29,15 +29,18 @@ async fn what_is_left_of_a_lease_is_less_than_its_ttl_by_the_drift_and_what_it_t
 async fn what_the_answers_of_the_second_round_took_is_no_part_of_a_lease() {
     let (rig, proxies) = Rig::with_proxies(3).await;
     let asked = attempt("lock");
-    for proxy in &proxies[..2] {
+    for proxy in &proxies {
         // The first that has the token is the reservation.
         proxy.strike_later(&asked.token.to_string(), Fault::HoldReply, 1);
     }
     let late = Duration::from_millis(300);
     let (lease, ()) = tokio::join!(rig.grant(&asked), async {
-        for proxy in &proxies[..2] {
-            proxy.struck(1).await;
-        }
+        // Of the second round, which asks no node that was late in the first.
+        eventually("a majority is held", async || {
+            let struck = proxies.iter().map(Proxy::strikes).sum::<usize>();
+            (struck >= 2).then_some(())
+        })
+        .await;
         tokio::time::sleep(late).await;
         proxies.iter().for_each(Proxy::let_go);
     });
@@ -67,6 +70,31 @@ async fn a_client_that_was_paused_finds_its_lease_lost_and_its_fence_passed() {
     let release = rig.store.release(&paused.name, &paused.token).await;
     assert_eq!(release, Ok(Release::Lost(Loss::HeldByAnother)));
     rig.release(&next).await;
+}
+
+#[tokio::test]
+async fn a_renewal_when_nothing_is_left_finds_the_lease_over_and_tells_who_was_asked_to_release_it()
+{
+    let rig = Rig::start(3).await;
+    for (was_asked, loss) in [(false, Loss::Free), (true, Loss::Broken { held: false })] {
+        let (asked, _) = rig.grant_everywhere("lock").await;
+        for server in &rig.nodes.servers {
+            // Its limit is over, and the node has it yet: it keeps a key for as long as its last millisecond lasts.
+            let over = ["HSET", "lg:{lock}:info", "hold", "1735689601000"];
+            server.run(&over).await;
+            if was_asked {
+                // For a minute from when the time was over that its holder had, and half of that is left.
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                let counts_until = (now.as_millis() + 30_000).to_string();
+                let request = format!("q:{}", asked.token);
+                let remembered = ["ZADD", "lg:{lock}:ended", &counts_until, &request];
+                server.run(&remembered).await;
+            }
+        }
+        let lost = rig.store.renew(&asked.name, &asked.token, None).await;
+        assert_eq!(lost, Ok(Renewal::Lost(loss)));
+        rig.nothing_left(&asked.name).await;
+    }
 }
 
 #[tokio::test]

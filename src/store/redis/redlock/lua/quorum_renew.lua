@@ -42,17 +42,21 @@ local token, named, stamp = ARGV[1], ARGV[6], ARGV[7]
 -- import adopt
 -- import lease_reply
 
+-- Tells how the lease ended, and whether somebody else is holding the lock.
+local function lost(held, now)
+  if remembers(ended, 'b:' .. token, now) or is_overdue(ended, token, now, ARGV[3]) then
+    return { 'broken', token, held and 1 or 0 }
+  end
+  return { held and 'another' or 'free', token }
+end
+
 local held = redis.call('GET', lock)
 local record, layout = read_record(info, 'idem', 'sooner', unpack(TOLD))
 if layout then
   return { 'layout', token, layout }
 end
 if held ~= token then
-  local now = instants(redis.call('TIME'))
-  if remembers(ended, 'b:' .. token, now) or is_overdue(ended, token, now, ARGV[3]) then
-    return { 'broken', token, held and 1 or 0 }
-  end
-  return { held and 'another' or 'free', token }
+  return lost(held, instants(redis.call('TIME')))
 end
 if not record or record[2] ~= token then
   return { 'another', token }
@@ -68,7 +72,7 @@ local expiry = math.min(now + ttl, limit)
 if expiry <= now then
   -- Its limit is this very millisecond, and Redis keeps the key until the next.
   redis.call('DEL', lock, info)
-  return { 'free', token }
+  return lost(false, now)
 end
 local marked = record[4] or ''
 if named ~= '' and marked == stamp then
