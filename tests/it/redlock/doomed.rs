@@ -23,14 +23,15 @@ async fn field(server: &RedisServer, field: &str) -> String {
 /// behind the other.
 const WITHDRAWAL: &str = "lg:{lock}:ended\r\n$16\r\nlg:{lock}:wanted\r\n";
 
-/// Loses the answers of all nodes to the second round, and then holds up every withdrawal. That round asks no node that
-/// was late in the first, but a majority.
+/// Loses the answers of all nodes to the second round, and then every withdrawal. That round asks no node that was late
+/// in the first, but a majority.
 async fn strand(proxies: &[Proxy], asked: &Attempt) {
     let token = asked.token.to_string();
     for proxy in proxies {
         proxy.strike_later(&token, Fault::CutReply, 1);
-        for _ in 0..50 {
-            proxy.strike(WITHDRAWAL, Fault::HoldRequest);
+        // More often than anybody tries until they are taken back. What is held up would hold up all that is asked behind.
+        for _ in 0..2_000 {
+            proxy.strike(WITHDRAWAL, Fault::CutRequest);
         }
     }
     for proxy in proxies {
@@ -63,9 +64,7 @@ async fn what_is_about_to_be_withdrawn_is_answered_to_nobody() {
         let granted = matches!(outcome, Ok(Acquisition::Granted(_)));
         assert!(!granted, "{outcome:?}");
     }
-    for proxy in &proxies {
-        proxy.let_go();
-    }
+    proxies.iter().for_each(Proxy::take_back);
     rig.nothing_left(&asked.name).await;
     rig.turn("lock").await;
 }

@@ -1,10 +1,13 @@
 //! How long a lease of a quorum lasts, and what a client is told that was paused.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use latchgate::store::{
-    Store,
-    contract::{Acquisition, Attempt, Loss, Release, Renewal},
+use latchgate::{
+    clock::{Clock, SystemClock},
+    store::{
+        Store,
+        contract::{Acquisition, Attempt, Loss, Release, Renewal},
+    },
 };
 use tokio::time::Instant;
 
@@ -84,7 +87,7 @@ async fn a_renewal_when_nothing_is_left_finds_the_lease_over_and_tells_who_was_a
             server.run(&over).await;
             if was_asked {
                 // For a minute from when the time was over that its holder had, and half of that is left.
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                let now = SystemClock.wall().duration_since(UNIX_EPOCH).unwrap();
                 let counts_until = (now.as_millis() + 30_000).to_string();
                 let request = format!("q:{}", asked.token);
                 let remembered = ["ZADD", "lg:{lock}:ended", &counts_until, &request];

@@ -102,6 +102,12 @@ impl Proxy {
         armed.push((needle.as_bytes().to_vec(), fault, before));
     }
 
+    /// Takes back the faults that have not struck.
+    pub(crate) fn take_back(&self) {
+        let armed = self.plan.armed.lock();
+        armed.expect("no code panics with this lock").clear();
+    }
+
     /// Waits until this many faults have struck.
     pub(crate) async fn struck(&self, times: usize) {
         let mut struck = self.plan.struck.subscribe();
