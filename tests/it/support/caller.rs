@@ -1,11 +1,12 @@
 //! A caller of a gateway over one connection, without anything in between that repeats or pools.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
+    time::sleep,
 };
 
 /// A caller of a gateway over one connection, one request after the other.
@@ -33,15 +34,26 @@ impl Caller {
     pub(crate) async fn release(&mut self, lock: &str, lease: &Value) {
         let token = lease["token"].as_str().unwrap();
         let header = format!("Lock-Token: {token}\r\n");
-        let (status, problem) = self.ask("DELETE", lock, &header, "").await;
+        let (status, problem) = self.ask_until_done("DELETE", lock, &header).await;
         assert_eq!(status, 204, "{problem}");
     }
 
     /// Looks at a lock.
     pub(crate) async fn inspect(&mut self, lock: &str) -> Value {
-        let (status, shown) = self.ask("GET", lock, "", "").await;
+        let (status, shown) = self.ask_until_done("GET", lock, "").await;
         assert_eq!(status, 200, "{shown}");
         shown
+    }
+
+    /// Asks again where gateway or store had too much to do, and nothing happened.
+    async fn ask_until_done(&mut self, method: &str, lock: &str, headers: &str) -> (u16, Value) {
+        loop {
+            let (status, told) = self.ask(method, lock, headers, "").await;
+            if !is_busy(&told) {
+                return (status, told);
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     async fn ask(&mut self, method: &str, lock: &str, headers: &str, body: &str) -> (u16, Value) {
@@ -79,4 +91,9 @@ impl Caller {
         self.stream.read_line(&mut line).await.unwrap();
         line.trim_end().to_owned()
     }
+}
+
+/// Whether gateway or store had too much to do to answer in time, and nothing happened.
+pub(crate) fn is_busy(told: &Value) -> bool {
+    ["store-unavailable", "overloaded"].contains(&told["code"].as_str().unwrap_or_default())
 }

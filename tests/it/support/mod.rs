@@ -23,7 +23,7 @@ pub(crate) mod tree;
 
 pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, is_busy};
 pub(crate) use clock::Clock;
 pub(crate) use connection::{Connection, Event, HttpRequest, connect_with_little_room, read_event};
 pub(crate) use deadline::eventually;
