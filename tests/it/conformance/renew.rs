@@ -5,7 +5,7 @@ use std::time::Duration;
 use latchgate::{
     lock::HeldLease,
     store::{
-        Store as _,
+        Store as _, StoreError,
         contract::{Attempt, Loss, Renewal},
     },
 };
@@ -78,13 +78,15 @@ pub(super) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
     assert_eq!(held.ttl, ttl(LONG));
     let loss = eventually("the hold limit is reached", async || {
         let before = Instant::now();
-        match store.renew(&first.name, &first.token, None).await.unwrap() {
-            Renewal::Renewed(held, _) => {
+        match store.renew(&first.name, &first.token, None).await {
+            Ok(Renewal::Renewed(held, _)) => {
                 assert!(before + held.expires_in <= end + GRAIN);
                 None
             }
-            Renewal::Adopted => panic!("nobody keeps it"),
-            Renewal::Lost(loss) => Some(loss),
+            Ok(Renewal::Lost(loss)) => Some(loss),
+            // Its end came before the answer.
+            Err(StoreError::Indeterminate(_)) => None,
+            other => panic!("{other:?}"),
         }
     })
     .await;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use latchgate::store::{
-    Store,
-    contract::{Acquisition, Attempt, Renewal},
+    Store, StoreError,
+    contract::{Acquisition, Attempt, Confirmation, Renewal},
 };
 use tokio::time::{Instant, sleep};
 
-use super::rig::{Rig, attempt, eventually, fence_key};
+use super::rig::{Rig, attempt, eventually, fence_key, ttl};
 use crate::{
     lua::composed,
     support::{Fault, Proxy, RedisServer},
@@ -39,19 +39,30 @@ async fn strand(proxies: &[Proxy], asked: &Attempt) {
     }
 }
 
-#[tokio::test]
-async fn what_is_about_to_be_withdrawn_is_answered_to_nobody() {
+/// A quorum with a try that a majority has accepted and that cannot be withdrawn until the faults are taken back; and
+/// what came of so many acquires by its attempt.
+async fn doomed(
+    acquires: usize,
+) -> (
+    Rig,
+    Vec<Proxy>,
+    Attempt,
+    Vec<Result<Acquisition, StoreError>>,
+) {
     let (rig, proxies) = Rig::with_proxies(3).await;
-    let asked = attempt("lock");
+    let asked = Attempt {
+        // Longer than all of this takes: what its end has freed would be granted.
+        ttl: ttl(600_000),
+        ..attempt("lock")
+    };
     let acquire = async {
         let mut outcomes = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..acquires {
             outcomes.push(rig.store.acquire(&asked).await);
         }
         outcomes
     };
     let (outcomes, ()) = tokio::join!(acquire, strand(&proxies, &asked));
-    // A majority has accepted that try, and none of it is left when the withdrawals get through.
     let mut accepted = Vec::new();
     for server in &rig.nodes.servers {
         let fence = field(server, "fence").await;
@@ -60,11 +71,31 @@ async fn what_is_about_to_be_withdrawn_is_answered_to_nobody() {
     assert!(accepted.len() >= 2, "{accepted:?}");
     accepted.dedup();
     assert_eq!(accepted.len(), 1, "{accepted:?}");
+    (rig, proxies, asked, outcomes)
+}
+
+#[tokio::test]
+async fn what_is_about_to_be_withdrawn_is_answered_to_nobody() {
+    let (rig, proxies, asked, outcomes) = doomed(2).await;
     for outcome in &outcomes {
         let granted = matches!(outcome, Ok(Acquisition::Granted(_)));
         assert!(!granted, "{outcome:?}");
     }
     proxies.iter().for_each(Proxy::take_back);
+    rig.nothing_left(&asked.name).await;
+    rig.turn("lock").await;
+}
+
+#[tokio::test]
+async fn what_is_about_to_be_withdrawn_is_confirmed_to_nobody() {
+    let (rig, proxies, asked, _) = doomed(1).await;
+    let confirmed = rig.store.confirm(&asked.name, &asked.token).await;
+    let is_confirmed = matches!(confirmed, Ok(Confirmation::Confirmed(_)));
+    assert!(!is_confirmed, "{confirmed:?}");
+    proxies.iter().for_each(Proxy::take_back);
+    // As a gateway does that does not know whether it was confirmed.
+    let given_back = rig.store.give_back(&asked.name, &asked.token).await;
+    assert!(given_back.is_ok(), "{given_back:?}");
     rig.nothing_left(&asked.name).await;
     rig.turn("lock").await;
 }
