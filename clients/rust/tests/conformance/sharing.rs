@@ -107,8 +107,9 @@ async fn c17_whoever_is_asked_for_the_lock_is_told_and_loses_it_in_the_end() {
     );
     let (loss, until) = kept.lost().await;
     assert!(matches!(loss, Loss::NotReleased), "{loss}");
-    // The gateway may break it before that.
-    assert!(until < asked_at + grace * 10);
+    // Not before the time that it was given. The gateway breaks the lease then, a second before the lease itself ends: the
+    // holder may hear of either first.
+    assert!(asked_at.elapsed() > seconds(11) && until < asked_at + grace * 10);
     rig.until_free(LONG).await;
 }
 
