@@ -45,6 +45,8 @@ struct Plan {
     server: AtomicU16,
     /// What to look for, what to do, and how many before it go through.
     armed: Mutex<Vec<(Vec<u8>, Fault, usize)>>,
+    /// How many have gone through before the fault that waits for them.
+    gone_through: watch::Sender<usize>,
     struck: watch::Sender<usize>,
     let_go: watch::Sender<bool>,
 }
@@ -60,6 +62,7 @@ impl Proxy {
         let plan = Arc::new(Plan {
             server: AtomicU16::new(server),
             armed: Mutex::default(),
+            gone_through: watch::Sender::new(0),
             struck: watch::Sender::new(0),
             let_go: watch::Sender::new(false),
         });
@@ -115,6 +118,13 @@ impl Proxy {
         reached.expect("the plan lives as long as the proxy");
     }
 
+    /// Waits until so many requests have gone through that a fault of [`Proxy::strike_later`] lets pass.
+    pub(crate) async fn gone_through(&self, times: usize) {
+        let mut gone_through = self.plan.gone_through.subscribe();
+        let reached = gone_through.wait_for(|&count| count >= times).await;
+        reached.expect("the plan lives as long as the proxy");
+    }
+
     /// How many faults have struck.
     pub(crate) fn strikes(&self) -> usize {
         *self.plan.struck.borrow()
@@ -136,6 +146,7 @@ impl Plan {
             .position(|(needle, ..)| contains(request, needle))?;
         if let (_, _, before @ 1..) = &mut armed[hit] {
             *before -= 1;
+            self.gone_through.send_modify(|count| *count += 1);
             return None;
         }
         let (_, fault, _) = armed.remove(hit);
