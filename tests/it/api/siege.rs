@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::support::{
-    Connection, HttpRequest,
+    Connection, HttpRequest, eventually,
     gateway::{Gateway, Setup},
     raise_the_limit,
 };
@@ -102,6 +102,9 @@ async fn a_holder_that_renews_never_loses_its_lock() {
             &REQUESTS.to_string(),
         )
         .with("LATCHGATE_HTTP_RESERVED_REQUESTS", "4")
+        // So that the places of those who say nothing are to be had now and then.
+        .with("LATCHGATE_HTTP_HEADER_TIMEOUT_MS", "5000")
+        .with("LATCHGATE_HTTP_BODY_TIMEOUT_MS", "5000")
         .with("LATCHGATE_LOG_LEVEL", "warn");
     let gateway = Gateway::start_with(setup);
     let to = gateway.address;
@@ -131,16 +134,18 @@ async fn a_holder_that_renews_never_loses_its_lock() {
         assert_eq!(renewed["fencing_token"], lease["fencing_token"]);
         assert!(asked.elapsed() < TTL / 3, "{:?}", asked.elapsed());
     }
-    seen.over.store(true, Ordering::Relaxed);
     let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-    // Otherwise this was no siege.
-    let closed = count(&seen.closed);
-    assert!(closed >= (SILENT - CONNECTIONS) as u64, "{closed} closed");
-    let (granted, refused) = (count(&seen.granted), count(&seen.overloaded));
-    assert!(
-        granted > 0 && refused > REQUESTS as u64,
-        "{granted} granted, {refused} refused"
-    );
+    // Otherwise this was no siege. On a busy machine it takes a while until it is one.
+    eventually(
+        "some are granted a lock, others refused or closed",
+        || async {
+            let closed = count(&seen.closed) >= (SILENT - CONNECTIONS) as u64;
+            let refused = count(&seen.overloaded) > REQUESTS as u64;
+            (closed && refused && count(&seen.granted) > 0).then_some(())
+        },
+    )
+    .await;
+    seen.over.store(true, Ordering::Relaxed);
     gateway.logged("more connections came than are allowed");
     besiegers.shutdown().await;
 }
