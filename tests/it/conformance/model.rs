@@ -18,7 +18,10 @@ pub(super) struct Model {
     released: HashSet<(LockName, TokenHash)>,
     given_back: HashSet<(LockName, TokenHash)>,
     fences: HashMap<LockName, FencingToken>,
-    /// Whether an attempt that has released its lease may be told that it was withdrawn.
+    /// The attempts that have released a lease, with a key or without.
+    have_released: HashSet<(LockName, TokenHash)>,
+    /// Whether an attempt that has released its lease may be told that it was withdrawn: a node that was late
+    /// is told to end whatever it has of it.
     withdraws_what_was_released: bool,
 }
 
@@ -66,7 +69,7 @@ impl Model {
                 || (is_superseded && *answer == Ok(Acquisition::Superseded));
         }
         if self.withdraws_what_was_released
-            && self.released.contains(&token)
+            && self.have_released.contains(&token)
             && *answer == Err(Unavailability::Withdrawn.into())
         {
             return true;
@@ -137,6 +140,7 @@ impl Model {
     ) -> bool {
         let held = self.held.get(name);
         if held.is_some_and(|held| held.token == *token) {
+            self.have_released.insert((name.clone(), *token));
             self.end(name, true);
             *answer == Release::Released
         } else if self.released.contains(&(name.clone(), *token)) {
