@@ -22,6 +22,8 @@ pub(crate) struct SentinelProcess {
 
 /// By what the sentinels of the tests know the master.
 pub(crate) const SERVICE: &str = "locks";
+/// For how long a server does not answer until a sentinel takes it to be down.
+pub(super) const DOWN_AFTER_MS: &str = "500";
 /// Longer than any machine takes to start a sentinel.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Everything a sentinel does once in a while, it does more often: what takes it a quarter of a minute
@@ -47,7 +49,7 @@ impl SentinelProcess {
             let mut file = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\n\
                  sentinel monitor {SERVICE} 127.0.0.1 {master} {quorum}\n\
-                 sentinel down-after-milliseconds {SERVICE} 500\n\
+                 sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n\
                  sentinel failover-timeout {SERVICE} 1000\n\
                  sentinel parallel-syncs {SERVICE} 2\n",
                 directory.path().display()

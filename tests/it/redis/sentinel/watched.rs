@@ -8,8 +8,8 @@ use latchgate::config::{RedisNode, SentinelUrl, StoreUrl};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    super::rig::eventually,
-    process::{SERVICE, SentinelProcess},
+    super::rig::{TIMEOUT, eventually},
+    process::{DOWN_AFTER_MS, SERVICE, SentinelProcess},
 };
 use crate::support::{Clock, RedisServer};
 
@@ -33,15 +33,28 @@ pub(super) const OPTIONS: [&str; 4] = [
 impl Watched {
     /// Two replicas and three sentinels, of which two decide.
     pub(crate) async fn start() -> Self {
-        let watched = Self::begin(2, 3, &[], None).await;
-        watched.settled(0).await;
-        watched
+        Self::begin_to_watch(None).await
     }
 
     /// The same with replicas on a clock of their own.
     pub(super) async fn start_with_replicas_on(clock: &Clock) -> Self {
-        let watched = Self::begin(2, 3, &[], Some(clock)).await;
+        Self::begin_to_watch(Some(clock)).await
+    }
+
+    /// While all of them are started, a master that does not answer at once is busy and not gone.
+    async fn begin_to_watch(clock: Option<&Clock>) -> Self {
+        let watched = Self::begin(2, 3, &[&patient()], clock).await;
         watched.settled(0).await;
+        for sentinel in &watched.sentinels {
+            let quick = [
+                "SENTINEL",
+                "SET",
+                SERVICE,
+                "down-after-milliseconds",
+                DOWN_AFTER_MS,
+            ];
+            assert_eq!(sentinel.run(&quick).await, Value::Okay);
+        }
         watched
     }
 
@@ -49,8 +62,7 @@ impl Watched {
     /// does not answer for a while because the machine is busy with something else: grants that wait for the
     /// replica then would be refused.
     pub(crate) async fn start_small() -> Self {
-        let patient = format!("sentinel down-after-milliseconds {SERVICE} {PATIENT_MS}");
-        let watched = Self::begin(1, 1, &[&patient], None).await;
+        let watched = Self::begin(1, 1, &[&patient()], None).await;
         watched.has_replicas(0).await;
         watched
     }
@@ -95,7 +107,8 @@ impl Watched {
             self.servers[master].port().to_string(),
         );
         for sentinel in &self.sentinels {
-            eventually("the sentinel knows all of them", async || {
+            let start = Instant::now();
+            loop {
                 let known = [
                     (sentinel.master("port").await, port.clone()),
                     (sentinel.master("flags").await, "master".to_owned()),
@@ -106,9 +119,16 @@ impl Watched {
                     ),
                 ];
                 let healthy = healthy(sentinel).await == replicas;
-                (healthy && known.iter().all(|(found, wanted)| found == wanted)).then_some(())
-            })
-            .await;
+                if healthy && known.iter().all(|(found, wanted)| found == wanted) {
+                    break;
+                }
+                assert!(
+                    start.elapsed() < TIMEOUT,
+                    "the sentinel does not know all of them: {known:?}, {healthy}, {}",
+                    sentinel.log()
+                );
+                sleep(Duration::from_millis(5)).await;
+            }
         }
     }
 
@@ -238,6 +258,10 @@ async fn named(sentinel: &SentinelProcess) -> Option<u16> {
     let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
     let address: Vec<String> = from_redis_value(sentinel.run(&words).await).ok()?;
     address.get(1)?.parse().ok()
+}
+
+fn patient() -> String {
+    format!("sentinel down-after-milliseconds {SERVICE} {PATIENT_MS}")
 }
 
 /// How many replicas a sentinel could make the master.
