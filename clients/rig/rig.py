@@ -43,6 +43,7 @@ import mimetypes
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -109,8 +110,14 @@ class Guardian:
         for group in groups:
             kill_group(group)
 
-    def started(self, group):
-        os.write(self._write, f"+{group}\n".encode())
+    def spawn(self, arguments, **options):
+        """A process with its own group, which the guardian knows of before the program begins: the rig may be killed at
+        any moment, the one after the fork too."""
+        tell = 'fd=$1; shift; echo "+$$" >&"$fd"; exec {fd}>&-; exec "$@"'
+        return subprocess.Popen(
+            ["bash", "-c", tell, "bash", str(self._write), *arguments],
+            start_new_session=True, pass_fds=[self._write], **options,
+        )
 
     def ended(self, group):
         os.write(self._write, f"-{group}\n".encode())
@@ -146,11 +153,9 @@ class Program:
         self.process = None
 
     def spawn(self, arguments, **options):
-        try:
-            self.process = subprocess.Popen(arguments, start_new_session=True, **options)
-        except FileNotFoundError:
-            raise RigError(f"{self.name}: there is no {arguments[0]}") from None
-        self._guardian.started(self.process.pid)
+        if shutil.which(arguments[0]) is None:
+            raise RigError(f"{self.name}: there is no {arguments[0]}")
+        self.process = self._guardian.spawn(arguments, **options)
 
     @property
     def runs(self):

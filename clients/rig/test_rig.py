@@ -268,6 +268,10 @@ class End(unittest.TestCase):
                     self.assertLess(time.monotonic(), end, "something still runs")
                     time.sleep(0.05)
 
+    def test_a_command_that_kills_it_at_once_does_not_outlive_it(self):
+        # Its output ends when all of it have.
+        self.start("kill -KILL $PPID; sleep 600 & sleep 600").communicate(timeout=10)
+
     def test_a_program_that_is_missing_is_named(self):
         arguments = [sys.executable, str(HERE / "rig.py"), "--program", "/nowhere/latchgate", "--", "true"]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)

@@ -15,7 +15,7 @@ use latchgate::{
 pub(super) struct Model {
     held: HashMap<LockName, Held>,
     used: HashSet<IdempotencyHash>,
-    released: HashSet<(LockName, TokenHash)>,
+    released_with_key: HashSet<(LockName, TokenHash)>,
     given_back: HashSet<(LockName, TokenHash)>,
     fences: HashMap<LockName, FencingToken>,
     /// The attempts that have released a lease, with a key or without.
@@ -58,7 +58,7 @@ impl Model {
         let token = (attempt.name.clone(), attempt.token);
         if self.given_back.contains(&token) {
             // If its lease was released before, its key tells of the end as well.
-            let has_expired = key.is_some() && self.released.contains(&token);
+            let has_expired = key.is_some() && self.released_with_key.contains(&token);
             // If it was answered the lease of another attempt, which was answered again since, that tells as much.
             let held = self.held.get(&attempt.name);
             let is_superseded = held.is_some_and(|held| {
@@ -143,7 +143,7 @@ impl Model {
             self.have_released.insert((name.clone(), *token));
             self.end(name, true);
             *answer == Release::Released
-        } else if self.released.contains(&(name.clone(), *token)) {
+        } else if self.released_with_key.contains(&(name.clone(), *token)) {
             *answer == Release::Released
         } else {
             *answer == Release::Lost(loss(held))
@@ -189,7 +189,7 @@ impl Model {
         {
             self.used.insert(hash);
             if released {
-                self.released.insert((name.clone(), token));
+                self.released_with_key.insert((name.clone(), token));
             }
         }
     }

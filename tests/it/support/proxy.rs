@@ -113,16 +113,12 @@ impl Proxy {
 
     /// Waits until this many faults have struck.
     pub(crate) async fn struck(&self, times: usize) {
-        let mut struck = self.plan.struck.subscribe();
-        let reached = struck.wait_for(|&count| count >= times).await;
-        reached.expect("the plan lives as long as the proxy");
+        until(&self.plan.struck, |&count| count >= times).await;
     }
 
     /// Waits until so many requests have gone through that a fault of [`Proxy::strike_later`] lets pass.
     pub(crate) async fn gone_through(&self, times: usize) {
-        let mut gone_through = self.plan.gone_through.subscribe();
-        let reached = gone_through.wait_for(|&count| count >= times).await;
-        reached.expect("the plan lives as long as the proxy");
+        until(&self.plan.gone_through, |&count| count >= times).await;
     }
 
     /// How many faults have struck.
@@ -153,12 +149,12 @@ impl Plan {
         self.struck.send_modify(|count| *count += 1);
         Some(fault)
     }
+}
 
-    async fn released(&self) {
-        let mut let_go = self.let_go.subscribe();
-        let released = let_go.wait_for(|&let_go| let_go).await;
-        released.expect("the plan lives as long as its connections");
-    }
+async fn until<T>(watched: &watch::Sender<T>, reached: impl FnMut(&T) -> bool) {
+    let mut watched = watched.subscribe();
+    let waited = watched.wait_for(reached).await;
+    waited.expect("the plan has the sender and lives as long as the proxy and its connections");
 }
 
 async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
@@ -190,10 +186,10 @@ async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
                     }
                     Some(Fault::HoldReply) => {
                         server.write_all(request).await?;
-                        plan.released().await;
+                        until(&plan.let_go, |&let_go| let_go).await;
                     }
                     Some(Fault::HoldRequest) => {
-                        plan.released().await;
+                        until(&plan.let_go, |&let_go| let_go).await;
                         server.write_all(request).await?;
                     }
                 }
