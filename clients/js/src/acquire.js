@@ -110,7 +110,9 @@ export class Acquire {
   async #chain() {
     for (let hasty = 0; ; ) {
       const left = this.#waitMs && this.#retry.left;
-      const wait = Math.floor(Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS));
+      // Under a key of the caller's no copy gives up the place that the next call may take.
+      const least = this.#isOwnKey ? 0 : Math.min(this.#waitMs, 1);
+      const wait = Math.floor(Math.max(least, Math.min(left, this.#link, this.#answers ? Infinity : FIRST_LINK_MS)));
       const answer = await this.#sendCopy(this.#request(wait), this.#retry.timeout(wait), this.#signal);
       this.#answers = !answer.failure;
       if (answer.failure) {

@@ -561,7 +561,8 @@ define('C29', 'every acquire has a key of its own, or the given one', async (t) 
   await t.rig('/gateway', { which: 'a', do: 'term' });
   await t.rig('/gateway', { which: 'a', do: 'start', env });
   const held = await t.b.acquire(t.lock);
-  const turn = { idempotencyKey: `turn-${minted[0]}`, wait: 500 };
+  // A copy that has less than a millisecond left must not give the place up either.
+  const turn = { idempotencyKey: `turn-${minted[0]}`, wait: 1 };
   await rejected(t.locks.acquire(t.lock, turn), LockHeld);
   const later = t.b.acquire(t.lock, { wait: '1m' });
   await t.queued(2);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -61,6 +62,15 @@ def test_a_refusal_leaves_nothing_behind(exchanges: Any, wait: Any, may_hold: bo
     acquire = acquiring(wait, idempotency_key=OWN_KEY)
     play(acquire.run(), *exchanges)
     assert not acquire.may_hold
+
+
+@pytest.mark.parametrize(("key", "asks_for"), [(OWN_KEY, 1), (None, None)])
+def test_a_copy_after_the_wait_keeps_the_place_under_the_key_of_a_caller(key: str | None, asks_for: int | None) -> None:
+    acquire = acquiring(0.001, idempotency_key=key)
+    time.sleep(0.01)
+    sent, error = play(acquire.run(), problem(423, "locked"))
+    assert isinstance(error, LockHeld)
+    assert [json.loads(it.call.body or b"").get("wait_ms") for it in sent] == [asks_for]
 
 
 def test_of_a_group_that_was_lost_before_it_was_heard_the_rest_is_released() -> None:

@@ -21,6 +21,8 @@ const LINK: Duration = Duration::from_secs(20);
 /// The same for several locks, whose place is kept for as long as one request: the longest that a gateway allows by
 /// default.
 const GROUP_LINK: Duration = Duration::from_secs(55);
+/// The shortest wait that a gateway can be asked for.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// A gateway that allows no longer waits than this is asked no shorter ones.
 const SHORTEST_LINK: Duration = Duration::from_millis(500);
 /// A copy that waits has at least this long to be answered after its wait.
@@ -213,7 +215,7 @@ impl Acquiring {
         // Answers that came at once although they were asked to wait.
         let mut hasty = 0;
         loop {
-            let wait = self.left().min(self.link);
+            let wait = self.next_wait();
             let mut answer = match self.send_copy(wait, &retry, &mut watcher).await {
                 Ok(answer) => answer,
                 Err(failure) => {
@@ -419,13 +421,24 @@ impl Acquiring {
         match self.over {
             Some(over) => {
                 let left = over.saturating_duration_since(Instant::now());
-                if left < Duration::from_millis(1) {
+                if left < LEAST_WAIT {
                     Duration::ZERO
                 } else {
                     left
                 }
             }
             None => Duration::MAX,
+        }
+    }
+
+    /// How long the next copy waits. Under a key of the caller's none gives up the place that the next call may take, not
+    /// even one that is sent after the wait.
+    fn next_wait(&self) -> Duration {
+        let wait = self.left().min(self.link);
+        if self.request.idempotency_key.is_some() && !self.request.wait.is_zero() {
+            wait.max(LEAST_WAIT)
+        } else {
+            wait
         }
     }
 

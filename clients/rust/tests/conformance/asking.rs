@@ -1,6 +1,6 @@
 //! C28 and C29: who asks.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use latchgate_client::{
     AcquireRequest, ApiKey, Client, ClientError, IdempotencyKey, LeaseRenewer, LockName, Problem,
@@ -98,6 +98,15 @@ async fn c29_each_acquire_has_a_key_of_its_own_unless_one_is_given() {
 
 #[tokio::test]
 async fn c29_the_place_of_a_wait_that_ran_out_is_kept() {
+    the_place_is_kept(seconds(1)).await;
+}
+
+#[tokio::test]
+async fn c29_the_place_of_a_wait_that_is_over_at_once_is_kept() {
+    the_place_is_kept(Duration::from_millis(1)).await;
+}
+
+async fn the_place_is_kept(short: Duration) {
     let rig = Rig::start();
     // The place is kept until the other waiter has come, however slow the machine is.
     let patient = json!({ "LATCHGATE_LIMITS_RECONNECT_GRACE_MS": "60000" });
@@ -110,7 +119,7 @@ async fn c29_the_place_of_a_wait_that_ran_out_is_kept() {
         wait,
         ..ttl(LONG)
     };
-    let first_call = client.acquire(&rig.name, &turn(seconds(1))).await;
+    let first_call = client.acquire(&rig.name, &turn(short)).await;
     assert!(
         matches!(first_call, Err(ClientError::WaitOver(_))),
         "{first_call:?}"

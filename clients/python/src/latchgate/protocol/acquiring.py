@@ -27,6 +27,8 @@ SHORTEST_WAIT = 0.5
 WITHDRAWAL = 3.0
 #: How long it may take in the background: as long as a lease lasts by default.
 BACKGROUND_WITHDRAWAL = 30.0
+#: The shortest wait that a gateway can be asked for.
+LEAST_WAIT = 0.001
 #: How much later than the end of the wait the last answer may come.
 BEYOND_WAIT = 2.0
 #: The last copy is given so much at least.
@@ -117,6 +119,9 @@ class Acquiring:
         hasty = 0
         while True:
             wait = min(self._left(), self._longest)
+            if waits and self._request.idempotency_key is not None:
+                # No copy gives up the place that the next call may take, not even one after the wait.
+                wait = max(wait, LEAST_WAIT)
             time_out = self._settings.request_timeout
             if waits:
                 time_out = min(wait + time_out, max(self._over + BEYOND_WAIT - now(), LEAST_TIME_OUT))
