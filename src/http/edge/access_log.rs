@@ -8,7 +8,10 @@ use std::time::Duration;
 use http::StatusCode;
 use tracing::{info, warn};
 
-use crate::{config::LogRequests, http::problem::Problem};
+use crate::{
+    config::LogRequests,
+    http::problem::{Problem, ProblemCode},
+};
 
 use super::{context::RequestContext, request_id::RequestId, traced::Traced};
 
@@ -36,7 +39,8 @@ pub(super) fn answered(
         Some(problem) => {
             let code = problem.code.as_str();
             let cause = problem.cause.as_deref();
-            if status >= 500 {
+            // The store reports its outage itself, once.
+            if status >= 500 && problem.code != ProblemCode::StoreUnavailable {
                 warn!(
                     method,
                     route, status, us, id, key, trace_id, code, cause, "request"

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use latchgate::{
     config::{Config, LogRequests},
-    store::{StoreError, Unavailability},
+    store::{Unavailability, Uncertainty},
 };
 
 use super::{
@@ -104,27 +104,24 @@ async fn an_id_that_is_a_secret_of_the_request_is_neither_logged_nor_echoed() {
 }
 
 #[tokio::test]
-async fn a_failure_is_a_warning_with_its_cause() {
+async fn a_failure_is_a_warning_with_its_cause_unless_the_store_reports_its_outage_itself() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let service = logging_all();
-    let error = Unavailability::Connect("connection refused by redis-3".to_owned());
-    service
-        .script
-        .inspect
-        .lock()
-        .unwrap()
-        .push_back(Err(StoreError::Unavailable(error)));
-    service.get("/locks/a").await;
-    let log = lines.read();
-    let line = log
-        .lines()
-        .find(|line| line.contains("status=503"))
-        .unwrap();
-    assert!(
-        line.contains("WARN") && line.contains("connection refused by redis-3"),
-        "{line}"
-    );
+    let why = || "no word from redis-3".to_owned();
+    for (error, status, level) in [
+        (Unavailability::Connect(why()).into(), 503, "INFO"),
+        (Uncertainty::UnexpectedReply(why()).into(), 504, "WARN"),
+    ] {
+        let mut script = service.script.acquire.lock().unwrap();
+        script.push_back(Err(error));
+        drop(script);
+        service.acquire("{}").await;
+        let log = lines.read();
+        let status = format!("status={status}");
+        let line = log.lines().find(|line| line.contains(&status)).unwrap();
+        assert!(line.contains(level) && line.contains(&why()), "{line}");
+    }
 }
 
 #[tokio::test]

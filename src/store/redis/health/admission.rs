@@ -1,7 +1,11 @@
 //! Whether acquires are let through: only to a server that was examined, and found to be safe.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, atomic::Ordering},
+};
 
+use bb8_redis::redis::cmd;
 use tokio::{
     select,
     time::{Duration, Instant, sleep, sleep_until, timeout_at},
@@ -28,6 +32,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_mins(1);
 /// How often one is examined in which something is wrong, so that mending it helps at once.
 const PERIOD_WHILE_UNSAFE: Duration = Duration::from_secs(1);
+/// How often a server is pinged in which all is well: an idle gateway must notice an outage, too.
+const PING_PERIOD: Duration = Duration::from_secs(2);
 
 // === impl Admission ===
 
@@ -82,14 +88,15 @@ impl Admission {
 
     /// Examines the server again and again.
     pub(crate) async fn watch(&self, shard: &Arc<Shard>, examiner: &Examiner) {
-        let mut logged_before = None;
+        let mut logged = HashMap::new();
         loop {
             let last = self.last();
-            if let Some(findings) = &last {
-                let now: Vec<_> = findings.checks.iter().map(log_entry).collect();
-                if logged_before.as_ref() != Some(&now) {
-                    log_changes(&now, shard);
-                    logged_before = Some(now);
+            for check in last.iter().flat_map(|findings| &findings.checks) {
+                let entry = log_entry(check);
+                if logged.get(check.name) != Some(&entry) {
+                    let node = examiner.dispatch.topology.node(shard);
+                    let before = logged.insert(check.name, entry).flatten();
+                    log_change(check, node.as_deref(), before == Some(AWAY.to_owned()));
                 }
             }
             let due = last.map_or_else(Instant::now, |last| match last.verdict {
@@ -103,6 +110,7 @@ impl Admission {
                 () = sleep_until(due) => {}
                 // To a server that may have been configured anew.
                 () = shard.pool.wait_connected() => {}
+                () = examiner.wait_for_outage(shard) => {}
             }
             self.examine_since(Instant::now(), shard, examiner).await;
         }
@@ -139,28 +147,50 @@ impl Admission {
     }
 }
 
-/// A finding as it is logged: a clock that is off is off by a little more or less each time.
-fn log_entry(check: &Check) -> (&'static str, Option<String>) {
-    match &check.health {
-        Health::Passing => (check.name, None),
-        Health::Warning(_) if check.name == "clock" => (check.name, Some("is off".to_owned())),
-        Health::Warning(why) | Health::Outage(why) | Health::Misconfigured(why) => {
-            (check.name, Some(why.clone()))
+// === impl Examiner ===
+
+impl Examiner {
+    /// Ends when the server does not answer any more.
+    async fn wait_for_outage(&self, shard: &Arc<Shard>) {
+        loop {
+            sleep(PING_PERIOD).await;
+            if self.dispatch.plain_to(shard, &cmd("PING")).await.is_err() {
+                return;
+            }
         }
     }
 }
 
+/// What is logged of an outage, however often its reason changes: one line for each outage.
+const AWAY: &str = "is away";
+
+/// A finding as it is compared with the one that was logged before; `None` if all is well. A clock that is off is
+/// off by a little more or less each time.
+fn log_entry(check: &Check) -> Option<String> {
+    match &check.health {
+        Health::Passing => None,
+        Health::Warning(_) if check.name == "clock" => Some("is off".to_owned()),
+        Health::Outage(_) => Some(AWAY.to_owned()),
+        Health::Warning(why) | Health::Misconfigured(why) => Some(why.clone()),
+    }
+}
+
 /// Says what has changed, once: the rest is in the readiness report.
-fn log_changes(findings: &[(&'static str, Option<String>)], shard: &Shard) {
-    let node = shard.node().map(ToString::to_string);
-    for (name, trouble) in findings {
-        if let Some(finding) = trouble {
+fn log_change(check: &Check, node: Option<&str>, was_away: bool) {
+    let name = check.name;
+    match &check.health {
+        Health::Outage(reason) if name == "connection" => {
+            warn!(node, reason, "the store has gone away");
+        }
+        Health::Passing if name == "connection" && was_away => {
+            info!(node, "the store is back");
+        }
+        Health::Passing => info!(check = name, node, "the store is as it should be"),
+        Health::Warning(finding) | Health::Outage(finding) | Health::Misconfigured(finding) => {
             warn!(
                 check = name,
                 node, finding, "the store is not as it should be"
             );
-        } else {
-            info!(check = name, node, "the store is as it should be");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
+use tracing::{info, warn};
 
 use crate::{
     store::contract::{Check, Health},
@@ -54,6 +55,36 @@ impl Shared {
             ..votes
         });
         checks
+    }
+
+    /// Logs once that the majority of the nodes is lost, and once that there is one again. `had`: whether there was
+    /// one; `None` before each node was examined once.
+    pub(super) fn log_majority(&self, had: &mut Option<bool>) {
+        let nodes = self.quorum.nodes();
+        if nodes
+            .iter()
+            .any(|node| node.shard.admission.last().is_none())
+        {
+            return;
+        }
+        let reached = nodes
+            .iter()
+            .filter(|node| node.shard.admission.is_reached());
+        let (reached, of) = (reached.count(), nodes.len());
+        let has = reached >= self.quorum.majority();
+        match (had.replace(has), has) {
+            (None | Some(true), false) => {
+                warn!(
+                    reached,
+                    of, "the store has gone away: fewer than a majority of its nodes answer"
+                );
+            }
+            (Some(false), true) => info!(
+                reached,
+                of, "the store is back: a majority of its nodes answers"
+            ),
+            _ => {}
+        }
     }
 
     pub(super) fn figures(&self) -> StoreFigures {

@@ -184,9 +184,11 @@ impl Shared {
         }
         let shown = Arc::clone(self);
         self.start_background(lifecycle, async move {
+            let mut had_majority = None;
             loop {
                 tokio::time::sleep(SHOWN).await;
                 shown.show_positions();
+                shown.log_majority(&mut had_majority);
             }
         });
     }
