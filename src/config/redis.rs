@@ -28,7 +28,8 @@ pub struct RedisConfig {
     pub accept_eviction: bool,
     /// How many replicas must have a grant before it is answered, 0 to 16. Where fewer have it in time
     /// it is taken back, and the answer is 503. 0 to answer at once: what no replica has is forgotten
-    /// when one becomes the master, and granted again.
+    /// when one becomes the master, and granted again. With Sentinel and Cluster, N needs N + 1 replicas of each
+    /// master: after a failover one replica is the master, and with fewer than N others no lock is granted.
     pub wait_replicas: u32,
     /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`. A request that
     /// comes while replicas are waited for waits twice as long at most. Of `deadline_ms` as much is kept

@@ -6,7 +6,7 @@ use latchgate::{
     lock::{Group, HoldLimit, Metadata, Owner},
     store::{
         Store as _, StoreError, Unavailability,
-        contract::{Attempt, Health, Holder, Inspection, ListQuery},
+        contract::{Attempt, Check, Health, Holder, Inspection, ListQuery},
         list_filter::ListFilter,
     },
 };
@@ -96,9 +96,15 @@ pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
 pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {
     // Soon: a store that was just opened may not have heard of everybody yet.
     let store = fixture.store();
+    // The master of the sentinels has one replica here, which a failover would make the master.
+    let is_sound = |check: &Check| match &check.health {
+        Health::Passing => true,
+        Health::Warning(why) => check.name == "replicas" && why.contains("after a failover"),
+        Health::Outage(_) | Health::Misconfigured(_) => false,
+    };
     eventually("all checks pass", async || {
         let checks = store.check().await;
-        let all = checks.iter().all(|check| check.health == Health::Passing);
+        let all = checks.iter().all(is_sound);
         (all && !checks.is_empty()).then_some(())
     })
     .await;

@@ -82,6 +82,11 @@ impl Topology {
         matches!(self, Self::Cluster(_))
     }
 
+    /// Whether a replica may become the master.
+    pub(crate) fn fails_over(&self) -> bool {
+        !matches!(self, Self::Single(..))
+    }
+
     /// The server that has this slot.
     pub(crate) fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         match self {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bb8_redis::redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use crate::store::{
@@ -45,13 +46,39 @@ impl Examiner {
                     .replicas
                     .confirmed()
                     .map(|count| format!("{count} confirm")),
-                ..check(Health::Passing)
+                ..check(self.judge_spare(shard).await)
             },
             Err(confirmed) => {
                 let why = too_few(shard, confirmed);
                 check(Health::Outage(why.to_string()))
             }
         })
+    }
+
+    /// Whether locks can be granted after a failover. The new master was one of the replicas, so that it has
+    /// one replica less.
+    async fn judge_spare(&self, shard: &Arc<Shard>) -> Health {
+        if !self.dispatch.topology.fails_over() {
+            return Health::Passing;
+        }
+        let mut command = Cmd::new();
+        command.arg("INFO").arg("replication");
+        let Ok(Value::BulkString(info)) = self.dispatch.plain_to(shard, &command).await else {
+            return Health::Passing;
+        };
+        let info = String::from_utf8_lossy(&info);
+        let is_replica = |line: &&str| line.starts_with("slave") && line.contains("state=online");
+        let (count, wanted) = (
+            info.lines().filter(is_replica).count(),
+            shard.replicas.wanted(),
+        );
+        if count > wanted as usize {
+            return Health::Passing;
+        }
+        Health::Warning(format!(
+            "the master has no more replicas than redis.wait_replicas asks for ({wanted}): after a failover no lock \
+             is granted until there is another; add a replica"
+        ))
     }
 }
 

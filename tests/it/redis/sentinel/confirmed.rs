@@ -16,18 +16,18 @@ use latchgate::{
     lock::Lease,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Release, Renewal},
+        contract::{Acquisition, Health, Release, Renewal},
     },
 };
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     super::{
-        rig::{attempt, eventually, open, quick, ttl},
+        rig::{attempt, eventually, granted, health, open, quick, ttl},
         waiting::gate::{TestGateway, request},
     },
     FakeSentinel, SentinelReply,
-    watched::{Watched, url},
+    watched::{OPTIONS, Watched, url},
 };
 use crate::support::RedisServer;
 
@@ -162,6 +162,29 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
     let late = store.acquire(&asked).await.err();
     let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
     assert_eq!(late, Some(withdrawn));
+}
+
+#[tokio::test]
+async fn readiness_warns_before_a_failover_that_would_leave_too_few_replicas() {
+    let watched = Watched::start_small().await;
+    let waits_for = |wait_replicas| RedisConfig {
+        wait_replicas,
+        ..waits_for_both()
+    };
+    let lifecycle = Lifecycle::new();
+    let store = open(&watched.url(), &waits_for(1), &lifecycle);
+    granted(store.acquire(&attempt("granted-still")).await);
+    match health(&store, "replicas").await {
+        Some(Health::Warning(why)) => assert!(why.contains("after a failover"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let master = watched.servers[0].port().to_string();
+    let another = [&OPTIONS[..], &["--replicaof", "127.0.0.1", &master]].concat();
+    let _another = RedisServer::start_with(&another).await;
+    eventually("two are enough", async || {
+        (health(&store, "replicas").await == Some(Health::Passing)).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
