@@ -81,8 +81,12 @@ impl Failure {
             ),
             "WRONGPASS" => Self::misconfigured("the server refuses the credentials".to_owned()),
             "NOPERM" => Self::misconfigured(format!("{LACKS_PERMISSION}: {text}")),
-            // How Redis 7.0 words NOPERM inside a script.
-            "ERR" if text.starts_with("The user executing the script") => {
+            // NOPERM inside a script has no code of its own. Redis 7.0 has the first wording, later
+            // versions and Valkey the second. The probe recognizes a missing permission in any wording.
+            "ERR"
+                if text.starts_with("The user executing the script")
+                    || text.starts_with("ACL failure in script") =>
+            {
                 Self::misconfigured(format!("{LACKS_PERMISSION}: {text}"))
             }
             // A command that the server does not have, or that was renamed. Its arguments, which
@@ -91,7 +95,7 @@ impl Failure {
                 let name = text.split(',').next().unwrap_or_default();
                 Self::misconfigured(format!("the server refuses: {name}"))
             }
-            "ERR" if text.starts_with("Unknown Redis command") => {
+            "ERR" if text.starts_with("Unknown") && text.contains("command called from script") => {
                 Self::misconfigured("the server lacks a command that the scripts use".to_owned())
             }
             // What a script names its keys by is declared, and they are not.
@@ -148,7 +152,10 @@ pub(crate) fn tells_of_no_select(text: &str) -> bool {
 /// The text without the place in the script that Redis appends.
 fn shorten(text: &str) -> &str {
     let text = text.lines().next().unwrap_or_default();
-    let text = text.split(" script: ").next().unwrap_or_default();
+    let text = match text.rsplit_once(" script: ") {
+        Some((text, place)) if place.contains("on @") => text,
+        _ => text,
+    };
     let end = text.floor_char_boundary(LONGEST_TEXT);
     &text[..end]
 }
@@ -297,6 +304,11 @@ mod tests {
             ),
             (
                 "ERR",
+                "ACL failure in script: User gate has no permissions to run the 'del' command",
+            ),
+            ("ERR", "Unknown command called from script"),
+            (
+                "ERR",
                 "unknown command 'EVALSHA', with args beginning with: 's3cret' ",
             ),
         ] {
@@ -313,6 +325,13 @@ mod tests {
     fn what_is_not_in_the_table_may_have_happened() {
         let failure = Failure::of("ERR", "user_script:7: attempt to index script: 1, on @user");
         let expected = "ERR user_script:7: attempt to index".to_owned();
+        assert_eq!(
+            failure,
+            Failure::Unknown(Uncertainty::UnexpectedReply(expected))
+        );
+        // Valkey 9 names no script, and the sentence itself has the word.
+        let failure = Failure::of("ERR", "failure in script: of x script: on @user_script:1.");
+        let expected = "ERR failure in script: of x".to_owned();
         assert_eq!(
             failure,
             Failure::Unknown(Uncertainty::UnexpectedReply(expected))

@@ -1,7 +1,10 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
-use std::sync::{Arc, PoisonError};
+use std::{
+    collections::HashSet,
+    sync::{Arc, PoisonError},
+};
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::time::{Duration, Instant, sleep};
@@ -217,13 +220,14 @@ fn judge_refusals(probed: &Probed) -> Health {
 
 /// Judges what a probe found, and why the server refuses the channel of this gateway, if it does.
 pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str) -> Health {
-    let missing: Vec<&str> = probed
-        .commands
-        .iter()
-        .chain(&probed.listing)
+    let tried = probed.commands.iter().chain(&probed.listing);
+    let mut missing: Vec<&str> = tried
         .filter(|(_, permission)| *permission == Permission::Missing)
         .map(|(name, _)| name.as_str())
         .collect();
+    // A probe tries some commands more than once.
+    let mut named = HashSet::new();
+    missing.retain(|name| named.insert(*name));
     if !missing.is_empty() {
         let missing = missing.join(", ");
         return Health::Misconfigured(explain(

@@ -84,7 +84,9 @@ impl Dispatch {
         let names = ["ASKING", "CLUSTER GETKEYSINSLOT"];
         let permissions = names.iter().zip(replies).map(|(name, reply)| {
             let permission = match reply {
-                Value::ServerError(error) => Permission::of(&answered(&error)),
+                Value::ServerError(error) if lacks_permission(&answered(&error)) => {
+                    Permission::Missing
+                }
                 _ => Permission::Given,
             };
             ((*name).to_owned(), permission)
@@ -96,18 +98,26 @@ impl Dispatch {
 fn read(mut reply: Reply) -> Option<Probed> {
     let seconds = u64::try_from(reply.integer()?).ok()?;
     let micros = u64::try_from(reply.integer()?).ok()?;
-    let publish = Permission::from_error(&reply.text()?);
-    let (mut refusal, mut commands, mut listing) = (None, Vec::new(), Vec::new());
+    let publish = failure_in(&reply.text()?);
+    let mut tried = Vec::new();
     while let Some(name) = reply.text() {
-        let error = reply.text()?;
-        refusal = refusal.or_else(|| refusal_in(&error));
-        let those = if name == LISTING {
-            &mut listing
-        } else {
-            &mut commands
-        };
-        those.push((name, Permission::from_error(&error)));
+        tried.push((name, failure_in(&reply.text()?)));
     }
+    let failures = || tried.iter().filter_map(|(_, failure)| failure.as_ref());
+    let refusal = failures().find_map(refusal_in);
+    // Each command of a probe succeeds where it is allowed and writes are taken. An error that the table
+    // does not have is a missing permission in unknown words, unless another error is its cause.
+    let is_explained = refusal.is_some() || failures().any(lacks_permission);
+    let permission = |failure: Option<&Failure>| match failure {
+        Some(Failure::Unknown(_)) if !is_explained => Permission::Missing,
+        Some(failure) if lacks_permission(failure) => Permission::Missing,
+        _ => Permission::Given,
+    };
+    let publish = permission(publish.as_ref());
+    let permissions = tried
+        .iter()
+        .map(|(name, failure)| (name.clone(), permission(failure.as_ref())));
+    let (listing, commands) = permissions.partition(|(name, _)| name == LISTING);
     Some(Probed {
         time: Duration::from_secs(seconds) + Duration::from_micros(micros),
         refusal,
@@ -117,16 +127,16 @@ fn read(mut reply: Reply) -> Option<Probed> {
     })
 }
 
-/// Looks a script's error up in the table.
-fn failure_in(error: &str) -> Failure {
+/// Looks a script's error up in the table; `None` for the empty text of a command that succeeded.
+fn failure_in(error: &str) -> Option<Failure> {
     let error = error.trim_start_matches('-');
     let (code, text) = error.split_once(' ').unwrap_or((error, ""));
-    Failure::of(code, text)
+    (!error.is_empty()).then(|| Failure::of(code, text))
 }
 
-/// Why the server takes no writes, if that is what an error says.
-fn refusal_in(error: &str) -> Option<Unavailability> {
-    match failure_in(error) {
+/// Why the server takes no writes, if that is what a failure says.
+fn refusal_in(failure: &Failure) -> Option<Unavailability> {
+    match failure.clone() {
         Failure::Transient(why) | Failure::WrongNode(why) | Failure::Moving(why) => Some(why),
         Failure::Elsewhere(redirect) => Some(redirect.reason()),
         Failure::Refused(Unavailability::OutOfMemory) => Some(Unavailability::OutOfMemory),
@@ -134,54 +144,59 @@ fn refusal_in(error: &str) -> Option<Unavailability> {
     }
 }
 
-// === impl Permission ===
-
-impl Permission {
-    /// Only a missing permission counts: a command that fails for another reason was allowed.
-    fn from_error(error: &str) -> Self {
-        Self::of(&failure_in(error))
-    }
-
-    fn of(failure: &Failure) -> Self {
-        match failure {
-            Failure::Refused(Unavailability::Misconfigured(_)) => Self::Missing,
-            _ => Self::Given,
-        }
-    }
+fn lacks_permission(failure: &Failure) -> bool {
+    matches!(failure, Failure::Refused(Unavailability::Misconfigured(_)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn without_a_list_locks_are_safe_and_without_any_other_command_they_are_not() {
+    /// The names of the commands, and of those that a list needs, that a probe with these errors finds
+    /// to be missing.
+    fn missing(errors: &[(&str, &str)]) -> [Vec<String>; 2] {
         let text = |text: &str| Value::BulkString(text.into());
-        let refused = "ERR The user executing the script can't run this command or subcommand";
-        let undeclared = "ERR Script tried accessing undeclared key";
         let mut reply = vec![text("probe"), text("key"), Value::Int(1), Value::Int(2)];
-        reply.extend([text(""), text("GET"), text("")]);
-        let refusals = [
-            ("GETRANGE", refused),
-            ("SCAN", refused),
-            ("keys that are not declared", undeclared),
-        ];
+        reply.push(text(""));
         reply.extend(
-            refusals
+            errors
                 .iter()
                 .flat_map(|(name, error)| [*name, *error].map(text)),
         );
         let reply = Reply::read(Value::Array(reply), "key", Instant::now()).unwrap();
         let probed = read(reply).unwrap();
-        let missing = |of: &[(String, Permission)]| {
-            let missing = of.iter().filter(|(_, it)| *it == Permission::Missing);
-            missing.map(|(name, _)| name.clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            missing(&probed.commands),
-            ["GETRANGE", "keys that are not declared"]
-        );
-        assert_eq!(missing(&probed.listing), ["SCAN"]);
         assert_eq!(probed.publish, Permission::Given);
+        [probed.commands, probed.listing].map(|of| {
+            let missing = of.into_iter().filter(|(_, it)| *it == Permission::Missing);
+            missing.map(|(name, _)| name).collect()
+        })
+    }
+
+    #[test]
+    fn without_a_list_locks_are_safe_and_without_any_other_command_they_are_not() {
+        let refused = "ERR The user executing the script can't run this command or subcommand";
+        let undeclared = "ERR Script tried accessing undeclared key";
+        let [commands, listing] = missing(&[
+            ("GET", ""),
+            ("GETRANGE", refused),
+            ("SCAN", refused),
+            ("keys that are not declared", undeclared),
+        ]);
+        assert_eq!(commands, ["GETRANGE", "keys that are not declared"]);
+        assert_eq!(listing, ["SCAN"]);
+    }
+
+    #[test]
+    fn a_missing_permission_is_found_in_words_that_nobody_knows() {
+        let (unknown, full) = ("ERR you shall not pass", "OOM command not allowed");
+        assert_eq!(missing(&[("GET", ""), ("DEL", unknown)])[0], ["DEL"]);
+        // LSET fails because RPUSH did.
+        let refused = "ERR ACL failure in script: no permissions to run the 'rpush' command";
+        let errors = [("RPUSH", refused), ("LSET", "ERR no such key")];
+        assert_eq!(missing(&errors)[0], ["RPUSH"]);
+        assert_eq!(
+            missing(&[("RPUSH", full), ("LSET", "ERR no such key")])[0],
+            [""; 0]
+        );
     }
 }
