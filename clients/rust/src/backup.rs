@@ -50,7 +50,6 @@ impl Client {
             url: address.url().to_owned(),
             status: response.status(),
             body: String::from_utf8(body).unwrap_or_default(),
-            retry_after: None,
             sent_at,
             received_at: Instant::now(),
             in_doubt: false,

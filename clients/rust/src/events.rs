@@ -294,7 +294,6 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
         url: url.to_owned(),
         status,
         body: String::from_utf8(body).unwrap_or_default(),
-        retry_after: None,
         sent_at,
         received_at: Instant::now(),
         in_doubt: false,

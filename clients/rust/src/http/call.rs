@@ -105,10 +105,6 @@ impl Call {
         loop {
             match self.send_copy(client, retry.time_out()).await {
                 Ok(mut answer) => {
-                    if let Some(failure) = answer.rate_limit() {
-                        retry.after(failure).await?;
-                        continue;
-                    }
                     answer.in_doubt = retry.in_doubt;
                     return Ok(answer);
                 }
@@ -127,15 +123,22 @@ impl Call {
         let sent_at = Instant::now();
         let failure = match self.send_once(client, address.url(), time_out).await {
             SendOutcome::Answered(status, body, retry_after) => {
-                match RetryableFailure::of_answer(status, &body, retry_after) {
+                let failure = RetryableFailure::of_answer(status, &body, retry_after);
+                match failure {
                     Some(failure) if self.looks => failure.of_look(address.url()),
                     Some(failure) => failure,
+                    None if !self.looks
+                        && RetryableFailure::is_cut_off(&self.method, status, &body) =>
+                    {
+                        let status = status.as_u16();
+                        let reason = format!("status {status}, and no document came with it");
+                        RetryableFailure::indeterminate(reason, None)
+                    }
                     None => {
                         return Ok(CallResponse {
                             url: address.url().to_owned(),
                             status,
                             body,
-                            retry_after,
                             sent_at,
                             received_at: Instant::now(),
                             in_doubt: false,

@@ -7,15 +7,11 @@ use tokio::time::Instant;
 
 use crate::{ClientError, Problem, tls::distrust};
 
-use super::retryable_failure::RetryableFailure;
-
 /// An answer that sending again would not change.
 pub(crate) struct CallResponse {
     pub(crate) url: String,
     pub(crate) status: StatusCode,
     pub(crate) body: String,
-    /// After what time the caller may come again, if the answer says so.
-    pub(crate) retry_after: Option<Duration>,
     /// When the copy of the request that was answered was sent.
     pub(crate) sent_at: Instant,
     /// When the answer was there.
@@ -56,14 +52,6 @@ impl CallResponse {
     /// The problem document, if it is one.
     pub(crate) fn problem(&self) -> Option<Problem> {
         Problem::parse(&self.body)
-    }
-
-    /// The refusal that this answer is, if it ends by itself.
-    pub(crate) fn rate_limit(&self) -> Option<RetryableFailure> {
-        if self.status != StatusCode::TOO_MANY_REQUESTS {
-            return None;
-        }
-        RetryableFailure::of_rate_limit(self.problem()?, self.retry_after)
     }
 
     /// The refusal that this answer is.
