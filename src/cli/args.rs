@@ -39,7 +39,7 @@ pub(super) enum Command {
     Break(BreakArgs),
     Events(EventsArgs),
     Backup(BackupArgs),
-    /// Make an API key, or list who may do what
+    /// Make an API key, give it another secret, or list who may do what
     #[command(subcommand)]
     Key(KeyCommand),
     /// Print or check the configuration of a gateway

@@ -16,7 +16,7 @@ use crate::{
 use super::{
     caller::{environment::VariableError, secret::SecretError},
     exit::Exit,
-    key::AppendError,
+    key::KeysChangeError,
     run,
     serve::ServeError,
 };
@@ -25,7 +25,7 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
     /// What the gateway, or the way to it, had against the call.
-    #[error(transparent)]
+    #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
     /// There is no client to call with.
     #[error(transparent)]
@@ -50,15 +50,15 @@ pub(super) enum CliError {
     /// The keys file cannot be used.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
-    /// A key was not added to a keys file.
+    /// A keys file was not changed.
     #[error(transparent)]
-    Append(#[from] AppendError),
+    KeysChange(#[from] KeysChangeError),
     /// A key was added to a keys file, but could not be written for whoever is to use it.
     #[error("cannot write the key: {error}; nobody knows it: remove {name} from {}", file.display())]
     KeyNotWritten {
         /// Why.
         error: io::Error,
-        /// What the key is called.
+        /// What of the keys file has to go: a key, or a secret of it.
         name: String,
         /// The keys file.
         file: PathBuf,
@@ -160,14 +160,18 @@ impl CliError {
             | Self::Secret(_)
             | Self::Config(_)
             | Self::Keys(_)
-            | Self::Append(AppendError::Keys(_) | AppendError::Unreadable { .. })
+            | Self::KeysChange(
+                KeysChangeError::Keys(_)
+                | KeysChangeError::Unreadable { .. }
+                | KeysChangeError::Unfit { .. },
+            )
             | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
             | Self::Backup(_)
             | Self::BackupNotWritten { .. }
             | Self::Output(_)
-            | Self::Append(AppendError::Unwritable { .. } | AppendError::Changed(_))
+            | Self::KeysChange(KeysChangeError::Unwritable { .. } | KeysChangeError::Changed(_))
             | Self::KeyNotWritten { .. }
             | Self::TokenNotWritten { .. }
             | Self::Interrupted(_)
@@ -188,5 +192,40 @@ impl CliError {
                 .filter(|json| !json.is_empty()),
             _ => None,
         }
+    }
+}
+
+/// What the gateway calls fields and headers of a request, and how they are given here.
+const FLAGS: [(&str, &str); 15] = [
+    (
+        "Send it as `Authorization: Bearer KEY`",
+        "Name a file with it by --key-file, or set LATCHGATE_KEY",
+    ),
+    ("`Idempotency-Key`", "--idempotency-key-file"),
+    ("`Lock-Token`", "--token-file"),
+    ("`ttl_ms`", "--ttl"),
+    ("`max_hold_ms`", "--max-hold"),
+    ("`wait_ms`", "--wait"),
+    ("`grace_ms`", "--grace"),
+    ("`limit`", "--limit"),
+    ("`owner`", "--owner"),
+    ("`metadata`", "--meta"),
+    ("`reason`", "--reason"),
+    ("`fencing_token`", "--fencing-token"),
+    ("`all`", "--all"),
+    // Where several are listed, or one is recommended.
+    ("ttl_ms", "--ttl"),
+    ("max_hold_ms", "--max-hold"),
+];
+
+/// What the gateway, or the way to it, has against a call, in words of the command line.
+fn in_flags(error: &ClientError) -> String {
+    let text = error.to_string();
+    match error {
+        ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
+            .iter()
+            .fold(text, |text, (name, flag)| text.replace(name, flag)),
+        // What others have said is in the rest, such as the owner of a lease.
+        _ => text,
     }
 }

@@ -136,8 +136,11 @@ fn describe(event: &Event) -> String {
         (None, Some("shared")) => add(format_args!("  shared")),
         (None, _) => {}
     }
+    // These two are done to the owner, not by the owner.
+    let is_victim = matches!(event.kind.as_str(), "broken" | "release-requested");
     if let Some(owner) = &event.owner {
-        add(format_args!("  by {}", visible(owner)));
+        let what = if is_victim { "held by" } else { "by" };
+        add(format_args!("  {what} {}", visible(owner)));
     }
     if let Some(position) = event.position {
         add(format_args!("  position {position}"));
@@ -151,6 +154,13 @@ fn describe(event: &Event) -> String {
             _ => "expires in",
         };
         add(format_args!("  {what} {}", time(ms)));
+    }
+    if let Some(by) = &event.by {
+        let what = match event.kind.as_str() {
+            "broken" => "broken by",
+            _ => "asked for by",
+        };
+        add(format_args!("  {what} {}", visible(by)));
     }
     if let Some(reason) = &event.reason {
         add(format_args!("  ({})", visible(reason)));
@@ -185,8 +195,13 @@ mod tests {
         assert!(described(shared).ends_with("gpu  fencing token 42  slot 2"));
         let reader = r#"{"kind":"queued","name":"book","mode":"shared","position":1}"#;
         assert!(described(reader).ends_with("book  shared  position 1"));
-        let asked = r#"{"kind":"release-requested","name":"deploy","expires_in_ms":30000}"#;
-        assert!(described(asked).ends_with("deploy  to be released within 30s"));
+        let asked = r#"{"kind":"release-requested","name":"deploy","owner":"ci","expires_in_ms":30000,"by":"ops"}"#;
+        let text = "deploy  held by ci  to be released within 30s  asked for by ops";
+        assert!(described(asked).ends_with(text));
+        let broken =
+            r#"{"kind":"broken","name":"deploy","owner":"ci","by":"ops","reason":"it hangs"}"#;
+        let text = "deploy  held by ci  broken by ops  (it hangs)";
+        assert!(described(broken).ends_with(text));
         assert_eq!(
             described(r#"{"kind":"gap","reason":"too-old","at":"2026-11-20T12:00:00.000Z"}"#),
             "2026-11-20T12:00:00.000Z  gap       (too-old)"

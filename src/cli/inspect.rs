@@ -12,7 +12,12 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, release_request::asked_for, table, visible::visible},
+    terminal::{
+        duration, output,
+        release_request::{asked_for, owner_and_request},
+        table,
+        visible::visible,
+    },
 };
 
 /// Show who holds a lock.
@@ -53,17 +58,25 @@ fn describe(name: &LockName, lock: &Inspection) -> String {
 
 /// Those who share a lock, a line for each.
 fn table(holders: &[Holder], count: u64) -> String {
-    let head = ["  FENCING TOKEN", "SLOT", "EXPIRES IN", "OWNER"];
+    let head = [
+        "  FENCING TOKEN",
+        "SLOT",
+        "EXPIRES IN",
+        "HELD SINCE",
+        "OWNER",
+    ];
     let mut rows = vec![head.map(str::to_owned)];
     for holder in holders {
-        let text = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        let since = holder.acquired_at.as_deref();
         let left = holder.expires_in_ms.map(Duration::from_millis);
         let fence = text(holder.fencing_token.map(|fence| fence.to_string()));
         rows.push([
             format!("  {fence}"),
             text(holder.slot.map(|slot| slot.to_string())),
             left.map_or_else(|| "never".to_owned(), duration::show),
-            visible(holder.owner.as_deref().unwrap_or_default()).into_owned(),
+            text(since.map(|at| visible(at).into_owned())),
+            owner_and_request(holder),
         ]);
     }
     let mut text = table::aligned(&rows);
@@ -128,6 +141,9 @@ fn facts(holder: &Holder) -> String {
     if let Some(mark) = &holder.foreign_mark {
         fact("foreign mark", mark);
     }
+    if let Some(at) = &holder.acquired_at {
+        fact("held since", at);
+    }
     match holder.expires_in_ms {
         Some(ms) => fact("expires in", &duration::show(Duration::from_millis(ms))),
         None => fact("expires", "never"),
@@ -163,15 +179,15 @@ mod tests {
     #[test]
     fn those_who_share_a_lock_are_a_line_each() {
         let one = holder(
-            r#"{"owner":"ci\u202e","fencing_token":1795170000000042,"mode":"shared","slot":2,"expires_in_ms":29987}"#,
+            r#"{"owner":"ci\u202e","fencing_token":1795170000000042,"mode":"shared","slot":2,"expires_in_ms":29987,"acquired_at":"2026-11-20T12:00:00Z"}"#,
         );
         assert!(facts(&one).contains("  mode           shared\n  slot           2\n"));
         let reader = holder(r#"{"fencing_token":43,"mode":"shared","expires_in_ms":1000}"#);
         assert_eq!(
             table(&[one, reader], 5),
-            "  FENCING TOKEN     SLOT  EXPIRES IN  OWNER\n  \
-               1795170000000042  2     29.9s       ci\\u{202e}\n  \
-               43                -     1s\n  \
+            "  FENCING TOKEN     SLOT  EXPIRES IN  HELD SINCE            OWNER\n  \
+               1795170000000042  2     29.9s       2026-11-20T12:00:00Z  ci\\u{202e}\n  \
+               43                -     1s          -\n  \
                and 3 more\n"
         );
     }

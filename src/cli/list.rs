@@ -12,7 +12,7 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, table, visible::visible},
+    terminal::{duration, output, release_request::owner_and_request, table, visible::visible},
 };
 
 /// Show the locks that are held.
@@ -121,11 +121,6 @@ fn row(name: &LockName, holder: &Holder) -> [String; 5] {
         None => "never".to_owned(),
     };
     let fence = holder.fencing_token.map(|fence| fence.to_string());
-    let owner = match &holder.owner {
-        Some(owner) => visible(owner).into_owned(),
-        None if holder.foreign => "(a client that uses no gateway)".to_owned(),
-        None => String::new(),
-    };
     let none = || "-".to_owned();
     let mode = match (holder.slot, &holder.mode) {
         (Some(slot), _) => format!("slot {slot}"),
@@ -137,6 +132,6 @@ fn row(name: &LockName, holder: &Holder) -> [String; 5] {
         mode,
         left,
         fence.unwrap_or_else(none),
-        owner,
+        owner_and_request(holder),
     ]
 }

@@ -57,6 +57,9 @@ pub enum StoreUrlError {
     /// The scheme is none of ours.
     #[error("has no scheme of these")]
     Scheme,
+    /// It has white space at an end, which most likely was copied with it.
+    #[error("begins or ends with a space or a line break")]
+    WhiteSpace,
     /// `embedded:` without a directory.
     #[error("names no directory")]
     NoDirectory,
@@ -97,7 +100,7 @@ impl FromStr for StoreUrl {
             };
         }
         let (scheme, rest) = text.split_once("://").ok_or(StoreUrlError::Scheme)?;
-        match scheme {
+        let parsed = match scheme {
             RedisUrl::PLAIN => RedisUrl::parse(rest, false).map(Self::Redis),
             RedisUrl::TLS => RedisUrl::parse(rest, true).map(Self::Redis),
             SentinelUrl::PLAIN => SentinelUrl::parse(rest, false).map(Self::Sentinel),
@@ -107,6 +110,30 @@ impl FromStr for StoreUrl {
             RedlockUrl::PLAIN => RedlockUrl::parse(rest, false).map(Self::Redlock),
             RedlockUrl::TLS => RedlockUrl::parse(rest, true).map(Self::Redlock),
             _ => Err(StoreUrlError::Scheme),
+        };
+        // What ends a login or the servers may have been meant for a part of a password.
+        let login = rest.rsplit_once('@').map(|(login, _)| login);
+        parsed.map_err(|error| match login {
+            _ if text.trim() != text => StoreUrlError::WhiteSpace,
+            Some(login) if login.contains(['/', '@']) => error.with_hint(),
+            _ => error,
+        })
+    }
+}
+
+// === impl StoreUrlError ===
+
+impl StoreUrlError {
+    /// The same with how a password is written.
+    fn with_hint(self) -> Self {
+        let hint =
+            |reason| format!("{reason}; in a password, @ is written %40 and / is written %2F");
+        match self {
+            Self::Redis(reason) => Self::Redis(hint(reason)),
+            Self::Sentinel(reason) => Self::Sentinel(hint(reason)),
+            Self::Cluster(reason) => Self::Cluster(hint(reason)),
+            Self::Redlock(reason) => Self::Redlock(hint(reason)),
+            Self::Empty | Self::Scheme | Self::WhiteSpace | Self::NoDirectory => self,
         }
     }
 }
@@ -495,6 +522,10 @@ mod tests {
             ("redis:", "has no scheme of these"),
             ("mysql://x", "has no scheme of these"),
             ("embedded:", "names no directory"),
+            (
+                "redis://:s3cret@h ",
+                "begins or ends with a space or a line break",
+            ),
         ] {
             let error = bad.parse::<StoreUrl>().unwrap_err();
             assert_eq!(error.to_string(), reason, "{bad}");
@@ -514,6 +545,8 @@ mod tests {
                     ("h/x", "the database is a number"),
                     ("h/0?x", "the database is a number"),
                     ("s3cret@h", "a user needs a password"),
+                    (":s3/cret@h", "and / is written %2F"),
+                    (":s3@c/ret@h", "@ is written %40"),
                 ][..],
             ),
             (

@@ -43,7 +43,7 @@ pub enum BreakError {
 
 impl Engine {
     /// Takes a lock away and passes it on; answers who held it. With `target`, only if that is what
-    /// holds it. Works while the gateway drains.
+    /// holds it. Works while the gateway drains. `by` is the API key that breaks it.
     ///
     /// The command runs to its end even if the caller hangs up. `record` is part of it, and comes before the
     /// answer: what it records is recorded even if the answer cannot be delivered.
@@ -52,6 +52,7 @@ impl Engine {
         name: LockName,
         target: Option<BreakTarget>,
         reason: Reason,
+        by: Option<Arc<str>>,
         record: impl FnOnce(Result<Holder, BreakError>) -> F + Send + 'static,
     ) -> Result<Holder, BreakError>
     where
@@ -59,7 +60,7 @@ impl Engine {
     {
         let engine = Arc::clone(&self.0);
         DetachOnDrop::new(&self.0.lifecycle, async move {
-            let outcome = engine.break_now(&name, target, &reason).await;
+            let outcome = engine.break_now(&name, target, &reason, by.as_ref()).await;
             record(outcome.clone()).await;
             outcome
         })
@@ -112,7 +113,7 @@ impl Engine {
                 if fences.is_empty() {
                     return outcome;
                 }
-                let (until, reason) = (told + request.within, request.reason);
+                let until = told + request.within;
                 let (engine, stopped) = (Arc::clone(&engine), engine.lifecycle.stopped());
                 engine.lifecycle.clone().spawn_background(async move {
                     tokio::select! {
@@ -122,7 +123,7 @@ impl Engine {
                     }
                     // The store ends them soon, and then nobody tells that they were broken.
                     let broken = stream::iter(fences).for_each_concurrent(TOGETHER, |fence| {
-                        engine.break_kept(&name, fence, &reason, &record)
+                        engine.break_kept(&name, fence, &request, &record)
                     });
                     broken.await;
                 });
@@ -150,15 +151,16 @@ impl EngineShared {
         name: &LockName,
         target: Option<BreakTarget>,
         reason: &Reason,
+        by: Option<&Arc<str>>,
     ) -> Result<Holder, BreakError> {
         match self.store.break_lock(name, target).await {
             Ok(Breaking::Broken(holder)) => {
                 self.metrics.lock_broken(holder.count());
                 if let Holder::Foreign { .. } = &holder {
-                    self.events.broken(name, None, reason.as_str());
+                    self.events.broken(name, None, reason.as_str(), by);
                 }
                 for lease in holder.leases() {
-                    self.events.broken(name, Some(lease), reason.as_str());
+                    self.events.broken(name, Some(lease), reason.as_str(), by);
                 }
                 Ok(holder)
             }
@@ -174,10 +176,11 @@ impl EngineShared {
         &self,
         name: &LockName,
         fence: FencingToken,
-        reason: &Reason,
+        request: &ReleaseRequest,
         record: impl Fn(ReleaseRecord) -> F,
     ) {
-        match self.break_now(name, Some(fence.into()), reason).await {
+        let (reason, by) = (&request.reason, request.by.as_ref());
+        match self.break_now(name, Some(fence.into()), reason, by).await {
             Ok(holder) => record(ReleaseRecord::Broken(holder)).await,
             Err(
                 BreakError::HolderChanged(_)

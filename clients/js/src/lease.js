@@ -23,14 +23,12 @@ export const locksPath = (names, operation = '') =>
 function partsOf(names, body) {
   const parts = [body?.leases ?? body?.results ?? body].flat();
   if (parts.length !== names.length || !parts.every((part) => names.includes(part?.name))) return undefined;
-  const numbers = parts.flatMap((part) => [
-    part.slot ?? 0,
+  const times = parts.flatMap((part) => [
     part.expiresInMs ?? 0,
     part.holdExpiresInMs ?? 0,
     part.releaseRequested ? part.releaseRequested.withinMs : 0,
   ]);
-  const isCount = (it) => it >= 0 && Number.isSafeInteger(it);
-  return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...numbers].every(isCount) ? parts : undefined;
+  return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...times].every(Number.isFinite) ? parts : undefined;
 }
 
 /** Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop. */
@@ -113,11 +111,11 @@ export class Lease {
     try {
       for (;;) {
         this.check();
-        const { failure, again, pause } = await this.#renewOnce(ttlMs);
+        const { failure, again } = await this.#renewOnce(ttlMs);
         if (!failure) return;
         this.signal.throwIfAborted();
         if (!again) throw failure;
-        await sleep(pause, this.signal);
+        await sleep(backoff(this.#failed), this.signal);
       }
     } finally {
       this.#renewals -= 1;
@@ -210,8 +208,7 @@ export class Lease {
   #renewed({ body, sentAt, sentWall }, parts) {
     const least = (field) => Math.min(...parts.map((part) => part[field] ?? Infinity));
     for (const part of parts) if (part.releaseRequested) this.#asked(part, sentAt);
-    // No gateway says more than the TTL.
-    const left = Math.min(body.expiresInMs, least('expiresInMs'), this.ttlMs);
+    const left = Math.min(body.expiresInMs, least('expiresInMs'));
     this.#overdue = this.#releaseBy <= sentAt + left + SAME_REQUEST_MS;
     this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(left);
     const atLimit = least('holdExpiresInMs') <= left;
@@ -257,9 +254,7 @@ export class Lease {
       else this.#until += earlier;
       // Nobody has said whether the machine slept.
       this.#countSleep();
-      // No lease has the time for all that a gateway asks for.
-      result.pause = Math.min(backoff(this.#failed, result.pauseMs), this.ttlMs / 10);
-      if (this.#renewAt < Infinity) this.#renewAt = now() + result.pause;
+      if (this.#renewAt < Infinity) this.#renewAt = now() + Math.min(backoff(this.#failed), this.ttlMs / 10);
     }
     this.#schedule();
     return result;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
-    http::{Call, CallResponse, Retry, RetryableFailure, pause},
+    http::{Call, CallResponse, LONGEST_PAUSE, Retry, RetryableFailure, pause, random_fraction},
     inspect::Look,
     lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
@@ -233,9 +233,15 @@ impl Acquiring {
                 return Lease::from_answer(answer);
             }
             if !self.needs_retry(&mut answer, wait) {
-                return Err(self.refusal(answer));
+                match RetryableFailure::of_rate_limit(&answer) {
+                    Some(failure) => {
+                        retry.after(failure).await?;
+                        continue;
+                    }
+                    None => return Err(self.refusal(answer)),
+                }
             }
-            let sent_at = answer.sent_at;
+            let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
                 if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
                     self.name = Some(name);
@@ -250,9 +256,12 @@ impl Acquiring {
             } else {
                 0
             };
-            if hasty > 0 {
-                sleep(pause(hasty).min(self.left())).await;
-            }
+            let pause = match requested_pause {
+                Some(asked) => asked.mul_f64(1.0 + random_fraction()),
+                None if hasty > 0 => pause(hasty),
+                None => Duration::ZERO,
+            };
+            sleep(pause.min(self.left())).await;
         }
     }
 
@@ -338,6 +347,7 @@ impl Acquiring {
                 let is_last = self.request.idempotency_key.is_some() && self.left().is_zero();
                 !wait.is_zero() && !is_last
             }
+            "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
             // With a key of our own it can only be an earlier copy of ours, which was given up and
             // arrived late. Asking again takes the place back.
             "superseded" => {
@@ -444,6 +454,16 @@ impl Acquiring {
         let call_over = self.asked + self.client.options.deadline;
         !self.left().is_zero() || Instant::now() < call_over
     }
+}
+
+/// What a gateway that has no room asks for.
+fn requested_pause(answer: &CallResponse) -> Option<Duration> {
+    if answer.status != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let asked = answer.problem().and_then(|problem| problem.retry_after());
+    let asked = asked.or(answer.retry_after);
+    Some(asked.unwrap_or(Duration::from_secs(1)).min(LONGEST_PAUSE))
 }
 
 fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {
@@ -563,7 +583,7 @@ pub struct WaitStatus {
     /// The lock that is waited for, if it is one of several and it is known which.
     pub name: Option<LockName>,
     /// The place in the queue: 1 is the next to be served. It is found by the owner and by how long
-    /// the request has waited, so of two that came in the same moment it may be the other's.
+    /// the request has waited; it is not known for two with one owner that came in the same moment.
     pub position: Option<u64>,
     /// How many wait in all.
     pub waiters: Option<u64>,
@@ -579,6 +599,9 @@ pub struct WaitStatus {
 
 /// Of two clocks that began to count within a request of each other.
 const SAME_MOMENT: Duration = Duration::from_millis(1_500);
+/// Of two waiters with one owner that came closer together than this nobody knows which is which: a request to the gateway
+/// may have taken as long.
+const INDISTINGUISHABLE: Duration = Duration::from_millis(100);
 
 // === impl WaitStatus ===
 
@@ -607,15 +630,22 @@ impl WaitStatus {
     /// What a look at the lock tells somebody who asked for it as `owner`, `waited` ago.
     pub(crate) fn of_look(lock: Inspection, owner: Option<&str>, waited: Duration) -> Self {
         let off = |waited_ms| Duration::from_millis(waited_ms).abs_diff(waited);
-        let ours = lock
+        let mut ours: Vec<_> = lock
             .waiters
             .iter()
             .filter(|waiter| waiter.owner.as_deref() == owner)
-            .min_by_key(|waiter| off(waiter.waited_ms))
-            .filter(|waiter| off(waiter.waited_ms) <= SAME_MOMENT);
+            .map(|waiter| (off(waiter.waited_ms), waiter.position))
+            .filter(|(off, _)| *off <= SAME_MOMENT)
+            .collect();
+        ours.sort_unstable();
+        let position = match ours.as_slice() {
+            [] => None,
+            [(first, _), (second, _), ..] if *second - *first < INDISTINGUISHABLE => None,
+            [(_, position), ..] => Some(*position),
+        };
         Self {
             name: None,
-            position: ours.map(|waiter| waiter.position),
+            position,
             waiters: Some(lock.waiter_count),
             holder: lock.holders.into_iter().next(),
             holder_count: Some(lock.holder_count),
@@ -631,5 +661,31 @@ impl WaitStatus {
             trouble: Some(trouble),
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LockState, Waiter};
+
+    #[test]
+    fn a_position_is_told_unless_it_may_be_that_of_another_waiter() {
+        let position = |waited: &[u64]| {
+            let waiters = waited.iter().zip(1..).map(|(&waited_ms, position)| Waiter {
+                position,
+                owner: Some("ci".to_owned()),
+                mode: None,
+                limit: None,
+                waited_ms,
+            });
+            let lock = Inspection::of_waiters(LockState::Held, waiters.collect());
+            WaitStatus::of_look(lock, Some("ci"), Duration::from_secs(10)).position
+        };
+        assert_eq!(position(&[9_990]), Some(1));
+        assert_eq!(position(&[60_000, 9_990]), Some(2));
+        assert_eq!(position(&[10_400, 9_990]), Some(2));
+        assert_eq!(position(&[9_995, 9_990]), None);
+        assert_eq!(position(&[60_000]), None);
     }
 }

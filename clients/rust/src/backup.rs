@@ -7,26 +7,28 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     Client, ClientError,
-    http::{CallResponse, SendOutcome},
+    events::MAX_PROBLEM,
+    http::{CallResponse, RetryableFailure, cause},
 };
 
 /// How long the gateway may be silent: it makes the backup before it answers.
 const SILENCE: Duration = Duration::from_mins(1);
+/// The longest backup that is read: about ten million leases without metadata. What is longer, or has no end, must not
+/// take all of the memory.
+const MAX_BACKUP: usize = 1 << 30;
 
 // === impl Client ===
 
 impl Client {
     /// Reads a backup of the embedded store. Asks once: whoever wants it asks again.
     pub async fn backup(&self) -> Result<Vec<u8>, ClientError> {
+        self.read_backup(MAX_BACKUP).await
+    }
+
+    async fn read_backup(&self, max_bytes: usize) -> Result<Vec<u8>, ClientError> {
         let address = self.addresses.current();
-        let unreachable = |reason: String| ClientError::Unreachable {
-            url: address.url().to_owned(),
-            reason,
-        };
-        let lost = |error: &reqwest::Error| match SendOutcome::of(error) {
-            SendOutcome::NotSent(reason) | SendOutcome::NoAnswer(reason) => unreachable(reason),
-            SendOutcome::Answered(..) => unreachable(error.to_string()),
-        };
+        let unreachable = |reason| RetryableFailure::unreachable(address.url(), reason).error;
+        let lost = |error: &reqwest::Error| unreachable(cause(error));
         let silent = |_elapsed| unreachable("no answer in time".to_owned());
         let sent_at = Instant::now();
         let mut request = self.http.get(format!("{}/backup", address.url()));
@@ -35,25 +37,63 @@ impl Client {
         }
         let response = timeout(SILENCE, request.send()).await.map_err(silent)?;
         let mut response: Response = response.map_err(|error| lost(&error))?;
+        let longest = if response.status().is_success() {
+            max_bytes
+        } else {
+            MAX_PROBLEM
+        };
         let mut body = Vec::new();
         while let Some(part) = timeout(SILENCE, response.chunk())
             .await
             .map_err(silent)?
             .map_err(|error| lost(&error))?
         {
+            if body.len() + part.len() > longest {
+                return Err(ClientError::Unexpected {
+                    url: address.url().to_owned(),
+                    what: format!("more than {longest} bytes"),
+                });
+            }
             body.extend(part);
         }
         if response.status().is_success() {
             return Ok(body);
         }
-        let answer = CallResponse {
-            url: address.url().to_owned(),
-            status: response.status(),
-            body: String::from_utf8(body).unwrap_or_default(),
-            sent_at,
-            received_at: Instant::now(),
-            in_doubt: false,
-        };
-        Err(answer.refusal())
+        Err(CallResponse::new(address.url(), sent_at, &response, body).refusal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::*;
+    use crate::ClientOptions;
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_not_kept_in_memory() {
+        for status in ["200 OK", "500 Internal Server Error"] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.read(&mut [0; 4096]).unwrap();
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n");
+                stream.write_all(head.as_bytes()).unwrap();
+                // Until nobody reads any more.
+                while stream.write_all(&[b'x'; 4096]).is_ok() {}
+            });
+            let options = ClientOptions {
+                url,
+                ..ClientOptions::default()
+            };
+            let client = Client::new(options).unwrap();
+            let error = client.read_backup(100_000).await.unwrap_err();
+            assert!(error.to_string().contains("more than "), "{error}");
+        }
     }
 }

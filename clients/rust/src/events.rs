@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, ClientError, format_duration,
-    http::{CallResponse, Retry, RetryableFailure, SendOutcome, cause, pause},
+    http::{CallResponse, NoAnswer, Retry, RetryableFailure, cause, pause},
     lock::NamePrefix,
 };
 
@@ -88,6 +88,9 @@ pub struct Event {
     /// Why.
     #[serde(default)]
     pub reason: Option<String>,
+    /// With `broken` and `release-requested`: the API key that broke the lock or asked for it.
+    #[serde(default)]
+    pub by: Option<String>,
     /// When, by the clock of a gateway. For display only.
     #[serde(default)]
     pub at: Option<String>,
@@ -104,7 +107,7 @@ struct EndData {
 /// A gateway says something every ten seconds. A connection that is silent for so long is lost.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The longest problem document that is read.
-const MAX_PROBLEM: usize = 64 * 1024;
+pub(crate) const MAX_PROBLEM: usize = 64 * 1024;
 
 // === impl Client ===
 
@@ -125,9 +128,9 @@ impl Client {
         };
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
         loop {
-            match events.connect(retry.time_out()).await {
+            match events.connect(retry.time_out()).await? {
                 Ok(()) => return Ok(events),
-                Err(error) => retry.after_error(error).await?,
+                Err(failure) => retry.after(failure).await?,
             }
         }
     }
@@ -146,13 +149,17 @@ impl Events {
             let Some(connection) = &mut self.connection else {
                 sleep(pause(self.failed)).await;
                 match self.connect(self.client.options.request_timeout).await {
-                    Ok(()) if std::mem::take(&mut self.interrupted) => {
+                    Ok(Ok(())) if std::mem::take(&mut self.interrupted) => {
                         return Ok(EventsItem::Resumed(self.url.clone()));
                     }
-                    Ok(()) => continue,
-                    Err(error) => {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(failure)) => {
                         self.interrupt();
-                        return Self::unconnected(error);
+                        return Ok(EventsItem::Interrupted(failure.error));
+                    }
+                    Err(refused) => {
+                        self.interrupt();
+                        return Err(refused);
                     }
                 }
             };
@@ -182,17 +189,11 @@ impl Events {
         self.failed = self.failed.saturating_add(1);
     }
 
-    /// What it is that no connection was made: a setback, or a refusal.
-    fn unconnected(error: ClientError) -> Result<EventsItem, ClientError> {
-        match error {
-            ClientError::Unreachable { .. }
-            | ClientError::Unavailable(_)
-            | ClientError::OutcomeUnknown { .. } => Ok(EventsItem::Interrupted(error)),
-            refused => Err(refused),
-        }
-    }
-
-    async fn connect(&mut self, time_out: Duration) -> Result<(), ClientError> {
+    /// Connects, or answers what another attempt may do better than; fails if the gateway refuses.
+    async fn connect(
+        &mut self,
+        time_out: Duration,
+    ) -> Result<Result<(), RetryableFailure>, ClientError> {
         let client = &self.client;
         let address = client.addresses.current();
         let prefix = Some(("prefix", self.prefix.as_str())).filter(|(_, text)| !text.is_empty());
@@ -210,29 +211,24 @@ impl Events {
                 address.url().clone_into(&mut self.url);
                 self.connection = Some(response);
                 self.parser = EventParser::default();
-                return Ok(());
+                return Ok(Ok(()));
             }
             Ok(Ok(response)) => {
                 let answer = read(address.url(), response, time_out).await;
-                match RetryableFailure::of_answer(answer.status, &answer.body, None) {
+                match RetryableFailure::of_answer(&answer) {
                     Some(failure) => failure.of_look(address.url()),
                     None => return Err(answer.refusal()),
                 }
             }
-            Ok(Err(error)) => match SendOutcome::of(&error) {
-                SendOutcome::NotSent(reason) | SendOutcome::NoAnswer(reason) => {
-                    RetryableFailure::unreachable(address.url(), reason)
-                }
-                SendOutcome::Answered(status, ..) => {
-                    RetryableFailure::unreachable(address.url(), format!("status {status}"))
-                }
-            },
+            Ok(Err(error)) => {
+                RetryableFailure::of_no_answer(NoAnswer::of(&error), address.url(), true)
+            }
             Err(_elapsed) => {
                 RetryableFailure::unreachable(address.url(), "no answer in time".to_owned())
             }
         };
         client.addresses.move_on_from(address);
-        Err(failure.error)
+        Ok(Err(failure))
     }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
@@ -279,7 +275,7 @@ impl Event {
 
 /// An answer that is no stream.
 async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResponse {
-    let (status, sent_at) = (response.status(), Instant::now());
+    let sent_at = Instant::now();
     let mut body = Vec::new();
     let reading = async {
         while let Ok(Some(chunk)) = response.chunk().await
@@ -290,14 +286,7 @@ async fn read(url: &str, mut response: Response, time_out: Duration) -> CallResp
     };
     // What has not come by then is no problem document.
     let _ = timeout(time_out, reading).await;
-    CallResponse {
-        url: url.to_owned(),
-        status,
-        body: String::from_utf8(body).unwrap_or_default(),
-        sent_at,
-        received_at: Instant::now(),
-        in_doubt: false,
-    }
+    CallResponse::new(url, sent_at, &response, body)
 }
 
 // === Event parser ===

@@ -84,6 +84,9 @@ pub struct Holder {
     /// What is left of it in milliseconds; `None` if it has no expiry.
     #[serde(default)]
     pub expires_in_ms: Option<u64>,
+    /// When the lease was granted, by the clock of the gateway, as RFC 3339 has it.
+    #[serde(default)]
+    pub acquired_at: Option<String>,
     /// Present if it was asked to release the lock, and the caller may know.
     #[serde(default)]
     pub release_requested: Option<ReleaseRequest>,
@@ -97,16 +100,6 @@ impl Problem {
         let mut problem: Self = serde_json::from_str(body).ok()?;
         body.clone_into(&mut problem.json);
         Some(problem)
-    }
-
-    /// What an answer of a proxy stands for, which has no document.
-    pub(crate) fn of_proxy(status: u16, code: &str, detail: String) -> Self {
-        Self {
-            status,
-            name: None,
-            detail: Some(detail),
-            ..Self::of_part("", code, None, None)
-        }
     }
 
     /// What one of several leases came to.
@@ -149,7 +142,17 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let detail = self.detail.as_ref().unwrap_or(&self.title);
+        let mut detail = self.detail.clone().unwrap_or_else(|| self.title.clone());
+        // Of a single one that is the detail.
+        if let [_, _, ..] = self.errors.as_slice() {
+            let errors = self.errors.iter();
+            let errors = errors.map(|FieldError { field, reason }| format!("`{field}` {reason}"));
+            detail = format!(
+                "{}: {}",
+                detail.trim_end_matches('.'),
+                errors.collect::<Vec<_>>().join("; ")
+            );
+        }
         if self.status == 0 {
             return write!(f, "{detail} ({})", self.code);
         }

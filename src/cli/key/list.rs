@@ -19,22 +19,29 @@ use super::table::table;
 /// read the file.
 #[derive(Args)]
 pub(in crate::cli) struct ListArgs {
+    #[command(flatten)]
+    file: KeysFileArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which keys file is meant.
+#[derive(Args)]
+pub(super) struct KeysFileArgs {
     /// The keys file, if it is not the one that the configuration names
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
     /// The configuration file that names the keys file [env: `LATCHGATE_CONFIG`]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 // === impl ListArgs ===
 
 impl ListArgs {
     pub(super) fn text(&self, environment: &Environment) -> Result<String, CliError> {
-        let ring = self.file(environment)?.read()?;
+        let ring = self.file.find(environment)?.read()?;
         let now = SystemClock.wall();
         if self.json {
             let keys = ring.keys().iter().map(|key| as_json(key, now));
@@ -44,8 +51,12 @@ impl ListArgs {
         rows.extend(ring.keys().iter().map(|key| row(key, now)));
         Ok(table(&rows))
     }
+}
 
-    fn file(&self, environment: &Environment) -> Result<KeysFile, CliError> {
+// === impl KeysFileArgs ===
+
+impl KeysFileArgs {
+    pub(super) fn find(&self, environment: &Environment) -> Result<KeysFile, CliError> {
         if let Some(path) = &self.keys {
             return Ok(KeysFile::new(path));
         }

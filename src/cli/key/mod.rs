@@ -1,10 +1,11 @@
 //! `latchgate key`: makes API keys, and shows who may do what.
 
-mod append;
+mod change;
 mod command;
 mod list;
 mod new;
+mod rotate;
 mod table;
 
-pub(super) use append::AppendError;
+pub(super) use change::KeysChangeError;
 pub(super) use command::{KeyCommand, key};

@@ -23,14 +23,13 @@ use crate::{
     clock::{Clock, SystemClock},
 };
 
-use super::append::append;
+use super::change::append;
 
 /// Make an API key: prints it, once, and what to paste into the keys file
 ///
 /// The key goes to whoever is to use it (LATCHGATE_KEY, or Authorization: Bearer KEY), the [[key]]
 /// table into the file that auth.keys_file names. The file holds only a hash: a key that was lost
-/// cannot be shown again. To replace the secret of a key, add the printed text to its `secrets`, give
-/// out the new key, and take the old text away when nobody uses it any more.
+/// cannot be shown again. `latchgate key rotate` replaces the secret of a key.
 ///
 /// With --append the table is in the file at once, and standard output is the key and nothing else:
 /// KEY=$(latchgate key new --name ci --acquire ci: --append keys.toml).

@@ -44,8 +44,8 @@ use super::super::{
 ///
 /// The exit code is that of the command, or 128 and the number of the signal that ended it. Where
 /// there was no command, or it was stopped because the lease was lost, it is one of those below; 126
-/// if the command cannot be executed, 127 if it is not found, 128 and the number of the signal if one
-/// came during the wait.
+/// if the command cannot be executed, 127 if it is not found (both are looked at before the wait, too), 128 and the
+/// number of the signal if one came during the wait.
 #[derive(Args)]
 pub(in crate::cli) struct RunArgs {
     /// The lock: letters, digits and . _ : @ ~ -. Of several, 2 to 16, all are held while the command runs

@@ -26,6 +26,7 @@ use super::{
     },
     args::RunArgs,
     job::{Job, Leftover, SLOT, SLOTS, TOKEN},
+    start_process::{look_for, report},
     supervisor::{OF_JOBS, Supervisor},
     timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
@@ -38,6 +39,12 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     let client = args.connection.client(environment)?;
     let wait = args.wait.unwrap_or(crate::client::AcquireRequest::FOR_EVER);
     let request = args.request.request(wait, environment)?;
+    // After a long wait it would be too late to hear of a slip of the pen.
+    if let Some(program) = args.command.first()
+        && let Err(error) = look_for(program, environment.get("PATH"))
+    {
+        return Ok(report(program, &error));
+    }
     // From now on a signal cannot leave a lock behind that nobody holds.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
     let mut signals = Signals::listen(wanted).map_err(CliError::Runtime)?;

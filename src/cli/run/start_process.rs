@@ -3,12 +3,17 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
+    fs, io,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Command, ExitCode},
 };
 
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+};
 
 use super::{
     super::terminal::{output, visible::visible},
@@ -69,9 +74,46 @@ pub(in crate::cli) fn start() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let error = Command::new(&program).args(arguments).exec();
+    report(&program, &error).into()
+}
+
+/// Says why a command cannot be started, and answers with the exit code for that.
+pub(super) fn report(program: &OsStr, error: &io::Error) -> u8 {
     let text = format!("cannot start {}: {error}", program.to_string_lossy());
     output::note(&format!("latchgate: {}", visible(&text)));
-    code_of(&error).into()
+    code_of(error)
+}
+
+/// Looks whether the system would find a command and may execute it. `path` is where it looks for a name without a
+/// slash.
+pub(super) fn look_for(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return look_at(Path::new(program));
+    }
+    let Some(path) = path else {
+        // The system has places of its own then.
+        return Ok(());
+    };
+    let mut refusal = io::Error::from(Errno::NOENT);
+    for directory in env::split_paths(path) {
+        match look_at(&directory.join(program)) {
+            Ok(()) => return Ok(()),
+            Err(error) if code_of(&error) == NOT_FOUND => {}
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
+}
+
+fn look_at(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_dir() {
+        return Err(Errno::ACCESS.into());
+    }
+    match accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
+        Err(Errno::ACCESS) => Err(Errno::ACCESS.into()),
+        // Where that cannot be asked, the start shows it.
+        _ => Ok(()),
+    }
 }
 
 /// Has the kernel kill this process when the thread that started it has ended, whatever ended that: the third
@@ -89,11 +131,13 @@ fn die_with_parent() {
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent() {}
 
+/// The exit code for a command that is not found, as shells have it.
+const NOT_FOUND: u8 = 127;
+
 /// The exit code for a command that could not be started, as shells have it.
 fn code_of(error: &io::Error) -> u8 {
-    if error.kind() == io::ErrorKind::NotFound {
-        127
-    } else {
-        126
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => NOT_FOUND,
+        _ => 126,
     }
 }

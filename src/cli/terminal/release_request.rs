@@ -1,6 +1,6 @@
 //! That somebody has asked for a lock, as people are told it.
 
-use crate::client::ReleaseRequest;
+use crate::client::{Holder, ReleaseRequest};
 
 use super::{duration, visible::visible};
 
@@ -13,6 +13,19 @@ pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
         visible(by),
         visible(&request.reason)
     )
+}
+
+/// The owner of a lease in a table, and that it is to be released.
+pub(crate) fn owner_and_request(holder: &Holder) -> String {
+    let owner = match &holder.owner {
+        Some(owner) => visible(owner).into_owned(),
+        None if holder.foreign => "(a client that uses no gateway)".to_owned(),
+        None => String::new(),
+    };
+    match &holder.release_requested {
+        None => owner,
+        Some(request) => format!("{owner} (to be released {})", asked_for(request)),
+    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use super::{
 /// The variable that names the configuration file.
 pub(crate) const CONFIG_FILE: &str = "LATCHGATE_CONFIG";
 
-/// Variables with our prefix that speak to the client commands or to a build, and that a gateway
-/// therefore finds in its environment whenever both run in one shell.
-const OF_OTHERS: [&str; 12] = [
+/// Variables with our prefix that speak to the client commands, to the command of `latchgate run` or to a build, and
+/// that a gateway therefore finds in its environment whenever both run in one shell.
+const OF_OTHERS: [&str; 16] = [
     "LATCHGATE_URL",
     "LATCHGATE_KEY",
     "LATCHGATE_KEY_FILE",
@@ -20,7 +20,11 @@ const OF_OTHERS: [&str; 12] = [
     "LATCHGATE_TOKEN_FILE",
     "LATCHGATE_IDEMPOTENCY_KEY",
     "LATCHGATE_IDEMPOTENCY_KEY_FILE",
+    "LATCHGATE_NAME",
     "LATCHGATE_FENCING_TOKEN",
+    "LATCHGATE_FENCING_TOKENS",
+    "LATCHGATE_SLOT",
+    "LATCHGATE_SLOTS",
     "LATCHGATE_CA_FILE",
     "LATCHGATE_CLIENT_CERT_FILE",
     "LATCHGATE_CLIENT_KEY_FILE",

@@ -31,6 +31,7 @@ use super::{
     subscribers::Subscribers,
     subscription::{RelaySubscription, SubscriptionEvent},
     tracker::{EventLeaseKey, Tracked},
+    withheld::WithheldGrants,
 };
 
 /// Publishes the events of operations to listeners. Cheap to clone.
@@ -143,6 +144,7 @@ struct Publisher {
     store: AnyStore,
     leases: Arc<LeaseRegistry>,
     ingest: EventIngest,
+    withheld: WithheldGrants,
     outbox: Outbox,
     subscription: RelaySubscription,
     /// Whether it publishes: there is a listener here or at another gateway.
@@ -187,6 +189,7 @@ impl Publisher {
             store,
             leases,
             ingest: EventIngest::default(),
+            withheld: WithheldGrants::default(),
             outbox: Outbox::default(),
             active: false,
             interest_until: None,
@@ -241,6 +244,7 @@ impl Publisher {
         let times = [
             self.outbox.due().filter(|_| idle),
             self.ingest.tracker.next_due().filter(|_| checking),
+            self.withheld.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
             self.shared.subscribers().cleared_at(),
@@ -273,6 +277,7 @@ impl Publisher {
         if !wanted && self.active {
             self.subscription.close();
             self.ingest = EventIngest::default();
+            self.withheld = WithheldGrants::default();
             self.outbox.clear();
             self.checks.clear();
             self.shared.overflowed.store(false, Ordering::Relaxed);
@@ -300,6 +305,9 @@ impl Publisher {
             return;
         }
         let now = Instant::now();
+        for grant in self.withheld.take_due(now) {
+            self.write(grant.news, grant.origin);
+        }
         // After the events that are queued, so that a listener that reads the locks at the gap has seen those
         // events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
@@ -338,11 +346,32 @@ impl Publisher {
 
     /// Passes on what has happened here.
     fn handle(&mut self, news: EventMessage, origin: LeaseOrigin) {
+        for grant in self.withheld.take_same_lease(&news) {
+            self.write(grant.news, grant.origin);
+        }
         // The event is sent as it was published, because each gateway completes it from what it knows.
         let known_only = news.if_known && !self.ingest.is_known(&news);
         if origin == LeaseOrigin::Here && self.interest_until.is_some() && !known_only {
             self.outbox.put(&news);
         }
+        if self.ingest.is_before_end(&news) {
+            self.withheld.put(news, origin);
+            return;
+        }
+        let name = news.event.name.clone();
+        let name = name.filter(|_| news.event.kind.ends_lease());
+        self.write(news, origin);
+        for grant in name.map_or_else(Vec::new, |name| self.withheld.take_same_lock(&name)) {
+            if self.ingest.is_before_end(&grant.news) {
+                self.withheld.put_back(grant);
+            } else {
+                self.write(grant.news, grant.origin);
+            }
+        }
+    }
+
+    /// Shows an event to those who listen here.
+    fn write(&mut self, news: EventMessage, origin: LeaseOrigin) {
         let Some(event) = self.ingest.process(news, origin) else {
             return;
         };

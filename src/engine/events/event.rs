@@ -1,6 +1,10 @@
 //! What has happened to a lock.
 
-use std::{borrow::Cow, time::Duration, time::SystemTime};
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use crate::{
     lock::{FencingToken, LockName, Mode, Owner},
@@ -28,6 +32,8 @@ pub struct Event {
     pub position: Option<u64>,
     /// Why, if there is more to say than the kind does.
     pub reason: Option<Cow<'static, str>>,
+    /// The API key that broke the lease or asked for its release, if there was one.
+    pub by: Option<Arc<str>>,
     /// When, by the clock of the gateway where it happened. For display only.
     pub at: SystemTime,
 }
@@ -124,6 +130,7 @@ impl Event {
             waited: None,
             position: None,
             reason: None,
+            by: None,
             at,
         }
     }

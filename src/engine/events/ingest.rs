@@ -65,6 +65,14 @@ impl EventIngest {
         self.resolve(news).is_some()
     }
 
+    /// Whether this is a new lease although one lives that excludes it, as far as is known: the end of that was not told
+    /// yet.
+    pub(super) fn is_before_end(&self, news: &EventMessage) -> bool {
+        let event = &news.event;
+        let key = key_of(event).filter(|_| event.kind == EventKind::Acquired);
+        key.is_some_and(|key| self.tracker.excludes(&key, event.mode))
+    }
+
     fn resolve(&self, news: &EventMessage) -> Option<&EventLeaseKey> {
         self.tracker.resolve(news.lease?, news.event.name.as_ref()?)
     }

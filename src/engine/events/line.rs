@@ -47,11 +47,13 @@ struct Line<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lease: Option<u64>,
 }
 
-/// The longest reason that is believed, in characters.
-const LONGEST_REASON: usize = 200;
+/// The longest reason, or name of a key, that is believed, in characters.
+const LONGEST_TEXT: usize = 200;
 
 // === impl LeaseTag ===
 
@@ -95,6 +97,7 @@ impl EventMessage {
             waited_ms: event.waited.map(millis),
             position: event.position,
             reason: event.reason.as_deref().map(str::to_owned),
+            by: event.by.as_deref().map(str::to_owned),
             lease: self.lease.map(|lease| lease.0),
         };
         serde_json::to_string(&line).expect("texts and numbers are JSON")
@@ -113,9 +116,9 @@ impl EventMessage {
         if name.is_none() != (kind == EventKind::Gap) {
             return None;
         }
-        let reason = line.reason.filter(|reason| {
-            reason.chars().count() <= LONGEST_REASON && !reason.contains(char::is_control)
-        });
+        let is_believed = |text: &String| {
+            text.chars().count() <= LONGEST_TEXT && !text.contains(char::is_control)
+        };
         let event = Event {
             name,
             fence: line.fence.map(FencingToken::new).transpose().ok()?,
@@ -128,7 +131,8 @@ impl EventMessage {
             expires_in: line.expires_in_ms.map(Duration::from_millis),
             waited: line.waited_ms.map(Duration::from_millis),
             position: line.position,
-            reason: reason.map(Into::into),
+            reason: line.reason.filter(is_believed).map(Into::into),
+            by: line.by.filter(is_believed).map(Into::into),
             ..Event::bare(kind, at(line.at_ms))
         };
         Some(Self {
@@ -168,6 +172,7 @@ mod tests {
                 waited: Some(Duration::ZERO),
                 position: Some(3),
                 reason: Some("because".into()),
+                by: Some("ops".into()),
                 ..Event::bare(EventKind::Broken, at)
             },
             lease: Some(LeaseTag::of(&Token::random().hash())),

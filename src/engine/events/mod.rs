@@ -15,6 +15,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod tracker;
+mod withheld;
 
 pub use event::{Event, EventKind};
 pub use listener::{ListenError, Listener, ListenerItem};

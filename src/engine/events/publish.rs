@@ -1,5 +1,7 @@
 //! What operations tell, each as it knows it.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use crate::{
@@ -113,6 +115,7 @@ impl Bus {
                 mode: Some(lease.mode),
                 expires_in: Some(request.within),
                 reason: Some(request.reason.as_str().to_owned().into()),
+                by: request.by.clone(),
                 ..Event::of(EventKind::ReleaseRequested, name, at)
             },
             lease: None,
@@ -120,12 +123,13 @@ impl Bus {
         });
     }
 
-    /// A lease was broken, for a reason. Of a lease that no gateway granted nothing is known.
+    /// A lease was broken, for a reason and by an API key. Of a lease that no gateway granted nothing is known.
     pub(in crate::engine) fn broken(
         &self,
         name: &LockName,
         lease: Option<&HeldLease>,
         reason: &str,
+        by: Option<&Arc<str>>,
     ) {
         self.publish(|at| EventMessage {
             event: Event {
@@ -133,6 +137,7 @@ impl Bus {
                 owner: lease.and_then(|lease| lease.owner.clone()),
                 mode: lease.map(|lease| lease.mode),
                 reason: Some(reason.to_owned().into()),
+                by: by.cloned(),
                 ..Event::of(EventKind::Broken, name, at)
             },
             lease: None,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, request, settle},
-    lock::{FencingToken, HeldLease, LockName, NamePrefix, Token},
+    lock::{FencingToken, HeldLease, LockName, Mode, NamePrefix, Token},
     store::contract::{Holder, SharedHolders},
 };
 
@@ -198,9 +198,9 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     let bus = &engine.0.events;
     let token = Token::random();
     bus.renewed(&name(), &token.hash(), &held());
-    bus.broken(&name(), Some(&held()), "stuck");
+    bus.broken(&name(), Some(&held()), "stuck", Some(&"ops".into()));
     bus.released(&name(), &token.hash());
-    bus.broken(&LockName::new("foreign").unwrap(), None, "stuck");
+    bus.broken(&LockName::new("foreign").unwrap(), None, "stuck", None);
     let mut told = Vec::new();
     while told.len() < 3 {
         told.extend(next(&mut listener).await);
@@ -258,4 +258,55 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
             return;
         }
     }
+}
+
+/// What a hand-off comes to if the next holder is faster than whoever ended the lease.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_lease_is_told_before_the_next_grant() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
+    let bus = &engine.0.events;
+    let (first, second) = (id(), id());
+    let tell = |news: EventMessage| bus.publish(|_| news);
+    let exclusive = |kind, id, fence| {
+        let mut news = news(kind, id, fence);
+        news.event.mode = Some(Mode::Exclusive);
+        news
+    };
+    tell(exclusive(EventKind::Acquired, first, Some(1)));
+    tell(exclusive(EventKind::Acquired, second, Some(2)));
+    tell(news(EventKind::Released, first, None));
+    tell(news(EventKind::Released, second, None));
+    // Its end is told by nobody.
+    tell(exclusive(EventKind::Acquired, id(), Some(3)));
+    tell(exclusive(EventKind::Acquired, id(), Some(4)));
+    // What happens to the lease itself comes after its grant.
+    let last = id();
+    tell(exclusive(EventKind::Acquired, last, Some(5)));
+    tell(exclusive(EventKind::Renewed, last, Some(5)));
+    let mut told = Vec::new();
+    while told.len() < 8 {
+        told.extend(next(&mut listener).await);
+    }
+    let told: Vec<_> = told
+        .iter()
+        .map(|event| {
+            (
+                event.kind.as_str(),
+                event.fence.map_or(0, FencingToken::get),
+            )
+        })
+        .collect();
+    let expected = [
+        ("acquired", 1),
+        ("released", 1),
+        ("acquired", 2),
+        ("released", 2),
+        ("acquired", 3),
+        ("acquired", 5),
+        ("renewed", 5),
+        ("acquired", 4),
+    ];
+    assert_eq!(told, expected);
 }

@@ -1,7 +1,7 @@
 //! The leases that are known to live.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -21,7 +21,7 @@ pub(super) struct EventLeaseKey {
 /// The leases that are known to live, while somebody listens.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
-    leases: HashMap<EventLeaseKey, Tracked>,
+    leases: BTreeMap<EventLeaseKey, Tracked>,
     /// With the name, because the leases of a group have one token.
     by_id: HashMap<(LeaseTag, LockName), EventLeaseKey>,
     /// When which is due; without those that the store is asked about.
@@ -85,6 +85,14 @@ impl Tracker {
 
     pub(super) fn resolve(&self, id: LeaseTag, name: &LockName) -> Option<&EventLeaseKey> {
         self.by_id.get(&(id, name.clone()))
+    }
+
+    /// Whether a lease lives, as far as is known, that excludes a later one of the same lock.
+    pub(super) fn excludes(&self, later: &EventLeaseKey, mode: Option<Mode>) -> bool {
+        let earlier = self.leases.range(..later).rev();
+        let mut earlier = earlier.take_while(|(key, _)| key.name == later.name);
+        let is_alone = |mode| mode == Some(Mode::Exclusive);
+        earlier.any(|(_, lease)| is_alone(mode) || is_alone(lease.mode))
     }
 
     /// When the next lease is due.

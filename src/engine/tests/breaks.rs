@@ -24,7 +24,9 @@ async fn broken(store: &Arc<ScriptedStore>, records: &Records) -> Result<Holder,
     let (engine, _lifecycle) = engine(store);
     let kept = Arc::clone(records);
     let record = |outcome| async move { kept.lock().unwrap().push(outcome) };
-    engine.break_lock(name(), None, reason(), record).await
+    engine
+        .break_lock(name(), None, reason(), None, record)
+        .await
 }
 
 #[tokio::test(start_paused = true)]

@@ -219,11 +219,10 @@ impl RequestPermit {
     }
 }
 
-/// The gateway has no room for the request, or for its connection.
-pub(super) fn overloaded() -> Problem {
+fn overloaded() -> Problem {
     Problem::new(
         ProblemCode::Overloaded,
-        "This gateway has as many connections or requests as it takes. Nothing happened.",
+        "As many requests are worked on as this gateway takes. Nothing happened.",
     )
     .with(Extra::RetryAfter { ms: RETRY_AFTER_MS })
 }

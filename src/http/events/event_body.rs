@@ -91,6 +91,10 @@ struct EventData<'a> {
     /// Why, with `release-requested`, `lost`, `broken`, `gap` and `end`, and with `released` if it was not the holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    /// With `broken` and `release-requested`: the name of the API key that broke the lock or asked for it, also if its
+    /// user is signed in to the dashboard; null if no key was needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<OrNull<&'a str>>,
     /// When, in RFC 3339, by the clock of the gateway where it happened. For display only. Not with
     /// `session` and `end`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,6 +174,8 @@ impl<'a> EventData<'a> {
             waited_ms: event.waited.map(millis),
             position: event.position,
             reason: event.reason.as_deref(),
+            by: matches!(event.kind, Kind::Broken | Kind::ReleaseRequested)
+                .then(|| OrNull(event.by.as_deref())),
             at: Some(timestamp(Some(event.at))),
         }
     }
@@ -187,6 +193,7 @@ impl<'a> EventData<'a> {
             waited_ms: None,
             position: None,
             reason: None,
+            by: None,
             at: None,
         }
     }

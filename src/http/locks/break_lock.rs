@@ -111,9 +111,13 @@ pub(in crate::http) async fn break_lock(
     let (status, mut holder) = match body.grace {
         None => {
             let write_record = async move |outcome| record.write(&outcome, BROKEN).await;
-            let broken = gateway
-                .engine
-                .break_lock(name.clone(), target, reason, write_record);
+            let broken = gateway.engine.break_lock(
+                name.clone(),
+                target,
+                reason,
+                caller.name().cloned(),
+                write_record,
+            );
             (StatusCode::OK, broken.await?)
         }
         Some(within) => {
@@ -166,10 +170,10 @@ impl BreakRecord {
         }
         // Also where no audit log is kept.
         let (name, reason) = (&self.name, &self.reason);
-        let id = self.provenance.request_id.as_str();
+        let (id, key) = (self.provenance.request_id.as_str(), self.key.as_deref());
         for fence in &fences {
             let fence = fence.map(FencingToken::get);
-            info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, id, "break");
+            info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, key, id, "break");
         }
         let attempt = BreakAttempt {
             requester: Requester {

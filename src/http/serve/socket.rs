@@ -34,17 +34,26 @@ pub(super) struct Socket {
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Tells a client one thing and closes the connection.
-pub(super) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &str) {
+pub(super) async fn refuse(mut stream: TcpStream, answer: &str) {
     let telling = async {
-        stream.write_all(answer.as_bytes()).await?;
+        if stream.write_all(answer.as_bytes()).await.is_ok() {
+            close(&mut stream).await;
+        }
+    };
+    // A client that is gone, or takes too long, does not want to know.
+    drop(timeout(REFUSED_WITHIN, telling).await);
+}
+
+/// Closes a connection so that the client can read what was written last. Closed on unread bytes, the connection
+/// would be reset, and that may be lost.
+pub(super) async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+    let closing = async {
         stream.shutdown().await?;
-        // Closed on unread bytes, the connection would be reset and the answer lost.
         let mut unread = [0; 1024];
         while stream.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
     };
-    // A client that is gone, or takes too long, does not want to know.
-    drop(timeout(REFUSED_WITHIN, telling).await);
+    drop(timeout(REFUSED_WITHIN, closing).await);
 }
 
 // === impl Socket ===

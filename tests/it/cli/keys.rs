@@ -104,6 +104,55 @@ fn a_new_key_is_added_to_a_file_and_works() {
 }
 
 #[test]
+fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
+    let old = Made::new("ci", &["--view", "*"]);
+    let file = File::new(&format!("# Ours.\n{}", old.toml));
+    let gateway = file.gateway();
+    let rotate = |flags: &[&str]| {
+        let rotate = ["key", "rotate", "ci", "--keys", file.path()];
+        latchgate(&[&rotate[..], flags].concat()).read()
+    };
+    let early = rotate(&["--finish"]);
+    assert_eq!(early.code, Some(2), "{early:?}");
+    assert!(early.err.contains("the key ci has one secret"), "{early:?}");
+    let begun = rotate(&[]);
+    assert_eq!(begun.code, Some(0), "{begun:?}");
+    let new = begun.out.trim_end();
+    assert!(
+        begun.err.contains("`latchgate key rotate ci --finish`"),
+        "{begun:?}"
+    );
+    assert!(!begun.err.contains(&new[15..58]), "{begun:?}");
+    soon("the new secret is known", || {
+        inspect(&gateway, "a", new).code == Some(0)
+    });
+    assert_eq!(inspect(&gateway, "a", &old.key).code, Some(0));
+    let twice = rotate(&[]);
+    assert_eq!(twice.code, Some(2), "{twice:?}");
+    assert!(twice.err.contains("has two secrets; --finish"), "{twice:?}");
+    let finished = rotate(&["--finish", "--json"]);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let answer: Value = serde_json::from_str(&finished.out).unwrap();
+    assert_eq!(answer["removed_id"], old.key[4..14]);
+    soon("the old secret is gone", || {
+        inspect(&gateway, "a", &old.key).code == Some(106)
+    });
+    assert_eq!(inspect(&gateway, "a", new).code, Some(0));
+    let text = std::fs::read_to_string(&file.path).unwrap();
+    assert!(text.starts_with("# Ours.\n"), "{text}");
+    // A key that could not be told to anybody is named, so that somebody can remove it.
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let lost = latchgate(&["key", "rotate", "ci", "--keys", file.path()])
+        .out(full.unwrap())
+        .read();
+    assert_eq!(lost.code, Some(1), "{lost:?}");
+    assert!(
+        lost.err.contains("nobody knows it: remove the secret "),
+        "{lost:?}"
+    );
+}
+
+#[test]
 fn what_a_gateway_would_refuse_is_not_made() {
     for (flags, part) in [
         (&["--name", "a b"][..], "name of"),

@@ -284,8 +284,36 @@ fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
     );
     let answer = asked(&["--grace", "2h"]);
     assert_eq!(answer.code, Some(106), "{answer:?}");
-    assert!(answer.err.contains("`grace_ms` is 7200000"), "{answer:?}");
+    assert!(answer.err.contains("--grace is 7200000"), "{answer:?}");
     let answer = asked(&["--grace", "0"]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert_eq!(on(&gateway, &["inspect", "deploy"]).out, "deploy is free\n");
+}
+
+#[test]
+fn who_is_asked_to_release_a_lock_is_shown_so_wherever_the_lease_is() {
+    let gateway = Gateway::start();
+    for owner in ["one", "two"] {
+        let shared = [
+            "acquire", "gpu", "--shared", "--ttl", "1h", "--owner", owner,
+        ];
+        assert_eq!(on(&gateway, &shared).code, Some(0));
+    }
+    let ask = [
+        "break", "gpu", "--reason", "newer", "--all", "--grace", "1h",
+    ];
+    assert_eq!(on(&gateway, &ask).code, Some(0));
+    for command in [&["list"][..], &["inspect", "gpu"]] {
+        let shown = on(&gateway, command);
+        for owner in ["one", "two"] {
+            let line = shown.out.lines().find(|line| line.contains(owner));
+            let asked = "(to be released within 59m ";
+            assert!(line.is_some_and(|line| line.contains(asked)), "{shown:?}");
+        }
+    }
+    let shown = on(&gateway, &["inspect", "gpu"]);
+    assert!(shown.out.contains("HELD SINCE"), "{shown:?}");
+    acquire(&gateway, "alone", "me");
+    let shown = on(&gateway, &["inspect", "alone"]);
+    assert!(shown.out.contains("  held since     20"), "{shown:?}");
 }

@@ -5,6 +5,8 @@ use crate::support::{
     program::latchgate,
 };
 
+use super::key_fixture::{File, Made};
+
 #[test]
 fn without_a_token_the_ways_to_give_one_are_named() {
     let ran = latchgate(&["release", "deploy"]).read();
@@ -96,6 +98,33 @@ fn the_api_key_travels_as_a_bearer() {
         received[1].header("authorization"),
         Some("Bearer fr0m-file")
     );
+}
+
+#[test]
+fn what_a_gateway_lacks_is_named_as_the_command_line_has_it() {
+    let key = Made::new("ci", &["--acquire", "*", "--max-ttl", "1m"]);
+    let file = File::new(&key.toml);
+    let gateway = file.gateway();
+    let refused = |arguments: &[&str], key: Option<&str>| {
+        let mut ran = latchgate(arguments).env("LATCHGATE_URL", &gateway.url());
+        if let Some(key) = key {
+            ran = ran.env("LATCHGATE_KEY", key);
+        }
+        let ran = ran.read();
+        assert_eq!(ran.code, Some(106), "{ran:?}");
+        ran.err
+    };
+    let missing = refused(&["acquire", "deploy"], None);
+    let said =
+        "has no API key. Name a file with it by --key-file, or set LATCHGATE_KEY (unauthorized";
+    assert!(missing.contains(said), "{missing}");
+    let long = refused(&["acquire", "deploy", "--ttl", "2m"], Some(&key.key));
+    let said = "--ttl is 120000; the API key may ask for at most 60000 milliseconds";
+    assert!(long.contains(said), "{long}");
+    let arguments = ["acquire", "deploy", "--ttl", "1ms", "--max-hold", "1ms"];
+    let several = refused(&arguments, Some(&key.key));
+    assert!(several.contains("request: --ttl is 1;"), "{several}");
+    assert!(several.contains("; --max-hold "), "{several}");
 }
 
 #[test]

@@ -52,6 +52,28 @@ async fn a_key_hears_of_the_locks_that_it_may_view() {
 }
 
 #[tokio::test]
+async fn who_may_view_a_lock_hears_who_broke_it_and_who_asked_for_it() {
+    let (worker, viewer, operator) = (Key::new(), Key::new(), Key::new());
+    let file = worker.entry("worker", "acquire = ['*']")
+        + &viewer.entry("viewer", "view = ['*']")
+        + &operator.entry("ops", "break = ['*']");
+    let service = Service::with_keys(&file);
+    let mut reader = Reader::sending(&service, "", Some(viewer.auth())).await;
+    acquire(&service, &worker, "a").await;
+    for (grace, status, kind) in [(60_000, 202, "release-requested"), (0, 200, "broken")] {
+        let body = format!(r#"{{"reason":"it hangs","grace_ms":{grace}}}"#);
+        let headers = [operator.auth(), JSON[0]];
+        let answer = service.ask(Method::POST, "/locks/a/break", &headers, &body);
+        assert_eq!(answer.await.status, status);
+        let event = reader.expect(kind).await;
+        assert_eq!(
+            (&event["by"], &event["reason"]),
+            (&"ops".into(), &"it hangs".into())
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_key_without_view_and_nobody_at_all_hears_nothing() {
     let worker = Key::new();
     let service = Service::with_keys(&worker.entry("worker", "acquire = ['*']\nbreak = ['*']"));

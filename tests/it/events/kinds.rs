@@ -125,17 +125,10 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
         );
         assert_eq!(queued.get("fencing_token"), None);
         release(gateway, &first).await;
-        // The hand-off and the answer to the release come together, in either order.
-        let two = [reader.next().await.unwrap(), reader.next().await.unwrap()];
-        let find = |kind| {
-            two.iter()
-                .find(|heard| heard.kind == kind)
-                .unwrap()
-                .data
-                .clone()
-        };
-        assert_eq!(find("released")["fencing_token"], first["fencing_token"]);
-        find("acquired")
+        // The hand-off and the answer to the release come together.
+        let released = reader.expect("released").await;
+        assert_eq!(released["fencing_token"], first["fencing_token"]);
+        reader.expect("acquired").await
     };
     let (second, acquired) = tokio::join!(second, told);
     assert_eq!(acquired["fencing_token"], second["fencing_token"]);
@@ -173,18 +166,17 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
         let why = json!({"reason": "it hangs", "fencing_token": first["fencing_token"]});
         let answer = post(gateway, "/locks/a/break", &why).await;
         assert_eq!(answer.status, 200, "{}", answer.body);
-        // The hand-off and the answer to the break come together, in either order.
-        let two = [reader.next().await.unwrap(), reader.next().await.unwrap()];
-        let find = |kind: &str| two.iter().find(|heard| heard.kind == kind).cloned();
-        let found = find("broken").zip(find("acquired"));
-        found.unwrap_or_else(|| panic!("{two:?}"))
+        // The hand-off and the answer to the break come together.
+        let broken = reader.expect("broken").await;
+        (broken, reader.expect("acquired").await)
     };
     let (second, (broken, acquired)) = tokio::join!(acquire(gateway, "a", &body), broken);
-    assert_eq!(broken.data["name"], "a");
-    assert_eq!(broken.data["fencing_token"], first["fencing_token"]);
-    assert_eq!(broken.data["owner"], "ci");
-    assert_eq!(broken.data["reason"], "it hangs");
-    assert_eq!(acquired.data["fencing_token"], second["fencing_token"]);
+    assert_eq!(broken["name"], "a");
+    assert_eq!(broken["fencing_token"], first["fencing_token"]);
+    assert_eq!(broken["owner"], "ci");
+    assert_eq!(broken["reason"], "it hangs");
+    assert_eq!(broken["by"], json!(null), "no key is needed");
+    assert_eq!(acquired["fencing_token"], second["fencing_token"]);
     // A break is the end: the lease is not said to be released or to have expired as well.
     release(gateway, &second).await;
     let released = reader.expect("released").await;

@@ -89,3 +89,57 @@ fn the_client_commands_show_a_certificate() {
         "{unknown:?}"
     );
 }
+
+#[test]
+fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened() {
+    let (certified, callers) = asking("require");
+    let (url, ca) = (certified.gateway.url(), certified.authority.file());
+    let directory = tempfile::tempdir().unwrap();
+    let backup = directory.path().join("backup");
+    let tries = || {
+        let log = certified.gateway.log();
+        log.matches("a connection did not come to TLS").count()
+    };
+    for (command, arguments) in [
+        ("acquire", &["deploy"][..]),
+        ("acquire", &["deploy", "--wait", "1h"]),
+        ("run", &["deploy"]),
+        ("renew", &["deploy"]),
+        ("release", &["deploy"]),
+        ("inspect", &["deploy"]),
+        ("list", &[]),
+        ("events", &[]),
+        ("break", &["deploy", "--reason", "test", "--any"]),
+        ("backup", &[backup.to_str().unwrap()]),
+    ] {
+        let before = tries();
+        let program: &[&str] = if command == "run" {
+            &["--", "true"]
+        } else {
+            &[]
+        };
+        let base = ["--url", &url, "--ca-file", &ca];
+        let ran = latchgate(&[&[command], arguments, &base[..], program].concat())
+            .env(
+                "LATCHGATE_TOKEN",
+                "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
+            )
+            .read();
+        assert_eq!(ran.code, Some(103), "{command}: {ran:?}");
+        let said = "it wants a client certificate; --client-cert-file names one";
+        assert!(ran.err.contains(said), "{command}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{command}: {ran:?}");
+        assert_eq!(tries(), before + 1, "{command}: it is tried once");
+    }
+    // The certificate of an authority that the gateway does not know is no better than none.
+    let foreign = certified.authority.files("ci", &["ci"]);
+    let acquire = ["acquire", "deploy", "--url", &url, "--ca-file", &ca];
+    let ran = latchgate(&acquire)
+        .env("LATCHGATE_CLIENT_CERT_FILE", &foreign.certificate())
+        .env("LATCHGATE_CLIENT_KEY_FILE", &foreign.key())
+        .read();
+    assert_eq!(ran.code, Some(103), "{ran:?}");
+    let said = "it does not accept the client certificate (";
+    assert!(ran.err.contains(said), "{ran:?}");
+    drop(callers);
+}

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::support::gateway::Setup;
+use crate::support::{Authority, gateway::Setup};
 
 use super::{certified::Certified, tls_client};
 
@@ -133,4 +133,41 @@ async fn a_gateway_that_stops_does_not_wait_for_handshakes() {
     // Ten seconds are what a handshake may take.
     assert!(began.elapsed() < Duration::from_secs(9));
     idle.ended().await;
+}
+
+/// In TLS 1.3 a client may have written a request by the time its certificate is refused.
+#[tokio::test]
+async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
+    let callers = Authority::new();
+    let file = callers.file();
+    let certified = Certified::start_with(|_| {
+        Setup::default()
+            .with("LATCHGATE_HTTP_TLS_CLIENT_CA_FILE", &file)
+            .with("LATCHGATE_HTTP_TLS_CLIENT_AUTH", "require")
+    });
+    let address = certified.gateway.address;
+    let mut stream = tls_client::connect(&certified.authority, address, &[b"http/1.1"]).await;
+    // More than the gateway reads with the end of the handshake: what it leaves unread would reset the connection.
+    let request = vec![b'x'; 256 * 1024];
+    let writing = async {
+        stream.write_all(&request).await?;
+        stream.flush().await
+    };
+    // The refusal may come first.
+    drop(
+        timeout(TIMEOUT, writing)
+            .await
+            .expect("the gateway reads it"),
+    );
+    let mut answer = Vec::new();
+    let read = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
+    let refused = read.expect("the connection is closed").unwrap_err();
+    assert!(
+        refused.to_string().contains("CertificateRequired"),
+        "{refused}"
+    );
+    let (mut tcp, _) = stream.into_inner();
+    let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
+    read.expect("the connection is closed")
+        .expect("and not reset");
 }

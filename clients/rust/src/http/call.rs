@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reqwest::{
-    Method, Response,
-    header::{AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER},
+    Method,
+    header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
 use serde::Serialize;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    call_response::{CallResponse, SendOutcome},
+    call_response::{CallResponse, NoAnswer},
     retry::Retry,
     retryable_failure::RetryableFailure,
 };
@@ -105,6 +105,10 @@ impl Call {
         loop {
             match self.send_copy(client, retry.time_out()).await {
                 Ok(mut answer) => {
+                    if let Some(failure) = RetryableFailure::of_rate_limit(&answer) {
+                        retry.after(failure).await?;
+                        continue;
+                    }
                     answer.in_doubt = retry.in_doubt;
                     return Ok(answer);
                 }
@@ -120,43 +124,25 @@ impl Call {
         time_out: Duration,
     ) -> Result<CallResponse, RetryableFailure> {
         let address = client.addresses.current();
-        let sent_at = Instant::now();
         let failure = match self.send_once(client, address.url(), time_out).await {
-            SendOutcome::Answered(status, body, retry_after) => {
-                let failure = RetryableFailure::of_answer(status, &body, retry_after);
-                match failure {
-                    Some(failure) if self.looks => failure.of_look(address.url()),
-                    Some(failure) => failure,
-                    None if !self.looks
-                        && RetryableFailure::is_cut_off(&self.method, status, &body) =>
-                    {
-                        let status = status.as_u16();
-                        let reason = format!("status {status}, and no document came with it");
-                        RetryableFailure::indeterminate(reason, None)
-                    }
-                    None => {
-                        return Ok(CallResponse {
-                            url: address.url().to_owned(),
-                            status,
-                            body,
-                            sent_at,
-                            received_at: Instant::now(),
-                            in_doubt: false,
-                        });
-                    }
-                }
-            }
-            SendOutcome::NotSent(reason) => RetryableFailure::unreachable(address.url(), reason),
-            SendOutcome::NoAnswer(reason) if self.looks => {
-                RetryableFailure::unreachable(address.url(), reason)
-            }
-            SendOutcome::NoAnswer(reason) => RetryableFailure::indeterminate(reason, None),
+            Ok(answer) => match RetryableFailure::of_answer(&answer) {
+                Some(failure) if self.looks => failure.of_look(address.url()),
+                Some(failure) => failure,
+                None => return Ok(answer),
+            },
+            Err(no_answer) => RetryableFailure::of_no_answer(no_answer, address.url(), self.looks),
         };
         client.addresses.move_on_from(address);
         Err(failure)
     }
 
-    async fn send_once(&self, client: &Client, url: &str, time_out: Duration) -> SendOutcome {
+    async fn send_once(
+        &self,
+        client: &Client,
+        url: &str,
+        time_out: Duration,
+    ) -> Result<CallResponse, NoAnswer> {
+        let sent_at = Instant::now();
         let mut request = client
             .http
             .request(self.method.clone(), format!("{url}{}", self.path))
@@ -172,30 +158,18 @@ impl Call {
                 .header(reqwest::header::CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
-        let mut response = match request.send().await {
-            Ok(response) => response,
-            Err(error) => return SendOutcome::of(&error),
-        };
-        let status = response.status();
-        let retry_after = retry_after(&response);
+        let mut response = request.send().await.map_err(|error| NoAnswer::of(&error))?;
         let mut body = Vec::new();
-        loop {
-            match response.chunk().await {
-                Ok(Some(chunk)) if body.len() + chunk.len() <= self.longest => body.extend(chunk),
-                Ok(Some(_)) => return SendOutcome::NoAnswer("the answer is too long".to_owned()),
-                Ok(None) => break,
-                Err(error) => return SendOutcome::of(&error),
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| NoAnswer::of(&error))?
+        {
+            if body.len() + chunk.len() > self.longest {
+                return Err(NoAnswer::Lost("the answer is too long".to_owned()));
             }
+            body.extend(chunk);
         }
-        match String::from_utf8(body) {
-            Ok(body) => SendOutcome::Answered(status, body, retry_after),
-            Err(_invalid) => SendOutcome::Answered(status, String::new(), retry_after),
-        }
+        Ok(CallResponse::new(url, sent_at, &response, body))
     }
-}
-
-/// What the header says in seconds; a date is left alone.
-fn retry_after(response: &Response) -> Option<Duration> {
-    let header = response.headers().get(RETRY_AFTER)?;
-    header.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }

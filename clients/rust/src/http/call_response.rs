@@ -1,17 +1,27 @@
-//! What one copy of a request came to.
+//! The answer to one copy of a request, or why there is none.
 
 use std::{error::Error, time::Duration};
 
-use reqwest::StatusCode;
+use reqwest::{
+    Response, StatusCode,
+    header::{LOCATION, RETRY_AFTER},
+};
 use tokio::time::Instant;
 
-use crate::{ClientError, Problem, tls::distrust};
+use crate::{
+    ClientError, Problem,
+    tls::{distrust, refused_by_server},
+};
 
 /// An answer that sending again would not change.
 pub(crate) struct CallResponse {
     pub(crate) url: String,
     pub(crate) status: StatusCode,
     pub(crate) body: String,
+    /// After what time the caller may come again, if the answer says so.
+    pub(crate) retry_after: Option<Duration>,
+    /// To which address the answer points, without what that may hold of secrets.
+    location: Option<String>,
     /// When the copy of the request that was answered was sent.
     pub(crate) sent_at: Instant,
     /// When the answer was there.
@@ -20,28 +30,32 @@ pub(crate) struct CallResponse {
     pub(crate) in_doubt: bool,
 }
 
-/// What one copy of a request came to.
-pub(crate) enum SendOutcome {
-    /// It was answered, and the answer may say when to come again.
-    Answered(StatusCode, String, Option<Duration>),
-    /// It never reached a gateway.
+/// Why there is no answer to one copy of a request.
+pub(crate) enum NoAnswer {
+    /// No gateway has read it.
     NotSent(String),
+    /// No gateway has read it, because one end does not trust the certificate of the other. The next copy would
+    /// end in the same way.
+    NotTrusted(String),
     /// It was sent, and no whole answer came back.
-    NoAnswer(String),
+    Lost(String),
 }
 
-// === impl SendOutcome ===
+// === impl NoAnswer ===
 
-impl SendOutcome {
+impl NoAnswer {
     /// What an error of the HTTP client says about the request.
     pub(crate) fn of(error: &reqwest::Error) -> Self {
+        if let Some(reason) = mistrust(error) {
+            return Self::NotTrusted(reason);
+        }
         let reason = cause(error);
-        if error.is_connect() || error.is_builder() {
+        if error.is_connect() || error.is_builder() || is_canceled(error) {
             Self::NotSent(reason)
         } else if error.is_timeout() {
-            Self::NoAnswer("no answer in time".to_owned())
+            Self::Lost("no answer in time".to_owned())
         } else {
-            Self::NoAnswer(reason)
+            Self::Lost(reason)
         }
     }
 }
@@ -49,21 +63,43 @@ impl SendOutcome {
 // === impl CallResponse ===
 
 impl CallResponse {
+    /// An answer of `url` to a request, whose body has been read.
+    pub(crate) fn new(url: &str, sent_at: Instant, response: &Response, body: Vec<u8>) -> Self {
+        let header = |name| response.headers().get(name)?.to_str().ok();
+        // A date is left alone.
+        let seconds = header(RETRY_AFTER).and_then(|text| text.parse().ok());
+        let location = header(LOCATION).and_then(|to| response.url().join(to).ok());
+        Self {
+            url: url.to_owned(),
+            status: response.status(),
+            body: String::from_utf8(body).unwrap_or_default(),
+            retry_after: seconds.map(Duration::from_secs),
+            location: location
+                .map(|to| format!("{}{}", to.origin().ascii_serialization(), to.path())),
+            sent_at,
+            received_at: Instant::now(),
+            in_doubt: false,
+        }
+    }
+
     /// The problem document, if it is one.
     pub(crate) fn problem(&self) -> Option<Problem> {
         Problem::parse(&self.body)
     }
 
     /// The refusal that this answer is.
-    pub(crate) fn refusal(self) -> ClientError {
+    pub(crate) fn refusal(mut self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
             // A gateway says so to who speaks plain HTTP. What others answer is not shown: it may hold a token.
-            let speaks_tls = self.body.starts_with("This address speaks TLS");
-            return self.unexpected(if speaks_tls {
-                "this address speaks TLS: its URL begins with https://"
-            } else {
-                "no problem document"
-            });
+            if self.body.starts_with("This address speaks TLS") {
+                return self.unexpected("this address speaks TLS: its URL begins with https://");
+            }
+            if let (true, Some(to)) = (self.status.is_redirection(), self.location.take()) {
+                return self.unexpected(&format!(
+                    "a redirect to {to}, which is not followed: name that address if it is the gateway's"
+                ));
+            }
+            return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
             // These three say how the lock stands, earlier copies included.
@@ -107,12 +143,66 @@ impl CallResponse {
 /// The innermost cause: it says what happened ("connection refused"), the others only that something
 /// did.
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
-    if let Some(why) = distrust(error, "--ca-file") {
-        return format!("its certificate is not believed: {why}");
+    if let Some(why) = mistrust(error) {
+        return why;
     }
     let mut innermost: &dyn Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
     innermost.to_string()
+}
+
+/// Which end does not trust the certificate of the other, and why.
+fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
+    let of_gateway = distrust(error, "--ca-file");
+    of_gateway
+        .map(|why| format!("its certificate is not believed: {why}"))
+        .or_else(|| refused_by_server(error, "--client-cert-file"))
+}
+
+/// Whether the connection ended before a byte of the request was written.
+fn is_canceled(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|cause| {
+        let cause = cause.downcast_ref::<hyper::Error>();
+        cause.is_some_and(hyper::Error::is_canceled)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use crate::{Client, ClientOptions, lock::LockName};
+
+    #[tokio::test]
+    async fn a_redirect_says_where_to_and_shows_no_secret() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read(&mut [0; 4096]).unwrap();
+            let to = "https://u:s3cret@locks.example/locks/a?key=s3cret";
+            let head = format!("HTTP/1.1 308 X\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+        });
+        let options = ClientOptions {
+            url: url.clone(),
+            ..ClientOptions::default()
+        };
+        let client = Client::new(options).unwrap();
+        let error = client.inspect(&LockName::new("a").unwrap()).await;
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            format!(
+                "{url} gave an answer that is none of a gateway's: status 308, a redirect to \
+                 https://locks.example/locks/a, which is not followed: name that address if it is the gateway's"
+            )
+        );
+    }
 }

@@ -6,8 +6,8 @@ mod call_response;
 mod retry;
 mod retryable_failure;
 
-pub(crate) use backoff::{pause, random_fraction};
+pub(crate) use backoff::{LONGEST_PAUSE, pause, random_fraction};
 pub(crate) use call::Call;
-pub(crate) use call_response::{CallResponse, SendOutcome, cause};
+pub(crate) use call_response::{CallResponse, NoAnswer, cause};
 pub(crate) use retry::Retry;
 pub(crate) use retryable_failure::RetryableFailure;

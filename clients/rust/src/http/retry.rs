@@ -11,9 +11,6 @@ use super::{
     retryable_failure::RetryableFailure,
 };
 
-/// How long before its end a call that was put off beyond it asks once more.
-const LAST_COPY: Duration = Duration::from_secs(1);
-
 /// The copies of one call.
 pub(crate) struct Retry {
     deadline: Instant,
@@ -24,8 +21,6 @@ pub(crate) struct Retry {
     /// How many addresses are tried before there is a pause.
     addresses: u32,
     failed: u32,
-    /// Whether the one copy was sent that a call has left whose pause would outlast it.
-    was_put_off: bool,
     /// Whether one of the copies may have been carried out unheard.
     pub(crate) in_doubt: bool,
 }
@@ -42,7 +37,6 @@ impl Retry {
             most: Some(client.options.attempts.saturating_mul(addresses)),
             addresses,
             failed: 0,
-            was_put_off: false,
             in_doubt: false,
         }
     }
@@ -69,7 +63,10 @@ impl Retry {
     pub(crate) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
-        let used_up = self.most.is_some_and(|most| self.failed >= most);
+        // Another address may do better, another copy to the same one does not.
+        let used_up = self.most.is_some_and(|most| {
+            self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
+        });
         let pause = self.pause(failure.requested_pause);
         if used_up || Instant::now() + pause >= self.deadline {
             return Err(failure.after(self.in_doubt));
@@ -92,7 +89,7 @@ impl Retry {
     }
 
     /// None before an address that was not tried in this round.
-    fn pause(&mut self, requested: Option<Duration>) -> Duration {
+    fn pause(&self, requested: Option<Duration>) -> Duration {
         if !self.failed.is_multiple_of(self.addresses) {
             return Duration::ZERO;
         }
@@ -100,19 +97,12 @@ impl Retry {
         let Some(requested) = requested else {
             return own;
         };
-        // Clients that were put off together do not come back together.
-        let requested = requested.min(LONGEST_PAUSE);
-        let pause = own.max(requested.mul_f64(1.0 + random_fraction() / 2.0));
+        // Those who were put off together do not come back together.
+        let spread = requested
+            .min(LONGEST_PAUSE)
+            .mul_f64(1.0 + random_fraction());
+        // Who is put off beyond the deadline asks once more within it.
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if pause < left || self.was_put_off {
-            return pause;
-        }
-        // A call that is put off beyond its deadline asks once more within it.
-        self.was_put_off = true;
-        if requested < left {
-            (requested + left) / 2
-        } else {
-            left.saturating_sub(LAST_COPY.min(left / 2))
-        }
+        own.max(spread.min(left / 2))
     }
 }

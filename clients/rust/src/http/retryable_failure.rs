@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 
 use crate::{ClientError, Problem};
+
+use super::call_response::{CallResponse, NoAnswer};
 
 /// A copy that another one may do better than.
 pub(crate) struct RetryableFailure {
@@ -13,68 +15,67 @@ pub(crate) struct RetryableFailure {
     pub(crate) in_doubt: bool,
     /// How long the next copy is to be put off, if the gateway says so.
     pub(crate) requested_pause: Option<Duration>,
+    /// Whether the next copy to the same address would end in the same way.
+    pub(crate) is_lasting: bool,
 }
 
 // === impl RetryableFailure ===
 
-impl From<ClientError> for RetryableFailure {
-    fn from(error: ClientError) -> Self {
-        Self::nothing(error)
-    }
-}
-
 impl RetryableFailure {
     /// What an answer says, if it says that the same request may be answered otherwise a moment
-    /// later. The table is in `clients/conformance.md`.
-    pub(crate) fn of_answer(
-        status: StatusCode,
-        body: &str,
-        retry_after: Option<Duration>,
-    ) -> Option<Self> {
-        let is_busy = matches!(
-            status,
-            StatusCode::REQUEST_TIMEOUT
-                | StatusCode::TOO_MANY_REQUESTS
-                | StatusCode::SERVICE_UNAVAILABLE
-        );
-        if !is_busy && !status.is_server_error() {
+    /// later.
+    pub(crate) fn of_answer(answer: &CallResponse) -> Option<Self> {
+        let status = answer.status;
+        // 408: the whole request has not come.
+        if !status.is_server_error() && status != StatusCode::REQUEST_TIMEOUT {
             return None;
         }
-        let by_proxy = || format!("a proxy answered with status {}", status.as_u16());
-        let problem = Problem::parse(body);
-        let requested_pause = problem.as_ref().and_then(Problem::retry_after);
-        let failure = match problem {
-            // No fencing token will come back.
-            Some(problem) if problem.code == "fence-exhausted" => return None,
-            Some(problem) if is_busy => Self::nothing(ClientError::Unavailable(Box::new(problem))),
+        match answer.problem() {
+            Some(problem) if status == StatusCode::REQUEST_TIMEOUT => {
+                Some(Self::nothing(ClientError::Unavailable(Box::new(problem))))
+            }
+            Some(problem) if status == StatusCode::SERVICE_UNAVAILABLE => {
+                // No fencing token will come back.
+                let gone = problem.code == "fence-exhausted";
+                (!gone).then(|| Self {
+                    requested_pause: problem.retry_after().or(answer.retry_after),
+                    ..Self::nothing(ClientError::Unavailable(Box::new(problem)))
+                })
+            }
             Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
-                Self::indeterminate(problem.to_string(), Some(problem))
+                Some(Self::indeterminate(problem.to_string(), Some(problem)))
             }
             // A bug or foreign data: the same the next time.
-            Some(_) => return None,
-            // A proxy that limits the rate has not passed the request on.
-            None if status == StatusCode::TOO_MANY_REQUESTS => {
-                let problem = Problem::of_proxy(status.as_u16(), "rate-limited", by_proxy());
-                Self::nothing(ClientError::Unavailable(Box::new(problem)))
+            Some(_) => None,
+            // A proxy between us and the gateway; it may have passed the request on.
+            None => {
+                let reason = format!("a proxy answered with status {}", status.as_u16());
+                Some(Self::indeterminate(reason, None))
             }
-            // Any other proxy may have.
-            None => Self::indeterminate(by_proxy(), None),
-        };
-        Some(Self {
-            requested_pause: requested_pause.or(retry_after),
-            ..failure
+        }
+    }
+
+    /// A refusal that ends by itself: the gateway says when.
+    pub(crate) fn of_rate_limit(answer: &CallResponse) -> Option<Self> {
+        let is_such = answer.status == StatusCode::TOO_MANY_REQUESTS;
+        let problem = answer.problem().filter(|_| is_such)?;
+        let requested_pause = problem.retry_after().or(answer.retry_after)?;
+        (problem.code == "rate-limited").then(|| Self {
+            requested_pause: Some(requested_pause),
+            ..Self::nothing(ClientError::Refused(Box::new(problem)))
         })
     }
 
-    /// Whether success comes without its document: the answer was cut off, or a proxy wrote it.
-    pub(crate) fn is_cut_off(method: &Method, status: StatusCode, body: &str) -> bool {
-        if !status.is_success() || status == StatusCode::NO_CONTENT {
-            return false;
-        }
-        match serde_json::from_str::<serde_json::Value>(body) {
-            // What answers a release otherwise has not released anything.
-            Ok(document) => method == Method::DELETE && document.get("results").is_none(),
-            Err(_) => true,
+    /// What a copy without an answer leaves behind; `looks` if the copy only looks.
+    pub(crate) fn of_no_answer(outcome: NoAnswer, url: &str, looks: bool) -> Self {
+        match outcome {
+            NoAnswer::NotSent(reason) => Self::unreachable(url, reason),
+            NoAnswer::NotTrusted(reason) => Self {
+                is_lasting: true,
+                ..Self::unreachable(url, reason)
+            },
+            NoAnswer::Lost(reason) if looks => Self::unreachable(url, reason),
+            NoAnswer::Lost(reason) => Self::indeterminate(reason, None),
         }
     }
 
@@ -95,12 +96,13 @@ impl RetryableFailure {
             },
             in_doubt: true,
             requested_pause: None,
+            is_lasting: false,
         }
     }
 
     /// The same of a copy that only looks: whatever became of it, nothing has happened.
     pub(crate) fn of_look(self, url: &str) -> Self {
-        let failure = match self.error {
+        match self.error {
             ClientError::OutcomeUnknown {
                 problem: Some(problem),
                 ..
@@ -109,11 +111,10 @@ impl RetryableFailure {
                 reason,
                 problem: None,
             } => Self::unreachable(url, reason),
-            error => Self::nothing(error),
-        };
-        Self {
-            requested_pause: self.requested_pause,
-            ..failure
+            error => Self {
+                requested_pause: self.requested_pause,
+                ..Self::nothing(error)
+            },
         }
     }
 
@@ -123,6 +124,7 @@ impl RetryableFailure {
             error,
             in_doubt: false,
             requested_pause: None,
+            is_lasting: false,
         }
     }
 

@@ -1,22 +1,58 @@
-//! Why the certificate of the other end is not trusted, as rustls says it.
+//! Why one end does not trust the certificate of the other, as rustls says it.
 
 use std::{error::Error, io};
 
-use rustls::CertificateError;
+use rustls::{AlertDescription as Alert, CertificateError};
 
 /// Why the certificate of the other end is not trusted, if that is behind an error. `setting` names the
 /// file with the trusted authorities, so that a user knows what to change.
 pub fn distrust(error: &(dyn Error + 'static), setting: &str) -> Option<String> {
+    let rustls::Error::InvalidCertificate(why) = tls_error(error)? else {
+        return None;
+    };
+    Some(match why {
+        // The latter is what an authority of the same name and with another key comes to.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("{why}; {setting} names the authorities that are trusted")
+        }
+        _ => why.to_string(),
+    })
+}
+
+/// Why the server does not trust this client, if that is behind an error. `setting` names the file with the
+/// certificate of the client.
+///
+/// The server has read no request. In TLS 1.3 a client completes its handshake first, so the request may be
+/// written before such an alert arrives. But a server sends the alert instead of completing the handshake, and
+/// only then: this client takes no part in authentication after the handshake, and sends no early data.
+pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option<String> {
+    let rustls::Error::AlertReceived(alert) = tls_error(error)? else {
+        return None;
+    };
+    match alert {
+        Alert::CertificateRequired => Some(format!(
+            "it wants a client certificate; {setting} names one"
+        )),
+        Alert::NoCertificate
+        | Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied => Some(format!(
+            "it does not accept the client certificate ({alert:?}); {setting} names it"
+        )),
+        _ => None,
+    }
+}
+
+/// The error of TLS behind an error.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(rustls::Error::InvalidCertificate(why)) = error.downcast_ref() {
-            return Some(match why {
-                // The latter is what an authority of the same name and with another key comes to.
-                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                    format!("{why}; {setting} names the authorities that are trusted")
-                }
-                _ => why.to_string(),
-            });
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
         }
         next = match error.downcast_ref::<io::Error>() {
             // The source of an `io::Error` is that of its inner error, and not the inner error itself.
@@ -44,5 +80,25 @@ mod tests {
         let revoked = CertificateError::Revoked;
         assert_eq!(said(revoked.clone().into()), Some(revoked.to_string()));
         assert_eq!(said(rustls::Error::DecryptError), None);
+    }
+
+    #[test]
+    fn only_an_alert_about_a_certificate_says_that_no_request_was_read() {
+        let said = |alert| {
+            let error = io::Error::other(rustls::Error::AlertReceived(alert));
+            refused_by_server(&error, "--client-cert-file")
+        };
+        assert_eq!(
+            said(Alert::CertificateRequired).as_deref(),
+            Some("it wants a client certificate; --client-cert-file names one")
+        );
+        assert!(said(Alert::UnknownCA).unwrap().contains("(UnknownCA)"));
+        for after_a_request in [
+            Alert::InternalError,
+            Alert::BadRecordMac,
+            Alert::UserCanceled,
+        ] {
+            assert_eq!(said(after_a_request), None);
+        }
     }
 }

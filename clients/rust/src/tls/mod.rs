@@ -13,7 +13,7 @@ mod validity;
 
 pub use client_files::ClientFiles;
 pub use client_files::no_tls;
-pub use distrust::distrust;
+pub use distrust::{distrust, refused_by_server};
 pub use error::TlsError;
 pub use identity::{Identity, IdentityFiles};
 pub use pem_file::{PemError, PemFile};

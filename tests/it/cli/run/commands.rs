@@ -47,6 +47,43 @@ fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
 }
 
 #[test]
+fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
+    holder.printed("up");
+    let directory = tempfile::tempdir().unwrap();
+    let (file, path) = (directory.path().join("file"), directory.path());
+    std::fs::write(&file, "").unwrap();
+    let (file, path) = (file.to_str().unwrap(), path.to_str().unwrap());
+    for (command, code) in [
+        ("./typo.sh", 127),
+        ("no-such-command", 127),
+        (&format!("{file}/x"), 127),
+        (file, 126),
+        (path, 126),
+    ] {
+        let ran = run(&url, &["deploy", "--", command]).wait();
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        let said = format!("latchgate: cannot start {command}: ");
+        assert!(ran.err.starts_with(&said), "{ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "it did not wait: {ran:?}");
+    }
+    assert_eq!(waiters(&url, "deploy"), 0);
+}
+
+#[test]
+fn a_gateway_may_be_configured_under_a_lock() {
+    let gateway = Gateway::start();
+    let script = r#"env | grep -c ^LATCHGATE_ && "$LATCHGATE" config check"#;
+    let arguments = ["a", "b", "--limit", "2", "--token-env"];
+    let ran = run_sh(&gateway.url(), &arguments, script).wait();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    // The address, and all that `run` sets.
+    assert!(ran.out.starts_with("7\n"), "{ran:?}");
+}
+
+#[test]
 fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() {
     let gateway = Gateway::start();
     let url = gateway.url();

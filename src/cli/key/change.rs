@@ -1,4 +1,4 @@
-//! Adds the table of a new key to a keys file.
+//! Changes a keys file: adds the table of a new key, for one.
 
 use std::{
     fs::{self, File},
@@ -15,10 +15,10 @@ use crate::{
     file_stamp::FileStamp,
 };
 
-/// Why a key was not added. The file is as it was.
+/// Why a keys file was not changed. It is as it was.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum AppendError {
-    /// The file, as it is or with the key, is none that a gateway would take.
+pub(in crate::cli) enum KeysChangeError {
+    /// The file, as it is or as it would be, is none that a gateway would take.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
     /// The file that is there cannot be read.
@@ -37,6 +37,14 @@ pub(in crate::cli) enum AppendError {
         /// Why.
         error: io::Error,
     },
+    /// It is not as the change needs it.
+    #[error("{}: {reason}", path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// Somebody else has written it.
     #[error("somebody else has changed the keys file {} meanwhile; it is as they left it", .0.display())]
     Changed(PathBuf),
@@ -44,33 +52,46 @@ pub(in crate::cli) enum AppendError {
 
 /// Adds the table of a key to a keys file, in one step: whoever reads the file sees it without the key or with
 /// it. A file that is not there is made. One that is there keeps its mode and its owner.
-pub(super) fn append(path: &Path, table: &str) -> Result<(), AppendError> {
+pub(super) fn append(path: &Path, table: &str) -> Result<(), KeysChangeError> {
+    change(path, |old| Ok(with_table(old, table)))
+}
+
+/// Replaces the text of a keys file by another one, in one step. Of a file that is not there the text is empty. The
+/// error of `edit` is what the file lacks.
+pub(super) fn change(
+    path: &Path,
+    edit: impl FnOnce(&str) -> Result<String, String>,
+) -> Result<(), KeysChangeError> {
     // A link stays one: what it leads to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_missing| path.to_owned());
-    let unwritable = |error| AppendError::Unwritable {
+    let unwritable = |error| KeysChangeError::Unwritable {
         path: path.clone(),
         error,
     };
     let locked = File::open(directory(&path)).map_err(unwritable)?;
-    // Two keys that are made at the same time are both in the file then.
+    // Two changes at the same time are both in the file then.
     flock(&locked, FlockOperation::LockExclusive).map_err(|error| unwritable(error.into()))?;
     let before = FileStamp::of(&path);
     let old = match bounded_file::read_text(&path, KeysFile::MAX_LEN) {
         Ok(text) => Some(text),
         Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            return Err(AppendError::Unreadable {
+            return Err(KeysChangeError::Unreadable {
                 path: path.clone(),
                 error,
             });
         }
     };
-    let text = with_table(old.as_deref().unwrap_or_default(), table);
+    let unfit = |reason| KeysChangeError::Unfit {
+        path: path.clone(),
+        reason,
+    };
+    let text = edit(old.as_deref().unwrap_or_default()).map_err(unfit)?;
     // Also that no other key has its name, or its id.
     KeysFile::new(&path).parse(&text)?;
     let new = new_version(&path, &text).map_err(unwritable)?;
     if FileStamp::of(&path) != before {
-        return Err(AppendError::Changed(path.clone()));
+        return Err(KeysChangeError::Changed(path.clone()));
     }
     new.replace(&path).map_err(unwritable)
 }
