@@ -27,9 +27,10 @@ pub struct RedisConfig {
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
     pub accept_eviction: bool,
     /// How many replicas must have a grant before it is answered, 0 to 16. Where fewer have it in time
-    /// it is taken back, and the answer is 503. 0 to answer at once: what no replica has is forgotten
-    /// when one becomes the master, and granted again. With Sentinel and Cluster, N needs N + 1 replicas of each
-    /// master: after a failover one replica is the master, and with fewer than N others no lock is granted.
+    /// it is taken back, and the answer is 503; 504 to a request that waited. 0 to answer at once: what no
+    /// replica has is forgotten when one becomes the master, and granted again. With Sentinel and Cluster,
+    /// N needs N + 1 replicas of each master: after a failover one replica is the master, and with fewer
+    /// than N others no lock is granted.
     pub wait_replicas: u32,
     /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`. A request that
     /// comes while replicas are waited for waits twice as long at most. Of `deadline_ms` as much is kept

@@ -264,7 +264,11 @@ pub(super) struct AcquireAttempt {
     /// How long the caller wants to stand in the queue.
     pub(super) wait: Duration,
     authorization: Authorization,
-    pub(super) started: Instant,
+    started: Instant,
+    /// Since when it has waited: a place that it took over under its idempotency key was queued before it was sent.
+    pub(super) waits_since: Instant,
+    /// Whether it goes on with the wait of an earlier request.
+    goes_on: bool,
     /// Told once, when the attempt has been queued; none if it does not wait.
     queued_sender: Option<oneshot::Sender<QueuePosition>>,
     /// Whether it has been queued once: it may be so still, or hold the lock.
@@ -323,7 +327,7 @@ impl AcquireAttempt {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
         };
-        let fence_before = engine.fences.last(&request.name);
+        let (fence_before, started) = (engine.fences.last(&request.name), Instant::now());
         let attempt = Attempt {
             name: request.name,
             token: token.hash(),
@@ -343,7 +347,9 @@ impl AcquireAttempt {
             repeatable: request.idempotency_key.map(|key| (request.caller, key)),
             wait: request.wait,
             authorization: request.authorization,
-            started: Instant::now(),
+            started,
+            waits_since: started,
+            goes_on: false,
             queued_sender,
             was_queued: false,
             is_part: false,
@@ -390,13 +396,14 @@ impl AcquireAttempt {
                 ControlFlow::Break(outcome) => return self.record_outcome(outcome),
                 ControlFlow::Continue(place) => place,
             };
-            self.queued(place);
+            self.queued(place, &mut parked);
             let interruption = self.wait_in_queue(&mut parked, hung_up.as_mut()).await;
             let Some(outcome) = self.handle_interruption(interruption, &mut parked).await else {
                 continue;
             };
-            let waited = self.started.elapsed();
-            self.engine.metrics.waited(waited, outcome.is_ok());
+            if !self.is_refused_again(&outcome) {
+                self.engine.metrics.waited(self.waited(), outcome.is_ok());
+            }
             self.reserve_position(&outcome, parked);
             return self.record_outcome(outcome);
         }
@@ -418,7 +425,9 @@ impl AcquireAttempt {
                 Ok(granted)
             }
         });
-        self.engine.metrics.acquired(acquire_outcome(&outcome));
+        if !self.is_refused_again(&outcome) {
+            self.engine.metrics.acquired(acquire_outcome(&outcome));
+        }
         if let Ok(granted) = &outcome
             && granted.lease.held.mode.is_shared()
             && !granted.delivery.is_replay()
@@ -428,8 +437,19 @@ impl AcquireAttempt {
         outcome
     }
 
-    fn queued(&mut self, place: QueuePosition) {
+    /// Whether it ends as the earlier request did with whose wait it went on: that one is counted.
+    fn is_refused_again(&self, outcome: &AcquireResult) -> bool {
+        self.goes_on && matches!(outcome, Err(AcquireError::Held { .. }))
+    }
+
+    fn queued(&mut self, place: QueuePosition, parked: &mut Parked) {
         self.was_queued = true;
+        // A group keeps no place: a part of it waits for as long as it is asked for.
+        if place.waited > self.started.elapsed() && !self.is_part {
+            self.goes_on = true;
+            self.waits_since = before(place.waited);
+            parked.waits_since(self.waits_since);
+        }
         if let Some(queued_sender) = self.queued_sender.take() {
             let Attempt {
                 name,
@@ -437,8 +457,10 @@ impl AcquireAttempt {
                 sharing,
                 ..
             } = &self.attempt;
-            let events = &self.engine.events;
-            events.queued(name, owner.as_ref(), *sharing, &place);
+            if !self.goes_on {
+                let events = &self.engine.events;
+                events.queued(name, owner.as_ref(), *sharing, &place);
+            }
             // Only a hold listens to it.
             drop(queued_sender.send(place));
         }
@@ -632,6 +654,12 @@ impl AttemptIdentity {
             }),
         }
     }
+}
+
+/// The instant that was so long ago.
+fn before(elapsed: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(elapsed).unwrap_or(now)
 }
 
 // === Metric outcomes ===

@@ -36,8 +36,12 @@ impl AcquireAttempt {
                 let before = before.map_or(PriorReply::Unknown, PriorReply::Reply);
                 Ok(self.replayed(held, &salt, before))
             }
-            Ok(Acquisition::Collected(held, salt)) => {
-                let collected = self.replayed(held, &salt, PriorReply::Nothing);
+            Ok(Acquisition::Collected(held, salt, waited)) => {
+                let mut collected = self.replayed(held, &salt, PriorReply::Nothing);
+                if !self.wait.is_zero() {
+                    collected.lease.waited = waited.max(collected.lease.waited);
+                    self.engine.metrics.waited(collected.lease.waited, true);
+                }
                 self.engine
                     .events
                     .acquired(&collected.lease, &collected.hash);
@@ -66,12 +70,11 @@ impl AcquireAttempt {
             drop(self.delivery_of_ours(self.attempt.ttl.duration()));
         }
         AcquireError::Store(match error {
-            // Known of the command, but not of the attempt: it may stand in the queue still.
-            StoreError::Unavailable(
-                why @ (Unavailability::Withdrawn
-                | Unavailability::TooFewReplicas { .. }
-                | Unavailability::RanOut),
-            ) => why.into(),
+            StoreError::Unavailable(why @ (Unavailability::Withdrawn | Unavailability::RanOut)) => {
+                why.into()
+            }
+            // Known of the command, but not of the attempt: it may stand in the queue still, or in that of a replica
+            // which becomes the master.
             StoreError::Unavailable(why) if self.was_queued => Uncertainty::LeftQueued(why).into(),
             error => error,
         })
@@ -185,11 +188,11 @@ impl AcquireAttempt {
     }
 
     /// How long the caller has waited; nothing if it did not ask to.
-    fn waited(&self) -> Duration {
+    pub(super) fn waited(&self) -> Duration {
         if self.wait.is_zero() {
             Duration::ZERO
         } else {
-            self.started.elapsed()
+            self.waits_since.elapsed()
         }
     }
 

@@ -296,8 +296,9 @@ pub enum Acquisition {
     /// lease's token is the one derived with this salt. Until now this keeper kept it, if the store knows that.
     Replayed(HeldLease, Salt, Option<KeeperId>),
     /// The lease with the token of this salt, of a lease that was granted to the place that was kept under the key, or through
-    /// another gateway that has not confirmed it: nobody has heard of it before.
-    Collected(HeldLease, Salt),
+    /// another gateway that has not confirmed it: nobody has heard of it before. And how long the place had stood in
+    /// the queue by now, if the store knows that.
+    Collected(HeldLease, Salt, Duration),
     /// Somebody else holds the lock, or is about to: those before us in the queue.
     Held(Contention),
     /// The attempt stands in the queue.
@@ -327,6 +328,9 @@ pub struct Contention {
 pub struct QueuePosition {
     /// How many are queued before this one.
     pub ahead: u64,
+    /// How long the place has stood in the queue: longer than its attempt, if that has taken it over under its
+    /// idempotency key.
+    pub waited: Duration,
     /// What it waits for.
     pub contention: Contention,
 }

@@ -284,6 +284,13 @@ impl Parked {
         self.news = news;
     }
 
+    /// The place was in the queue before this attempt, and has waited since then.
+    pub fn waits_since(&mut self, since: Instant) {
+        if let Some(attempt) = self.parking.lock().by_token.get_mut(self.token.as_bytes()) {
+            attempt.since = since;
+        }
+    }
+
     /// Stays in place for who may come back. Nobody waits there now.
     pub fn keep(&mut self) {
         let mut attempts = self.parking.lock();

@@ -417,6 +417,7 @@ pub(super) fn contention() -> Contention {
 pub(super) fn queued() -> Acquisition {
     Acquisition::Queued(QueuePosition {
         ahead: 2,
+        waited: Duration::ZERO,
         contention: contention(),
     })
 }

@@ -144,7 +144,7 @@ async fn a_lease_whose_answers_were_all_lost_is_released_after_the_grace_by_who_
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
     let salt = Salt::random();
-    let store = ScriptedStore::answering(Ok(Acquisition::Collected(held(), salt)));
+    let store = ScriptedStore::answering(Ok(Acquisition::Collected(held(), salt, Duration::ZERO)));
     let (engine, _lifecycle) = engine(&store);
     // Its place was granted the lock while nobody waited there: this is the first who may hear of it.
     let collected = engine.acquire(request(KEY)).await.unwrap();

@@ -12,10 +12,11 @@ use crate::{
     engine::{AcquireError, AcquireRequest, Engine, Granted},
     lock::Token,
     store::{
-        StoreError,
-        contract::{Acquisition, Confirmation, Contention, Leaving},
+        StoreError, Unavailability, Uncertainty,
+        contract::{Acquisition, Confirmation, Contention, Leaving, QueuePosition},
         parking::News,
     },
+    telemetry::metrics::AcquireOutcome,
 };
 
 type Outcome = Result<Granted, AcquireError>;
@@ -67,6 +68,63 @@ async fn a_wait_that_runs_out_leaves_the_queue() {
     );
     assert_eq!(started.elapsed(), WAIT);
     assert_eq!(store.left.lock().unwrap()[0].1, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
+    const BEFORE: Duration = Duration::from_secs(40);
+    for is_granted in [true, false] {
+        let Acquisition::Queued(place) = queued() else {
+            panic!("it is a place");
+        };
+        let place = QueuePosition {
+            waited: BEFORE,
+            ..place
+        };
+        let store = ScriptedStore::answering(Ok(Acquisition::Queued(place)))
+            .answering_leave(Ok(Leaving::Left(contention())));
+        let (engine, _lifecycle) = engine(&store);
+        let caller = start(&engine, waiting_request(KEY)).await;
+        sleep(Duration::from_secs(3)).await;
+        let longest = engine.waiters_by_name()[0].longest;
+        assert_eq!(longest, BEFORE + Duration::from_secs(3));
+        if is_granted {
+            store.tell(News::Granted(held()));
+        }
+        match caller.await.unwrap() {
+            Ok(granted) if is_granted => {
+                assert_eq!(granted.lease.waited, longest);
+                granted.delivery.delivered();
+            }
+            Err(AcquireError::Held { waited, .. }) if !is_granted => {
+                assert_eq!(waited, BEFORE + WAIT);
+            }
+            other => panic!("{other:?}"),
+        }
+        // The request before it was refused once, and counted.
+        let totals = engine.0.metrics.totals();
+        assert_eq!(totals.acquires(AcquireOutcome::Held), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_waited_is_not_told_that_nothing_follows_if_too_few_replicas_have_the_grant() {
+    let too_few = Unavailability::TooFewReplicas {
+        wanted: 1,
+        confirmed: Some(0),
+    };
+    let store = ScriptedStore::queueing();
+    let answer = Err(StoreError::Unavailable(too_few.clone()));
+    store.confirmations.lock().unwrap().push_back(answer);
+    let (engine, _lifecycle) = engine(&store);
+    let caller = start(&engine, waiting_request(None)).await;
+    store.tell(News::GrantedProvisionally);
+    let refused = caller.await.unwrap().unwrap_err();
+    let unknown = StoreError::Indeterminate(Uncertainty::LeftQueued(too_few));
+    assert!(
+        matches!(&refused, AcquireError::Store(error) if *error == unknown),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

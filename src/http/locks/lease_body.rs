@@ -78,7 +78,8 @@ pub(in crate::http) struct LeaseBody {
     /// What was attached to it.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     metadata: MetadataBody,
-    /// How long the request waited for the lock.
+    /// How long the request waited for the lock, with the earlier requests under its `Idempotency-Key` whose place it went
+    /// on with.
     waited_ms: u64,
     /// Only if somebody has asked for the lock: finish, and release it in time.
     #[schema(value_type = ReleaseRequestBody, required = false)]

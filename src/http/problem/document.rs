@@ -54,7 +54,8 @@ pub(in crate::http) struct ProblemDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     holder_count: Option<u64>,
-    /// With `locked`: how long the request waited.
+    /// With `locked`: how long the request waited, with the earlier requests under its `Idempotency-Key` whose place it
+    /// went on with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     waited_ms: Option<u64>,

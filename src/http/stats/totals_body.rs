@@ -39,7 +39,7 @@ struct AcquiresBody {
     granted: u64,
     /// The lease that lived under its `Idempotency-Key`.
     again: u64,
-    /// Somebody else holds the lock, or the wait ran out.
+    /// Somebody else holds the lock, or the wait ran out; of requests that go on with one wait, the first.
     held: u64,
     /// The request could not be had: too many wait, superseded, key used otherwise, draining.
     refused: u64,

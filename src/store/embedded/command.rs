@@ -253,12 +253,14 @@ fn acquired(acquisition: Acquisition, delay: Delay) -> Result<Acquisition, Store
         Acquisition::Replayed(held, salt, before) => {
             Acquisition::Replayed(living(held, delay)?, salt, before)
         }
-        Acquisition::Collected(held, salt) => Acquisition::Collected(living(held, delay)?, salt),
-        Acquisition::Held(contention) => Acquisition::Held(contended(contention, delay)),
-        Acquisition::Queued(QueuePosition { ahead, contention }) => {
-            let contention = contended(contention, delay);
-            Acquisition::Queued(QueuePosition { ahead, contention })
+        Acquisition::Collected(held, salt, waited) => {
+            Acquisition::Collected(living(held, delay)?, salt, waited)
         }
+        Acquisition::Held(contention) => Acquisition::Held(contended(contention, delay)),
+        Acquisition::Queued(place) => Acquisition::Queued(QueuePosition {
+            contention: contended(place.contention, delay),
+            ..place
+        }),
         other @ (Acquisition::QueueFull
         | Acquisition::Superseded
         | Acquisition::IdempotencyMismatch

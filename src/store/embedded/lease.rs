@@ -51,6 +51,8 @@ pub(super) type Expiry = (Moment, FencingToken);
 pub(super) struct LeaseKey {
     pub(super) idempotency: Idempotency,
     pub(super) delivery: LeaseDelivery,
+    /// Since when the place was queued that was kept for it. In memory only: it is shown to whoever comes back.
+    pub(super) queued_since: Option<Moment>,
 }
 
 /// Who may have heard of a lease with an idempotency key.
@@ -84,6 +86,7 @@ impl Lease {
                 Box::new(LeaseKey {
                     idempotency,
                     delivery: LeaseDelivery::Once,
+                    queued_since: None,
                 })
             }),
             request: None,
@@ -91,12 +94,13 @@ impl Lease {
         }
     }
 
-    /// The same lease, granted to a place that is kept until then: it lasts no longer unless it is
-    /// asked for again.
-    pub(super) fn kept_until(mut self, end: Moment) -> Self {
+    /// The same lease, granted to a place that was queued since, and is kept until then: it lasts no longer unless
+    /// it is asked for again.
+    pub(super) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
         self.expires_at = self.expires_at.min(end);
         if let Some(key) = &mut self.key {
             key.delivery = LeaseDelivery::Never;
+            key.queued_since = queued_since;
         }
         self
     }

@@ -103,7 +103,9 @@ impl State {
         let held = replayed.held(now);
         self.set(&attempt.name, replayed);
         if lease.is_undelivered() {
-            Acquisition::Collected(held, salt)
+            let queued_since = lease.key.as_deref().and_then(|key| key.queued_since);
+            let waited = queued_since.map_or(Duration::ZERO, |since| now.since(since));
+            Acquisition::Collected(held, salt, waited)
         } else {
             Acquisition::Replayed(held, salt, Some(lease.keeper()))
         }
@@ -194,12 +196,12 @@ impl State {
     }
 
     fn queue_position(&self, name: &LockName, order: u64, now: Moment) -> QueuePosition {
-        let ahead = self
-            .queues()
-            .of(name)
-            .map_or(0, |queue| queue.ahead_of(order));
+        let queue = self.queues().of(name);
+        let ahead = queue.map_or(0, |queue| queue.ahead_of(order));
+        let queued = queue.and_then(|queue| queue.at(order));
         QueuePosition {
             ahead: count(ahead),
+            waited: queued.map_or(Duration::ZERO, |queued| now.since(queued.since)),
             contention: Contention {
                 holder: self.held(name).map(|held| held.holder_in_brief(now)),
                 waiters: self.queues().len(name, now),
@@ -317,7 +319,7 @@ impl State {
             if unanswered.is_some() {
                 // As if it had been granted to a place that is kept: then the key is as good as new.
                 let end = lease.expires_at;
-                let unanswered = lease.clone().kept_until(end);
+                let unanswered = lease.clone().kept_until(end, None);
                 self.set(name, unanswered);
             }
             self.end(name, fence, false, now);
@@ -564,7 +566,7 @@ impl State {
                 self.announce(name, queued.attempt.token, news);
                 lease
             } else {
-                lease.kept_until(queued.until)
+                lease.kept_until(queued.until, Some(queued.since))
             };
             self.put(name, lease);
         }

@@ -450,6 +450,7 @@ fn key(fields: &mut Fields<'_>, delivery: LeaseDelivery) -> Result<LeaseKey, Row
             salt: Salt::from_bytes(fields.array()?),
         },
         delivery,
+        queued_since: None,
     })
 }
 

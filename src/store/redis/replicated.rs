@@ -88,9 +88,11 @@ impl Replicated {
                 salt,
                 before,
             ),
-            Acquisition::Collected(lease, salt) => {
-                Acquisition::Collected(self.lease(replica_check, lease, run.as_ref()).await?, salt)
-            }
+            Acquisition::Collected(lease, salt, waited) => Acquisition::Collected(
+                self.lease(replica_check, lease, run.as_ref()).await?,
+                salt,
+                waited,
+            ),
             other @ (Acquisition::Held(_)
             | Acquisition::Queued(_)
             | Acquisition::Superseded
@@ -137,12 +139,13 @@ impl Replicated {
         let Some(replica_check) = replica_check else {
             return Ok(lease);
         };
+        let fence = lease.fence;
         let why = match replica_check.on_replicas(lease, run).await {
             Ok(lease) => return Ok(lease),
             Err(why) => why,
         };
         let (scripts, gateway) = (&self.scripts, &self.gateway);
-        let returned = scripts.take_back(&replica_check.dispatch, gateway, keys, token);
+        let returned = scripts.take_back(&replica_check.dispatch, gateway, keys, token, fence);
         match returned.await {
             Ok(TakeBackOutcome::Ended) => Err(why.into()),
             // Somebody else was answered it under its idempotency key.

@@ -214,7 +214,7 @@ impl Store for RedisStore {
             .acquire(&dispatch, &self.gateway, &keys, attempt);
         let answer = acquire.await?;
         match &answer.0 {
-            Acquisition::Replayed(lease, ..) | Acquisition::Collected(lease, _) => {
+            Acquisition::Replayed(lease, ..) | Acquisition::Collected(lease, ..) => {
                 self.gateway.floors.raise(keys.slot(), lease.fence);
             }
             Acquisition::Held(Contention { holder, .. })

@@ -53,11 +53,11 @@ catalogue! {
         "From the head of a request to the head of its answer: waits in the queue included, streams until they begin."
 
     Counter "latchgate_acquires" ["outcome"]
-        "Acquires and holds by how they ended: `granted`, `again` (the same lease under its Idempotency-Key), `held` (somebody else holds it, or the wait ran out), `refused` (too many waiters, superseded, key used otherwise or before, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (it may have happened), `failed` (foreign data, no fencing token left)."
+        "Acquires and holds by how they ended: `granted`, `again` (the same lease under its Idempotency-Key), `held` (somebody else holds it, or the wait ran out; of requests that go on with one wait under an Idempotency-Key the first), `refused` (too many waiters, superseded, key used otherwise or before, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (it may have happened), `failed` (foreign data, no fencing token left)."
     Counter "latchgate_shared_grants" []
         "Leases that were granted to share their lock, a part of the acquires that were `granted`. The rest is exclusive."
     Histogram "latchgate_wait_seconds" ["outcome"]
-        "How long those who stood in the queue stood there: until they were `granted`, or `not-granted`."
+        "How long those who stood in the queue stood there: until they were `granted`, or `not-granted`. A request that goes on with the place of an earlier one under its Idempotency-Key counts from when that was queued."
     Counter "latchgate_handoffs" ["by"]
         "Locks that passed to somebody who waited at this gateway: by `this` gateway or the store at once, or provisionally by `another` gateway and confirmed here."
     Counter "latchgate_abandoned_waits" []

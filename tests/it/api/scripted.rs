@@ -149,6 +149,7 @@ pub(crate) fn contention(waiters: u64) -> Contention {
 pub(crate) fn queued(ahead: u64) -> Acquisition {
     Acquisition::Queued(QueuePosition {
         ahead,
+        waited: Duration::ZERO,
         contention: contention(ahead + 1),
     })
 }

@@ -229,6 +229,7 @@ async fn a_wait_that_is_over_tells_of_the_sharers() {
     let service = Service::start();
     let position = latchgate::store::contract::QueuePosition {
         ahead: 0,
+        waited: Duration::ZERO,
         contention: contention(1),
     };
     service.script.acquires(Acquisition::Queued(position));

@@ -204,6 +204,7 @@ conformance! {
             one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_request,;
         places:
             are_kept_for_whoever_asks_again,
+            have_waited_since_they_were_first_taken,
             belong_to_the_newest_request,
             are_not_taken_over_in_other_words,
             are_given_up_by_asking_without_waiting,

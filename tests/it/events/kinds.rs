@@ -7,7 +7,7 @@ use latchgate::{engine::events::EventKind, http::openapi};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::api::service::JSON;
+use crate::{api::service::JSON, support::eventually};
 
 use super::{
     reader::Reader,
@@ -37,6 +37,7 @@ on_every_store! {
     a_lease_whose_time_is_over_has_expired,
     a_lease_that_was_released_does_not_expire,
     one_who_waits_is_queued_and_acquires_it_by_hand_off,
+    one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then,
     a_hold_is_renewed_and_released_like_any_lease,
     a_hold_that_loses_its_lease_is_told_so,
     a_lease_that_nobody_is_there_for_is_released,
@@ -136,6 +137,61 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
     assert_eq!(acquired["owner"], "second");
     release(gateway, &second).await;
     reader.expect("released").await;
+}
+
+async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: Site) {
+    const PIECE: u64 = 600;
+    // A place is taken a moment after its request has begun to wait.
+    const MOMENT: u64 = 300;
+    let gateway = site.gateway();
+    let mut reader = Reader::of(gateway).await;
+    let first = acquire(gateway, "a", &json!({})).await;
+    let mut key = vec![("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d13")];
+    key.extend(JSON);
+    let ask = async |wait_ms: u64| {
+        let body = json!({"wait_ms": wait_ms, "owner": "patient"}).to_string();
+        gateway.ask(Method::POST, "/locks/a", &key, body).await
+    };
+    for pieces in 1..=2 {
+        let refused = ask(PIECE).await;
+        assert_eq!(refused.status, 423);
+        let waited = refused.json()["waited_ms"].as_u64().unwrap();
+        assert!(waited >= pieces * PIECE - MOMENT, "{waited}");
+    }
+    let stats = async || {
+        let stats = gateway.ask(Method::GET, "/stats", &[], "").await;
+        stats.json()
+    };
+    let began = Instant::now();
+    let longest = async {
+        let longest = eventually("it goes on with its place", async || {
+            let longest = stats().await["longest_wait_ms"].as_u64()?;
+            (longest >= 2 * PIECE - MOMENT).then_some(longest)
+        });
+        let longest = longest.await;
+        assert!(
+            began.elapsed() < Duration::from_millis(longest),
+            "{longest}"
+        );
+        release(gateway, &first).await;
+        longest
+    };
+    let (lease, longest) = tokio::join!(ask(20_000), longest);
+    assert_eq!(lease.status, 201);
+    let lease = lease.json();
+    assert!(lease["waited_ms"].as_u64().unwrap() >= longest, "{lease}");
+    let heard = reader
+        .up_to(|heard| heard.kind == "acquired" && heard.data["owner"] == "patient")
+        .await;
+    let acquired = &heard.last().unwrap().data;
+    assert_eq!(acquired["waited_ms"], lease["waited_ms"]);
+    let queued = heard.iter().filter(|heard| heard.kind == "queued");
+    assert_eq!(queued.count(), 1, "{heard:?}");
+    let acquires = stats().await["totals"]["acquires"].clone();
+    assert_eq!(
+        (&acquires["held"], &acquires["granted"]),
+        (&json!(1), &json!(2))
+    );
 }
 
 async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
@@ -273,6 +329,11 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
     }
     let lease = ask().await;
     assert_eq!(lease.status, 200);
+    let waited = lease.json()["waited_ms"].as_u64().unwrap();
+    assert!(
+        waited >= 50,
+        "it waited {waited} ms while it asked and was away"
+    );
     assert_eq!(ask().await.status, 200);
     release(gateway, &lease.json()).await;
     for kind in ["acquired", "released"] {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::support::RedisServer;
 
-const LOGGED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+pub(crate) const LOGGED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// Where the server writes down what it does.
 pub(crate) fn log(server: &RedisServer) -> PathBuf {

@@ -120,7 +120,7 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
     };
     let (answer, lost) = ask_and_lose_replies().await;
     assert!(lost > 0, "no reply was lost");
-    let Acquisition::Collected(held, salt) = answer else {
+    let Acquisition::Collected(held, salt, _) = answer else {
         panic!("{answer:?}");
     };
     let own = left.idempotency.as_ref().unwrap();

@@ -92,7 +92,7 @@ async fn a_grant_to_a_kept_place_lasts_its_ttl_once_it_is_asked_for() {
         rig.clock.advance(Duration::from_secs(4));
         let again = waiting_under("lock", key);
         match rig.store().acquire(&again).await {
-            Ok(Acquisition::Collected(held, _)) => {
+            Ok(Acquisition::Collected(held, ..)) => {
                 assert_eq!(held.expires_in, Duration::from_millis(LONG));
             }
             other => panic!("not the lease of its key: {other:?}"),

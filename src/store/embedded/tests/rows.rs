@@ -228,7 +228,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
     let granted = Lease::grant(&plain, Mode::Exclusive, fence, now);
     let kept = granted
         .clone()
-        .kept_until(now.after(Duration::from_secs(5)));
+        .kept_until(now.after(Duration::from_secs(5)), None);
     let settled = granted.replayed(now);
     let request = |by: Option<&str>| ReleaseRequest {
         by: by.map(Into::into),

@@ -33,7 +33,8 @@ use super::{
         keys::{GatewayId, Keys},
         scripts::ScriptNews,
     },
-    timers::{BACKLOG, OrphanedGrant, Timers},
+    departures::Departures,
+    timers::{BACKLOG, OrphanKind, OrphanedAttempt, Timers},
 };
 
 /// What the scripts tell this gateway comes here, by a reply or by a message.
@@ -61,8 +62,10 @@ pub(crate) struct RedisGateway {
     slots: Mutex<HashMap<Slot, Instant>>,
     /// When an acquire has last said in a slot that this gateway is alive.
     announced: Mutex<HashMap<Slot, Instant>>,
-    /// Grants that nobody waits for any more.
-    orphans: mpsc::Sender<OrphanedGrant>,
+    /// Attempts that nobody waits for any more, to be given back.
+    orphans: mpsc::Sender<OrphanedAttempt>,
+    /// The attempts that ended lately, which a server that takes over may not know.
+    pub(crate) departures: Departures,
     unsent: AtomicU64,
 }
 
@@ -82,7 +85,7 @@ impl RedisGateway {
         channels: Channels,
         floors: Arc<Floors>,
         waits_for_replicas: bool,
-    ) -> (Self, mpsc::Receiver<OrphanedGrant>) {
+    ) -> (Self, mpsc::Receiver<OrphanedAttempt>) {
         let (orphans, found) = mpsc::channel(BACKLOG);
         let gateway = Self {
             id: GatewayId::random(),
@@ -100,6 +103,7 @@ impl RedisGateway {
             slots: Mutex::default(),
             announced: Mutex::default(),
             orphans,
+            departures: Departures::default(),
             unsent: AtomicU64::new(0),
         };
         (gateway, found)
@@ -119,7 +123,11 @@ impl RedisGateway {
                         News::Granted(lease)
                     };
                     if !self.parking.deliver(keys.name(), &token, granted) {
-                        self.enqueue_orphan(keys.name().clone(), token, fence);
+                        self.enqueue_orphan(OrphanedAttempt {
+                            name: keys.name().clone(),
+                            token,
+                            kind: OrphanKind::Grant(fence),
+                        });
                     }
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
@@ -169,7 +177,8 @@ impl RedisGateway {
                     .parking
                     .deliver(&name, &token, News::GrantedProvisionally)
                 {
-                    self.enqueue_orphan(name, token, fence);
+                    let kind = OrphanKind::Grant(fence);
+                    self.enqueue_orphan(OrphanedAttempt { name, token, kind });
                 }
             }
             (Some("broken"), Some(token), Some(Ok(name))) => {
@@ -284,8 +293,15 @@ impl RedisGateway {
         let _delivered = self.parking.deliver(name, token, News::Superseded);
     }
 
-    fn enqueue_orphan(&self, name: LockName, token: TokenHash, fence: FencingToken) {
-        if let Err(error) = self.orphans.try_send(OrphanedGrant { name, token, fence }) {
+    /// Ends once more what has ended lately: another server has these locks now, or the same one with older data.
+    pub(crate) fn repeat_departures(&self, concerned: impl Fn(&LockName) -> bool) {
+        for attempt in self.departures.remembered(concerned) {
+            self.enqueue_orphan(attempt);
+        }
+    }
+
+    fn enqueue_orphan(&self, attempt: OrphanedAttempt) {
+        if let Err(error) = self.orphans.try_send(attempt) {
             warn!(%error, "a grant that nobody waits for is left to its TTL");
         }
     }

@@ -1,5 +1,6 @@
 //! The queues in Redis as this gateway sees them: who waits here, what scripts and messages tell, and what is due when.
 
+pub(super) mod departures;
 mod extensions;
 pub(super) mod gateway;
 pub(super) mod lost_waiters;

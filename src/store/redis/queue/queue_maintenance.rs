@@ -29,7 +29,7 @@ use super::{
     gateway::RedisGateway,
     lost_waiters::LostWaiters,
     rounds::Rounds,
-    timers::{DueEvents, OrphanedGrant, TimerActions, run_timers},
+    timers::{DueEvents, OrphanKind, OrphanedAttempt, TimerActions, run_timers},
 };
 
 /// What it takes to act on a queue.
@@ -47,7 +47,7 @@ impl QueueMaintenance {
     /// Starts all that goes on by itself, until the program stops or the store is closed.
     pub(crate) fn start(
         self,
-        orphans: mpsc::Receiver<OrphanedGrant>,
+        orphans: mpsc::Receiver<OrphanedAttempt>,
         lifecycle: &Lifecycle,
         closing: &CancellationToken,
     ) {
@@ -93,7 +93,7 @@ impl QueueMaintenance {
     }
 
     /// Acts on what falls due.
-    async fn run_timers(self, orphans: mpsc::Receiver<OrphanedGrant>) {
+    async fn run_timers(self, orphans: mpsc::Receiver<OrphanedAttempt>) {
         let due = DueEvents {
             ends: &self.gateway.timers,
             kept: &self.gateway.kept,
@@ -135,7 +135,9 @@ impl TimerActions for QueueMaintenance {
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let keys = Keys::of(&name, &self.tags, &self.gateway.id);
-            match self.scripts.lapse(&self.dispatch, &keys, &token).await {
+            let (dispatch, gateway) = (&self.dispatch, &self.gateway);
+            gateway.departures.add(&name, token, None);
+            match self.scripts.lapse(dispatch, gateway, &keys, &token).await {
                 Ok(true) => self.gateway.timers.set(&name, Duration::ZERO),
                 Ok(false) => {}
                 Err(error) => {
@@ -145,12 +147,16 @@ impl TimerActions for QueueMaintenance {
         })
     }
 
-    /// Gives back a grant that nobody waits for. Until the store has answered it may be held.
-    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>> {
+    /// Gives back what nobody waits for. Until the store has answered it may be held.
+    fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>> {
         Box::pin(async move {
-            let OrphanedGrant { name, token, fence } = &orphan;
+            let OrphanedAttempt { name, token, kind } = &orphan;
             let keys = Keys::of(name, &self.tags, &self.gateway.id);
-            let (dispatch, known) = (&self.dispatch, GrantKnowledge::Undelivered(*fence));
+            let known = match *kind {
+                OrphanKind::Grant(fence) => GrantKnowledge::Undelivered(fence),
+                OrphanKind::Departed(fence) => GrantKnowledge::Departed(fence),
+            };
+            let dispatch = &self.dispatch;
             let give_back = self
                 .scripts
                 .give_back(dispatch, &self.gateway, &keys, token, known);

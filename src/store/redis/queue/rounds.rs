@@ -98,6 +98,7 @@ impl Rounds {
             if self.is_another_run().await? {
                 let here = |name: &LockName| self.has(Slot::of_name(name));
                 self.gateway.parking.notify_forgotten(here);
+                self.gateway.repeat_departures(here);
             }
         }
         let mut names = self.gateway.parking.names();

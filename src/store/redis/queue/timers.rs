@@ -20,13 +20,22 @@ use crate::{
     store::partition::{Partition, PartitionedCommands},
 };
 
-/// A grant that nobody waits for here, or not any more. An attempt that was answered it otherwise keeps it.
-#[derive(Debug)]
-pub(crate) struct OrphanedGrant {
+/// An attempt that may hold something, and that nobody waits for here, or not any more.
+#[derive(Debug, Clone)]
+pub(crate) struct OrphanedAttempt {
     pub(crate) name: LockName,
     pub(crate) token: TokenHash,
-    /// Which of its grants.
-    pub(crate) fence: FencingToken,
+    pub(crate) kind: OrphanKind,
+}
+
+/// What of an orphaned attempt is given back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OrphanKind {
+    /// The grant with this fence. An attempt that was answered the grant otherwise keeps it.
+    Grant(FencingToken),
+    /// The attempt has ended, and another server has taken over since: its place in the queue there, or the grant with this
+    /// fence.
+    Departed(Option<FencingToken>),
 }
 
 /// One timer for each, however often it is set.
@@ -143,7 +152,7 @@ pub(crate) struct DueEvents<'a> {
     /// Ends of places that are kept.
     pub(crate) kept: &'a Timers<(LockName, TokenHash)>,
     /// Grants that nobody waits for any more.
-    pub(crate) orphans: mpsc::Receiver<OrphanedGrant>,
+    pub(crate) orphans: mpsc::Receiver<OrphanedAttempt>,
 }
 
 /// What is done then.
@@ -155,7 +164,7 @@ pub(crate) trait TimerActions: Sync {
     /// Gives up a place that was kept.
     fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()>;
     /// Gives back a grant that nobody waits for. Answers it if that must be tried again.
-    fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>>;
+    fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>>;
 }
 
 /// How many commands that pass locks on are under way at once at each server: enough to fill a pipeline, too few to
@@ -190,14 +199,14 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
                 giving_back.push(actions.partition(&orphan.name), (orphan, RETRY.0));
             }
             Some((orphan, pause)) = pausing.next() => {
-                let orphan: OrphanedGrant = orphan;
+                let orphan: OrphanedAttempt = orphan;
                 giving_back.push(actions.partition(&orphan.name), (orphan, pause));
             }
             place = due.kept.next() => lapsing.push(actions.partition(&place.0), place),
             Some(()) = passing_on.next(), if !passing_on.is_empty() => {}
             Some(failed) = giving_back.next(), if !giving_back.is_empty() => match failed {
                 None => {}
-                Some((OrphanedGrant { name, .. }, _)) if pausing.len() >= BACKLOG => {
+                Some((OrphanedAttempt { name, .. }, _)) if pausing.len() >= BACKLOG => {
                     warn!(%name, "a grant that nobody waits for is left to its TTL");
                 }
                 Some((orphan, pause)) => pausing.push(async move {
@@ -213,9 +222,9 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
 /// Answers a grant that could not be given back, and after which pause that is to be tried again.
 async fn try_to_give_back(
     actions: &impl TimerActions,
-    orphan: OrphanedGrant,
+    orphan: OrphanedAttempt,
     pause: Duration,
-) -> Option<(OrphanedGrant, Duration)> {
+) -> Option<(OrphanedAttempt, Duration)> {
     Some((actions.give_back(orphan).await?, pause))
 }
 
@@ -306,7 +315,7 @@ mod tests {
             std::future::pending().boxed()
         }
 
-        fn give_back(&self, orphan: OrphanedGrant) -> BoxFuture<'_, Option<OrphanedGrant>> {
+        fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>> {
             if orphan.name.as_str().starts_with(AWAY) {
                 return std::future::pending().boxed();
             }
@@ -324,10 +333,10 @@ mod tests {
     async fn what_cannot_be_given_back_is_tried_again_and_keeps_nothing_else_from_being() {
         let (ends, kept) = (Timers::default(), Timers::default());
         let (orphaned, orphans) = mpsc::channel(GIVING_BACK + 1);
-        let orphan = || OrphanedGrant {
+        let orphan = || OrphanedAttempt {
             name: LockName::new("lock").unwrap(),
             token: Token::random().hash(),
-            fence: FencingToken::new(7).unwrap(),
+            kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
         };
         // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
         let slow = Slow::default();
@@ -394,10 +403,10 @@ mod tests {
     async fn a_server_that_does_not_answer_delays_nothing_at_another() {
         let (ends, kept) = (Timers::default(), Timers::default());
         let (orphaned, orphans) = mpsc::channel(BACKLOG);
-        let orphan = |name: LockName| OrphanedGrant {
+        let orphan = |name: LockName| OrphanedAttempt {
             name,
             token: Token::random().hash(),
-            fence: FencingToken::new(7).unwrap(),
+            kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
         };
         for n in 0..1_000 {
             let away = name(&format!("{AWAY}-{n}"));

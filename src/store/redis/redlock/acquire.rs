@@ -415,7 +415,8 @@ impl Shared {
             // The nodes may differ in who kept it before.
             Acquisition::Replayed(lease, salt, None)
         } else {
-            Acquisition::Collected(lease, salt)
+            // A place that is kept is in the memory of a gateway alone, and gone when it is granted the lock.
+            Acquisition::Collected(lease, salt, Duration::ZERO)
         })))
     }
 }

@@ -47,10 +47,11 @@ struct QueueState {
 /// What becomes of one that wants to join the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JoinOutcome {
-    /// It stands there, with so many before it; whose place it has taken; and whether somebody must
-    /// begin to contend for the lock.
+    /// It stands there, with so many before it; how long the place does; whose place it has taken; and whether
+    /// somebody must begin to contend for the lock.
     Queued {
         ahead: u64,
+        waited: Duration,
         superseded: Option<TokenHash>,
         contend: bool,
     },
@@ -140,6 +141,7 @@ impl LocalQueue {
         };
         JoinOutcome::Queued {
             ahead: count(ahead),
+            waited: now.saturating_duration_since(waiter.since),
             superseded: waiter.superseded,
             contend: !std::mem::replace(&mut queue.contended, true),
         }

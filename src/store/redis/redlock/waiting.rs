@@ -91,6 +91,7 @@ impl Shared {
             JoinOutcome::HasLeft => Acquisition::Superseded,
             JoinOutcome::Queued {
                 ahead,
+                waited,
                 superseded,
                 contend,
             } => {
@@ -100,7 +101,11 @@ impl Shared {
                 }
                 let waiters = local_queue.len(Instant::now());
                 let contention = Contention { holder, waiters };
-                Acquisition::Queued(QueuePosition { ahead, contention })
+                Acquisition::Queued(QueuePosition {
+                    ahead,
+                    waited,
+                    contention,
+                })
             }
         }
     }

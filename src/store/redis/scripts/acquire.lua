@@ -21,13 +21,14 @@
 -- Reply
 --   granted ARGV 1: news, fence, slot if it has one
 --   again ARGV 1: news, lease, time           this attempt holds the lock already
---   replayed ARGV 1: news, lease, time, keeper
+--   replayed ARGV 1: news, lease, time, keeper, waited
 --                                             the lease that lives under the idempotency key, and who kept
 --                                             it until now
---   collected ARGV 1: news, lease, time, keeper
---                                             the same, and it was answered to nobody before
+--   collected ARGV 1: news, lease, time, keeper, waited
+--                                             the same, and it was answered to nobody before; how long its place had
+--                                             been queued, in us
 --   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
---   queued ARGV 1: news, how many are before it, contention ..
+--   queued ARGV 1: news, how many are before it, how long its place has been queued in us, contention ..
 --   superseded ARGV 1: news                   a newer request with its key has its place, or keeps its
 --                                             lease; or the attempt has left, and its place is kept
 --   full | mismatch | expired | withdrawn | exhausted ARGV 1: news
@@ -109,8 +110,9 @@ local late, waits = string.byte(place, 4) == 49, ARGV[7] and tonumber(ARGV[7])
 
 -- Writes the ticket of an attempt whose id stands in the queue.
 local function stand(us, queued, count, ahead)
-  -- It counts for a little longer than its wait: it leaves by itself, and that may take a resend.
-  local ends = string.format('%016.0f', us + (waits + 5000) * 1000)
+  -- With a key it counts for a little longer than its wait: it leaves by itself to keep its place, and that may take
+  -- a resend. Without one nothing of it outlives its answer, on a replica that has not heard of its end either.
+  local ends = string.format('%016.0f', us + (used and waits + 5000 or waits) * 1000)
   local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(place, 5)
   redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
   if used then
@@ -121,7 +123,8 @@ local function stand(us, queued, count, ahead)
     redis.call('SET', ARGV[9], '1', 'PX', '6000')
     news = news .. '8:6:lapsed'
   end
-  return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. contention(count, held, us, '0')
+  local waited = string.format('%.0f', math.max(0, us - queued))
+  return 'queued ' .. id .. ' ' .. field(news) .. field(ahead) .. field(waited) .. contention(count, held, us, '0')
 end
 
 -- What most of those who wait find is a lock that somebody else holds, and nothing of their own.
@@ -222,8 +225,13 @@ if lease and used and string.byte(lease, 68) == 49 and string.sub(lease, 216, 27
   end
   redis.call('DEL', name .. 'absent')
   -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
-  local before = kept_by(lease)
-  local replaces = before ~= string.sub(id, 2) and may_replace('2' .. before, 'a')
+  local before, replaces, ticket, waited = kept_by(lease), false, nil, '0'
+  if before ~= string.sub(id, 2) then
+    replaces, ticket = may_replace('2' .. before, 'a')
+  end
+  if is_ticket(ticket) then
+    waited = string.format('%.0f', math.max(0, us - string.sub(ticket, 26, 41)))
+  end
   local first = is_untold(lease) or (string.byte(lease, 69) == 50 and before == string.sub(id, 2))
   local kind = first and 'collected ' or 'replayed '
   lease = settle_lease(lease, us, share)
@@ -240,7 +248,7 @@ if lease and used and string.byte(lease, 68) == 49 and string.sub(lease, 216, 27
     else
       redis.call('SET', lock, lease, 'KEEPTTL')
     end
-    return kind .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(before)
+    return kind .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(before) .. field(waited)
   end
   held = redis.call('GET', lock)
   share = is_shared(held) and share

@@ -135,14 +135,23 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         }
         "collected" => {
             let (lease, salt) = under_the_key(reply, keys)?;
-            Ok(Acquisition::Collected(lease, salt))
+            let _before = reply.text();
+            let waited = reply.micros().ok_or_else(|| reply.unexpected())?;
+            let waited = Duration::from_micros(waited);
+            Ok(Acquisition::Collected(lease, salt, waited))
         }
         "held" => Ok(Acquisition::Held(reply.contention(keys)?)),
         "queued" => {
             let ahead = reply.integer().and_then(|ahead| u64::try_from(ahead).ok());
             let ahead = ahead.ok_or_else(|| reply.unexpected())?;
+            let waited = reply.micros().ok_or_else(|| reply.unexpected())?;
+            let waited = Duration::from_micros(waited);
             let contention = reply.contention(keys)?;
-            Ok(Acquisition::Queued(QueuePosition { ahead, contention }))
+            Ok(Acquisition::Queued(QueuePosition {
+                ahead,
+                waited,
+                contention,
+            }))
         }
         "full" => Ok(Acquisition::QueueFull),
         "superseded" => Ok(Acquisition::Superseded),

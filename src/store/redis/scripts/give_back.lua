@@ -9,8 +9,10 @@
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   3  1 to give back only what was not delivered, 2 for a grant that was kept back, or taken for a
---      group and answered to nobody, else 0. Only with 0 its idempotency key counts as used
---   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds
+--      group and answered to nobody, 3 for what this server has of an attempt that ended on another one, else 0.
+--      Only with 0 its idempotency key counts as used
+--   4  the fence of the grant that is meant, in 16 digits, or empty for whatever the attempt holds; with 3 a place
+--      of the attempt at this gateway is meant, too
 --   5  who knows as its keeper that it was answered to nobody, or nothing
 -- Reply
 --   given_back ARGV 1: news
@@ -47,7 +49,13 @@ if share then
   us = clock()
   lease = share.find(id, us)
 end
-if ARGV[4] ~= '' and not (lease and string.sub(lease, 71, 86) == ARGV[4]) then
+local meant = lease and string.sub(lease, 71, 86) == ARGV[4] or ARGV[4] == '' and ARGV[3] ~= '3'
+if ARGV[3] == '3' and not meant then
+  -- The token of a group may be used again, through another gateway.
+  local body = redis.call('GET', of)
+  meant = is_ticket(body) and string.sub(body, 2, 17) == me
+end
+if not meant then
   -- Its attempt may have asked again since, and have been granted it anew.
   return 'nothing ' .. id .. ' 0:'
 end

@@ -24,8 +24,11 @@ pub(in crate::store::redis) enum GrantKnowledge {
     /// from the store before the message of its grant came here, it is not given back; nor is a later
     /// grant of that attempt than the one with this fence.
     Undelivered(FencingToken),
-    /// Nobody: it was kept back. Its idempotency key is not used.
-    WaitsForReplicas,
+    /// Nobody: it was kept back, and has this fence. Its idempotency key is not used.
+    WaitsForReplicas(FencingToken),
+    /// Nobody: its attempt has ended on another server, or on this one before it lost data. Given back is the place of the
+    /// attempt at this gateway, or the grant with this fence. Its idempotency key is not used.
+    Departed(Option<FencingToken>),
     /// Nobody: its keeper has answered it to nobody, and nor has anybody before. Its idempotency key is not used.
     Unanswered(KeeperId),
 }
@@ -72,8 +75,9 @@ impl Scripts {
         gateway: &RedisGateway,
         keys: &Keys,
         token: &TokenHash,
+        fence: FencingToken,
     ) -> Result<TakeBackOutcome, StoreError> {
-        let known = GrantKnowledge::WaitsForReplicas;
+        let known = GrantKnowledge::WaitsForReplicas(fence);
         let run = self.run_give_back(dispatch, gateway, keys, token, known);
         Ok(match run.await? {
             GiveBackReply::Now | GiveBackReply::Nothing => TakeBackOutcome::Ended,
@@ -90,14 +94,16 @@ impl Scripts {
         known: GrantKnowledge,
     ) -> Result<GiveBackReply, StoreError> {
         let id = id(token);
+        let digits = |fence: FencingToken| format!("{:016}", fence.get());
         let fill = |command: &mut ScriptCall, _| {
             queueing::fill(command, keys, gateway, &id);
             match known {
                 GrantKnowledge::MayBeDelivered => command.arg(0).arg(""),
-                GrantKnowledge::Undelivered(fence) => {
-                    command.arg(1).arg(format!("{:016}", fence.get()))
+                GrantKnowledge::Undelivered(fence) => command.arg(1).arg(digits(fence)),
+                GrantKnowledge::WaitsForReplicas(_) => command.arg(2).arg(""),
+                GrantKnowledge::Departed(fence) => {
+                    command.arg(3).arg(fence.map(digits).unwrap_or_default())
                 }
-                GrantKnowledge::WaitsForReplicas => command.arg(2).arg(""),
                 GrantKnowledge::Unanswered(keeper) => {
                     command.arg(2).arg("").arg(keeper.to_string())
                 }
@@ -106,11 +112,25 @@ impl Scripts {
         let run = dispatch.run(&self.give_back, keys, &id, fill);
         let mut reply = run.await?.reply;
         gateway.ingest(keys, reply.news()?);
-        match reply.kind() {
-            "given_back" => Ok(GiveBackReply::Now),
-            "nothing" => Ok(GiveBackReply::Nothing),
-            "kept" => Ok(GiveBackReply::Kept),
-            _ => Err(reply.unexpected()),
+        let outcome = match reply.kind() {
+            "given_back" => GiveBackReply::Now,
+            "nothing" => GiveBackReply::Nothing,
+            "kept" => GiveBackReply::Kept,
+            _ => return Err(reply.unexpected()),
+        };
+        let ended = match (&outcome, known) {
+            // Its attempt may go on.
+            (GiveBackReply::Kept, _)
+            | (GiveBackReply::Nothing, GrantKnowledge::Undelivered(_))
+            | (_, GrantKnowledge::Departed(_)) => None,
+            (_, GrantKnowledge::MayBeDelivered | GrantKnowledge::Unanswered(_)) => Some(None),
+            (_, GrantKnowledge::Undelivered(fence) | GrantKnowledge::WaitsForReplicas(fence)) => {
+                Some(Some(fence))
+            }
+        };
+        if let Some(fence) = ended {
+            gateway.departures.add(keys.name(), *token, fence);
         }
+        Ok(outcome)
     }
 }

@@ -5,6 +5,7 @@
 --   1  lock  string: the lease, or what a foreign client has written; names the other keys of the lock
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
+--   2  the id of the gateway that kept it: where this server has not heard that it did, the place is of that one still
 -- Reply
 --   lapsed ARGV 1: 1 if the lock is shared
 --   kept ARGV 1:    it is kept for longer, somebody stands there, or it is gone
@@ -25,7 +26,8 @@ local of, wait = name .. 'of:' .. id, name .. 'wait'
 -- import lease
 
 local body = redis.call('GET', of)
-if not is_ticket(body) or string.sub(body, 2, 17) ~= NO_GATEWAY or string.sub(body, 42, 57) > clock() then
+local gateway = is_ticket(body) and string.sub(body, 2, 17)
+if gateway ~= ARGV[2] and (gateway ~= NO_GATEWAY or string.sub(body, 42, 57) > clock()) then
   return 'kept ' .. id .. ' '
 end
 if is_queued(body) then

@@ -7,6 +7,7 @@ use super::{
         client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
         layout::id,
+        queue::gateway::RedisGateway,
     },
     Scripts,
 };
@@ -18,12 +19,13 @@ impl Scripts {
     pub(in crate::store::redis) async fn lapse(
         &self,
         dispatch: &Dispatch,
+        gateway: &RedisGateway,
         keys: &Keys,
         token: &TokenHash,
     ) -> Result<bool, StoreError> {
         let id = id(token);
         let fill = |command: &mut ScriptCall, _| {
-            command.arg(keys.lock()).arg(&id);
+            command.arg(keys.lock()).arg(&id).arg(gateway.id.as_str());
         };
         let mut reply = dispatch.run(&self.lapse, keys, &id, fill).await?.reply;
         match reply.kind() {

@@ -41,7 +41,12 @@ impl Scripts {
         let run = reply.run().cloned();
         gateway.ingest(keys, reply.news()?);
         let leaving = match reply.kind() {
-            "left" => Leaving::Left(reply.contention(keys)?),
+            "left" => {
+                if keep_for.is_none() {
+                    gateway.departures.add(keys.name(), *token, None);
+                }
+                Leaving::Left(reply.contention(keys)?)
+            }
             "granted" => {
                 let lease = reply.held(keys)?;
                 gateway.floors.raise(keys.slot(), lease.fence);

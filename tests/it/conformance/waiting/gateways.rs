@@ -131,12 +131,23 @@ impl Gateways {
 
     /// Starts an acquire at one gateway after the other.
     pub(super) fn ask(&self, request: AcquireRequest) -> Caller {
+        self.ask_telling(request, || {})
+    }
+
+    /// The same, and says when it is known to wait.
+    pub(super) fn ask_telling(
+        &self,
+        request: AcquireRequest,
+        queued: impl FnOnce() + Send + 'static,
+    ) -> Caller {
         let engine = self.any().clone();
         #[expect(
             clippy::disallowed_methods,
             reason = "the caller of a test is no task of the program"
         )]
-        Caller(tokio::spawn(async move { engine.acquire(request).await }))
+        Caller(tokio::spawn(async move {
+            engine.acquire_with_queued_hook(request, queued).await
+        }))
     }
 
     /// Starts an acquire and waits until it stands in the queue as the last of so many.

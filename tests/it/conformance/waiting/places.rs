@@ -10,7 +10,10 @@ use latchgate::{
         contract::{Acquisition, Attempt, Confirmation, Holder, Leaving, Waiting},
     },
 };
-use tokio::time::Instant;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 use super::{
     super::{
@@ -47,6 +50,48 @@ pub(in super::super) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixt
     assert!(second.is_waiting());
     gateways.release("lock", &lease.token).await;
     second.granted().await;
+}
+
+pub(in super::super) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixture) {
+    const PIECE: Duration = Duration::from_millis(600);
+    // A place is taken a moment after its request has begun to wait.
+    const MOMENT: Duration = Duration::from_millis(300);
+    let gateways = Gateways::with_grace(fixture, GRACE);
+    let lease = gateways.hold("lock").await;
+    let (key, began) = (new_key(), Instant::now());
+    for pieces in 1..=2 {
+        let short = AcquireRequest {
+            wait: PIECE,
+            ..keyed("polls", &key)
+        };
+        match gateways.ask(short).refused().await {
+            AcquireError::Held { waited, .. } => {
+                assert!(waited >= PIECE * pieces - MOMENT, "{waited:?}");
+                assert!(waited <= began.elapsed(), "{waited:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let (queued, told) = oneshot::channel();
+    let last = gateways.ask_telling(keyed("polls", &key), move || {
+        // An error: nobody waits for it any more.
+        let _ = queued.send(());
+    });
+    timeout(LATE, told)
+        .await
+        .expect("in time")
+        .expect("it waits");
+    gateways.release("lock", &lease.token).await;
+    let granted = last.granted().await;
+    let waited = granted.waited;
+    assert!(waited >= PIECE * 2 - MOMENT, "{waited:?}");
+    assert!(waited <= began.elapsed(), "{waited:?}");
+    // Another key begins another wait.
+    let began = Instant::now();
+    let next = gateways.queue(keyed("polls", &new_key()), 1).await;
+    gateways.release("lock", &granted.token).await;
+    let waited = next.granted().await.waited;
+    assert!(waited <= began.elapsed(), "{waited:?}");
 }
 
 pub(in super::super) async fn belong_to_the_newest_request(fixture: &dyn Fixture) {
@@ -351,7 +396,7 @@ impl KeptPlace {
         let key = self.left.idempotency.clone().expect("it has a key");
         let again = attempts::keyed("lock", LONG, key.hash);
         let answer = self.store.acquire(&again).await.unwrap();
-        let Acquisition::Collected(held, salt) = answer else {
+        let Acquisition::Collected(held, salt, _) = answer else {
             panic!("{answer:?}");
         };
         assert_eq!((held.fence, salt), (lease.fence, key.salt));

@@ -299,6 +299,7 @@ pub(in super::super) async fn an_attempt_is_told_how_many_are_before_it_and_who_
             let Acquisition::Queued(QueuePosition {
                 ahead: told,
                 contention,
+                ..
             }) = answer
             else {
                 panic!("not queued: {answer:?}");

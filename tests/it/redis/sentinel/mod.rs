@@ -2,6 +2,7 @@
 
 mod clocks;
 mod confirmed;
+mod departed;
 mod failover;
 mod fake;
 mod logins;

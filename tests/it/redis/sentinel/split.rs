@@ -5,9 +5,10 @@ use std::{cell::Cell, time::Duration};
 use futures_util::future::join_all;
 use latchgate::{
     config::{Millis, RedisConfig, SentinelUrl},
+    engine::{AcquireError, AcquireRequest},
     lifecycle::Lifecycle,
     store::{
-        Store, StoreError, Unavailability,
+        Store, StoreError, Unavailability, Uncertainty,
         contract::{Acquisition, Renewal},
         redis::RedisStore,
     },
@@ -15,7 +16,10 @@ use latchgate::{
 use tokio::time::Instant;
 
 use super::{
-    super::rig::{attempt, eventually, granted, open, quick},
+    super::{
+        rig::{attempt, eventually, granted, open, quick, ttl},
+        waiting::gate::{TestGateway, request},
+    },
     FakeSentinel, SentinelReply,
     process::SentinelProcess,
     watched::{OPTIONS, healthy, is_master, url},
@@ -207,6 +211,61 @@ async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
             "{refused:?}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows() {
+    let split = Split::start(&[]).await;
+    let waits = RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(500),
+        ..quick()
+    };
+    let beside = TestGateway::with(&url([split.beside.node()].into_iter()), &waits);
+    let others = split.among_the_others(&quick());
+    let held = eventually("the replica is known", async || {
+        let asked = AcquireRequest {
+            ttl: ttl(2_000),
+            wait: Duration::ZERO,
+            ..request("lock")
+        };
+        let granted = beside.engine.acquire(asked).await.ok()?;
+        granted.delivery.delivered();
+        Some(granted.lease)
+    })
+    .await;
+    let asked = AcquireRequest {
+        wait: Duration::from_mins(5),
+        ..request("lock")
+    };
+    let waiter = beside.queue(asked).await;
+    eventually("the replica has the queue", async || {
+        let acknowledged = split.master.integer(&["WAIT", "1", "1000"]).await;
+        (acknowledged == 1).then_some(())
+    })
+    .await;
+    split.cable.cut();
+    beside.release(&held).await;
+    match waiter.refusal().await {
+        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    split.is_replaced(&others).await;
+    // Here its gateway counts as dead by now, or it is granted the lock for three seconds.
+    eventually("somebody else is granted the lock", async || {
+        let asked = others.acquire(&attempt("lock")).await;
+        matches!(asked, Ok(Acquisition::Granted(_))).then_some(())
+    })
+    .await;
+    split.heals().await;
+    let healed = SentinelReply::Master(split.replica.port(), 1);
+    split.beside.say(healed);
+    split.beside.hint();
+    eventually("nobody is queued", async || {
+        let queued = ["LLEN", "lg:{lock}:wait"];
+        (split.replica.integer(&queued).await == 0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,179 @@
+//! Requests that were refused, and a server that has not heard of it when it takes over.
+
+use std::time::Duration;
+
+use bb8_redis::redis::from_redis_value;
+use latchgate::{
+    config::{Millis, RedisConfig},
+    engine::{AcquireError, AcquireRequest},
+    lifecycle::Lifecycle,
+    lock::Lease,
+    store::{Store, StoreError, Unavailability, Uncertainty, contract::Acquisition},
+};
+
+use super::{
+    super::{
+        power_loss::{LOGGED, length, lose_the_end},
+        replicated::too_few,
+        rig::{attempt, eventually, open, quick, ttl},
+        waiting::gate::{TestGateway, keyed, request},
+    },
+    FakeSentinel, SentinelReply,
+    watched::{Watched, url},
+};
+use crate::support::RedisServer;
+
+/// Longer than a failover takes on a machine that is busy.
+const LONG_MS: u64 = 300_000;
+/// Long enough to be queued on every server.
+const BRIEF: Duration = Duration::from_secs(5);
+
+/// One that waits for much longer than the test.
+fn patient(lock: &str) -> AcquireRequest {
+    AcquireRequest {
+        wait: Duration::from_millis(LONG_MS),
+        ..request(lock)
+    }
+}
+
+fn waits_for_one() -> RedisConfig {
+    RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(1_000),
+        ..quick()
+    }
+}
+
+async fn take(gate: &TestGateway, lock: &str) -> Lease {
+    eventually("it is granted", async || {
+        let asked = AcquireRequest {
+            ttl: ttl(LONG_MS),
+            wait: Duration::ZERO,
+            ..request(lock)
+        };
+        let granted = gate.engine.acquire(asked).await.ok()?;
+        granted.delivery.delivered();
+        Some(granted.lease)
+    })
+    .await
+}
+
+async fn queued(server: &RedisServer, lock: &str) -> i64 {
+    let key = format!("lg:{{{lock}}}:wait");
+    server.integer(&["LLEN", &key]).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
+    let mut watched = Watched::start().await;
+    let gates = [0, 1].map(|_| TestGateway::with(&watched.url(), &waits_for_one()));
+    let first = take(&gates[0], "handed-on").await;
+    take(&gates[0], "held").await;
+    let taken_back = gates[1].queue(patient("handed-on")).await;
+    let hung_up = gates[1].queue(patient("held")).await;
+    let brief = [request("held"), keyed("held", "kept")].map(|asked| AcquireRequest {
+        wait: BRIEF,
+        ..asked
+    });
+    let [over, kept] = brief;
+    let (over, kept) = (gates[1].queue(over).await, gates[1].queue(kept).await);
+    eventually("the replicas have the queues", async || {
+        let acknowledged = watched.servers[0].integer(&["WAIT", "2", "1000"]).await;
+        (acknowledged == 2).then_some(())
+    })
+    .await;
+    watched.cut_off_replicas(0).await;
+
+    gates[0].release(&first).await;
+    match taken_back.refusal().await {
+        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
+            assert_eq!(too_few(Some(why.into())), Some(0));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(hung_up);
+    for asked in [over, kept] {
+        let refused = asked.refusal().await;
+        assert!(matches!(refused, AcquireError::Held { .. }), "{refused:?}");
+    }
+    let replica = &watched.servers[1];
+    let missed = [
+        queued(replica, "handed-on").await,
+        queued(replica, "held").await,
+    ];
+    assert_eq!(missed, [1, 3], "the fault happens: it has not heard of it");
+    watched.servers[0].kill();
+    let master = watched.replaced(0).await;
+    watched.join_replicas(0).await;
+
+    let next = &watched.servers[master];
+    for lock in ["handed-on", "held"] {
+        eventually("nobody is queued any more", async || {
+            (queued(next, lock).await == 0).then_some(())
+        })
+        .await;
+    }
+    // The release was forgotten as well. When the lock is free, it is for whoever comes next.
+    gates[0].release(&first).await;
+    let stranger = gates[0].store.acquire(&attempt("handed-on")).await;
+    assert!(
+        !matches!(stranger, Ok(Acquisition::Held(_))),
+        "{stranger:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_grant_that_was_taken_back_ends_on_the_next_master_too() {
+    let lifecycle = Lifecycle::new();
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let sentinel =
+        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
+    let store = open(
+        &url([sentinel.node()].into_iter()),
+        &waits_for_one(),
+        &lifecycle,
+    );
+    let unavailable = StoreError::Unavailable(Unavailability::TooFewReplicas {
+        wanted: 1,
+        confirmed: Some(0),
+    });
+    eventually("the server is examined", async || {
+        let refused = store.acquire(&attempt("first")).await.err()?;
+        (refused == unavailable).then_some(())
+    })
+    .await;
+    let (asked, key) = (attempt("a"), "lg:{a}:lock");
+    let (refused, copy) = tokio::join!(
+        store.acquire(&asked),
+        eventually("it waits for a replica", async || {
+            let lease = servers[0].run(&["GET", key]).await;
+            from_redis_value::<Option<String>>(lease).unwrap()
+        })
+    );
+    assert_eq!(refused.err(), Some(unavailable));
+    // The replica had the grant a moment too late, and what came after it not at all.
+    servers[1].run(&["SET", key, &copy, "PX", "300000"]).await;
+    sentinel.say(SentinelReply::Master(servers[1].port(), 2));
+    sentinel.hint();
+    eventually("nobody holds it", async || {
+        (servers[1].integer(&["EXISTS", key]).await == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn those_who_have_left_do_so_again_when_the_server_is_back_with_older_data() {
+    let mut server = RedisServer::start_with(&LOGGED).await;
+    let gate = TestGateway::on(&server).await;
+    let lease = gate.take_for("lock", LONG_MS).await;
+    let gone = gate.queue(patient("lock")).await;
+    let stays = gate.queue(patient("lock")).await;
+    let before = length(&server);
+    drop(gone);
+    gate.until_queued("lock", 1).await;
+    lose_the_end(&mut server, before).await;
+    assert_eq!(queued(&server, "lock").await, 2, "the fault happens");
+    gate.until_queued("lock", 1).await;
+    gate.release(&lease).await;
+    stays.lease().await;
+}
