@@ -1,16 +1,19 @@
 #!/bin/sh
 # One idea: the same crontab on many machines, and each night one of them does the work.
 #
-#   0 3 * * *  LATCHGATE_URL=http://locks:7420 /opt/examples/cron-once.sh
+#   0 3 * * *  LATCHGATE_URL=http://locks:7420 /opt/examples/cron-once.sh backup /opt/backup.sh --all
 #
-# The lock is named after the day and is not given back: a machine whose clock is some minutes late finds it held and
-# goes back to sleep. It ends by itself, an hour later.
+# The lock is named after the job and the day and is not given back: a machine whose clock is some minutes late finds it
+# held and goes back to sleep. It ends by itself, an hour later. The exit code is that of the command.
 set -eu
-day=$(date -u +%F)
+[ $# -ge 2 ] || { echo "usage: cron-once.sh JOB COMMAND [ARG..]" >&2; exit 2; }
+lock=$1:$(date -u +%F)
+shift
+command -v "$1" >/dev/null || { echo "cron-once.sh: there is no command $1" >&2; exit 127; }
 status=0
-latchgate acquire "nightly:$day" --ttl 1h --owner "$(hostname)" >/dev/null || status=$?
+latchgate acquire "$lock" --ttl 1h --owner "$(hostname)" >/dev/null || status=$?
 case $status in
-0) echo "the nightly work of $day is mine" ;;
-100) echo "somebody else does the nightly work of $day"; exit 0 ;;
+0) exec "$@" ;;
+100) echo "somebody else does the work of $lock" ;;
 *) exit "$status" ;; # No gateway, or no answer: cron sends a mail.
 esac

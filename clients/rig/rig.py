@@ -12,7 +12,8 @@ with the code of COMMAND. At that address it answers in JSON, to pages of any or
                          with this method and this beginning of their path; both may be left out
     DELETE /rig/fault    no more faults
     GET    /rig/log      the requests to the proxy, preflights left out: [{"method", "path", "key", "token", "authorization",
-                         "body", "status", "at_ms", "answered_at_ms"}]; `status` is null if none was answered
+                         "body", "status", "at_ms", "answered_at_ms", "sent"}]; `status` is null if none was answered;
+                         `sent` is how many bytes of the body of a `flood` were taken
     DELETE /rig/log      forgets them
     POST   /rig/gateway  {"which": "a"|"b", "do": "stop"|"cont"|"kill"|"term"|"start", "env": {..}}: answered when it is done;
                          `env` are settings for this start
@@ -29,7 +30,12 @@ The kinds of faults:
                   `status`, `code`, `retry_after` (s),                 `outcome-unknown`
                   said in the `retry_after_in` "header" or
                   "body", or if that is left out in both
+                  With `"bare": true` as a proxy does that is no gateway: with a page instead of the problem
     delay         forwarded, the answer held back for `ms`
+    drip          forwarded, and each byte of the answer sent after a pause of `ms`, from the first one of its "head" or of
+                  its "body" on, as `from` says
+    flood         not forwarded, answered with a body of `bytes` bytes
+    alter         forwarded, and the `fields` of the answer, a JSON document, set to these values
 
 Every answer of the proxy ends its connection, so that no HTTP client repeats a request by itself. Nothing of what it
 starts outlives it, even if it is killed.
@@ -66,7 +72,7 @@ STATUS_OF_CODE = {
     "forbidden": 403, "rate-limited": 429, "too-many-waiters": 429, "internal": 500, "store-unavailable": 503,
     "draining": 503, "overloaded": 503, "outcome-unknown": 504,
 }
-FAULTS = {"lose-request", "lose-reply", "hang", "hang-reply", "status", "unknown", "delay"}
+FAULTS = {"lose-request", "lose-reply", "hang", "hang-reply", "status", "unknown", "delay", "drip", "flood", "alter"}
 CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": "Retry-After, ETag, Location, Latchgate-Warning",
@@ -493,6 +499,7 @@ class ProxyHandler(Handler):
             "status": None,
             "at_ms": self.rig.now_ms(),
             "answered_at_ms": None,
+            "sent": None,
         }
         self.rig.log.append(entry)
         fault = self.rig.faults.take(self.command, self.path)
@@ -503,6 +510,8 @@ class ProxyHandler(Handler):
             self._await_client()
         elif kind == "status":
             self._answer_problem(entry, fault)
+        elif kind == "flood":
+            self._flood(entry, fault["bytes"])
         else:
             self._forward(fault, entry, body)
 
@@ -545,7 +554,25 @@ class ProxyHandler(Handler):
             if fault.get("retry_after_in") != "header":
                 problem["retry_after_ms"] = round(fault["retry_after"] * 1000)
         self._answered(entry, status)
-        self.answer_json(status, problem, **headers)
+        if fault.get("bare"):
+            named = {name.replace("_", "-"): text for name, text in headers.items()}
+            self.answer(status, b"<h1>a proxy</h1>", {**CORS, **named, "Content-Type": "text/html"})
+        else:
+            self.answer_json(status, problem, **headers)
+
+    def _flood(self, entry, size):
+        part = b" " * 65536
+        self.send_response_only(200)
+        for name, text in {**CORS, "Content-Type": "application/json", "Content-Length": str(size), "Connection": "close"}.items():
+            self.send_header(name, text)
+        self.end_headers()
+        self.wfile.flush()
+        self._answered(entry, 200)
+        entry["sent"] = 0
+        while entry["sent"] < size:
+            # It fails when the client has hung up.
+            self.connection.sendall(part)
+            entry["sent"] += len(part)
 
     def _forward(self, fault, entry, body):
         try:
@@ -575,14 +602,31 @@ class ProxyHandler(Handler):
         elif kind == "unknown":
             self._answer_problem(entry, fault)
         else:
+            if kind == "alter":
+                text = json.dumps({**json.loads(text), **fault["fields"]}).encode()
             self._answered(entry, answer.status)
             self.send_response_only(answer.status, answer.reason)
             self._relay_headers(answer)
             if answer.status not in (204, 304):
                 self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
+            slowly = fault["ms"] / 1000 if kind == "drip" else None
+            if slowly and fault["from"] == "head":
+                head = b"".join(self._headers_buffer) + b"\r\n"
+                self._headers_buffer = []
+                text = head + text
+            else:
+                self.end_headers()
+            self._write(text, slowly)
+
+    def _write(self, text, slowly):
+        """At once, or each byte after a pause for as long as the client listens."""
+        if slowly is None:
             self.wfile.write(text)
-            self.wfile.flush()
+        self.wfile.flush()
+        for byte in b"" if slowly is None else text:
+            if not self._await_client(slowly):
+                return
+            self.connection.sendall(bytes([byte]))
 
     def _request_bytes(self, body):
         lines = [f"{self.command} {self.path} HTTP/1.1"]

@@ -184,6 +184,37 @@ class Faults(RigCase):
         self.assertEqual(self.acquire()[0], 201)
         self.assertGreaterEqual(time.monotonic() - began, 0.4)
 
+    def test_a_proxy_answers_without_a_problem(self):
+        self.fault("status", status=429, bare=True, retry_after=2)
+        status, page, headers = self.acquire()
+        self.assertEqual((status, page, headers["Retry-After"]), (429, "<h1>a proxy</h1>", "2"))
+        self.assertEqual(self.state(), "free")
+
+    def test_an_answer_that_drips_was_carried_out_and_takes_its_time(self):
+        for where in ("head", "body"):
+            self.fault("drip", ms=5, **{"from": where})
+            began = time.monotonic()
+            self.assertIn(self.acquire()[0], (200, 201))
+            self.assertGreaterEqual(time.monotonic() - began, 0.5)
+
+    def test_a_flood_ends_with_its_client_and_does_not_arrive(self):
+        self.fault("flood", bytes=200_000_000)
+        connection = http.client.HTTPConnection(urlsplit(self.proxy).netloc, timeout=10)
+        connection.request("POST", self.lock, "{}", {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.length, 200_000_000)
+        answer.read(100_000)
+        answer.close()
+        connection.close()
+        sent = self.log()[0]["sent"]
+        self.assertTrue(0 < sent < 100_000_000, sent)
+        self.assertEqual(self.state(), "free")
+
+    def test_fields_of_an_answer_are_altered(self):
+        self.fault("alter", fields={"expires_in_ms": 1e300})
+        status, lease, _ = self.acquire(ttl_ms=5_000)
+        self.assertEqual((status, lease["ttl_ms"], lease["expires_in_ms"]), (201, 5_000, 1e300))
+
     def test_a_fault_meets_what_it_is_meant_for_and_is_removed(self):
         self.fault("status", status=503, code="overloaded", count=9)
         self.assertEqual(call(self.proxy, "GET", self.lock)[0], 200)

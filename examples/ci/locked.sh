@@ -10,11 +10,26 @@ say() { echo "locked.sh: $name: $*" >&2; }
 [ $# -ge 2 ] || { echo "usage: locked.sh NAME COMMAND [ARG..]" >&2; exit 2; }
 name=$1
 shift
+case $name in
+*[!A-Za-z0-9._:@~-]* | . | .. | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ -"; exit 2 ;;
+esac
+[ ${#name} -le 200 ] || { say "a name has at most 200 characters"; exit 2; }
 url=${LATCHGATE_URL:-http://localhost:7420}
 lock=${url%/}/locks/$name
 ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
 case $ttl,$longest in *[!0-9,]* | *,*,* | 0* | *,0?*) say "LOCK_TTL and LOCK_WAIT are whole seconds"; exit 2 ;; esac
 [ "$ttl" -ge 6 ] || { say "LOCK_TTL: at least 6 seconds"; exit 2; }
+mode=${LOCK_MODE:-exclusive} limit=${LOCK_LIMIT:-} sharing=''
+case $mode in
+exclusive) ;;
+shared) sharing=', "mode": "shared"' ;;
+*) say "LOCK_MODE is exclusive or shared"; exit 2 ;;
+esac
+case $limit in
+'') ;;
+*[!0-9]* | 0* | ?????*) say "LOCK_LIMIT is a whole number from 1 to 9999"; exit 2 ;;
+*) sharing=", \"mode\": \"shared\", \"limit\": $limit" ;;
+esac
 grace=$((ttl / 6))                            # for one renewal, and for the command to end after a TERM
 owner=$(printf %s "${LOCK_OWNER:-$(uname -n)}" | tr -d '[:cntrl:]"\\')
 
@@ -27,16 +42,35 @@ field() {
         -e "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p" "$home/answer"
 }
 
-# call SECONDS METHOD URL [BODY]: sets $status; 000 without an answer. No secret is an argument of curl.
+# call SECONDS METHOD URL [BODY]: sets $status; 000 without a whole answer. Sets $asked: after how many seconds to come
+# again. No secret is an argument of curl, and no answer without end fills the disk.
 call() {
     : >"$home/answer"
-    curl --silent --config "$home/curl" --max-time "$1" --request "$2" --output "$home/answer" \
-        --header 'Content-Type: application/json' ${4:+--data "$4"} --write-out '%{http_code}' "$3" \
-        >"$home/status" 2>/dev/null 4>&- &
+    : >"$home/head"
+    (
+        trap '' XFSZ
+        ulimit -f 4096
+        exec curl --silent --config "$home/curl" --max-time "$1" --request "$2" --output "$home/answer" \
+            --dump-header "$home/head" --header 'Content-Type: application/json' ${4:+--data "$4"} \
+            --write-out '%{http_code}' "$3" >"$home/status" 2>/dev/null 4>&-
+    ) &
     curl=$!
     wait "$curl"                              # a signal ends this at once, but no command in the foreground
     reached=$? curl=''
     status=$(cat "$home/status")
+    [ $reached = 0 ] || status=000
+    asked=$(sed -n 's/^[Rr]etry-[Aa]fter: *0*\([0-9]\{1,5\}\)[[:space:]]*$/\1/p' "$home/head" | tail -n 1)
+    [ -n "$asked" ] || asked=$(field retry_after_ms | sed -n 's/^\([1-9][0-9]\{0,4\}\)[0-9]\{3\}$/\1/p')
+    asked=${asked:-0}
+}
+# pause SECONDS: as long as the last answer asks for, not quite the same for all, but no longer than this.
+pause() {
+    seconds=$((asked + asked * ($$ % 50) / 100))
+    [ $seconds -lt "$1" ] || seconds=$1
+    sleep $((seconds > 1 ? seconds : 1)) 4>&- &
+    curl=$!
+    wait "$curl"
+    curl=''
 }
 # A new request: with its key, a repeated one keeps the place in the queue, and a lost answer is given again.
 begin() {
@@ -46,15 +80,17 @@ begin() {
 }
 # ask SECONDS: acquires the lock, waiting for so long.
 ask() {
-    body="{\"ttl_ms\": $((ttl * 1000)), \"wait_ms\": $(($1 * 1000)), \"owner\": \"$owner\"}"
+    body="{\"ttl_ms\": $((ttl * 1000)), \"wait_ms\": $(($1 * 1000)), \"owner\": \"$owner\"$sharing}"
     call $(($1 + 10)) POST "$lock" "$body"
 }
 
-# granted: whether the lock was granted. From now on, curl sends the token.
+# granted: whether the lock was granted, in a way that can be used. From now on, curl sends the token.
 granted() {
     case $status in 200 | 201) ;; *) return 1 ;; esac
+    field token | grep -qx '[A-Za-z0-9_-]\{43\}' || return 1
+    field fencing_token | grep -qx '[1-9][0-9]\{0,15\}' || return 1
     [ "$state" = held ] || echo "header = \"Lock-Token: $(field token)\"" >>"$home/curl"
-    state=held fence=$(field fencing_token)
+    state=held fence=$(field fencing_token) slot=$(field slot)
 }
 
 # stop SECONDS: ends the command and what it has started; what is left after that time is killed.
@@ -88,7 +124,8 @@ renew() {
             case $status in
             200) since=$began due=$((began + ttl / 3)) ;;
             410) lost "the lease is lost" 1 ;;
-            *) ;;                             # again in a second, until the lease is over
+            # Again, until the lease is over. It has no time for all that a gateway may ask for.
+            *) due=$(($(now) + 1 + (asked < ttl / 10 ? asked : ttl / 10))) ;;
             esac
         fi
         # One more renewal may take the grace, and the end of the command once more.
@@ -123,7 +160,7 @@ finish() {
             call 10 DELETE "$lock"
         fi
         case $status$(field code) in
-        000 | 408* | 409superseded | 429* | 5*) sleep 1 ;;
+        000 | 408* | 409superseded | 429* | 5*) pause $((end - 1 - $(now))) ;;
         *) break ;;
         esac
     done
@@ -159,17 +196,27 @@ while :; do
     fi
     case $status$(field code) in
     423*) code=101 said=$(field owner) said="held by ${said:-somebody}" ;;
-    000) code=103 said="no gateway answers" ;;
+    000)
+        case $reached in
+        1 | 3) say "LATCHGATE_URL is none that curl understands"; exit 2 ;;
+        60 | 77) say "the certificate of the gateway is refused"; exit 103 ;;
+        esac
+        code=103 said="no gateway answers"
+        ;;
     503fence-exhausted) say "refused: $status $(field code)"; exit 106 ;;
     408* | 429* | 503*) code=104 said="the gateway cannot serve now: $status $(field code)" ;;
     409idempotency-expired | 410*) begin; code=105 said="granted, but the answer came too late" ;;
+    200* | 201*)
+        code=105 said="the answer is not understood: $status"
+        [ -z "$(field name)" ] || { say "$said"; exit $code; }
+        ;;
     409superseded | 502* | 504* | 5??) code=105 said="the outcome is not known: $status $(field code)" ;;
     *) say "refused: $status $(field code)"; exit 106 ;;
     esac
     [ "$(now)" -lt $deadline ] || { say "given up: $said"; exit $code; }
     [ "$said" = "${before:-}" ] || say "waiting: $said"
     before=$said link=20
-    [ "$status" = 423 ] || sleep 1
+    [ "$status" = 423 ] || pause $((deadline - $(now)))
 done
 
 # Whatever happens to the renewals, the command does not run on without them: they alone hold the pipe open, and whoever
@@ -180,7 +227,10 @@ guard='trap "" INT TERM HUP
     sleep 1
     grep -q . "/proc/$2/cmdline" 2>/dev/null || rm -rf "$3"'
 exec 3<&0 4<>"$home/renews" 5<"$home/renews"
-LATCHGATE_FENCING_TOKEN=$fence setsid sh -c '
+LATCHGATE_FENCING_TOKEN=$fence
+export LATCHGATE_FENCING_TOKEN
+[ -z "$limit" ] || { LATCHGATE_SLOT=$slot; export LATCHGATE_SLOT; }
+setsid sh -c '
     guard=$1 script=$2 home=$3
     shift 3
     (setsid sh -c "$guard" guard $$ "$script" "$home" >/dev/null 2>&1 3<&- &)

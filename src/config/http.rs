@@ -42,14 +42,14 @@ pub struct HttpConfig {
     /// listed here.
     #[schemars(with = "Vec<String>")]
     pub allowed_hosts: Vec<HostPort>,
-    /// How many connections may be open, 16 to 1000000. One more is answered with a bare 503, or
-    /// closed if the gateway speaks TLS. As many as the operating system allows, if that is fewer. An
+    /// How many connections may be open, 16 to 1000000. A request on one more is answered with 503
+    /// `overloaded`. As many as the operating system allows, if that is fewer. An
     /// eighth of them is kept for requests that are answered at once: one more that waits for a lock,
     /// or wants a stream, is answered with 503.
     pub max_connections: usize,
     /// How many requests one HTTP/2 connection may have open, 16 to 100000: waits and streams among
     /// them. All connections together may have as many as `max_connections`; one more that neither
-    /// renews nor releases is answered with a bare 503.
+    /// renews nor releases is answered with 503 `overloaded`.
     pub max_streams: usize,
     /// How many requests may be worked on at once, 1 to 100000. One more is answered with 503 before
     /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor

@@ -144,8 +144,11 @@ pub(super) async fn openapi_json(
 }
 
 async fn not_found(uri: Uri) -> Problem {
-    let detail = if uri.path().ends_with("/locks/") {
+    let path = uri.path();
+    let detail = if path.ends_with("/locks/") {
         "The lock has no name. A lock is /locks/NAME, where NAME is not empty."
+    } else if path.len() > 1 && path.ends_with('/') {
+        "The path ends with a slash, and no route does. Leave the slash out."
     } else {
         "No route has this path."
     };

@@ -31,7 +31,7 @@ class Job:
         self.temporary = self.repository / "tmp"
         self.temporary.mkdir()
 
-    def start(self, deploy, url=None, **variables):
+    def start(self, deploy, url=None, lock=LOCK, **variables):
         """Starts the job; `deploy` is the text of deploy.sh."""
         script = self.repository / "deploy.sh"
         script.write_text(f"#!/bin/sh\n{deploy}\n")
@@ -41,7 +41,7 @@ class Job:
             "LATCHGATE_URL": url or self.gateway.url, "LOCK_TTL": "6", **variables,
         }
         job = subprocess.Popen(
-            self.argv(), env=environment, cwd=self.repository, text=True, start_new_session=True,
+            [lock if argument == LOCK else argument for argument in self.argv()], env=environment, cwd=self.repository, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         self.addCleanup(job.stdout.close)
@@ -94,8 +94,8 @@ class ShellJob(Job):
 
 class Proxy:
     """Forwards to a gateway, until it is cut. Loses the answers to the next `lose` requests, holds the next one to a
-    method back for the seconds in `delays`, and gives those to `answers_to` that are in `answers`, a status and a text. Its
-    log has the method and the idempotency key of each request, and when it was answered."""
+    method back for the seconds in `delays`, and gives those to `answers_to` that are in `answers`, a status, a text and perhaps
+    headers. Its log has the method and the idempotency key of each request, and when it was answered; `came` has when each came."""
 
     def __init__(self, gateway):
         self.lose = 0
@@ -103,6 +103,7 @@ class Proxy:
         self.answers = []
         self.answers_to = "POST"
         self.log = []
+        self.came = []
         self._cut = threading.Event()
         proxy = self
 
@@ -111,12 +112,14 @@ class Proxy:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 entry = [self.command, self.headers.get("Idempotency-Key"), None]
                 proxy.log.append(entry)
+                proxy.came.append((self.command, time.time()))
                 if proxy._cut.is_set():
                     time.sleep(30)
                     return
                 if proxy.answers and self.command == proxy.answers_to:
-                    status, text = proxy.answers.pop(0)
-                    self.answer(status, text.encode())
+                    status, text, *headers = proxy.answers.pop(0)
+                    entry[2] = time.time()
+                    self.answer(status, text.encode(), *headers)
                     return
                 to = http.client.HTTPConnection(gateway.url.partition("//")[2], timeout=60)
                 to.request(self.command, self.path, body, dict(self.headers))
@@ -131,11 +134,16 @@ class Proxy:
                 entry[2] = time.time()
                 self.answer(answer.status, read)
 
-            def answer(self, status, text):
+            def answer(self, status, text, headers=()):
                 self.send_response(status)
+                for name, value in dict(headers).items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
-                self.wfile.write(text)
+                try:
+                    self.wfile.write(text)
+                except ConnectionError:
+                    pass  # It was too long for who has asked.
 
             do_POST = do_PUT = do_DELETE = forward
 

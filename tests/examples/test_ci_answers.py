@@ -1,8 +1,10 @@
 """What the script of the recipes makes of each answer of the gateway, and of what it is given."""
 
+import time
 import unittest
 
 from ci import LOCK, Proxy, ShellJob
+from gateway import until
 
 
 class Answers(ShellJob, unittest.TestCase):
@@ -74,6 +76,51 @@ class Answers(ShellJob, unittest.TestCase):
                     self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: {status} {code}\n"))
                     self.check_nothing_is_left()
 
+    def test_too_many_requests_are_asked_again_when_the_answer_says(self):
+        busy = [(429, '{"code":"too-many-leases","retry_after_ms":2000}'), (429, "<html>", {"Retry-After": "2"})]
+        with Proxy(self.gateway) as proxy:
+            for answer in busy:
+                for method in ("POST", "PUT", "DELETE"):
+                    with self.subTest(method=method, answer=answer):
+                        proxy.log.clear()
+                        proxy.came.clear()
+                        proxy.answers_to = method
+                        proxy.answers = [answer]
+                        # A renewal has no more time than a tenth of the TTL.
+                        job = self.start("sleep 12" if method == "PUT" else "true", proxy.url, LOCK_TTL="20")
+                        said, _ = job.communicate(timeout=60)
+                        self.assertEqual(job.returncode, 0, said)
+                        answered = [at for sent, _, at in proxy.log if sent == method][0]
+                        came = [at for sent, at in proxy.came if sent == method][1]
+                        self.assertTrue(1.9 <= came - answered <= 8, came - answered)
+                        self.check_nothing_is_left()
+
+    def test_who_is_put_off_beyond_the_wait_asks_at_its_end(self):
+        with Proxy(self.gateway) as proxy:
+            proxy.answers = [(429, '{"code":"too-many-leases"}', {"Retry-After": "600"})] * 9
+            began = time.monotonic()
+            job = self.start("echo deployed", proxy.url, LOCK_WAIT="3")
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 104, said)
+            self.assertIn("given up: the gateway cannot serve now: 429 too-many-leases", said)
+            self.assertTrue(2 < time.monotonic() - began < 30)
+
+    def test_an_answer_that_makes_no_sense_is_no_lock(self):
+        for body in ('{"name":"x","token":"short","fencing_token":7}', f'{{"name":"x","token":"{"t" * 43}","fencing_token":1e300}}'):
+            with self.subTest(body=body), Proxy(self.gateway) as proxy:
+                proxy.answers = [(201, body)] * 9
+                job = self.start("echo deployed", proxy.url)
+                said, _ = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, 105, said)
+                self.assertIn("the answer is not understood: 201", said)
+        with Proxy(self.gateway) as proxy:
+            # A page of a proxy, and one without end.
+            proxy.answers = [(200, "<html>"), (200, " " * 20_000_000)]
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual((job.returncode, said.splitlines()[-1]), (0, "deployed"), said)
+            self.check_nothing_is_left()
+
     def test_the_release_is_repeated_and_a_failure_is_told(self):
         with Proxy(self.gateway) as proxy:
             proxy.answers_to = "DELETE"
@@ -93,8 +140,45 @@ class Answers(ShellJob, unittest.TestCase):
         said, _ = job.communicate(timeout=20)
         self.assertEqual((job.returncode, said), (0, "deployed\n"))
 
+    def test_a_name_that_no_lock_has_is_said_to_be_one(self):
+        for name in ("a/b", "a b", "a%20b", "é", "", "..", "x" * 201):
+            with self.subTest(name=name):
+                job = self.start("echo deployed", lock=name)
+                said, _ = job.communicate(timeout=20)
+                self.assertEqual(job.returncode, 2, said)
+                self.assertIn("a name has", said)
+        for url, code, why in (("nonsense://h", 2, "none that curl understands"), ("http://h:99999999", 2, "none that curl")):
+            with self.subTest(url=url):
+                job = self.start("echo deployed", url)
+                said, _ = job.communicate(timeout=20)
+                self.assertEqual(job.returncode, code, said)
+                self.assertIn(why, said)
+
+    def test_at_most_so_many_hold_the_lock_and_each_has_a_number(self):
+        command = "echo $LATCHGATE_SLOT >>slots; sleep 60 & wait"
+        slots = self.repository / "slots"
+        jobs = [self.start(command, LOCK_LIMIT="2") for _ in range(3)]
+        until("two deploy", lambda: slots.exists() and sorted(slots.read_text().split()) == ["0", "1"])
+        until("the third waits", lambda: self.lock()["waiter_count"] == 1)
+        self.assertEqual(self.lock()["holder_count"], 2)
+        # The one that waits is ended, too, or has its turn.
+        for job in jobs:
+            job.terminate()
+            job.wait(30)
+        self.assertTrue(set(slots.read_text().split()) <= {"0", "1"})
+        self.check_nothing_is_left()
+
+    def test_readers_share_the_lock(self):
+        jobs = [self.start(self.STAY, LOCK_MODE="shared") for _ in range(2)]
+        until("both read", lambda: self.lock()["holder_count"] == 2)
+        self.assertEqual({it["mode"] for it in self.lock()["holders"]}, {"shared"})
+        for job in jobs:
+            job.terminate()
+            job.wait(30)
+
     def test_settings_that_make_no_sense_are_refused(self):
-        for name, values in {"LOCK_TTL": ["5", "0", "1m", "08", "6,7"], "LOCK_WAIT": ["10m", "-1", "1.5"]}.items():
+        wrong = {"LOCK_TTL": ["5", "0", "1m", "08", "6,7"], "LOCK_WAIT": ["10m", "-1", "1.5"], "LOCK_LIMIT": ["0", "-1", "x", "10000"], "LOCK_MODE": ["both"]}
+        for name, values in wrong.items():
             for value in values:
                 with self.subTest(setting=f"{name}={value}"):
                     job = self.start("echo deployed", **{name: value})

@@ -75,9 +75,16 @@ class Shell(Example):
         self.assertEqual(self.state("deploy"), "free")
 
     def test_one_machine_does_the_nightly_work(self):
-        said = [self.ran("./cron-once.sh") for _ in range(3)]
+        said = [self.ran("./cron-once.sh", "backup", "echo", "backed", "up") for _ in range(3)]
         self.assertEqual([code for code, _ in said], [0, 0, 0], said)
-        self.assertEqual(sum("is mine" in words for _, words in said), 1, said)
+        self.assertEqual(sum(words.endswith("backed up\n") for _, words in said), 1, said)
+        self.assertEqual(sum("somebody else does the work of backup:" in words for _, words in said), 2, said)
+        # Another job has a lock of its own, and its exit code is that of the command.
+        self.assertEqual(self.ran("./cron-once.sh", "report", "sh", "-c", "exit 7")[0], 7)
+        # One that there is not takes the work from nobody.
+        self.assertEqual(self.ran("./cron-once.sh", "mail", "./typo.sh")[0], 127)
+        code, said = self.ran("./cron-once.sh", "mail", "echo", "mailed")
+        self.assertEqual((code, said.splitlines()[-1]), (0, "mailed"), said)
 
     def test_a_deploy_holds_both_of_its_locks(self):
         code, said = self.ran("./deploy-two.sh")
@@ -86,7 +93,7 @@ class Shell(Example):
         self.assertEqual(sorted(tokens), ["cluster:eu", "database"], said)
 
     def test_cron_hears_of_a_gateway_that_is_away(self):
-        code, said = self.ran("./cron-once.sh", LATCHGATE_URL="http://127.0.0.1:1")
+        code, said = self.ran("./cron-once.sh", "backup", "true", LATCHGATE_URL="http://127.0.0.1:1")
         self.assertEqual(code, 103, said)
 
 

@@ -121,7 +121,7 @@ export class Acquire {
       }
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
-      if (!answer.ok && !this.#goesOn(answer, wait)) throw refusal(answer);
+      if (!answer.ok && !this.#goesOn(answer, wait)) throw refusal(answer, undefined, this.#names);
       this.#retry.failed = 0;
       if (answer.status === 400) continue;
       hasty = now() - answer.sentAt < wait / 2 || answer.status !== 423 ? hasty + 1 : 0;

@@ -33,5 +33,6 @@ export function sleep(ms, signal, background = false) {
   });
 }
 
-/** A pause before attempt number `failed + 1`. It is random, so that clients whose gateway came back do not come all at once. */
-export const backoff = (failed) => Math.random() * Math.min(200 * 2 ** (failed - 1), 2000);
+/** A pause before attempt number `failed + 1`, and no shorter than is asked for. It is random, so that clients whose gateway came back do not come all at once. */
+export const backoff = (failed, askedMs = 0) =>
+  Math.random() * Math.min(200 * 2 ** (failed - 1), 2000) + askedMs * (1 + Math.random() / 2);

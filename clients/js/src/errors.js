@@ -40,10 +40,17 @@ describe(LeaseLost, 'LeaseLost', 'lease-lost');
 describe(OutcomeUnknown, 'OutcomeUnknown', 'outcome-unknown');
 describe(GatewayUnreachable, 'GatewayUnreachable', 'unreachable');
 
+/** Who holds a lock, for people. */
+function heldBy({ name, holders, holderCount }, names) {
+  const who = holders?.[0]?.owner ?? 'somebody';
+  return `${name ?? names.join(', ')} is held by ${who}${holderCount > 1 ? ` and ${holderCount - 1} more` : ''}`;
+}
+
 /** The error for an answer that is no success, or for a success that says something else than the contract. */
-export function refusal({ status, ok, body }, Failure) {
+export function refusal({ status, ok, body }, Failure, names) {
   const problem = body?.code ? body : undefined;
-  const text = problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood`;
+  const held = names && problem?.code === 'locked' && heldBy(problem, names);
+  const text = held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood`);
   Failure ??=
     status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : ok || status === 504 ? OutcomeUnknown : LatchgateError;
   // Only the text tells a break from another end.

@@ -23,12 +23,14 @@ export const locksPath = (names, operation = '') =>
 function partsOf(names, body) {
   const parts = [body?.leases ?? body?.results ?? body].flat();
   if (parts.length !== names.length || !parts.every((part) => names.includes(part?.name))) return undefined;
-  const times = parts.flatMap((part) => [
+  const numbers = parts.flatMap((part) => [
+    part.slot ?? 0,
     part.expiresInMs ?? 0,
     part.holdExpiresInMs ?? 0,
     part.releaseRequested ? part.releaseRequested.withinMs : 0,
   ]);
-  return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...times].every(Number.isFinite) ? parts : undefined;
+  const isCount = (it) => it >= 0 && Number.isSafeInteger(it);
+  return [body.expiresInMs, body.renewAfterMs, body.ttlMs ?? 0, ...numbers].every(isCount) ? parts : undefined;
 }
 
 /** Clocks run at slightly different speeds, timers fire late, and work needs a moment to stop. */
@@ -111,11 +113,11 @@ export class Lease {
     try {
       for (;;) {
         this.check();
-        const { failure, again } = await this.#renewOnce(ttlMs);
+        const { failure, again, pause } = await this.#renewOnce(ttlMs);
         if (!failure) return;
         this.signal.throwIfAborted();
         if (!again) throw failure;
-        await sleep(backoff(this.#failed), this.signal);
+        await sleep(pause, this.signal);
       }
     } finally {
       this.#renewals -= 1;
@@ -208,7 +210,8 @@ export class Lease {
   #renewed({ body, sentAt, sentWall }, parts) {
     const least = (field) => Math.min(...parts.map((part) => part[field] ?? Infinity));
     for (const part of parts) if (part.releaseRequested) this.#asked(part, sentAt);
-    const left = Math.min(body.expiresInMs, least('expiresInMs'));
+    // No gateway says more than the TTL.
+    const left = Math.min(body.expiresInMs, least('expiresInMs'), this.ttlMs);
     this.#overdue = this.#releaseBy <= sentAt + left + SAME_REQUEST_MS;
     this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(left);
     const atLimit = least('holdExpiresInMs') <= left;
@@ -254,7 +257,9 @@ export class Lease {
       else this.#until += earlier;
       // Nobody has said whether the machine slept.
       this.#countSleep();
-      if (this.#renewAt < Infinity) this.#renewAt = now() + Math.min(backoff(this.#failed), this.ttlMs / 10);
+      // No lease has the time for all that a gateway asks for.
+      result.pause = Math.min(backoff(this.#failed, result.pauseMs), this.ttlMs / 10);
+      if (this.#renewAt < Infinity) this.#renewAt = now() + result.pause;
     }
     this.#schedule();
     return result;

@@ -9,6 +9,8 @@ export const ANSWER_MS = 5_000;
 export const RETRY_MS = 10_000;
 /** How long after that time the last copy may be answered. */
 const LATE_MS = 1_500;
+/** The longest answer is a page of a list. */
+const LONGEST_ANSWER = 2 ** 24;
 
 // A route that is lost later is another thing: a request may have been on its way.
 const NOT_CONNECTED = /connect E|getaddrinfo|ECONNREFUSED|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
@@ -26,6 +28,21 @@ function camel(value) {
     key === 'metadata' ? it : camel(it),
   ]);
   return Object.fromEntries(entries);
+}
+
+/** The text of an answer; nothing if it is longer than any of a gateway. */
+async function read(response) {
+  const reader = response.body?.getReader?.();
+  // There is no body, or the `fetch` is not that of the runtime.
+  if (!reader) return response.text();
+  const decoder = new TextDecoder();
+  let text = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    text += decoder.decode(value, { stream: !done });
+    if (done) return text;
+    if (text.length > LONGEST_ANSWER) return void reader.cancel().catch(() => {});
+  }
 }
 
 /** The gateway as a function that sends one copy of a request. Only it knows the API key. */
@@ -60,7 +77,7 @@ export function connect({ href, origin }, key, fetch) {
         signal: controller.signal,
       });
       // Also if it is given up by now: a grant has to be given back.
-      return judge(response, await response.text(), sent, method);
+      return judge(response, await read(response), sent, method);
     } catch (cause) {
       signal?.throwIfAborted();
       const timedOut = controller.signal.aborted;
@@ -83,6 +100,7 @@ export function connect({ href, origin }, key, fetch) {
   };
 }
 
+/** What an answer says. The table is in ../../conformance.md. */
 function judge(response, text, sent, method) {
   let body;
   try {
@@ -95,15 +113,14 @@ function judge(response, text, sent, method) {
   const problem = body?.code;
   // What answers a release otherwise has not released anything.
   const isForeign = ok && status !== 204 && !(method === 'DELETE' ? body?.results?.map : body);
+  // It may be a date.
+  const pauseMs = Math.max(body?.retryAfterMs ?? response.headers.get('retry-after') * 1e3, 0) || 0;
+  // A proxy that limits the rate has not passed the request on; any other may have.
   if (isForeign || status === 504 || (!problem && /408|5../.test(status))) {
     const inDoubt = method !== 'GET';
-    return { failure: refusal(answer, inDoubt ? OutcomeUnknown : undefined), inDoubt };
+    return { failure: refusal(answer, inDoubt ? OutcomeUnknown : undefined), inDoubt, pauseMs };
   }
-  if (/408|429|503/.test(status) && problem !== 'fence-exhausted') {
-    // It may be a date.
-    const headerMs = response.headers.get('retry-after') * 1e3 || 0;
-    return { failure: refusal(answer), inDoubt: false, pauseMs: body?.retryAfterMs ?? headerMs };
-  }
+  if (/408|429|503/.test(status) && problem !== 'fence-exhausted') return { failure: refusal(answer), inDoubt: false, pauseMs };
   return answer;
 }
 
@@ -130,12 +147,11 @@ export class Retry {
   }
 
   /** Pauses before the next copy, or throws what the last one came to. The last one is sent when the time is over. */
-  async after({ failure, inDoubt, pauseMs = 0 }) {
+  async after({ failure, inDoubt, pauseMs }) {
     this.failed += 1;
     this.inDoubt ||= inDoubt;
     if (!this.left || (inDoubt && this.once)) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
-    const pause = backoff(this.failed) + pauseMs * (1 + Math.random() / 2);
-    await sleep(Math.min(pause, this.left), this.signal, this.background);
+    await sleep(Math.min(backoff(this.failed, pauseMs), this.left), this.signal, this.background);
   }
 }
 

@@ -195,9 +195,50 @@ test('a renewal whose answer is none has not made the lease longer', async () =>
   }
 });
 
+test('an answer without end is not read', async () => {
+  let sent = 0;
+  let cancelled = false;
+  const flood = new ReadableStream({
+    pull: (controller) => {
+      controller.enqueue(new Uint8Array(2 ** 20).fill(32));
+      sent += 1;
+    },
+    cancel: () => {
+      cancelled = true;
+    },
+  });
+  const { locks, asked } = gateway(() => new Response(flood, { status: 201 }), lease);
+  await (await locks.acquire('x')).release();
+  assert.deepEqual([methods(asked), keys(asked), cancelled, sent < 30], ['POST POST DELETE', 1, true, true]);
+});
+
+test('the answer of a `fetch` of the caller has a text, if not a stream', async () => {
+  const { locks, asked } = gateway(() => ({ status: 201, ok: true, headers: new Headers(), text: () => lease().text() }));
+  await (await locks.acquire('x')).release();
+  assert.equal(methods(asked), 'POST DELETE');
+});
+
+test('no lease is believed to last longer than its TTL', async () => {
+  const longer = { expires_in_ms: 2 ** 53 - 1 };
+  const { locks } = gateway(() => lease(longer), renewed(longer));
+  const it = await locks.acquire('x');
+  assert(it.expiresInMs <= 30_000, `${it.expiresInMs}`);
+  await it.renew();
+  assert(it.expiresInMs <= 30_000, `${it.expiresInMs}`);
+  await it.release();
+});
+
+test('a pause that makes no sense is none', async () => {
+  for (const pause of ['soon', -5_000, {}]) {
+    const { locks, asked } = gateway(...Array.from({ length: 999 }, () => () => problem(503, 'overloaded', { retry_after_ms: pause })));
+    await assert.rejects(locks.acquire('x', { wait: 500 }), { code: 'overloaded' });
+    assert(asked.length < 30, `${asked.length}`);
+  }
+});
+
 test('an acquire whose answer is none says so, and gives back what it can', async () => {
   const good = { name: 'x', token: 'secret-of-the-lease-42', fencing_token: 7, ttl_ms: 30_000, expires_in_ms: 30_000, renew_after_ms: 10_000 };
-  const bad = [{ token: 1 }, { token: '' }, { token: null }, { fencing_token: '7' }, { fencing_token: null }, { ttl_ms: null }, { ttl_ms: '30s' }, { expires_in_ms: null }, { renew_after_ms: {} }, { hold_expires_in_ms: 'never' }, { release_requested: { reason: 'r' } }, { release_requested: true }, { name: 'y' }];
+  const bad = [{ token: 1 }, { token: '' }, { token: null }, { fencing_token: '7' }, { fencing_token: null }, { ttl_ms: null }, { ttl_ms: '30s' }, { ttl_ms: 2 ** 53 }, { expires_in_ms: 1e300 }, { expires_in_ms: -1 }, { renew_after_ms: 0.5 }, { slot: 1e300 }, { hold_expires_in_ms: 2 ** 53 }, { release_requested: { reason: 'r', within_ms: 1e300 } }, { expires_in_ms: null }, { renew_after_ms: {} }, { hold_expires_in_ms: 'never' }, { release_requested: { reason: 'r' } }, { release_requested: true }, { name: 'y' }];
   for (const answer of [{}, [], 'text', 7, ...bad.map((rest) => ({ ...good, ...rest }))]) {
     // With the token, or by the key.
     const again = answer.token ? [] : [lease];
@@ -328,12 +369,8 @@ test('a grant that comes with the abort is given back, also under a key of the c
     const controller = new AbortController();
     const reason = new Error('enough');
     const { locks, asked } = gateway(() => {
-      const answer = lease();
-      answer.text = async () => {
-        controller.abort(reason);
-        return JSON.stringify(await answer.json());
-      };
-      return answer;
+      const aborts = new TransformStream({ flush: () => controller.abort(reason) });
+      return new Response(lease().body.pipeThrough(aborts), { status: 201 });
     });
     assert.equal(await locks.acquire('x', { idempotencyKey, signal: controller.signal }).catch((it) => it), reason);
     await afterwards(asked, 2);
@@ -429,6 +466,19 @@ test('a route that is lost on an established connection leaves a doubt', async (
   for (const [fault, Failure] of faults) {
     const { locks } = gateway(...Array.from({ length: 99 }, () => fault));
     await assert.rejects(locks.acquire('x', { wait: 50 }), Failure);
+  }
+});
+
+test('a lock that is held says by whom', async () => {
+  const cases = [
+    [{ holders: [{ owner: 'anna' }], holder_count: 1 }, 'x is held by anna'],
+    [{ holders: [{ owner: null }, { owner: 'anna' }], holder_count: 3 }, 'x is held by somebody and 2 more'],
+    [{ name: 'y', holders: [{ owner: 'anna' }] }, 'y is held by anna'],
+    [{ holders: 7 }, 'x is held by somebody'],
+  ];
+  for (const [rest, message] of cases) {
+    const { locks } = gateway(() => problem(423, 'locked', rest));
+    assert.equal((await locks.acquire('x').catch((it) => it)).message, message);
   }
 });
 

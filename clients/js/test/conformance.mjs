@@ -1,6 +1,6 @@
-// The thirty cases of ../../conformance.md, for every runtime.
+// The cases of ../../conformance.md, for every runtime.
 
-import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld } from '../src/index.js';
+import { GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown } from '../src/index.js';
 import { Case, Skipped, aborted, between, equal, now, ok, rejected, rig, sleep, until, within } from './rig.mjs';
 
 const HOUR = 3_600_000;
@@ -52,6 +52,7 @@ define('C03', 'a held lock is LockHeld at once, with its holders', async (t) => 
   const error = await rejected(t.locks.acquire(t.lock), LockHeld);
   between(now() - began, 0, 1_000, 'time');
   equal([error.status, error.code], [423, 'locked'], 'status and code');
+  equal(error.message, `${t.lock} is held by somebody`, 'message');
   equal(error.holders.map(({ owner, fencingToken }) => [owner, fencingToken]), [['somebody', lease.fencingToken]], 'holders');
   ok(!JSON.stringify(error.problem).includes(lease.token), 'no token in the problem');
 });
@@ -315,6 +316,13 @@ define('C17', 'a holder is asked first', async (t) => {
 
 // === before the lease can be somebody else's ===
 
+/** Lets nothing else run for so long. */
+function busy(t, ms) {
+  const end = now() + ms;
+  // A clock that stands still while code runs allows no such pause.
+  for (let i = 0; now() < end; i += 1) if (i > 2e5 && now() < end - ms + 1) t.skip('the clock stands still while code runs');
+}
+
 define('C18', 'a gateway that hangs ends the lease in time', async (t) => {
   const lease = await t.locks.acquire(t.lock, { ttl: '4s' });
   const order = [];
@@ -344,10 +352,7 @@ define('C19', 'after a pause the first check throws', async (t) => {
   const lease = await t.locks.acquire(t.lock, { ttl: '3s' });
   const other = t.b.acquire(t.lock, { wait: '20s' });
   await t.queued(1);
-  const pause = 4_000;
-  const end = now() + pause;
-  // A clock that stands still while code runs allows no such pause.
-  for (let i = 0; now() < end; i += 1) if (i > 2e5 && now() < end - pause + 1) t.skip('the clock stands still while code runs');
+  busy(t, 4_000);
   let error;
   try {
     lease.check();
@@ -602,6 +607,92 @@ define('C30', 'whoever closes gives back', async (t) => {
     await t.free(5_000);
     frame.remove();
   }
+});
+
+// === answers of proxies, and answers that make no sense ===
+
+define('C31', '429 is asked again, whoever answers', async (t) => {
+  const code = 'too-many-leases';
+  const tried = async (bare) => {
+    const name = `${t.lock}-${bare}`;
+    const path = `/locks/${name}`;
+    const fault = (method) => t.fault('status', 1, { method, path, status: 429, code, bare, retry_after: 1 });
+    await fault('POST');
+    const lease = await t.locks.acquire(name, { ttl: '1m', wait: '20s', renew: false });
+    await fault('PUT');
+    await lease.renew();
+    await fault('DELETE');
+    await lease.release();
+    for (const method of ['POST', 'PUT', 'DELETE']) {
+      const [one, two] = await t.log(method, path);
+      equal(one.status, 429, `the first answer to ${method}`);
+      between(two.at_ms - one.answered_at_ms, 1_000, 10_000, `pause after ${method}`);
+    }
+  };
+  await Promise.all([tried(false), tried(true)]);
+  const late = `${t.lock}-late`;
+  await t.fault('status', 99, { path: `/locks/${late}`, status: 429, code, retry_after: 60 });
+  const began = now();
+  const error = await rejected(t.locks.acquire(late, { wait: '2s' }), LatchgateError);
+  equal(error.code, code, 'code');
+  between(now() - began, 990, 5_000, 'time');
+  equal((await t.log('POST', `/locks/${late}`)).length, 2, 'copies');
+});
+
+define('C32', 'an answer that drips is given up in time', async (t) => {
+  const drips = async (from) => {
+    const name = `${t.lock}-${from}`;
+    const path = `/locks/${name}`;
+    await t.fault('drip', 1, { method: 'POST', path, ms: 100, from });
+    await (await t.locks.acquire(name, { ttl: '1m' })).release();
+    const [one, two, ...more] = await t.log('POST', path);
+    equal([one.key === two.key, more.length], [true, 0], 'copies of the acquire');
+    between(two.at_ms - one.at_ms, 0, 10_000, 'time of the first copy');
+    const lease = await t.locks.acquire(name, { ttl: '6s' });
+    await t.fault('drip', 1, { method: 'PUT', path, ms: 100, from });
+    await sleep(8_000);
+    lease.check();
+    equal((await t.state(name)).holders[0]?.fencingToken, lease.fencingToken, 'holder');
+    await lease.release();
+  };
+  await Promise.all([drips('head'), drips('body')]);
+});
+
+define('C33', 'an answer without end is not read', async (t) => {
+  await t.fault('flood', 1, { method: 'POST', bytes: 200_000_000 });
+  await (await t.locks.acquire(t.lock)).release();
+  const [one, two] = await t.log('POST');
+  equal(one.key === two.key, true, 'one key');
+  between(one.sent, 0, 100_000_000, 'bytes that were taken');
+});
+
+define('C34', 'a number that JSON does not carry is none', async (t) => {
+  const tried = async (field, number) => {
+    const name = `${t.lock}-${field}`;
+    await t.fault('alter', 1, { method: 'POST', path: `/locks/${name}`, fields: { [field]: number } });
+    await rejected(t.locks.acquire(name, { ttl: '1m' }), OutcomeUnknown);
+    await t.free(2_000, name);
+  };
+  const fields = ['fencing_token', 'ttl_ms', 'expires_in_ms', 'renew_after_ms'];
+  for (const field of fields) for (const number of [2 ** 53, 1e300]) await tried(field, number);
+
+  const lease = await t.locks.acquire(t.lock, { ttl: '3s' });
+  await t.fault('alter', 99, { method: 'PUT', fields: { expires_in_ms: 2 ** 53 } });
+  const reason = await within(20_000, aborted(lease.signal), 'the end');
+  equal(reason.why, 'expired', 'why');
+  ok((await t.log('PUT')).length >= 2, 'renewals that are repeated');
+});
+
+define('C35', 'a busy thread finds its lease over at once', async (t) => {
+  const checked = await t.locks.acquire(t.lock, { ttl: '2s' });
+  const watched = await t.locks.acquire(`${t.lock}-2`, { ttl: '2s' });
+  const other = t.b.acquire(t.lock, { wait: '20s' });
+  await t.queued(1);
+  busy(t, 4_000);
+  const timer = new Promise((resolve) => setTimeout(() => resolve(watched.signal.aborted)));
+  equal((await rejected(() => checked.check(), LeaseLost)).why, 'expired', 'why');
+  ok(await timer, 'a signal that is aborted before any timer fires');
+  await within(20_000, other, 'the grant to the other');
 });
 
 /** Runs the cases whose numbers are in `only`, or all, one after the other. */

@@ -9,9 +9,11 @@ from scripted import SETTINGS, TOKEN, acquiring, answer, lease, play, problem
 
 from latchgate import LatchgateError, LockHeld, OutcomeUnknown
 from latchgate.protocol import lease_state
+from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
 from latchgate.protocol.grant import grant_of, renewed_group
 from latchgate.protocol.lease_state import LeaseState
+from latchgate.protocol.releasing import give_back
 from latchgate.protocol.renewing import renew
 
 INFINITY, NAN = float("inf"), float("nan")
@@ -20,7 +22,7 @@ BAD = [
 ] + [
     (field, value)
     for field in ("ttl_ms", "expires_in_ms", "renew_after_ms")
-    for value in (None, -1, "1", 1.5, True, NAN, INFINITY, 10**400)
+    for value in (None, -1, "1", 1.5, True, NAN, INFINITY, 2**53, 10**400)
 ] + [
     ("name", 1), ("name", "another"), ("mode", "other"), ("slot", -1), ("owner", 1), ("metadata", ["m"]),
     ("hold_expires_in_ms", NAN), ("waited_ms", -1), ("leases", "l"), ("leases", [1]),
@@ -53,16 +55,28 @@ def test_a_lease_without_its_token_is_asked_for_once_more_to_be_released(token: 
 
 
 def test_an_answer_that_is_no_document_is_refused() -> None:
-    for body in (b"", b"[]", b"\xff", b"[" * 10, b"[" * 100_000, b'{"a":' * 100_000):
-        _, error = play(acquiring().run(), Answer(201, {}, body, 0.0, 0.001))
-        assert type(error) is OutcomeUnknown
+    _, error = play(acquiring().run(), Answer(201, {}, b"[]", 0.0, 0.001))
+    assert type(error) is OutcomeUnknown
+    # What is no JSON was cut off, or a proxy wrote it.
+    for body in (b"", b"\xff", b"[" * 10, b"[" * 100_000, b'{"a":' * 100_000):
+        sent, grant = play(acquiring().run(), Answer(201, {}, body, 0.0, 0.001), lease(0.0))
+        assert grant.token == TOKEN and len(sent) == 2
+
+
+def test_what_answers_a_release_otherwise_has_not_released_it() -> None:
+    state = LeaseState(grant_of(lease(now()), ["n"]))
+    sent, error = play(give_back(SETTINGS, state, 10.0), answer(200, status="ok"), Answer(200, {}, b"<html>", 0, 0), answer(204))
+    assert error is None and len(sent) == 3
 
 
 def test_a_refusal_that_cannot_be_read_is_a_refusal() -> None:
     _, error = play(acquiring().run(), problem(423, "locked", holders=[1]))
     assert type(error) is LatchgateError and error.status == 423
     _, error = play(acquiring().run(), problem(423, "locked", holders=[{"owner": "anna"}]))
-    assert type(error) is LockHeld
+    assert type(error) is LockHeld and str(error) == "n is held by anna (locked, 423)"
+    many = [{"owner": None, "foreign": True}, {"owner": "anna"}]
+    _, error = play(acquiring(names=["a", "b"]).run(), problem(423, "locked", holders=many, holder_count=3, name="b"))
+    assert str(error) == "b is held by a program that uses no gateway and 2 others (locked, 423)"
 
 
 @pytest.mark.parametrize("field, value", [("token", "u" * 43), ("expires_in_ms", NAN), ("ttl_ms", -1), ("name", "another")])

@@ -1,4 +1,4 @@
-"""The thirty cases of clients/conformance.md, each for both clients. A test names the number of its case."""
+"""The cases of clients/conformance.md, each for both clients. A test names the number of its case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from both import Clients
 from rig import Rig, until
 
-from latchgate import GatewayUnreachable, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
+from latchgate import GatewayUnreachable, Latchgate, LatchgateError, LeaseLost, LockHeld, OutcomeUnknown
 
 CHILD = str(Path(__file__).with_name("child.py"))
 
@@ -107,6 +107,7 @@ def test_c03_a_held_lock_says_who_holds_it(clients: Clients, rig: Rig, name: str
             locks.acquire(name, wait=wait)
         held = caught.value
         assert (held.status, held.code, held.holder_count) == (423, "locked", 1)
+        assert str(held) == f"{name} is held by anna (locked, 423)"
         assert held.holders[0].owner == "anna"
         assert held.holders[0].fencing_token == lease.fencing_token
         assert lease.token not in repr(held.problem) + str(held)
@@ -664,3 +665,95 @@ def test_c30_a_client_that_is_closed_gives_back(clients: Clients, rig: Rig, name
     locks.close()
     until(is_free(other, name), 1)
     assert lease.lost.is_set()
+
+
+# === Answers of proxies, and answers that make no sense ===
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_c31_too_many_requests_are_asked_again_whoever_answers(clients: Clients, rig: Rig, name: str, bare: bool) -> None:
+    locks = clients(rig.proxy)
+    busy = {"status": 429, "code": "too-many-leases", "bare": bare, "retry_after": 1}
+    rig.fault("status", method="POST", **busy)
+    lease = locks.acquire(name, ttl="1m", wait="20s", renew=False)
+    rig.fault("status", method="PUT", **busy)
+    lease.renew()
+    rig.fault("status", method="DELETE", **busy)
+    lease.release()
+    for method in ("POST", "PUT", "DELETE"):
+        first, second = rig.log(method, name)
+        assert first["status"] == 429
+        assert 1_000 <= second["at_ms"] - first["answered_at_ms"] <= 10_000
+    assert locks.inspect(name).state == "free"
+
+
+def test_c31_who_is_put_off_beyond_the_wait_asks_at_its_end(clients: Clients, rig: Rig, name: str) -> None:
+    locks = clients(rig.proxy)
+    rig.fault("status", count=100, method="POST", status=429, code="too-many-leases", retry_after=60)
+    begun = time.monotonic()
+    with pytest.raises(LatchgateError) as caught:
+        locks.acquire(name, wait="2s")
+    assert caught.value.code == "too-many-leases"
+    assert 1 <= time.monotonic() - begun <= 5
+    assert len(rig.log("POST", name)) == 2
+
+
+@pytest.mark.parametrize("where", ["head", "body"])
+def test_c32_an_answer_that_drips_is_given_up_in_time(clients: Clients, rig: Rig, name: str, where: str) -> None:
+    locks = clients(rig.proxy, request_timeout="2s")
+    rig.fault("drip", method="POST", ms=100, **{"from": where})
+    lease = locks.acquire(name, ttl="6s")
+    first, second = rig.log("POST", name)
+    assert first["key"] == second["key"] and second["at_ms"] - first["at_ms"] < 6_000
+    rig.fault("drip", method="PUT", ms=100, **{"from": where})
+    assert not lease.lost.wait(8)
+    assert locks.inspect(name).holders[0].fencing_token == lease.fencing_token
+
+
+def test_c33_an_answer_without_end_is_not_read(clients: Clients, rig: Rig, name: str) -> None:
+    rig.fault("flood", method="POST", bytes=200_000_000)
+    clients(rig.proxy).acquire(name).release()
+    first, second = rig.log("POST", name)
+    assert first["key"] == second["key"]
+    assert 0 <= first["sent"] < 100_000_000
+
+
+@pytest.mark.parametrize("number", [2**53, 1e300])
+def test_c34_a_number_that_json_does_not_carry_is_none(clients: Clients, rig: Rig, name: str, number: float) -> None:
+    locks, at_b = clients(rig.proxy), clients(rig.b)
+    for field in ("fencing_token", "ttl_ms", "expires_in_ms", "renew_after_ms"):
+        rig.fault("alter", method="POST", fields={field: number})
+        with pytest.raises(OutcomeUnknown, match=field):
+            locks.acquire(f"{name}-{field}", ttl="1m")
+        until(is_free(at_b, f"{name}-{field}"), 2)
+    lease = locks.acquire(name, ttl="3s")
+    rig.fault("alter", count=100, method="PUT", fields={"expires_in_ms": number})
+    assert lease.lost.wait(20)
+    with pytest.raises(LeaseLost) as caught:
+        lease.check()
+    assert caught.value.why == "expired"
+    assert len(rig.log("PUT", name)) >= 2
+
+
+def test_c35_a_busy_thread_starves_no_renewal(clients: Clients, rig: Rig, name: str) -> None:
+    locks, at_b = clients(rig.proxy), Latchgate(rig.b)
+    lease = locks.acquire(name, ttl="2s")
+    waiter = clients.background(at_b.acquire, name, wait="1m")
+    waits(at_b, name)
+
+    def work() -> None:
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            pass
+
+    if clients._loop is None:
+        work()
+    else:
+        # Nothing else runs on the loop meanwhile.
+        clients._loop.call(work)
+    lease.check()
+    assert not lease.lost.is_set() and not waiter.done()
+    assert at_b.inspect(name).holders[0].fencing_token == lease.fencing_token
+    lease.release()
+    assert waiter.result(20).fencing_token > lease.fencing_token
+    at_b.close()

@@ -13,8 +13,11 @@ from both import Clients
 from rig import Rig, until
 from test_conformance import child, is_free, line
 
+import latchgate
+import latchgate.aio
 from latchgate import LatchgateError, LeaseLost
 from latchgate.aio.transport import HttpxTransport
+from latchgate.blocking.driver import run
 from latchgate.blocking.transport import HttpTransport
 from latchgate.protocol.exchange import Call, Exchange
 
@@ -118,8 +121,9 @@ def test_a_lease_that_was_heard_is_released_by_who_gives_up(clients: Clients, ri
     assert len(rig.log("POST", name)) == 1
 
 
-def test_a_lease_without_a_thread_to_renew_it_is_released(rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    clients = Clients("threads")
+def test_a_lease_without_a_thread_to_renew_it_is_released(
+    clients: Clients, rig: Rig, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     locks = clients(rig.proxy)
     start = threading.Thread.start
 
@@ -132,7 +136,6 @@ def test_a_lease_without_a_thread_to_renew_it_is_released(rig: Rig, name: str, m
     with pytest.raises(RuntimeError, match="thread"):
         locks.acquire(name, ttl="1m")
     assert locks.inspect(name).state == "free"
-    clients.close()
 
 
 # === What ends it unexpectedly ===
@@ -176,25 +179,21 @@ def test_a_lease_is_lost_if_what_renews_it_fails(
     assert locks.inspect(name).state == "free"
 
 
-def test_a_lease_is_lost_if_its_task_is_cancelled(rig: Rig, name: str) -> None:
-    clients = Clients("asyncio")
-    locks, loop = clients(rig.proxy), clients._loop
-    assert loop is not None
-    lease = locks.acquire(name, ttl="1m")
+def test_a_lease_is_lost_if_its_loop_is_closed(rig: Rig, name: str) -> None:
+    async def acquired() -> latchgate.aio.Lease:
+        return await locks.acquire(name, ttl="1m")
 
-    def cancel_all() -> None:
-        for task in asyncio.all_tasks(loop.loop):
-            if task is not asyncio.current_task(loop.loop) and "_keep" in repr(task):
-                task.cancel()
-
-    loop.call(cancel_all)
-    assert lease.lost.wait(30)
-    with pytest.raises(LeaseLost, match="was cancelled"):
+    locks = latchgate.aio.Latchgate(rig.proxy)
+    lease = asyncio.run(acquired())
+    # Nobody could release it any more.
+    until(lease.lost.is_set, 30)
+    with pytest.raises(LeaseLost, match="nothing keeps the lease"):
         lease.check()
-    # It is not renewed any more, and not forgotten.
-    locks.close()
-    assert Clients("threads")(rig.b).inspect(name).state == "free"
-    clients.close()
+    # It is not renewed any more, and the end of the process gives it back.
+    (give_back,) = locks._holdings.give_back(5)
+    run(give_back, locks._thread_transport)
+    with latchgate.Latchgate(rig.b) as at_b:
+        assert at_b.inspect(name).state == "free"
 
 
 # === A shorter renewal in doubt ===

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
-    http::{Call, CallResponse, LONGEST_PAUSE, Retry, RetryableFailure, pause, random_fraction},
+    http::{Call, CallResponse, Retry, RetryableFailure, pause},
     inspect::Look,
     lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
@@ -233,15 +233,9 @@ impl Acquiring {
                 return Lease::from_answer(answer);
             }
             if !self.needs_retry(&mut answer, wait) {
-                match RetryableFailure::of_rate_limit(&answer) {
-                    Some(failure) => {
-                        retry.after(failure).await?;
-                        continue;
-                    }
-                    None => return Err(self.refusal(answer)),
-                }
+                return Err(self.refusal(answer));
             }
-            let (sent_at, requested_pause) = (answer.sent_at, requested_pause(&answer));
+            let sent_at = answer.sent_at;
             if let (StatusCode::LOCKED, Some(problem)) = (answer.status, answer.problem()) {
                 if let Some(Ok(name)) = problem.name.as_deref().map(LockName::new) {
                     self.name = Some(name);
@@ -256,12 +250,9 @@ impl Acquiring {
             } else {
                 0
             };
-            let pause = match requested_pause {
-                Some(asked) => asked.mul_f64(1.0 + random_fraction()),
-                None if hasty > 0 => pause(hasty),
-                None => Duration::ZERO,
-            };
-            sleep(pause.min(self.left())).await;
+            if hasty > 0 {
+                sleep(pause(hasty).min(self.left())).await;
+            }
         }
     }
 
@@ -347,7 +338,6 @@ impl Acquiring {
                 let is_last = self.request.idempotency_key.is_some() && self.left().is_zero();
                 !wait.is_zero() && !is_last
             }
-            "too-many-waiters" | "rate-limited" => !self.left().is_zero(),
             // With a key of our own it can only be an earlier copy of ours, which was given up and
             // arrived late. Asking again takes the place back.
             "superseded" => {
@@ -454,16 +444,6 @@ impl Acquiring {
         let call_over = self.asked + self.client.options.deadline;
         !self.left().is_zero() || Instant::now() < call_over
     }
-}
-
-/// What a gateway that has no room asks for.
-fn requested_pause(answer: &CallResponse) -> Option<Duration> {
-    if answer.status != StatusCode::TOO_MANY_REQUESTS {
-        return None;
-    }
-    let asked = answer.problem().and_then(|problem| problem.retry_after());
-    let asked = asked.or(answer.retry_after);
-    Some(asked.unwrap_or(Duration::from_secs(1)).min(LONGEST_PAUSE))
 }
 
 fn fresh_key(request: &AcquireRequest) -> IdempotencyKey {

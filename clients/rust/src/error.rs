@@ -24,8 +24,8 @@ pub enum ClientError {
         /// Why it was not found.
         reason: String,
     },
-    /// The gateway was reached but cannot serve, or its store cannot: nothing happened. Asking
-    /// again is safe.
+    /// The gateway was reached but cannot serve (503), or the key may not ask for as much now (429): nothing happened.
+    /// Asking again is safe.
     #[error("the gateway cannot serve: {0}")]
     Unavailable(Box<Problem>),
     /// The command was sent and may have been carried out, or may yet be.

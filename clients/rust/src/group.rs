@@ -10,7 +10,8 @@ use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeasePart, Problem, ReleaseRequest,
     acquiring::millis,
     give_back::WithdrawOnDrop,
-    http::{Call, CallResponse, Retry},
+    http::{Call, CallResponse, Retry, RetryableFailure},
+    lease::are_exact,
     lock::{GroupNames, Token},
 };
 
@@ -119,17 +120,17 @@ impl Client {
         lease: &Lease,
         ttl: Option<Duration>,
         time_out: Duration,
-    ) -> Result<Lease, ClientError> {
+    ) -> Result<Lease, RetryableFailure> {
         if lease.parts.is_empty() {
             let renewal = self.renew_once(&lease.name, &lease.token, ttl, time_out);
             let renewed = renewal.await?;
             let is_it = (&renewed.name, renewed.fence) == (&lease.name, lease.fence);
-            return is_it.then_some(renewed).ok_or_else(not_of_this_lease);
+            let renewed = is_it.then_some(renewed);
+            return renewed.ok_or_else(|| not_of_this_lease().into());
         }
         let call = renewal(&joined(lease), &lease.token, ttl);
-        let answer = call.send_copy(self, time_out).await;
-        let answer = answer.map_err(|failure| failure.error)?;
-        PartResults::of(answer)?.renewed(lease, ttl)
+        let answer = call.send_copy(self, time_out).await?;
+        Ok(PartResults::of(answer)?.renewed(lease, ttl)?)
     }
 
     /// Ends all that a lease is of.
@@ -227,6 +228,23 @@ fn renewal(names: &str, token: &Token, ttl: Option<Duration>) -> Call {
         .json(&body)
 }
 
+// === impl ResultsWire ===
+
+impl ResultsWire {
+    fn is_exact(&self) -> bool {
+        let is_exact = |it: &PartResult| {
+            let request = it.release_requested.as_ref();
+            are_exact(&[
+                it.fencing_token,
+                it.expires_in_ms,
+                it.hold_expires_in_ms,
+                request.map(|it| it.within_ms),
+            ])
+        };
+        are_exact(&[Some(self.renew_after_ms)]) && self.results.iter().all(is_exact)
+    }
+}
+
 // === impl PartResult ===
 
 impl PartResult {
@@ -246,7 +264,7 @@ impl PartResult {
     /// Its release, by itself this time, was answered.
     fn answered(&mut self, answer: &CallResponse) {
         let in_doubt = self.code.as_deref() == Some(OUTCOME_UNKNOWN);
-        if answer.status.is_success() {
+        if answer.status == StatusCode::NO_CONTENT {
             (self.code, self.detail, self.held) = (None, None, None);
         } else if let Some(problem) = answer.problem() {
             (self.code, self.detail, self.held) =
@@ -300,7 +318,8 @@ impl PartResults {
         if answer.status != StatusCode::OK {
             return Err(answer.refusal());
         }
-        let Ok(wire) = serde_json::from_str::<ResultsWire>(&answer.body) else {
+        let wire = serde_json::from_str::<ResultsWire>(&answer.body);
+        let Some(wire) = wire.ok().filter(ResultsWire::is_exact) else {
             return Err(answer.unusable("what came of each lease"));
         };
         Ok(Self {

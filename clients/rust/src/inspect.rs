@@ -95,12 +95,19 @@ impl Client {
     pub(crate) async fn look(&self, name: &LockName) -> Look {
         let call = Call::new(Method::GET, name, "");
         let answer = call.send_copy(self, self.options.request_timeout).await;
-        let Ok(answer) = answer else {
-            return Look::Unseen;
+        let too_many = StatusCode::TOO_MANY_REQUESTS.as_u16();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(failure) => {
+                let problem = failure.error.problem();
+                if problem.is_some_and(|problem| problem.status == too_many) {
+                    return Look::RateLimited;
+                }
+                return Look::Unseen;
+            }
         };
         match answer.status {
             StatusCode::FORBIDDEN => Look::Forbidden,
-            StatusCode::TOO_MANY_REQUESTS => Look::RateLimited,
             status if status.is_success() => {
                 Inspection::from_answer(answer).map_or(Look::Unseen, Look::Seen)
             }

@@ -150,6 +150,16 @@ impl Lease {
 
     fn parse(answer: &CallResponse) -> Option<Self> {
         let (wire, parts) = Wire::read(&answer.body)?;
+        let times = [
+            Some(wire.expires_in_ms),
+            Some(wire.renew_after_ms),
+            wire.hold_expires_in_ms,
+            Some(wire.waited_ms),
+            wire.release_requested.as_ref().map(|it| it.within_ms),
+        ];
+        if !are_exact(&times) {
+            return None;
+        }
         let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
         let ttl = Ttl::from_millis(wire.ttl_ms).ok()?.duration();
         Some(Self {
@@ -198,6 +208,12 @@ impl Wire {
         let parts = parts.collect::<Option<Vec<_>>>()?;
         Some((serde_json::from_value(common.into()).ok()?, parts))
     }
+}
+
+/// Whether JSON carries these numbers exactly, as it does every number of a gateway.
+pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
+    let numbers = numbers.iter().flatten();
+    numbers.copied().all(|it| it <= FencingToken::MAX.get())
 }
 
 fn mode(word: Option<&str>, slot: Option<u16>) -> Option<Mode> {

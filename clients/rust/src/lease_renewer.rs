@@ -257,7 +257,7 @@ async fn renew_first(client: &Client, lease: Lease) -> Result<Lease, ClientError
         let renewal = client.renew_lease_once(&lease, None, time_out);
         match renewal.await {
             Ok(renewed) => return Ok(renewed),
-            Err(error) => retry.after_error(error).await?,
+            Err(failure) => retry.after_error(failure.error).await?,
         }
     }
 }
@@ -281,23 +281,28 @@ impl RenewTask {
                     self.renewed(&lease);
                     self.current_state()
                 }
-                Ok(Err(ClientError::Lost(problem))) => LeaseState::Lost(Loss::Ended(problem)),
-                // A key that may not ask for as much any more may renew what there is.
-                Ok(Err(ClientError::Refused(problem)))
-                    if self.asked.is_some() && problem.code != "rate-limited" =>
-                {
-                    self.asked = None;
-                    continue;
-                }
-                // Whatever else is wrong may be mended before the lease is over.
-                Ok(Err(error)) => {
-                    failed += 1;
-                    self.renew_at = Instant::now() + pause(failed).min(self.ttl / 10);
-                    LeaseState::AtRisk {
-                        until: self.until,
-                        reason: error.to_string(),
+                Ok(Err(failure)) => match failure.error {
+                    ClientError::Lost(problem) => LeaseState::Lost(Loss::Ended(problem)),
+                    // A key that may not ask for as much any more may renew what there is.
+                    ClientError::Refused(_) if self.asked.is_some() => {
+                        self.asked = None;
+                        continue;
                     }
-                }
+                    // Whatever else is wrong may be mended before the lease is over.
+                    error => {
+                        failed += 1;
+                        let requested = failure.requested_pause.unwrap_or_default();
+                        // No lease has the time for all that a gateway asks for.
+                        let requested = requested.min(self.ttl / 10);
+                        let spread = requested.mul_f64(1.0 + random_fraction() / 2.0);
+                        let pause = pause(failed).max(spread).min(self.ttl / 10);
+                        self.renew_at = Instant::now() + pause;
+                        LeaseState::AtRisk {
+                            until: self.until,
+                            reason: error.to_string(),
+                        }
+                    }
+                },
                 Err(_elapsed) => continue,
             };
             let ends = state.is_lost();

@@ -102,6 +102,16 @@ impl Problem {
         Some(problem)
     }
 
+    /// What an answer of a proxy stands for, which has no document.
+    pub(crate) fn of_proxy(status: u16, code: &str, detail: String) -> Self {
+        Self {
+            status,
+            name: None,
+            detail: Some(detail),
+            ..Self::of_part("", code, None, None)
+        }
+    }
+
     /// What one of several leases came to.
     pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {

@@ -1,6 +1,6 @@
 //! Release: give a lock back.
 
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
 use tokio::time::Instant;
 
 use crate::{
@@ -31,8 +31,11 @@ impl Client {
     ) -> Result<(), ClientError> {
         let call = Call::new(Method::DELETE, name, "").token(token);
         let answer = call.send_with(self, retry).await?;
-        if answer.status.is_success() {
+        if answer.status == StatusCode::NO_CONTENT {
             return Ok(());
+        }
+        if answer.status.is_success() {
+            return Err(answer.unusable("the end of the lease"));
         }
         let in_doubt = answer.in_doubt;
         match answer.refusal() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     Client, ClientError, Lease,
     acquiring::millis,
-    http::{Call, CallResponse},
+    http::{Call, CallResponse, RetryableFailure},
     lock::{LockName, Token},
 };
 
@@ -41,11 +41,9 @@ impl Client {
         token: &Token,
         ttl: Option<Duration>,
         time_out: Duration,
-    ) -> Result<Lease, ClientError> {
-        match renewal(name, token, ttl).send_copy(self, time_out).await {
-            Ok(answer) => Self::renewed(answer),
-            Err(failure) => Err(failure.error),
-        }
+    ) -> Result<Lease, RetryableFailure> {
+        let answer = renewal(name, token, ttl).send_copy(self, time_out).await?;
+        Ok(Self::renewed(answer)?)
     }
 
     fn renewed(answer: CallResponse) -> Result<Lease, ClientError> {

@@ -22,6 +22,8 @@ pub(super) struct ServeSignals {
     int: unix::Signal,
     /// Not heard if whoever started the gateway wants it ignored, as `nohup` does.
     hup: signals::Signals,
+    /// USR1 and USR2, which would end a process that does not listen for them, and mean nothing here.
+    _ignored: [unix::Signal; 2],
     /// Whether somebody started it by hand. Found out at the start: of a terminal that is closed it
     /// cannot be told any more that it was one.
     interactive: bool,
@@ -41,6 +43,10 @@ impl ServeSignals {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
             hup: signals::Signals::listen([Signal::HUP])?,
+            _ignored: [
+                signal(SignalKind::user_defined1())?,
+                signal(SignalKind::user_defined2())?,
+            ],
             interactive: io::stdin().is_terminal(),
             reload: Vec::new(),
             audit: Audit::none(),

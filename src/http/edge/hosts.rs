@@ -45,28 +45,26 @@ impl Hosts {
         }
     }
 
-    /// Refuses a request for another host. A request of HTTP/1.0 may name none.
+    /// Refuses a request that names no host, or another host than the gateway answers for.
     pub(super) fn check(&self, named: Option<&HostPort>) -> Result<(), Problem> {
+        let Some(named) = named else {
+            return Err(missing());
+        };
         if self.serves(named) {
             return Ok(());
         }
-        let problem = Problem::new(
-            ProblemCode::WrongHost,
-            "This gateway does not answer for the host that the request names. If the name is \
-             yours, list it in http.allowed_hosts.",
+        let detail = format!(
+            "This gateway does not answer for the host {named}, which the request names. If the name is \
+             yours, list it in http.allowed_hosts."
         );
-        Err(match named {
-            None => problem,
-            Some(host) => problem.caused_by(format!("the host was {host}")),
-        })
+        Err(Problem::new(ProblemCode::WrongHost, detail))
     }
 
-    fn serves(&self, named: Option<&HostPort>) -> bool {
+    fn serves(&self, named: &HostPort) -> bool {
         let (at, listed) = match self {
             Self::Any => return true,
             Self::Own { at, listed } => (at, listed),
         };
-        let Some(named) = named else { return false };
         // Ports are not compared: one that is forwarded has another number outside, and a page can
         // choose the port of its requests, but only the name is what it could rebind.
         let is_own = match &named.host {
@@ -84,7 +82,7 @@ impl Hosts {
     }
 }
 
-/// The host that a request names. `None`: it is of HTTP/1.0 and names none.
+/// The host that a request names. `None`: the request is HTTP/1.0 and names none, which a probe may do.
 ///
 /// Two of them, or one in the target and another in the header, are refused: a proxy in front may
 /// have believed the other one.
@@ -115,9 +113,13 @@ pub(super) fn named(
         (Some(target), Some(header)) if target != header => {
             Err(refuse("is another one than in the target".to_owned()))
         }
-        (None, None) if version > Version::HTTP_10 => Err(refuse("is missing".to_owned())),
+        (None, None) if version > Version::HTTP_10 => Err(missing()),
         (target, header) => Ok(header.or(target)),
     }
+}
+
+fn missing() -> Problem {
+    Problem::invalid_field(FIELD, "is missing")
 }
 
 thread_local! {
@@ -163,7 +165,7 @@ mod tests {
     }
 
     fn served<'a>(hosts: &Hosts, named: &[&'a str]) -> Vec<&'a str> {
-        let is_served = |host: &&str| hosts.serves(Some(&host.parse().unwrap()));
+        let is_served = |host: &&str| hosts.serves(&host.parse().unwrap());
         named.iter().copied().filter(is_served).collect()
     }
 
@@ -210,8 +212,8 @@ mod tests {
     #[test]
     fn with_keys_it_answers_for_every_host_unless_some_are_listed() {
         let mut config = Config::default();
-        assert!(Hosts::new(&config, false).serves(Some(&"evil.example".parse().unwrap())));
+        assert!(Hosts::new(&config, false).serves(&"evil.example".parse().unwrap()));
         config.http.allowed_hosts = vec!["a".parse().unwrap()];
-        assert!(!Hosts::new(&config, false).serves(Some(&"evil.example".parse().unwrap())));
+        assert!(!Hosts::new(&config, false).serves(&"evil.example".parse().unwrap()));
     }
 }

@@ -219,10 +219,11 @@ impl RequestPermit {
     }
 }
 
-fn overloaded() -> Problem {
+/// The gateway has no room for the request, or for its connection.
+pub(super) fn overloaded() -> Problem {
     Problem::new(
         ProblemCode::Overloaded,
-        "As many requests are worked on as this gateway takes. Nothing happened.",
+        "This gateway has as many connections or requests as it takes. Nothing happened.",
     )
     .with(Extra::RetryAfter { ms: RETRY_AFTER_MS })
 }

@@ -36,7 +36,7 @@ use super::{
     context::{Edge, RequestContext},
     hosts::{self, Hosts},
     origins::{ListedOrigin, Origins},
-    permit::ConcurrencyLimits,
+    permit::{ConcurrencyLimits, overloaded},
     rate_limit,
     request_id::{RequestIds, X_REQUEST_ID},
     routes::{DirectRoutes, Handled, Routes, is_probe},
@@ -91,7 +91,19 @@ impl EdgeService {
         }))
     }
 
-    fn answer(&self, mut request: Request) -> EdgeFuture {
+    /// Answers a request. If the gateway `is_full`, the answer is 503 `overloaded`, and nothing happens.
+    pub(in crate::http) fn answer<B>(&self, request: http::Request<B>, is_full: bool) -> EdgeFuture
+    where
+        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    {
+        // Most requests have no body, and one that is empty costs nothing.
+        let mut request = request.map(|body| {
+            if body.is_end_stream() {
+                Body::empty()
+            } else {
+                Body::new(body)
+            }
+        });
         let edge = &self.0;
         let context = RequestContext::begin(edge, &request);
         let route = context.route();
@@ -103,7 +115,7 @@ impl EdgeService {
                 .then(|| Box::new(AuditedRequest::of(&request, &context))),
             context,
         };
-        let admitted = edge.admit(&request, &mut pending);
+        let admitted = edge.admit(&request, &mut pending, is_full);
         let handled = admitted.map_err(Some).map(|()| {
             request.extensions_mut().insert(pending.context.clone());
             let handled = edge.handle(request, &pending.context);
@@ -132,15 +144,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> EdgeFuture {
-        // Most requests have no body, and one that is empty costs nothing.
-        let body = |body: B| {
-            if body.is_end_stream() {
-                Body::empty()
-            } else {
-                Body::new(body)
-            }
-        };
-        self.answer(request.map(body))
+        self.answer(request, false)
     }
 }
 
@@ -183,7 +187,12 @@ impl Drop for EdgeFuture {
 impl Edge {
     /// Lets a request through to its handler, if it may come from where it comes from and there is
     /// room. Nothing of its body has been read.
-    fn admit(&self, request: &Request, pending: &mut PendingResponse) -> Result<(), Problem> {
+    fn admit(
+        &self,
+        request: &Request,
+        pending: &mut PendingResponse,
+        is_full: bool,
+    ) -> Result<(), Problem> {
         let route = pending.context.route().template();
         let host = hosts::named(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
@@ -192,6 +201,9 @@ impl Edge {
         }
         pending.listed = self.origins.check(request, route, host.as_deref())?;
         self.measure(request)?;
+        if is_full {
+            return Err(overloaded());
+        }
         pending.context.begin_work()
     }
 

@@ -42,7 +42,7 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
 
     async fn from_request(request: Request, gateway: &Arc<AppState>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let waits = parts.headers.contains_key(EXPECT);
+        let waits = parts.headers.contains_key(EXPECT) && !body.is_end_stream();
         if waits {
             // Before the body is asked for: a client that waits for `100 Continue` is spared it.
             must_be_json(&parts.headers)?;

@@ -4,12 +4,14 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
     fmt::{self, Display},
+    ops::Range,
 };
 
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
 use crate::http::problem::{FieldError, Problem};
 
@@ -17,6 +19,7 @@ use crate::http::problem::{FieldError, Problem};
 ///
 /// `null` is the same as leaving a field out. A field that no reader takes is unknown, and is refused.
 pub(in crate::http) struct Fields<'a> {
+    body: &'a [u8],
     left: Object<'a>,
     /// The names of the fields that were asked for.
     known: [&'static str; MOST_FIELDS],
@@ -28,6 +31,10 @@ pub(in crate::http) struct Fields<'a> {
 const NAMED: usize = 16;
 /// The most fields that a body has.
 const MOST_FIELDS: usize = 8;
+/// The whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a float holds each of them.
+const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;
+/// The longest number in characters that a refusal repeats as it was sent.
+const QUOTED: usize = 32;
 /// The byte order mark, which some editors and shells put in front.
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
@@ -37,6 +44,7 @@ impl<'a> Fields<'a> {
     /// Reads a body that is a JSON object. An empty one has no fields.
     pub(in crate::http) fn parse(body: &'a [u8]) -> Result<Self, Problem> {
         Ok(Self {
+            body,
             left: if body.is_empty() {
                 Vec::new()
             } else {
@@ -52,15 +60,44 @@ impl<'a> Fields<'a> {
     pub(in crate::http) fn whole(&mut self, name: &'static str) -> Option<u64> {
         match self.take(name)? {
             JsonValue::Whole(number) => Some(number),
+            JsonValue::Fraction(number) if self.is_whole(name, number) =>
+            {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a whole number within a range that u64 holds"
+                )]
+                Some(number as u64)
+            }
             other => {
                 let expected = match other {
                     JsonValue::Text(_) => "a number is expected, without quotes",
-                    _ => "a whole number from 0 is expected, without fraction or exponent",
+                    _ => "a whole number from 0 to 9007199254740991 is expected",
                 };
-                self.refuse(name, format!("{}; {expected}", other.is()));
+                let sent = match other {
+                    JsonValue::Fraction(_) => self.number_as_sent(name),
+                    _ => None,
+                };
+                let sent = sent.map_or_else(|| other.is(), |sent| format!("is {sent}"));
+                self.refuse(name, format!("{sent}; {expected}"));
                 None
             }
         }
+    }
+
+    /// Whether a number with a fraction or an exponent is whole, and exact in this representation.
+    fn is_whole(&self, name: &str, number: f64) -> bool {
+        // What is read as zero may be -0, or a number too small for a float.
+        let is_zero = |sent: &str| sent.bytes().all(|byte| matches!(byte, b'0' | b'.'));
+        let is_sent_as_zero = || self.number_as_sent(name).is_some_and(is_zero);
+        number.fract() == 0.0 && EXACT.contains(&number) && (number > 0.0 || is_sent_as_zero())
+    }
+
+    /// The text of a number in the body, if it is short enough to be quoted.
+    fn number_as_sent(&self, name: &str) -> Option<&'a str> {
+        let entries = serde_json::from_slice::<BTreeMap<String, &RawValue>>(self.body);
+        let sent = entries.ok()?.get(name)?.get();
+        (sent.len() <= QUOTED).then_some(sent)
     }
 
     /// True or false.
@@ -233,10 +270,6 @@ impl JsonValue<'_> {
             Self::Bool(_) => "is true or false".to_owned(),
             Self::Whole(number) => format!("is {number}"),
             Self::Negative(number) => format!("is {number}"),
-            // The sign is all that keeps it from being a whole number.
-            Self::Fraction(number) if *number == 0.0 && number.is_sign_negative() => {
-                "is -0".to_owned()
-            }
             Self::Fraction(number) if *number < -9e15 || *number > 9e15 => {
                 format!("is {number:e}")
             }

@@ -8,12 +8,12 @@ use std::{io, net::TcpStream as StdTcpStream, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{debug, warn};
 
 use crate::{
-    config::HttpConfig,
+    config::{HttpConfig, Millis},
     http::tls::Certificates,
     lifecycle::{Lifecycle, Seat},
     telemetry::metrics::Metrics,
@@ -26,12 +26,13 @@ use super::{
     in_flight::InFlightRequests,
     protocol::Protocol,
     request_handler::{RequestHandler, Service},
-    socket::refuse,
 };
 
 /// Serves accepted connections, up to a limit.
 struct Server {
     protocol: Arc<Protocol>,
+    /// Serves the connections for which there is no room: each request is answered 503.
+    refusing: Arc<Protocol>,
     lifecycle: Lifecycle,
     connections: Arc<Semaphore>,
     /// Connections that are being told that there is no room.
@@ -49,13 +50,14 @@ const REST: Duration = Duration::from_millis(100);
 /// received.
 const BACKLOG: usize = 1024;
 
-/// How many connections beyond the limit are told so at once. More are closed without an answer, because an
+/// How many connections beyond the limit are answered at once. More are closed without an answer, because an
 /// answer would cost resources that are exhausted.
 const REFUSALS: usize = 64;
+/// How long a connection beyond the limit may take for its request and its answer, and how long it may be idle.
+const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+const REFUSED_IDLE: Millis = Millis(500);
 /// How often at most it is logged that connections were refused.
 const NOTICE: Duration = Duration::from_secs(10);
-const NO_ROOM: &str = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-    content-length: 0\r\nconnection: close\r\n\r\n";
 
 /// Serves connections until the lifecycle closes them.
 ///
@@ -75,10 +77,26 @@ pub async fn serve(
     let most = descriptors::connections(config.max_connections);
     let detached = DetachedReleases::new(config.reserved_requests, metrics.clone(), lifecycle);
     let handler = RequestHandler::new(service.into(), in_flight, most, detached);
-    let long_requests = LongRequests::of(most);
-    let protocol = Protocol::new(config, certificates, handler, long_requests, lifecycle);
+    let refusing = handler.refusing();
+    let brief = HttpConfig {
+        header_timeout_ms: REFUSED_IDLE,
+        idle_timeout_ms: REFUSED_IDLE,
+        ..config.clone()
+    };
+    let protocol = |config, handler| {
+        let long_requests = LongRequests::of(most);
+        let certificates = certificates.clone();
+        Arc::new(Protocol::new(
+            config,
+            certificates,
+            handler,
+            long_requests,
+            lifecycle,
+        ))
+    };
     let mut server = Server {
-        protocol: Arc::new(protocol),
+        protocol: protocol(config, handler),
+        refusing: protocol(&brief, refusing),
         lifecycle: lifecycle.clone(),
         connections: Arc::new(Semaphore::new(most)),
         refusals: Arc::new(Semaphore::new(REFUSALS)),
@@ -147,14 +165,12 @@ impl Server {
             warn!(refused = *count, "more connections came than are allowed");
             (*count, *logged_at) = (0, Some(Instant::now()));
         }
-        // Over TLS it would take a handshake to tell.
-        if self.protocol.is_tls() {
-            return;
-        }
         if let Some(permit) = take(&self.refusals) {
+            let protocol = Arc::clone(&self.refusing);
             self.lifecycle.spawn(async move {
                 if let Ok(stream) = into_tokio(stream) {
-                    refuse(stream, NO_ROOM).await;
+                    // A client that takes longer gets no answer.
+                    drop(timeout(REFUSED_WITHIN, protocol.serve(stream)).await);
                 }
                 drop(permit);
             });

@@ -86,6 +86,11 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// The most of an answer that waits for its client in our memory.
 const SEND_BUFFER: usize = 32 * 1024;
 
+/// How a client begins that knows, without having asked, that a server speaks HTTP/2.
+const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0";
+const NO_HTTP_2: &str =
+    "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
 /// The first byte of whatever begins a TLS connection.
 const TLS: u8 = 22;
 /// What a client is told that speaks plain HTTP to a gateway that speaks TLS.
@@ -139,11 +144,6 @@ impl Protocol {
         }
     }
 
-    /// Whether the gateway speaks TLS.
-    pub(super) fn is_tls(&self) -> bool {
-        self.tls.is_some()
-    }
-
     /// Serves one connection until it ends, or the lifecycle closes and what is under way has been
     /// answered.
     pub(super) async fn serve(&self, stream: TcpStream) {
@@ -190,14 +190,17 @@ impl Protocol {
         state.read_heads();
         let service = service_fn(|request| self.handler.answer(request, state));
         let io = TokioIo::new(stream);
-        let connection = self.http1.serve_connection(io, service);
-        self.run(
-            connection,
-            http1::Connection::graceful_shutdown,
-            state,
-            false,
-        )
-        .await;
+        let mut connection = self.http1.serve_connection(io, service);
+        let leave = http1::Connection::graceful_shutdown;
+        let ended = self.run(Pin::new(&mut connection), leave, state, false);
+        if !matches!(ended.await, Some(Err(error)) if error.is_parse()) {
+            return;
+        }
+        // hyper answers whatever is no HTTP/1.1, but for the preface of HTTP/2.
+        let parts = connection.into_parts();
+        if parts.read_buf.starts_with(HTTP_2_PREFACE) {
+            refuse(parts.io.into_inner(), NO_HTTP_2).await;
+        }
     }
 
     async fn serve_http2(
@@ -208,29 +211,24 @@ impl Protocol {
         let service =
             service_fn(|request: http::Request<Incoming>| self.handler.answer(request, state));
         let io = TokioIo::new(TrailingEnd::new(stream, Arc::clone(state)));
-        let connection = self.http2.serve_connection(io, service);
-        self.run(
-            connection,
-            http2::Connection::graceful_shutdown,
-            state,
-            true,
-        )
-        .await;
+        let connection = pin!(self.http2.serve_connection(io, service));
+        let leave = http2::Connection::graceful_shutdown;
+        self.run(connection, leave, state, true).await;
     }
 
-    /// Runs a connection until it ends. It is told to `leave` when it has been idle for too long or the
+    /// Runs a connection until it ends, and returns how; `None` if its client was late. It is told to `leave` when it has been idle for too long or the
     /// lifecycle closes, and over HTTP/2 when the gateway is withdrawn; HTTP/1.1 says that in an answer.
     async fn run<C>(
         &self,
-        connection: C,
+        mut connection: Pin<&mut C>,
         leave: impl Fn(Pin<&mut C>),
         state: &ConnectionState,
         is_http2: bool,
-    ) where
+    ) -> Option<hyper::Result<()>>
+    where
         C: Future<Output = hyper::Result<()>>,
     {
         let lifecycle = &self.lifecycle;
-        let mut connection = pin!(connection);
         let (mut closed, mut withdrawn) = (pin!(lifecycle.closed()), pin!(lifecycle.withdrawn()));
         let mut timer = pin!(sleep_until(state.opened() + self.timeouts.idle));
         // A client that connects to a gateway that is about to stop has nowhere else to go.
@@ -305,11 +303,13 @@ impl Protocol {
                 leave(connection.as_mut());
             }
         });
-        match ended.await {
+        let ended = ended.await;
+        match &ended {
             Some(Ok(())) => {}
             Some(Err(error)) => debug!(%error, "a connection ended early"),
             None => debug!("a client kept its connection waiting for too long"),
         }
+        ended
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::ready,
     pin::Pin,
     sync::{
         Arc,
@@ -13,14 +14,16 @@ use std::{
 use axum::{
     Router,
     body::{Body, HttpBody},
+    response::IntoResponse,
 };
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode, Version,
-    header::{CONNECTION, RETRY_AFTER, TRANSFER_ENCODING},
+    header::{CONNECTION, TRANSFER_ENCODING},
 };
 use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tower::Service as _;
 
@@ -50,6 +53,8 @@ pub(super) struct RequestHandler {
     /// taken, and how many may be.
     streams: Arc<AtomicUsize>,
     most: usize,
+    /// Whether the gateway has no room for the connection: each request is refused.
+    refuses: bool,
     detached: DetachedReleases,
 }
 
@@ -72,6 +77,9 @@ struct OpenStream {
 pub(super) type ResponseFuture<F> = Either<F, Detachable<F>>;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
+/// How much of the body of a refused request is read. A connection that is closed on unread bytes is
+/// reset, and its client may lose the answer.
+const MAX_REFUSED_BODY: usize = 64 * 1024;
 
 // === impl Service ===
 
@@ -79,10 +87,15 @@ impl Service {
     fn call(
         &self,
         request: Request<Incoming>,
+        is_full: bool,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
         match self {
-            Self::Edge(service) => Either::Left(service.clone().call(request)),
-            Self::Router(router) => Either::Right(router.clone().call(request)),
+            Self::Edge(service) => Either::Left(service.answer(request, is_full)),
+            Self::Router(_) if is_full => {
+                let refused = StatusCode::SERVICE_UNAVAILABLE.into_response();
+                Either::Right(Either::Left(ready(Ok(refused))))
+            }
+            Self::Router(router) => Either::Right(Either::Right(router.clone().call(request))),
         }
     }
 }
@@ -114,7 +127,16 @@ impl RequestHandler {
             in_flight,
             streams: Arc::default(),
             most,
+            refuses: false,
             detached,
+        }
+    }
+
+    /// The handler of connections for which there is no room.
+    pub(super) fn refusing(&self) -> Self {
+        Self {
+            refuses: true,
+            ..self.clone()
         }
     }
 
@@ -129,22 +151,27 @@ impl RequestHandler {
         let open = connection.begin_request();
         let stream = (request.version() == Version::HTTP_2).then(|| OpenStream::new(&self.streams));
         let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
-        let is_too_many = is_too_many && !keeps_lease(&request);
+        let refuses = self.refuses;
+        let is_full = refuses || is_too_many && !keeps_lease(&request);
         let counted = self.in_flight.begin();
         let ends_lease = ends_lease(&request);
         // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
         // another end of this request, so nothing that comes behind it is trusted.
-        let closes = request.headers().contains_key(TRANSFER_ENCODING);
+        let closes = refuses || request.headers().contains_key(TRANSFER_ENCODING);
         open.attach_to(&mut request);
         let service = self.service.clone();
         let answer = async move {
             // Called here and not before: a release that waits for its turn without a caller must not
             // hold the room that a request takes.
-            let mut answer = if is_too_many {
-                overloaded()
-            } else {
-                service.call(request).await?
-            };
+            if refuses {
+                // Only the answer is of use, whether the body arrives or not.
+                drop(
+                    Limited::new(request.body_mut(), MAX_REFUSED_BODY)
+                        .collect()
+                        .await,
+                );
+            }
+            let mut answer = service.call(request, is_full).await?;
             drop(counted);
             // The next request may be sent elsewhere then, and none is under way on this connection
             // when the gateway closes it. Over HTTP/2 the header does not exist, and hyper removes it.
@@ -167,10 +194,10 @@ impl RequestHandler {
 
 /// Whether a request ends a lease, as far as can be seen before its route is known.
 fn ends_lease<B>(request: &Request<B>) -> bool {
+    let path = request.uri().path();
     match *request.method() {
-        Method::DELETE => true,
+        Method::DELETE => path.contains("/locks"),
         Method::POST => {
-            let path = request.uri().path();
             // A lock may be called `release`.
             path.ends_with("/release") && !path.ends_with("/locks/release")
         }
@@ -181,15 +208,6 @@ fn ends_lease<B>(request: &Request<B>) -> bool {
 /// Whether a request keeps a lease that somebody has, or ends it: for such there is always room.
 fn keeps_lease<B>(request: &Request<B>) -> bool {
     *request.method() == Method::PUT || ends_lease(request)
-}
-
-/// There are more requests than the gateway has room for.
-fn overloaded() -> Response<Body> {
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let seconds = HeaderValue::from_static("1");
-    answer.headers_mut().insert(RETRY_AFTER, seconds);
-    answer
 }
 
 // === impl OpenStream ===
@@ -234,6 +252,26 @@ impl HttpBody for AnswerBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_ends_a_lease_if_it_deletes_locks_or_posts_to_a_release() {
+        for (method, path, expected) in [
+            (Method::DELETE, "/locks/a", true),
+            (Method::DELETE, "/base/locks?names=a,b", true),
+            (Method::DELETE, "/locks/session", true),
+            (Method::DELETE, "/session", false),
+            (Method::POST, "/locks/a/release", true),
+            (Method::POST, "/locks/release", false),
+            (Method::PUT, "/locks/a/renew", false),
+        ] {
+            let request = Request::builder()
+                .method(&method)
+                .uri(path)
+                .body(())
+                .unwrap();
+            assert_eq!(ends_lease(&request), expected, "{method} {path}");
+        }
+    }
 
     #[test]
     fn a_stream_counts_itself_until_it_is_dropped() {

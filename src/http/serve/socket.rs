@@ -34,7 +34,7 @@ pub(super) struct Socket {
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Tells a client one thing and closes the connection.
-pub(super) async fn refuse(mut stream: TcpStream, answer: &str) {
+pub(super) async fn refuse(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &str) {
     let telling = async {
         if stream.write_all(answer.as_bytes()).await.is_ok() {
             close(&mut stream).await;

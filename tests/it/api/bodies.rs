@@ -11,11 +11,11 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
     for (body, expected) in [
         (
             r#"{"ttl_ms": -0}"#,
-            "ttl_ms: is -0; a whole number from 0 is expected, without fraction or exponent",
+            "ttl_ms: is -0; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
             r#"{"ttl_ms": -1}"#,
-            "ttl_ms: is -1; a whole number from 0 is expected, without fraction or exponent",
+            "ttl_ms: is -1; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
             r#"{"ttl_ms": 99}"#,
@@ -31,15 +31,15 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         ),
         (
             r#"{"ttl_ms": 18446744073709551616}"#,
-            "ttl_ms: is 1.8446744073709552e19; a whole number from 0 is expected, without fraction or exponent",
+            "ttl_ms: is 18446744073709551616; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
-            r#"{"ttl_ms": 30000.0}"#,
-            "ttl_ms: is 30000.0; a whole number from 0 is expected, without fraction or exponent",
+            r#"{"ttl_ms": 30000.50}"#,
+            "ttl_ms: is 30000.50; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
-            r#"{"ttl_ms": 3e4}"#,
-            "ttl_ms: is 30000.0; a whole number from 0 is expected, without fraction or exponent",
+            r#"{"ttl_ms": 3e-4}"#,
+            "ttl_ms: is 3e-4; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
             r#"{"ttl_ms": "30000"}"#,
@@ -47,11 +47,11 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         ),
         (
             r#"{"ttl_ms": true}"#,
-            "ttl_ms: is true or false; a whole number from 0 is expected, without fraction or exponent",
+            "ttl_ms: is true or false; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
             r#"{"ttl_ms": [30000]}"#,
-            "ttl_ms: is a list; a whole number from 0 is expected, without fraction or exponent",
+            "ttl_ms: is a list; a whole number from 0 to 9007199254740991 is expected",
         ),
         (
             r#"{"wait_ms": 55001}"#,
@@ -251,4 +251,24 @@ async fn a_body_of_another_type_is_415_and_says_how_to_send_it() {
         );
     }
     assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_whole_number_may_be_written_with_a_fraction_or_an_exponent() {
+    let service = Service::start();
+    for ttl in [
+        "30000.0",
+        "30000.000",
+        "3e4",
+        "3E4",
+        "3e+4",
+        "30000e0",
+        "300000e-1",
+    ] {
+        let lease = service
+            .acquire(&format!("{{\"ttl_ms\": {ttl}, \"wait_ms\": 0.0}}"))
+            .await;
+        assert_eq!(lease.status, 201, "{ttl}: {}", lease.body);
+        assert_eq!(lease.json()["ttl_ms"], 30_000, "{ttl}");
+    }
 }

@@ -105,6 +105,18 @@ async fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
 }
 
 #[tokio::test]
+async fn a_client_that_waits_without_a_body_needs_no_content_type() {
+    let service = Service::start();
+    for length in ["", "content-length: 0\r\n"] {
+        let mut stream = service.connect().await;
+        let head = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n";
+        send(&mut stream, &format!("{head}{length}\r\n")).await;
+        let granted = answer(&mut stream).await;
+        assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_waits_is_told_at_once_that_its_body_is_not_wanted() {
     let service = Service::start();
     for (headers, status) in [

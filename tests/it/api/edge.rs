@@ -84,6 +84,20 @@ async fn every_answer_has_a_request_id_and_locks_are_never_kept() {
 }
 
 #[tokio::test]
+async fn a_path_that_ends_with_a_slash_is_told_so() {
+    let service = Service::start();
+    for path in ["/locks/a/", "/locks/a/renew/", "/healthz/"] {
+        let missing = service.get(path).await;
+        assert_eq!(missing.problem(), (404, "not-found".to_owned()));
+        assert!(
+            missing.body.contains("Leave the slash out"),
+            "{}",
+            missing.body
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_request_id_that_was_sent_comes_back() {
     let service = Service::start();
     let answer = service

@@ -114,12 +114,12 @@ async fn the_host_of_the_target_counts_and_may_not_contradict_the_header() {
 }
 
 #[tokio::test]
-async fn a_request_of_http_1_0_without_a_host_is_for_nobody_here() {
+async fn a_request_of_http_1_0_without_a_host_is_refused_as_one_of_http_1_1_is() {
     let service = Service::start();
     let line = "POST /locks/a HTTP/1.0";
     assert_eq!(
         ask(&service, line, &[]).await,
-        (421, "wrong-host".to_owned())
+        (400, "invalid-request".to_owned())
     );
     assert!(service.script.asked().is_empty());
     assert_eq!(ask(&service, line, &["Host: localhost"]).await.0, 201);

@@ -284,6 +284,8 @@ fn narrow() -> Service {
 }
 
 const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+     Content-Type: application/json\r\n\r\n{}";
 
 #[tokio::test]
 async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
@@ -296,11 +298,31 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     for _ in 0..15 {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
+    for request in [ACQUIRE, INSPECT] {
+        let mut more = TcpStream::connect(address).await.unwrap();
+        send(&mut more, request).await;
+        let refused = answer(&mut more).await;
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
+        assert!(
+            refused.contains("content-type: application/problem+json\r\n"),
+            "{refused}"
+        );
+        assert!(refused.contains("\"code\":\"overloaded\""), "{refused}");
+        assert_eq!(closed(&mut more).await, "");
+    }
+    // Bytes that are no HTTP get a bare status.
     let mut more = TcpStream::connect(address).await.unwrap();
+    send(&mut more, "nonsense\r\n\r\n").await;
     let refused = answer(&mut more).await;
-    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
-    assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
-    assert_eq!(closed(&mut more).await, "");
+    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+    assert!(
+        service
+            .script
+            .asked()
+            .iter()
+            .all(|it| matches!(it, StoreCall::Inspect))
+    );
     send(&mut known, INSPECT).await;
     assert!(answer(&mut known).await.starts_with("HTTP/1.1 200 "));
     // One that has ended makes room for another.

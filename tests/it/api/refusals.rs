@@ -51,6 +51,7 @@ async fn what_is_no_http_gets_a_bare_status_and_the_end_of_the_connection() {
         ("GET\r\n\r\n".to_owned(), "400"),
         ("GET / HTTP/1.1\r\na b: c\r\n\r\n".to_owned(), "400"),
         ("GET / HTTP/7.0\r\n\r\n".to_owned(), "400"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), "400"),
     ] {
         let mut stream = service.connect().await;
         // Not only at the beginning of a connection.

@@ -10,6 +10,8 @@ async fn a_gateway_outlives_signals_that_do_not_ask_it_to_end() {
     for _ in 0..50 {
         for signal in [
             Signal::HUP,
+            Signal::USR1,
+            Signal::USR2,
             Signal::PIPE,
             Signal::CHILD,
             Signal::WINCH,

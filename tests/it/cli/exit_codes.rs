@@ -59,6 +59,7 @@ fn what_a_gateway_cannot_do_has_a_code_for_each_reason() {
     for (reply, code) in [
         (Reply::problem(503, "store-unavailable", ""), 104),
         (Reply::problem(503, "draining", ""), 104),
+        (Reply::problem(429, "too-many-leases", ""), 104),
         (Reply::problem(504, "outcome-unknown", ""), 105),
         (Reply::Lost, 105),
         (Reply::problem(401, "unauthorized", ""), 106),

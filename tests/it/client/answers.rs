@@ -165,7 +165,6 @@ async fn a_refusal_is_not_asked_twice() {
         (401, "unauthorized"),
         (409, "idempotency-mismatch"),
         (422, "unsupported-by-store"),
-        (429, "rate-limited"),
         (500, "foreign-data"),
     ] {
         let gateway = FakeGateway::new([Reply::problem(status, code, "")]);
@@ -199,7 +198,7 @@ async fn an_answer_that_is_no_gateways_is_called_that() {
 
 #[tokio::test]
 async fn success_without_a_lease_leaves_open_whether_there_is_one() {
-    for (status, body) in [(200, "<html>"), (201, "{}")] {
+    for (status, body) in [(200, "[]"), (201, "{}")] {
         let gateway = FakeGateway::new([Reply::Answer(status, body.to_owned())]);
         let error = acquire(&gateway).await.unwrap_err();
         assert!(

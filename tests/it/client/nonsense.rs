@@ -42,8 +42,13 @@ async fn an_answer_with_them_is_no_lease() {
         [("ttl_ms", "18446744073709551615")],
         [("expires_in_ms", "-1")],
         [("expires_in_ms", "18446744073709551616")],
+        [("expires_in_ms", "9007199254740992")],
+        [("expires_in_ms", "1e300")],
         [("renew_after_ms", "0.5")],
+        [("renew_after_ms", "9007199254740992")],
         [("hold_expires_in_ms", "-1")],
+        [("hold_expires_in_ms", "9007199254740992")],
+        [("waited_ms", "9007199254740992")],
         [("fencing_token", "0")],
         [("fencing_token", "-42")],
     ] {
@@ -56,7 +61,7 @@ async fn an_answer_with_them_is_no_lease() {
 
 #[tokio::test]
 async fn no_lease_is_believed_to_last_longer_than_its_ttl() {
-    let longer = lease(&[("expires_in_ms", "18446744073709551615")]);
+    let longer = lease(&[("expires_in_ms", "9007199254740991")]);
     let gateway = FakeGateway::new([longer]);
     let renewer = keep(&gateway).await;
     let until = renewer.until().unwrap();
@@ -76,7 +81,7 @@ async fn a_gateway_that_wants_renewals_at_once_is_not_asked_without_end() {
 
 #[tokio::test]
 async fn a_gateway_that_wants_no_renewal_in_time_is_asked_in_time() {
-    let gateway = FakeGateway::new([lease(&[("renew_after_ms", "18446744073709551615")])]);
+    let gateway = FakeGateway::new([lease(&[("renew_after_ms", "9007199254740991")])]);
     let renewer = keep(&gateway).await;
     let lost = timeout(Duration::from_secs(5), renewer.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
@@ -98,6 +103,7 @@ async fn of_several_locks_all_must_be_renewed() {
         "",
         r#",{"name":"b","code":null}"#,
         r#",{"name":"c","code":null,"expires_in_ms":3000}"#,
+        r#",{"name":"b","code":null,"expires_in_ms":9007199254740992}"#,
     ] {
         let renewed = format!(r#"{{"results":[{a}{others}],"renew_after_ms":1000}}"#);
         let gateway = FakeGateway::new([

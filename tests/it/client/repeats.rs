@@ -71,12 +71,27 @@ async fn a_key_of_the_callers_is_never_replaced() {
 
 #[tokio::test]
 async fn what_did_not_happen_is_tried_again() {
-    let away = || Reply::problem(503, "store-unavailable", "");
-    let gateway = FakeGateway::new([away(), away(), lease()]);
-    acquire(&gateway).await.unwrap();
-    let gateway = FakeGateway::new([away()]);
-    let error = acquire(&gateway).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+    for away in [
+        Reply::problem(503, "store-unavailable", ""),
+        Reply::problem(429, "rate-limited", ""),
+        Reply::problem(429, "too-many-leases", ""),
+        Reply::Answer(429, "<html>".to_owned()),
+    ] {
+        let gateway = FakeGateway::new([away.clone(), away.clone(), lease()]);
+        acquire(&gateway).await.unwrap();
+        let gateway = FakeGateway::new([away]);
+        let error = acquire(&gateway).await.unwrap_err();
+        assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+        assert_eq!(gateway.received().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn what_answers_a_release_otherwise_has_not_released_it() {
+    let foreign = |body: &str| Reply::Answer(200, body.to_owned());
+    let done = Reply::Answer(204, String::new());
+    let gateway = FakeGateway::new([foreign("<html>"), foreign(r#"{"status":"ok"}"#), done]);
+    client(&gateway).release(&name(), &token()).await.unwrap();
     assert_eq!(gateway.received().len(), 3);
 }
 
@@ -91,8 +106,15 @@ async fn no_fencing_token_comes_back_by_asking_again() {
 #[tokio::test]
 async fn without_an_answer_the_outcome_is_unknown() {
     let unknown = || Reply::problem(504, "outcome-unknown", "");
-    let proxy = || Reply::Answer(502, "<html>".to_owned());
-    for reply in [Reply::Lost, Reply::Silence, Reply::Torn, unknown(), proxy()] {
+    let proxy = |status| Reply::Answer(status, "<html>".to_owned());
+    for reply in [
+        Reply::Lost,
+        Reply::Silence,
+        Reply::Torn,
+        unknown(),
+        proxy(502),
+        proxy(200),
+    ] {
         let gateway = FakeGateway::new([reply.clone()]);
         let error = acquire(&gateway).await.unwrap_err();
         assert!(

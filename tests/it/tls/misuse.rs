@@ -10,6 +10,7 @@ use crate::support::{eventually, gateway::Setup};
 use super::{
     certified::Certified,
     h2_client::{H2, head, read},
+    tls_client,
 };
 
 #[tokio::test]
@@ -150,4 +151,25 @@ async fn another_host_is_refused_over_either_version() {
     let own = certified.gateway.url();
     assert_eq!(page(&own.replace("https://", "http://")), 403);
     assert_eq!(page(&own), 201);
+}
+
+#[tokio::test]
+async fn a_connection_beyond_the_limit_is_told_so_in_a_problem_document() {
+    let certified =
+        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"));
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        let address = certified.gateway.address;
+        open.push(tls_client::connect(&certified.authority, address, &[b"http/1.1"]).await);
+    }
+    for protocol in ["--http1.1", "--http2"] {
+        let refused = certified.curl(&[protocol, "-X", "POST"], "/locks/a");
+        assert_eq!(refused.status, 503, "{protocol}");
+        assert_eq!(refused.json()["code"], "overloaded", "{protocol}");
+    }
+    drop(open);
+    eventually("there is room again", async || {
+        (certified.curl(&[], "/locks/a").status == 200).then_some(())
+    })
+    .await;
 }

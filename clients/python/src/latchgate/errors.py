@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Literal, Mapping, Optional
+from typing import Any, Callable, Literal, Mapping, Optional, Sequence
 
 from .records import Holder
 
@@ -83,14 +83,24 @@ def _made_again(kind: type[LatchgateError], args: tuple[object, ...], fields: Ma
     return error
 
 
-def refusal(problem: Mapping[str, Any]) -> LatchgateError:
-    """The error that a problem document is."""
+def _held_by(held: LockHeld, names: Sequence[str]) -> str:
+    first, *others = held.holders or (Holder(),)
+    who = first.owner or ("a program that uses no gateway" if first.foreign else "somebody")
+    more = max(held.holder_count - 1, len(others))
+    others_too = f" and {more} other{'s' * (more > 1)}" if more else ""
+    return f"{held.name or ', '.join(names) or 'the lock'} is held by {who}{others_too} (locked, 423)"
+
+
+def refusal(problem: Mapping[str, Any], names: Sequence[str] = ()) -> LatchgateError:
+    """The error that a problem document is, if it answers a request for these locks."""
     detail = str(problem.get("detail") or problem.get("title") or "").rstrip(".")
     code = problem.get("code")
     message = f"{detail} ({code}, {problem.get('status')})"
     if code == "locked":
         try:
-            return LockHeld(message, problem=problem)
+            held = LockHeld(message, problem=problem)
+            held.args = (_held_by(held, names),)
+            return held
         except (KeyError, TypeError, ValueError, AttributeError):
             # Who holds it was not told in a way that can be read.
             return LatchgateError(message, problem=problem)

@@ -25,7 +25,7 @@ class ReleaseRequest:
         if not value:
             return None
         within_ms = value["within_ms"]
-        if type(within_ms) is not int or within_ms < 0:
+        if type(within_ms) is not int or not 0 <= within_ms < 2**53:
             raise ValueError("within_ms")
         return cls(value.get("by"), value.get("reason") or "", within_ms, name)
 

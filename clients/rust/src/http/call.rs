@@ -105,10 +105,6 @@ impl Call {
         loop {
             match self.send_copy(client, retry.time_out()).await {
                 Ok(mut answer) => {
-                    if let Some(failure) = RetryableFailure::of_rate_limit(&answer) {
-                        retry.after(failure).await?;
-                        continue;
-                    }
                     answer.in_doubt = retry.in_doubt;
                     return Ok(answer);
                 }
@@ -128,6 +124,11 @@ impl Call {
             Ok(answer) => match RetryableFailure::of_answer(&answer) {
                 Some(failure) if self.looks => failure.of_look(address.url()),
                 Some(failure) => failure,
+                None if !self.looks && RetryableFailure::is_cut_off(&self.method, &answer) => {
+                    let status = answer.status.as_u16();
+                    let reason = format!("status {status}, and no document came with it");
+                    RetryableFailure::indeterminate(reason, None)
+                }
                 None => return Ok(answer),
             },
             Err(no_answer) => RetryableFailure::of_no_answer(no_answer, address.url(), self.looks),

@@ -19,7 +19,7 @@ pub(crate) struct CallResponse {
     pub(crate) status: StatusCode,
     pub(crate) body: String,
     /// After what time the caller may come again, if the answer says so.
-    pub(crate) retry_after: Option<Duration>,
+    pub(super) retry_after: Option<Duration>,
     /// To which address the answer points, without what that may hold of secrets.
     location: Option<String>,
     /// When the copy of the request that was answered was sent.

@@ -11,6 +11,9 @@ use super::{
     retryable_failure::RetryableFailure,
 };
 
+/// How long before its end a call that was put off beyond it asks once more.
+const LAST_COPY: Duration = Duration::from_secs(1);
+
 /// The copies of one call.
 pub(crate) struct Retry {
     deadline: Instant,
@@ -21,6 +24,8 @@ pub(crate) struct Retry {
     /// How many addresses are tried before there is a pause.
     addresses: u32,
     failed: u32,
+    /// Whether the one copy was sent that a call has left whose pause would outlast it.
+    was_put_off: bool,
     /// Whether one of the copies may have been carried out unheard.
     pub(crate) in_doubt: bool,
 }
@@ -37,6 +42,7 @@ impl Retry {
             most: Some(client.options.attempts.saturating_mul(addresses)),
             addresses,
             failed: 0,
+            was_put_off: false,
             in_doubt: false,
         }
     }
@@ -89,7 +95,7 @@ impl Retry {
     }
 
     /// None before an address that was not tried in this round.
-    fn pause(&self, requested: Option<Duration>) -> Duration {
+    fn pause(&mut self, requested: Option<Duration>) -> Duration {
         if !self.failed.is_multiple_of(self.addresses) {
             return Duration::ZERO;
         }
@@ -97,12 +103,19 @@ impl Retry {
         let Some(requested) = requested else {
             return own;
         };
-        // Those who were put off together do not come back together.
-        let spread = requested
-            .min(LONGEST_PAUSE)
-            .mul_f64(1.0 + random_fraction());
-        // Who is put off beyond the deadline asks once more within it.
+        // Clients that were put off together do not come back together.
+        let requested = requested.min(LONGEST_PAUSE);
+        let pause = own.max(requested.mul_f64(1.0 + random_fraction() / 2.0));
         let left = self.deadline.saturating_duration_since(Instant::now());
-        own.max(spread.min(left / 2))
+        if pause < left || self.was_put_off {
+            return pause;
+        }
+        // A call that is put off beyond its deadline asks once more within it.
+        self.was_put_off = true;
+        if requested < left {
+            (requested + left) / 2
+        } else {
+            left.saturating_sub(LAST_COPY.min(left / 2))
+        }
     }
 }

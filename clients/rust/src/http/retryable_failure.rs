@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 
 use crate::{ClientError, Problem};
 
@@ -21,49 +21,63 @@ pub(crate) struct RetryableFailure {
 
 // === impl RetryableFailure ===
 
+impl From<ClientError> for RetryableFailure {
+    fn from(error: ClientError) -> Self {
+        Self::nothing(error)
+    }
+}
+
 impl RetryableFailure {
     /// What an answer says, if it says that the same request may be answered otherwise a moment
-    /// later.
+    /// later. The table is in `clients/conformance.md`.
     pub(crate) fn of_answer(answer: &CallResponse) -> Option<Self> {
         let status = answer.status;
-        // 408: the whole request has not come.
-        if !status.is_server_error() && status != StatusCode::REQUEST_TIMEOUT {
+        let is_busy = matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::SERVICE_UNAVAILABLE
+        );
+        if !is_busy && !status.is_server_error() {
             return None;
         }
-        match answer.problem() {
-            Some(problem) if status == StatusCode::REQUEST_TIMEOUT => {
-                Some(Self::nothing(ClientError::Unavailable(Box::new(problem))))
-            }
-            Some(problem) if status == StatusCode::SERVICE_UNAVAILABLE => {
-                // No fencing token will come back.
-                let gone = problem.code == "fence-exhausted";
-                (!gone).then(|| Self {
-                    requested_pause: problem.retry_after().or(answer.retry_after),
-                    ..Self::nothing(ClientError::Unavailable(Box::new(problem)))
-                })
-            }
+        let by_proxy = || format!("a proxy answered with status {}", status.as_u16());
+        let problem = answer.problem();
+        let requested_pause = problem.as_ref().and_then(Problem::retry_after);
+        let failure = match problem {
+            // No fencing token will come back.
+            Some(problem) if problem.code == "fence-exhausted" => return None,
+            Some(problem) if is_busy => Self::nothing(ClientError::Unavailable(Box::new(problem))),
             Some(problem) if status == StatusCode::GATEWAY_TIMEOUT => {
-                Some(Self::indeterminate(problem.to_string(), Some(problem)))
+                Self::indeterminate(problem.to_string(), Some(problem))
             }
             // A bug or foreign data: the same the next time.
-            Some(_) => None,
-            // A proxy between us and the gateway; it may have passed the request on.
-            None => {
-                let reason = format!("a proxy answered with status {}", status.as_u16());
-                Some(Self::indeterminate(reason, None))
+            Some(_) => return None,
+            // A proxy that limits the rate has not passed the request on.
+            None if status == StatusCode::TOO_MANY_REQUESTS => {
+                let problem = Problem::of_proxy(status.as_u16(), "rate-limited", by_proxy());
+                Self::nothing(ClientError::Unavailable(Box::new(problem)))
             }
-        }
+            // Any other proxy may have.
+            None => Self::indeterminate(by_proxy(), None),
+        };
+        Some(Self {
+            requested_pause: requested_pause.or(answer.retry_after),
+            ..failure
+        })
     }
 
-    /// A refusal that ends by itself: the gateway says when.
-    pub(crate) fn of_rate_limit(answer: &CallResponse) -> Option<Self> {
-        let is_such = answer.status == StatusCode::TOO_MANY_REQUESTS;
-        let problem = answer.problem().filter(|_| is_such)?;
-        let requested_pause = problem.retry_after().or(answer.retry_after)?;
-        (problem.code == "rate-limited").then(|| Self {
-            requested_pause: Some(requested_pause),
-            ..Self::nothing(ClientError::Refused(Box::new(problem)))
-        })
+    /// Whether success comes without its document: the answer was cut off, or a proxy wrote it.
+    pub(crate) fn is_cut_off(method: &Method, answer: &CallResponse) -> bool {
+        let status = answer.status;
+        if !status.is_success() || status == StatusCode::NO_CONTENT {
+            return false;
+        }
+        match serde_json::from_str::<serde_json::Value>(&answer.body) {
+            // What answers a release otherwise has not released anything.
+            Ok(document) => method == Method::DELETE && document.get("results").is_none(),
+            Err(_) => true,
+        }
     }
 
     /// What a copy without an answer leaves behind; `looks` if the copy only looks.
@@ -102,7 +116,7 @@ impl RetryableFailure {
 
     /// The same of a copy that only looks: whatever became of it, nothing has happened.
     pub(crate) fn of_look(self, url: &str) -> Self {
-        match self.error {
+        let failure = match self.error {
             ClientError::OutcomeUnknown {
                 problem: Some(problem),
                 ..
@@ -111,10 +125,11 @@ impl RetryableFailure {
                 reason,
                 problem: None,
             } => Self::unreachable(url, reason),
-            error => Self {
-                requested_pause: self.requested_pause,
-                ..Self::nothing(error)
-            },
+            error => Self::nothing(error),
+        };
+        Self {
+            requested_pause: self.requested_pause,
+            ..failure
         }
     }
 

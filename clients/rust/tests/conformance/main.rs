@@ -1,4 +1,4 @@
-//! The thirty cases of `clients/conformance.md` for this client, each named by its number, and what else only real gateways
+//! The cases of `clients/conformance.md` for this client, each named by its number, and what else only real gateways
 //! show. `scripts/clients rust` runs each in a process of its own.
 #![expect(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@ mod failing;
 mod giving_back;
 mod holder;
 mod leases;
+mod proxies;
 mod rig;
 mod sharing;
 mod waiting;

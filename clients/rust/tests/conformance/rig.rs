@@ -56,6 +56,8 @@ pub(crate) struct Logged {
     pub(crate) status: Option<u16>,
     pub(crate) at_ms: u64,
     pub(crate) answered_at_ms: Option<u64>,
+    /// How many bytes were taken of an answer without end.
+    pub(crate) sent: Option<u64>,
 }
 
 // === impl Rig ===

@@ -65,8 +65,8 @@ class Latchgate:
         """The parameters are those of :class:`latchgate.Latchgate`."""
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
         self._transport = HttpxTransport(self._settings, ssl_context)
-        # When the process ends, no loop runs any more.
-        self._at_exit_transport = HttpTransport(self._settings, ssl_context)
+        # A loop may be blocked when a lease is to be renewed, and none runs any more when the process ends.
+        self._thread_transport = HttpTransport(self._settings, ssl_context)
         self._holdings = Holdings(self._settings)
 
     async def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:
@@ -87,7 +87,7 @@ class Latchgate:
 
         under_way = UnderWay(acquiring, end)
         self._holdings.begin(under_way)
-        at_exit.register(self._holdings, self._at_exit_transport)
+        at_exit.register(self._holdings, self._thread_transport)
         running = run_in_background(run(acquiring.run(), self._transport))
         try:
             # So it is known whether this task is cancelled or the client is closed.
@@ -97,6 +97,7 @@ class Latchgate:
             lease = Lease(
                 self._settings,
                 self._transport,
+                self._thread_transport,
                 self._holdings,
                 running.result(),
                 renews=options.get("renew", True),
@@ -187,6 +188,7 @@ class Latchgate:
             # What could not be released ends with its TTL.
             if error is not None and not isinstance(error, LatchgateError):
                 raise error
+        self._thread_transport.close()
         await self._transport.close()
 
     async def __aenter__(self) -> Latchgate:

@@ -1,4 +1,4 @@
-"""A lease that a task keeps."""
+"""A lease that a thread keeps, for a program with an event loop."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import asyncio
 import inspect
 import logging
 import os
+import threading
 import weakref
 from types import TracebackType
 from typing import Awaitable, Callable, Optional, Type, Union
 
+from ..blocking.driver import run as run_blocking
+from ..blocking.driver import run_in_background as run_on_thread
+from ..blocking.lease import keep_on_thread, let_go
+from ..blocking.transport import HttpTransport
 from ..durations import Duration, finite_ms
 from ..errors import LatchgateError, LeaseLost
 from ..lease_view import LeaseView
@@ -17,7 +22,7 @@ from ..protocol.grant import Grant
 from ..protocol.holdings import Holdings
 from ..protocol.lease_state import LeaseState
 from ..protocol.releasing import end_lease, go_on_releasing
-from ..protocol.renewing import keep, renew
+from ..protocol.renewing import renew
 from ..protocol.settings import Settings
 from ..records import ReleaseRequest
 from .driver import run, run_in_background
@@ -33,15 +38,16 @@ _log = logging.getLogger("latchgate")
 class Lease(LeaseView):
     """A lease of one lock, or of several as one.
 
-    It is renewed by a task until it is released, is lost, or nobody refers to it any more: then it ends with its TTL. As an
-    asynchronous context manager it is released at the end of the block. It is that of this process: in a forked child it is
-    lost.
+    It is renewed by a thread, also while the event loop is blocked, until it is released, is lost, the loop is closed, or
+    nobody refers to it any more: then it ends with its TTL. As an asynchronous context manager it is released at the end of
+    the block. It is that of this process: in a forked child it is lost.
     """
 
     def __init__(
         self,
         settings: Settings,
         transport: HttpxTransport,
+        thread_transport: HttpTransport,
         holdings: Holdings,
         grant: Grant,
         *,
@@ -60,33 +66,30 @@ class Lease(LeaseView):
         self.lost: asyncio.Event
         lost, loop = LostEvent(state), asyncio.get_running_loop()
         self.lost = lost
-        task: Optional[asyncio.Task[None]] = None
+        stop = _StopWithLoop(loop)
 
         def on_lost() -> None:
-            lost.set()
-            if task is not None:
-                task.cancel()
+            stop.set()
+            on_loop(loop, lost.set)
 
         # Any thread may be the first to look at the clock.
-        state.on_lost = lambda: on_loop(loop, on_lost)
+        state.on_lost = on_lost
         state.on_shorter = lambda: on_loop(loop, lost.look_again)
 
         def on_rest_left() -> None:
             holdings.add(state)
-            # Only what runs on the loop renews.
-            run_in_background(run(go_on_releasing(settings, state), transport))
+            run_on_thread(lambda: run_blocking(go_on_releasing(settings, state), thread_transport), "release")
 
         state.on_rest_left = on_rest_left
         if on_release_requested is not None:
-            state.on_release_requested = _apart(on_release_requested)
+            tell = _apart(on_release_requested)
+            state.on_release_requested = lambda request: on_loop(loop, lambda: tell(request))
         state.start()
-        #: Whether a task renews it.
+        #: Whether a thread renews it.
         self.renews = renews
         if renews:
-            # The task does not know the lease, only how it stands.
-            task = run_in_background(_keep(settings, transport, state))
-            # The last reference to a lease can end on any thread.
-            weakref.finalize(self, _let_go, loop, task, os.getpid())
+            keep_on_thread(settings, thread_transport, state, stop)
+            weakref.finalize(self, let_go, stop, os.getpid())
             holdings.add(state)
 
     async def renew(self, ttl: Optional[Duration] = None) -> None:
@@ -137,19 +140,15 @@ class Lease(LeaseView):
             pass
 
 
-async def _keep(settings: Settings, transport: HttpxTransport, state: LeaseState) -> None:
-    why = "was cancelled"
-    try:
-        await run(keep(settings, state), transport)
-        return
-    except asyncio.CancelledError:
-        raise
-    except Exception as error:
-        why = f"has failed: {type(error).__name__}"
-        _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))
-    finally:
-        # Nobody renews it any more, if it is not over anyway.
-        state.lose(LeaseLost(f"the task that renews the lease {why}", "expired"), ends=False)
+class _StopWithLoop(threading.Event):
+    """Set when nothing keeps a lease any more, as when its loop is closed: nobody could release it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._loop.is_closed()
 
 
 def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
@@ -167,12 +166,6 @@ def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
         run_in_background(told(request))
 
     return tell
-
-
-def _let_go(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], process: int) -> None:
-    # A forked child would wake the loop of its parent.
-    if process == os.getpid():
-        on_loop(loop, task.cancel)
 
 
 def on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

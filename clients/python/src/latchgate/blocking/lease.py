@@ -76,11 +76,8 @@ class Lease(LeaseView):
         #: Whether a thread renews it.
         self.renews = renews
         if renews:
-            # The thread does not know the lease, only how it stands.
-            threading.Thread(
-                target=_keep, args=(settings, transport, state, self._stop), name="latchgate-renew", daemon=True
-            ).start()
-            weakref.finalize(self, _let_go, self._stop, os.getpid())
+            keep_on_thread(settings, transport, state, self._stop)
+            weakref.finalize(self, let_go, self._stop, os.getpid())
             holdings.add(state)
 
     def renew(self, ttl: Optional[Duration] = None) -> None:
@@ -128,19 +125,26 @@ class Lease(LeaseView):
             pass
 
 
-def _keep(settings: Settings, transport: HttpTransport, state: LeaseState, stop: threading.Event) -> None:
-    try:
-        # Each request that can be cut needs a thread more.
-        run(keep(settings, state), transport, stop, cuts_requests=False)
-    except Cancelled:
-        pass
-    except BaseException as error:
-        # Nobody renews it any more.
-        _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))
-        state.lose(LeaseLost(f"the thread that renews the lease has failed: {type(error).__name__}", "expired"), ends=False)
+def keep_on_thread(settings: Settings, transport: HttpTransport, state: LeaseState, stop: threading.Event) -> None:
+    """Renews a lease on a thread of its own, which does not know the lease, only how it stands."""
+
+    def kept() -> None:
+        try:
+            # Each request that can be cut needs a thread more.
+            run(keep(settings, state), transport, stop, cuts_requests=False)
+        except Cancelled:
+            # Nobody renews it any more, if it is not over anyway.
+            state.lose(LeaseLost("nothing keeps the lease any more", "expired"), ends=False)
+        except BaseException as error:
+            _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))
+            why = f"the thread that renews the lease has failed: {type(error).__name__}"
+            state.lose(LeaseLost(why, "expired"), ends=False)
+
+    threading.Thread(target=kept, name="latchgate-renew", daemon=True).start()
 
 
-def _let_go(stop: threading.Event, process: int) -> None:
+def let_go(stop: threading.Event, process: int) -> None:
+    """Nobody refers to a lease of this process any more."""
     # In a forked child there is no such thread, and nobody may ever let go of the lock in the event.
     if process == os.getpid():
         stop.set()

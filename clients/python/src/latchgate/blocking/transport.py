@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
+import io
 import select
 import socket
 import ssl
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, Optional, Union, cast
 from urllib.parse import urlsplit
 
 from ..protocol.clock import now
@@ -38,6 +40,39 @@ class _Idle:
             return False
         readable, _, _ = select.select([self.connection.sock], [], [], 0) if _selectable(self.connection) else ([1], 0, 0)
         return not readable
+
+
+class _Reader(io.RawIOBase):
+    """What comes on a socket before a deadline: the time-out of a socket alone begins anew with each byte."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Optional[int]:
+        left = self._deadline - now()
+        if left <= 0:
+            raise socket.timeout
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that is there before a deadline, as a whole."""
+
+    def __init__(self, deadline: float, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        # What was made by itself has read nothing yet.
+        self.fp.close()
+        self.fp = io.BufferedReader(_Reader(sock, deadline))
 
 
 def _selectable(connection: http.client.HTTPConnection) -> bool:
@@ -124,20 +159,13 @@ class HttpTransport:
         if call.body is not None:
             headers["Content-Type"] = "application/json"
 
-        def left() -> float:
-            return max(deadline - now(), 0.001)
-
-        sock = connection.sock
-        sock.settimeout(left())
+        connection.sock.settimeout(max(deadline - now(), 0.001))
         sent_at = now()
         connection.request(call.method, self._base + call.path, body=call.body, headers=headers)
-        sock.settimeout(left())
+        connection.response_class = cast(Any, functools.partial(_Response, deadline))
         response = connection.getresponse()
         body = b""
         while len(body) <= call.max_answer:
-            if not response.isclosed():
-                # The response closes the socket with its last byte.
-                sock.settimeout(left())
             chunk = response.read1(65536)
             if not chunk:
                 break

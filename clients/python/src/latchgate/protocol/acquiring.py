@@ -13,12 +13,12 @@ from ..durations import finite_ms, wait_seconds
 from ..errors import GatewayUnreachable, LatchgateError, LeaseLost, OutcomeUnknown
 from ..options import RequestOptions
 from .clock import now
-from .exchange import Answer, Call, Failure, Operation, Pause, retry_after, send_copy
+from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .grant import Grant, grant_of, token_in
 from .names import Names, check_names
 from .releasing import OVERDUE, release
 from .renewing import renew_first
-from .retry import Retry, asked_pause, backoff, send
+from .retry import Retry, backoff, send
 from .settings import Settings
 
 #: A gateway that allows no longer waits than this is asked no shorter ones.
@@ -167,7 +167,7 @@ class Acquiring:
                 self._has_failed = answer.status == 500
                 if (answer.problem() or {}).get("code") == "locked":
                     retry.answered(settled=True)
-                raise retry.refusal(answer)
+                raise retry.refusal(answer, self._request.names)
             self._is_queued = wait > 0
             retry.answered(settled=(answer.problem() or {}).get("code") == "locked")
             hasty = hasty + 1 if now() - sent_at < wait / 2 else 0
@@ -182,10 +182,6 @@ class Acquiring:
             return None
         code = problem["code"]
         again = False
-        if answer.status == 429:
-            asked = retry_after(answer)
-            asked = 1.0 if asked is None else asked
-            return retry.pause(asked_pause(asked), asked)
         if code == "locked":
             # It says how the lock stands, earlier copies included. The last request of the chain does not wait: it takes
             # what was granted since the one before, and gives up the place. Under a key of the caller's the next call may

@@ -14,6 +14,8 @@ from ..errors import GatewayUnreachable, LatchgateError, OutcomeUnknown, refusal
 
 #: The longest answer about one lock is the lock with its queue.
 MAX_ANSWER = 1024 * 1024
+#: The largest number: JavaScript has no larger one, so no gateway says one.
+LARGEST = 2**53 - 1
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,20 @@ class Answer:
     sent_at: float
     received_at: float
 
+    def is_json(self) -> bool:
+        """Whether the body is whole, and no page of a proxy."""
+        return self._json()[0]
+
     def document(self) -> Optional[Mapping[str, Any]]:
+        _, document = self._json()
+        return document if isinstance(document, dict) else None
+
+    def _json(self) -> tuple[bool, Any]:
         try:
-            document = json.loads(self.body)
+            return True, json.loads(self.body)
         except (ValueError, RecursionError):
             # The latter if it is nested too deeply.
-            return None
-        return document if isinstance(document, dict) else None
+            return False, None
 
     def problem(self) -> Optional[Mapping[str, Any]]:
         document = self.document()
@@ -120,29 +129,36 @@ def send_copy(call: Call, time_out: float) -> Operation[Union[Answer, Failure]]:
         if call.only_looks:
             return Failure(GatewayUnreachable(f"the gateway did not answer: {exchange.reason}"))
         return Failure(OutcomeUnknown(f"the gateway did not answer: {exchange.reason}"), in_doubt=True)
-    failure = _failure_of(exchange, call.only_looks)
+    failure = _failure_of(exchange, call)
     return exchange if failure is None else failure
 
 
-def _failure_of(answer: Answer, only_looks: bool) -> Optional[Failure]:
-    """What an answer says, if the same request may be answered otherwise a moment later."""
-    problem = answer.problem()
-    if answer.status < 500:
-        # A gateway answers 408 to half a request, and a proxy to whatever it likes.
-        if answer.status != 408:
+def _failure_of(answer: Answer, call: Call) -> Optional[Failure]:
+    """What an answer says, if the same request may be answered otherwise a moment later. The table is in
+    ``clients/conformance.md``."""
+    status, problem, asked = answer.status, answer.problem(), retry_after(answer)
+    in_doubt = not call.only_looks
+    if 200 <= status < 300:
+        # What answers a release otherwise has not released anything.
+        is_release = call.method == "DELETE"
+        is_whole = "results" in (answer.document() or {}) if is_release else answer.is_json()
+        if call.only_looks or status == 204 or is_whole:
             return None
-        if problem is None:
-            return Failure(_by_proxy(answer), in_doubt=not only_looks)
-        return Failure(refusal(problem))
+        error = OutcomeUnknown(f"the gateway answered with status {status} and without a document", status=status)
+        return Failure(error, in_doubt=True)
+    is_busy = status in (408, 429, 503)
+    if not is_busy and status < 500:
+        return None
     if problem is None:
-        return Failure(_by_proxy(answer), in_doubt=not only_looks)
-    if answer.status == 503:
-        # No fencing token will come back.
-        if problem["code"] == "fence-exhausted":
-            return None
-        return Failure(refusal(problem), retry_after=retry_after(answer))
-    if answer.status == 504:
-        return Failure(refusal(problem), in_doubt=not only_looks)
+        # A proxy that limits the rate has not passed the request on.
+        if status == 429:
+            return Failure(LatchgateError("a proxy answered with status 429", status=429), retry_after=asked)
+        return Failure(_by_proxy(answer), in_doubt=in_doubt, retry_after=asked)
+    # No fencing token will come back.
+    if is_busy and problem["code"] != "fence-exhausted":
+        return Failure(refusal(problem), retry_after=asked)
+    if status == 504:
+        return Failure(refusal(problem), in_doubt=in_doubt, retry_after=asked)
     # A bug or foreign data: the same the next time.
     return None
 
@@ -156,6 +172,7 @@ def retry_after(answer: Answer) -> Optional[float]:
     """When the gateway asks us to come again, in seconds."""
     asked = (answer.problem() or {}).get("retry_after_ms")
     if isinstance(asked, int) and asked >= 0:
-        return asked / 1000
+        # A larger one may be no float.
+        return min(asked, LARGEST) / 1000
     header = answer.headers.get("retry-after", "")
     return float(header) if header.isascii() and header.isdigit() else None

@@ -8,13 +8,10 @@ from typing import Any, Mapping, Optional, Sequence
 
 from ..errors import LatchgateError, OutcomeUnknown, refusal
 from ..records import Mode, ReleaseRequest
-from .exchange import Answer
+from .exchange import LARGEST, Answer
 
 #: How much earlier than necessary a long lease is over for its holder, in seconds, beside what clocks may differ.
 LONGEST_MARGIN = 0.25
-#: The largest number of all, and the largest fencing token: JavaScript has no larger one.
-LARGEST = 2**63 - 1
-LARGEST_FENCE = 2**53 - 1
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -112,11 +109,13 @@ def _grant(document: Mapping[str, Any], answer: Answer) -> Grant:
     token = token_in(answer)
     if token is None:
         raise ValueError("token")
+    ttl_ms = _number(document, "ttl_ms")
     return Grant(
         parts=tuple(_part(lease) for lease in leases),
         token=token,
-        ttl=_number(document, "ttl_ms") / 1000,
-        expires_in=_number(document, "expires_in_ms") / 1000,
+        ttl=ttl_ms / 1000,
+        # No gateway says more.
+        expires_in=min(_number(document, "expires_in_ms"), ttl_ms) / 1000,
         renew_after=_number(document, "renew_after_ms") / 1000,
         hold_expires_in=_seconds_or_none(document, "hold_expires_in_ms"),
         owner=_text_or_none(document, "owner"),
@@ -135,13 +134,13 @@ def _part(lease: Mapping[str, Any]) -> Part:
     if mode not in ("exclusive", "shared"):
         raise ValueError("mode")
     slot = None if lease.get("slot") is None else _number(lease, "slot")
-    return Part(name, _number(lease, "fencing_token", 1, LARGEST_FENCE), mode, slot)
+    return Part(name, _number(lease, "fencing_token", 1), mode, slot)
 
 
-def _number(values: Mapping[str, Any], field: str, least: int = 0, most: int = LARGEST) -> int:
+def _number(values: Mapping[str, Any], field: str, least: int = 0) -> int:
     value = values.get(field)
     # True is an int, and JSON of Python knows NaN and Infinity.
-    if type(value) is not int or not least <= value <= most:
+    if type(value) is not int or not least <= value <= LARGEST:
         raise ValueError(field)
     return value
 
@@ -166,12 +165,13 @@ def renewed_group(before: Grant, ttl: Optional[float], answer: Answer) -> Grant:
     results = results_of(answer, before.names)
     document = answer.document() or {}
     check_results(results)
+    ttl = before.ttl if ttl is None else ttl
     try:
         holds = [hold for result in results for hold in [_seconds_or_none(result, "hold_expires_in_ms")] if hold is not None]
         return replace(
             before,
-            ttl=before.ttl if ttl is None else ttl,
-            expires_in=min(_number(result, "expires_in_ms") for result in results) / 1000,
+            ttl=ttl,
+            expires_in=min(ttl, *(_number(result, "expires_in_ms") / 1000 for result in results)),
             renew_after=_number(document, "renew_after_ms") / 1000,
             hold_expires_in=min(holds, default=None),
             release_requested=_soonest(results, named=True),

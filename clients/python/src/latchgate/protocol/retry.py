@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import Callable, Optional
+from typing import Callable, Optional, Sequence
 
 from ..errors import LatchgateError, OutcomeUnknown, refusal
 from .clock import now
-from .exchange import Answer, Call, Failure, Operation, Pause, retry_after, send_copy
+from .exchange import Answer, Call, Failure, Operation, Pause, send_copy
 from .settings import Settings
 
 #: The longest first pause in seconds, which doubles with every copy.
@@ -51,15 +51,17 @@ class Retry:
 
     def pause(self, wanted: float, asked: float = 0.0) -> Optional[float]:
         """How long to pause before the next copy: less than is wanted if there is time for one more copy only, and no less
-        than was asked for. ``None``: there is no time for it."""
+        than was asked for if there is time for that. ``None``: there is no time for it."""
         left = self.deadline - now()
         if wanted < left:
             return wanted
         least = 0.0 if self._last_at_deadline else TOO_LATE
-        if self._is_last or left <= least or asked >= left:
+        if self._is_last or left <= least:
             return None
         self._is_last = True
-        return left if self._last_at_deadline else (asked + left) / 2
+        if self._last_at_deadline:
+            return left
+        return (asked + left) / 2 if asked < left else left / 2
 
     def after(self, failure: Failure) -> Operation[None]:
         """Pauses before the next copy, or raises why there is none."""
@@ -78,14 +80,14 @@ class Retry:
             return error
         return OutcomeUnknown(f"an earlier copy of the request was not answered; then {error}", problem=error.problem)
 
-    def refusal(self, answer: Answer) -> LatchgateError:
-        """The error that an answer is."""
+    def refusal(self, answer: Answer, names: Sequence[str] = ()) -> LatchgateError:
+        """The error that an answer to a request for these locks is."""
         problem = answer.problem()
         if problem is None:
             return LatchgateError(
                 f"status {answer.status} without a problem document: this is no gateway", status=answer.status
             )
-        error = refusal(problem)
+        error = refusal(problem, names)
         # These say how the lock stands, earlier copies included; the others speak of this copy alone.
         if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
             return error
@@ -99,14 +101,6 @@ def send(
     while True:
         time_out = settings.request_timeout if longest is None else longest()
         answer = yield from send_copy(call, min(time_out, retry.deadline - now()))
-        if isinstance(answer, Failure):
-            yield from retry.after(answer)
-        elif answer.status == 429:
-            asked = retry_after(answer)
-            asked = 1.0 if asked is None else asked
-            pause = retry.pause(asked_pause(asked), asked)
-            if pause is None:
-                return answer
-            yield Pause(pause)
-        else:
+        if not isinstance(answer, Failure):
             return answer
+        yield from retry.after(answer)
