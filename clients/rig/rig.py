@@ -387,6 +387,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             pass  # The client hung up.
 
+    def finish(self):
+        try:
+            super().finish()
+        except OSError:
+            pass  # So it did with something still to be sent.
+
     def read_body(self):
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             parts = []

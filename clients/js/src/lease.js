@@ -43,6 +43,7 @@ export class Lease {
   #token;
   #options;
   #controller = new AbortController();
+  #isOver = false;
   #until = 0;
   #renewAt = Infinity;
   #renewing;
@@ -98,11 +99,11 @@ export class Lease {
   }
 
   get expiresInMs() {
-    return this.signal.aborted ? 0 : Math.max(this.#until - now(), 0);
+    return this.#isOver ? 0 : Math.max(this.#until - now(), 0);
   }
 
   check() {
-    if (!this.signal.aborted) this.#tick();
+    if (!this.#isOver) this.#tick();
     this.signal.throwIfAborted();
   }
 
@@ -151,6 +152,16 @@ export class Lease {
 
   /** From now on it is watched, and renewed unless that was not wanted. */
   start() {
+    const { signal } = this;
+    // Code that was busy may look before any timer has run.
+    const aborted = () => {
+      if (!this.#isOver && now() >= this.#until) this.#tick();
+      return this.#isOver;
+    };
+    Object.defineProperty(signal, 'aborted', { get: aborted });
+    signal.throwIfAborted = () => {
+      if (aborted()) throw signal.reason;
+    };
     releaseOnExit(this, this.#sendCopy);
     this.#schedule();
     return this;
@@ -158,7 +169,7 @@ export class Lease {
 
   /** Gives it back while a page is closed, which waits for nothing. */
   leave() {
-    if (this.signal.aborted) return;
+    if (this.#isOver) return;
     this.#end(released());
     this.#released = Promise.resolve();
     this.#sendCopy({ ...this.#request('DELETE'), keepalive: true }, RETRY_MS).catch(() => {});
@@ -201,7 +212,7 @@ export class Lease {
 
   #schedule() {
     clearTimeout(this.#timer);
-    if (this.signal.aborted) return;
+    if (this.#isOver) return;
     const next = Math.min(this.#until, this.#renewing || this.#renewals ? Infinity : this.#renewAt, now() + TICK_MS);
     this.#timer = backgroundTimer(this.#tick, Math.max(Math.ceil(next - now()), 1));
   }
@@ -250,7 +261,7 @@ export class Lease {
       .catch((failure) => ({ failure }));
     const result = await this.#renewing;
     this.#renewing = undefined;
-    if (result.failure && !this.signal.aborted) {
+    if (result.failure && !this.#isOver) {
       this.#failed += 1;
       this.#lastFailure = result.failure;
       if (result.inDoubt) this.#inDoubt = true;
@@ -281,7 +292,7 @@ export class Lease {
     if (open) return { failure: refusal({ status: 504, body: open }), inDoubt: true, again: true };
     const parts = answer.ok && partsOf(this.names, body);
     if (!parts) return { failure: refusal(answer), inDoubt: !/^4/.test(status) };
-    if (this.signal.aborted) return { failure: this.signal.reason };
+    if (this.#isOver) return { failure: this.signal.reason };
     this.ttlMs = body.ttlMs ?? ttlMs ?? this.ttlMs;
     this.#renewed(answer, parts);
     return {};
@@ -293,6 +304,7 @@ export class Lease {
   #end(error) {
     clearTimeout(this.#timer);
     held.delete(this);
+    this.#isOver = true;
     this.#controller.abort(error);
     return this.signal.reason;
   }

@@ -685,13 +685,22 @@ define('C34', 'a number that JSON does not carry is none', async (t) => {
 
 define('C35', 'a busy thread finds its lease over at once', async (t) => {
   const checked = await t.locks.acquire(t.lock, { ttl: '2s' });
-  const watched = await t.locks.acquire(`${t.lock}-2`, { ttl: '2s' });
+  const { signal } = await t.locks.acquire(`${t.lock}-2`, { ttl: '2s' });
+  const heard = aborted((await t.locks.acquire(`${t.lock}-3`, { ttl: '2s' })).signal);
   const other = t.b.acquire(t.lock, { wait: '20s' });
   await t.queued(1);
   busy(t, 4_000);
-  const timer = new Promise((resolve) => setTimeout(() => resolve(watched.signal.aborted)));
-  equal((await rejected(() => checked.check(), LeaseLost)).why, 'expired', 'why');
-  ok(await timer, 'a signal that is aborted before any timer fires');
+  // Nothing else has run.
+  ok(signal.aborted, 'a signal that is aborted');
+  let thrown;
+  try {
+    checked.check();
+  } catch (error) {
+    thrown = error;
+  }
+  equal([thrown instanceof LeaseLost, thrown?.why], [true, 'expired'], 'check');
+  equal((await rejected(() => signal.throwIfAborted(), LeaseLost)).why, 'expired', 'why');
+  equal((await within(1_000, heard, 'the event')).why, 'expired', 'why of the event');
   await within(20_000, other, 'the grant to the other');
 });
 
