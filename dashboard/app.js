@@ -5,7 +5,6 @@ import { tick } from "./model/clock.js";
 import { answers, close, connection, listen, open } from "./model/connection.js";
 import { forgetEvents, hear, keepEvents } from "./model/feed.js";
 import { forgetFigures, keepFigures, lookAtFigures } from "./model/figures.js";
-import { forgetHistory, keepHistory, noteWaiters } from "./model/history.js";
 import { forgetLeases, keepLeases } from "./model/leases.js";
 import { apply, catchUp, forgetLocks, isIdle, keepLocks, load, tidy } from "./model/locks.js";
 import { route } from "./model/route.js";
@@ -67,7 +66,6 @@ function reconsider() {
   if (seesFigures()) keepFigures(isSeen);
   else forgetFigures();
   cancelSearch();
-  keepHistory(isSeen);
   keepLocks(isSeen);
   if (seesSomething()) return load();
   close({ forget: true });
@@ -89,7 +87,6 @@ effect(() => {
     close({ forget: true });
     cancelSearch();
     forgetLocks();
-    forgetHistory();
     forgetEvents();
     forgetFigures();
     forgetLeases();
@@ -108,7 +105,6 @@ effect(() => {
     // Where the store does not answer, nobody knows what has ended.
     tidy({ live: state === "live" && store.value.state !== "silent", answers: answers() });
     seekAgain({ answers: answers() });
-    noteWaiters();
   });
 });
 

@@ -28,7 +28,13 @@ export function times(holder, sentAt) {
   if (left !== null && holder.expires_at) ahead = Date.parse(holder.expires_at) - left - sentAt;
   const acquiredAt = holder.acquired_at === null ? null : here(Date.parse(holder.acquired_at));
   const limit = holder.hold_expires_in_ms;
-  return { expiresAt, acquiredAt, holdEndsAt: limit === null ? null : sentAt + limit };
+  const request = holder.release_requested;
+  return {
+    expiresAt,
+    acquiredAt,
+    holdEndsAt: limit === null ? null : sentAt + limit,
+    releaseBy: request ? sentAt + request.within_ms : null,
+  };
 }
 
 /** Takes in what an answer says of the time, to the second, until one says more. */

@@ -7,8 +7,8 @@ import { soon } from "./soon.js";
 /** How many are kept. */
 export const KEPT = 5_000;
 
-/** The kinds, in the order in which they are offered. */
-export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "gap"];
+/** The kinds, in the order in which they are offered. Renewals are most of all events, and asked for apart. */
+export const KINDS = ["queued", "acquired", "release-requested", "released", "expired", "lost", "broken", "gap"];
 
 const heard = [];
 let number = 0;
@@ -36,11 +36,12 @@ export function watch(to) {
 /** The events that are kept, oldest first; not to be changed. */
 export const events = () => heard;
 
-/** The last events of one lock, newest first; a gap concerns every lock. */
+/** The last events of one lock, newest first, without its renewals; a gap concerns every lock. */
 export function eventsOf(name, most) {
   const found = [];
   for (let at = heard.length - 1; at >= 0 && found.length < most; at -= 1) {
-    if (heard[at].name === name || heard[at].kind === "gap") found.push(heard[at]);
+    const { name: of, kind } = heard[at];
+    if ((of === name && kind !== "renewed") || kind === "gap") found.push(heard[at]);
   }
   return found;
 }

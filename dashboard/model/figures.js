@@ -139,10 +139,10 @@ function trim(time) {
   for (const [instance, past] of answers) if (past.at(-1).time < time - SPAN) answers.delete(instance);
 }
 
-/** The last answer of each gateway that has answered lately, `{stats, time}`: the one that did last comes first. */
+/** The last answer of each gateway that has answered lately, `{stats, time}`, each at a place of its own. */
 export function gateways() {
   const last = [...answers.values()].map((past) => past.at(-1));
-  return last.sort((one, other) => other.time - one.time);
+  return last.sort((one, other) => (one.stats.instance < other.stats.instance ? -1 : 1));
 }
 
 function renewals(then, now) {

@@ -26,9 +26,9 @@ const FEW = 2_000;
 const PAUSE = { least: 1_000, most: 15_000 };
 
 /**
- * By name: `{name, fence, owner, metadata, ttl, expiresAt, acquiredAt, foreign, waiters, ended}`. Events tell no
- * metadata: it is null until the lock is listed. A lock that is shared has what `asOne` says, too: `shared`, `leases` and
- * `count`, which may be more than are known.
+ * By name: `{name, fence, owner, metadata, group, ttl, expiresAt, acquiredAt, releaseBy, foreign, waiters, ended}`. Events
+ * tell no metadata and no group: both are null until the lock is listed. A lock that is shared has what `asOne` says, too:
+ * `shared`, `leases` and `count`, which may be more than are known.
  */
 export const locks = new Map();
 /** Changes after the locks have: whoever shows them reads it. */
@@ -144,6 +144,7 @@ export function take({ name, holders, holder_count: count, waiter_count: waiters
     fence,
     owner: holder.owner,
     metadata: holder.metadata,
+    group: holder.group,
     ttl: holder.ttl_ms,
     foreign: holder.foreign,
     waiters,
@@ -190,6 +191,8 @@ export function apply(event) {
       known.ttl = Math.max(event.expires_in_ms, known.fence === fence ? 0 : known.ttl);
       known.round = begun;
     }
+  } else if (kind === "release-requested") {
+    askedToRelease(event, known);
   } else if (ENDS.includes(kind)) {
     if (event.mode === "shared" || known?.shared) left(event, known);
     else if (known) end(known, kind, fence);
@@ -209,6 +212,7 @@ function acquired(event, known) {
     fence,
     owner,
     metadata: null,
+    group: null,
     ttl: left,
     foreign: false,
     waiters,
@@ -218,6 +222,7 @@ function acquired(event, known) {
     expiresAt: now() + left,
     acquiredAt: here(Date.parse(event.at)),
     holdEndsAt: null,
+    releaseBy: null,
   });
 }
 
@@ -239,6 +244,14 @@ function renewedSharer({ fencing_token: fence, expires_in_ms: left }, known) {
   const ttl = Math.max(left, lease.ttl);
   known.leases.set(fence, { ...lease, ttl, heardAt: now(), expiresAt: now() + left });
   Object.assign(known, asOne(known.leases, known.count), { round: begun });
+}
+
+/** A holder was asked to release the lock. Of several requests the one that ends first counts. */
+function askedToRelease({ fencing_token: fence, expires_in_ms: left }, known) {
+  const lease = known?.shared ? known.leases.get(fence) : known?.fence === fence && known;
+  if (!lease) return;
+  lease.releaseBy = Math.min(lease.releaseBy ?? Infinity, now() + left);
+  if (known.shared) Object.assign(known, asOne(known.leases, known.count));
 }
 
 /** One of those who share the lock has left it. Which one it was, an event may not know: the next list does. */
@@ -278,6 +291,16 @@ function remember(name, fence) {
 
 function isOld(name, fence) {
   return (endedFences.get(name) ?? 0) >= fence;
+}
+
+/** The names of the locks that one request of this owner has acquired, in their order, as far as they are known. */
+export function namesOf({ first, count }, owner) {
+  const isPart = (lease) => lease.group?.first === first && lease.group.count === count && lease.owner === owner;
+  const found = new Set(first === null ? [] : [first]);
+  for (const lock of first === null ? [] : locks.values()) {
+    if (!lock.ended && (lock.shared ? [...lock.leases.values()] : [lock]).some(isPart)) found.add(lock.name);
+  }
+  return [...found].sort();
 }
 
 /** Whether the locks whose name begins so are among those that are loaded. */

@@ -3,22 +3,28 @@
 import { here, now, times } from "./clock.js";
 
 /**
- * The leases that are known to share a lock, by fencing token: `{fence, owner, metadata, ttl, heardAt, expiresAt,
- * acquiredAt, holdEndsAt}`. An answer shows a part of many.
+ * The leases that are known to share a lock, by fencing token: `{fence, owner, metadata, group, ttl, heardAt, expiresAt,
+ * acquiredAt, holdEndsAt, releaseBy}`. An answer shows a part of many.
  */
 export function sharersOf(holders, sentAt) {
   const leases = new Map();
   for (const holder of holders) {
-    const { fencing_token: fence, owner, metadata, ttl_ms: ttl } = holder;
-    leases.set(fence, { fence, owner, metadata, ttl, heardAt: sentAt, ...times(holder, sentAt) });
+    const { fencing_token: fence, owner, metadata, group, ttl_ms: ttl } = holder;
+    leases.set(fence, { fence, owner, metadata, group, ttl, heardAt: sentAt, ...times(holder, sentAt) });
   }
   return leases;
 }
 
-/** The lease of an event that tells of its grant. Events tell no metadata. */
+/** The lease of an event that tells of its grant. Events tell no metadata and no group. */
 export function sharerOf({ fencing_token: fence, owner, expires_in_ms: left, at }) {
-  const acquiredAt = here(Date.parse(at));
-  return { fence, owner, metadata: null, ttl: left, heardAt: now(), expiresAt: now() + left, acquiredAt, holdEndsAt: null };
+  const known = { fence, owner, metadata: null, group: null, ttl: left, heardAt: now() };
+  return { ...known, expiresAt: now() + left, acquiredAt: here(Date.parse(at)), holdEndsAt: null, releaseBy: null };
+}
+
+/** When the first of those who were asked to release the lock has to have done it. */
+export function firstRelease(leases) {
+  const first = Math.min(...leases.map(({ releaseBy }) => releaseBy ?? Infinity));
+  return first === Infinity ? null : first;
 }
 
 /** What is to be said of them as one: the lock is free when the last of them has ended. */
@@ -39,5 +45,6 @@ export function asOne(leases, count) {
     expiresAt: last.expiresAt,
     acquiredAt: Math.min(...all.map(({ acquiredAt }) => acquiredAt)),
     holdEndsAt: isOne ? last.holdEndsAt : null,
+    releaseBy: firstRelease(all),
   };
 }

@@ -33,7 +33,7 @@ const COLUMNS = [
 
 /** The page. */
 export function Events() {
-  const { prefix = "", owner = "", kinds = "" } = route.value.query;
+  const { prefix = "", owner = "", kinds = "", renewals = "" } = route.value.query;
   const chosen = new Set(kinds.split(",").filter((kind) => KINDS.includes(kind)));
   const paused = useSignal(false);
   const scrolled = useSignal(false);
@@ -55,7 +55,7 @@ export function Events() {
       <button type="button" aria-pressed=${paused.value} onClick=${() => (paused.value = !paused.value)}>
         <${Icon} name=${paused.value ? "play" : "pause"} />${paused.value ? "Go on" : "Pause"}
       </button>
-      <button type="button" onClick=${() => save(found(prefix, owner, chosen))}><${Icon} name="export" />Export</button>
+      <button type="button" onClick=${() => save(found(prefix, owner, chosen, renewals))}><${Icon} name="export" />Export</button>
     </div>
     <div class="toolbar" role="search">
       <${Field} label="Name begins with" short="Name" icon="search" value=${prefix} hint="/" change=${(value) => change({ prefix: value })} />
@@ -67,15 +67,19 @@ export function Events() {
           <${Icon} name=${kind} />${kind}
         </button>`,
       )}
+      <label class="check">
+        <input type="checkbox" checked=${Boolean(renewals)} onChange=${(event) => change({ renewals: event.target.checked ? "shown" : "" })} />
+        renewals
+      </label>
       ${chosen.size > 0 && html`<button type="button" class="quiet" onClick=${() => change({ kinds: "" })}>All kinds</button>`}
     </div>
-    <${List} ...${{ prefix, owner, chosen, until: held.current, paused }} scrolled=${(top) => (scrolled.value = top > 20)} />
+    <${List} ...${{ prefix, owner, chosen, renewals, until: held.current, paused }} scrolled=${(top) => (scrolled.value = top > 20)} />
   </div>`;
 }
 
-function List({ prefix, owner, chosen, until, paused, scrolled }) {
+function List({ prefix, owner, chosen, renewals, until, paused, scrolled }) {
   feedVersion.value;
-  const all = found(prefix, owner, chosen);
+  const all = found(prefix, owner, chosen, renewals);
   const rows = until === null ? all : all.filter((event) => event.number <= until);
   const waiting = all.length - rows.length;
   if (!seesSomething()) {
@@ -93,7 +97,7 @@ function List({ prefix, owner, chosen, until, paused, scrolled }) {
     </p>
     ${rows.length === 0
       ? html`<${Empty} icon="events" title=${events().length ? "No events match" : nothing}>
-          <p>Events appear here as they happen; what was before the page was opened is not known.</p>
+          <p>Events appear here as they happen; what was before the page was opened is not known.${!renewals && " Renewals are not shown."}</p>
         <//>`
       : html`<${Grid}
           id="events"
@@ -109,11 +113,11 @@ function List({ prefix, owner, chosen, until, paused, scrolled }) {
 }
 
 /** Those that are looked for, newest first. */
-function found(prefix, owner, kinds) {
+function found(prefix, owner, kinds, renewals) {
   const part = owner.toLowerCase();
   const rows = [];
   for (const event of events()) {
-    if (kinds.size > 0 && !kinds.has(event.kind)) continue;
+    if (event.kind === "renewed" ? !renewals : kinds.size > 0 && !kinds.has(event.kind)) continue;
     // A gap concerns every lock.
     const fits = !event.name || (event.name.startsWith(prefix) && (!part || (event.owner ?? "").toLowerCase().includes(part)));
     if (fits) rows.push(event);

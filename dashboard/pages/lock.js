@@ -80,7 +80,7 @@ function Unseen({ name }) {
       permission <code>view</code>.
     </span></p>
     <div class="columns">
-      <div class="main-column"><${Try} name=${name} /></div>
+      <div class="main-column"><${Try} name=${name} open /></div>
       <div class="side-column"><${Curl} name=${name} lock=${{}} /></div>
     </div>`;
 }

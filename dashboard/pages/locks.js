@@ -17,7 +17,6 @@ import { LockState } from "../parts/lock_state.js";
 import { Empty, Failed, Loading, Trouble } from "../parts/notice.js";
 import { tell } from "../parts/said.js";
 import { SEEN, Sight } from "../parts/sight.js";
-import { Spark } from "../parts/spark.js";
 import { Foreign } from "../parts/text.js";
 import { Age, TimeLeft } from "../parts/times.js";
 import { Unlisted } from "./locks/unlisted.js";
@@ -31,10 +30,10 @@ const COLUMNS = [
     cell: (lock) => html`<a href=${lockHref(lock.name)} tabindex="-1"><${Foreign} value=${lock.name} /></a>`,
   },
   { id: "owner", title: "Owner", sorts: true, cell: (lock) => html`<${Owner} lock=${lock} />` },
-  { id: "age", title: "Held for", sorts: true, cell: (lock) => html`<${Age} since=${lock.acquiredAt} />` },
+  { id: "age", title: "Held for", sorts: true, mostFirst: true, cell: (lock) => html`<${Age} since=${lock.acquiredAt} />` },
   { id: "left", title: "Time left", sorts: true, cell: (lock) => html`<${TimeLeft} lock=${lock} />` },
-  { id: "fence", title: "Fencing token", sorts: true, cell: (lock) => (lock.count > 1 ? NOTHING : (lock.fence ?? NOTHING)) },
-  { id: "waiters", title: "Waiters", sorts: true, cell: (lock) => html`<${Waiters} lock=${lock} />` },
+  { id: "fence", title: "Fencing token", sorts: true, mostFirst: true, cell: (lock) => (lock.count > 1 ? NOTHING : (lock.fence ?? NOTHING)) },
+  { id: "waiters", title: "Waiters", sorts: true, mostFirst: true, cell: (lock) => html`<${Waiters} lock=${lock} />` },
 ];
 
 /** What each column is sorted by; what is not known comes last either way. */
@@ -185,9 +184,9 @@ function Owner({ lock }) {
   html`${" "}<span class="match"><${Foreign} value=${key} />: <${Foreign} value=${value} /></span>`}`;
 }
 
-function Waiters({ lock: { name, waiters } }) {
-  const number = waiters ? html`<span class="waiters"><${Icon} name="queued" />${count(waiters)}</span>` : null;
-  return html`<${Spark} name=${name} />${number ?? html`<span class="none">${waiters ?? NOTHING}</span>`}`;
+function Waiters({ lock: { waiters } }) {
+  if (!waiters) return html`<span class="none">${waiters ?? NOTHING}</span>`;
+  return html`<span class="waiters"><${Icon} name="queued" />${count(waiters)}</span>`;
 }
 
 /** Addresses of earlier versions have an owner. */

@@ -92,14 +92,12 @@ function TilesOfGateway() {
 function Apart() {
   const stats = figures.value;
   const all = countsAll();
-  const hold = stats.longest_hold_ms;
   return html`${all && html`<div class="charts"><${CountsOfAll} /></div>`}
     <section class="of-gateway ${isStale() ? "stale" : ""}" aria-labelledby="of-gateway">
       <h2 id="of-gateway">Through gateway <span class="mono" title=${stats.instance}>${stats.instance.slice(0, 8)}</span></h2>
       <ul class="tiles">
         <${Tile} title="Leases" value=${count(stats.leases)} />
         <${Tile} title="Waiters" value=${count(stats.waiters)} />
-        <${Tile} title="Longest hold" value=${hold === null ? "none" : duration(hold)} />
         <${TilesOfGateway} />
       </ul>
       <div class="charts"><${OfGateway} />${!all && html`<${CountsOfGateway} />`}</div>

@@ -91,9 +91,12 @@ export function Chart({ title, times, series, format, step, span, note }) {
   </figure>`;
 }
 
-/** Only whole minutes have a label. */
-function minute(seconds) {
-  return seconds % 60 === 0 ? clock(new Date(seconds * 1000)).slice(-8, -3) : null;
+/** Seconds between two times below a chart: with these there are always several, and none where it is 5 minutes. */
+const TIMES = [5, 10, 15, 30, 60, 120];
+
+/** A time below a chart, with its seconds unless all are whole minutes. */
+function label(seconds, apart) {
+  return clock(new Date(seconds * 1000)).slice(-8, apart % 60 === 0 ? -3 : undefined);
 }
 
 function window(first, last, span) {
@@ -122,7 +125,7 @@ function options(element, series, format, step, span, moved) {
       y: { range: (_, __, most) => [0, Math.max(most ?? 0, 1) * 1.15] },
     },
     axes: [
-      { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(minute) },
+      { ...axis, size: 24, space: 70, incrs: TIMES, values: (_, ticks, __, ___, apart) => ticks.map((tick) => label(tick, apart)) },
       { ...axis, size: 44, space: 32, incrs: STEPS.filter((one) => one >= step), values: (_, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [

@@ -11,8 +11,9 @@ const BEYOND = 6;
 const places = new Map();
 
 /**
- * `columns` are `{id, title, sorts, cell(row)}`; `heights` are `[wide, narrow]` in pixels. `open(row)`
- * is what Enter and a click do. `scrolled(top)` hears how far down it is.
+ * `columns` are `{id, title, sorts, mostFirst, cell(row)}`: a first press on the head of one with `mostFirst` sorts
+ * downwards. `heights` are `[wide, narrow]` in pixels. `open(row)` is what Enter and a click do. `scrolled(top)` hears how
+ * far down it is.
  */
 export function Grid({ id, label, columns, rows, keyOf, heights, sort, onSort, open, scrolled, rowClass }) {
   const height = heights[isNarrow.value ? 1 : 0];
@@ -122,12 +123,12 @@ export function Grid({ id, label, columns, rows, keyOf, heights, sort, onSort, o
 }
 
 function Head({ column, sort, onSort }) {
-  const { id, title, sorts } = column;
+  const { id, title, sorts, mostFirst = false } = column;
   if (!sorts) return html`<div class="cell of-${id}" role="columnheader">${title}</div>`;
   const by = sort.by === id;
   const order = by ? (sort.down ? "descending" : "ascending") : "none";
   return html`<div class="cell of-${id}" role="columnheader" aria-sort=${order}>
-    <button type="button" onClick=${() => onSort({ by: id, down: by && !sort.down })}>
+    <button type="button" onClick=${() => onSort({ by: id, down: by ? !sort.down : mostFirst })}>
       ${title}${by && html`<${Icon} name=${sort.down ? "down" : "up"} />`}
     </button>
   </div>`;

@@ -7,6 +7,7 @@ const SHAPES = {
   held: html`<circle cx="6" cy="6" r="4.5" class="full" />`,
   ending: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 1.5a4.5 4.5 0 0 1 0 9z" class="full" />`,
   foreign: html`<path d="M6 .8L11.2 6 6 11.2.8 6z" class="full" />`,
+  asked: html`<circle cx="6" cy="6" r="4.5" /><path d="M6 3.6v2.8M6 8.2v.3" />`,
   free: html`<circle cx="6" cy="6" r="4.5" />`,
   over: html`<path d="M2.5 2.5l7 7M9.5 2.5l-7 7" />`,
 };
@@ -15,6 +16,7 @@ const SAYS = {
   held: "Somebody holds it",
   ending: "Less than a quarter of its time is left",
   foreign: "Taken in the store itself by a client that does not use the gateway",
+  asked: "Its holder was asked to release it",
   free: "Nobody holds it",
   overdue: "Its time is over; its end is not reported yet",
   released: "Its holder released it",
@@ -28,6 +30,7 @@ export function stateOf(lock) {
   const left = lock.expiresAt === null ? Infinity : lock.expiresAt - now();
   if (left < -500) return "overdue";
   if (lock.foreign) return "foreign";
+  if (lock.releaseBy !== null) return "asked";
   return lock.ttl && left < lock.ttl / 4 ? "ending" : "held";
 }
 

@@ -1,8 +1,8 @@
-// Whether there is only the width of a phone; the style sheets say the same of themselves.
+// Whether a table has no place for its columns; its style sheet says the same of itself.
 
 import { signal } from "../view.js";
 
-const narrow = matchMedia("(max-width: 760px)");
+const narrow = matchMedia("(max-width: 960px)");
 
 /** Changes when the window does. */
 export const isNarrow = signal(narrow.matches);

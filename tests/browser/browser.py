@@ -83,6 +83,16 @@ class BrowserCase(unittest.TestCase):
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
 
+    def try_it(self, page):
+        """The panel that tries the API, unfolded."""
+        panel = page.get_by_role("region", name="Try it")
+        panel.locator("> details").evaluate("(details) => (details.open = true)")
+        return panel
+
+    def ask_nobody(self, page):
+        """In the dialog that breaks a lock: at once, without asking the holder."""
+        page.get_by_label("Ask first, and break it after").select_option("0")
+
     def assert_fits(self, page):
         """Nothing makes the page wider than its window."""
         wide = page.evaluate(

@@ -19,6 +19,11 @@ CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
 """
 
 
+def written(canvas):
+    """All that is written into a chart by now."""
+    return [text for text in canvas.evaluate("(canvas) => canvas.written") if text]
+
+
 class Charts(BrowserCase):
     def opened(self):
         context = self.context()
@@ -31,8 +36,7 @@ class Charts(BrowserCase):
     def ticks(self, page, title):
         """The numbers beside a chart, without the times below it."""
         canvas = page.get_by_role("figure").filter(has_text=title).locator("canvas")
-        written = canvas.evaluate("(canvas) => canvas.written")
-        return [text for text in written if text and ":" not in text]
+        return [text for text in written(canvas) if ":" not in text]
 
     def test_where_little_happens_no_two_ticks_are_the_same(self):
         self.gateway.acquire("one", ttl_ms=600_000)

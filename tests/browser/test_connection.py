@@ -60,6 +60,7 @@ class Connection(BrowserCase):
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("gone")
+        self.ask_nobody(page)
         dialog.get_by_role("button", name="Continue").click()
 
         def cut(route):

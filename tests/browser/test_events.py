@@ -31,6 +31,26 @@ class Events(BrowserCase):
         expect(other.get_by_label("Name begins with")).to_have_value("deploy:")
         expect(other.get_by_role("button", name="released")).to_have_attribute("aria-pressed", "true")
 
+    def test_renewals_are_shown_when_they_are_asked_for(self):
+        page = self.open("/events")
+        expect(page.locator(".live.is-live")).to_be_visible()
+        lease = self.gateway.acquire("busy", ttl_ms=600_000)
+        for _ in range(3):
+            self.gateway.call("PUT", "/locks/busy/renew", headers={"Lock-Token": lease["token"]})
+        self.gateway.acquire("after", ttl_ms=600_000)
+        expect(self.rows(page)).to_have_count(2)
+        page.get_by_label("renewals").check()
+        expect(self.rows(page)).to_have_count(5)
+        # Beside the kinds that are chosen, too; and the address has it.
+        page.get_by_role("button", name="released").click()
+        expect(self.rows(page)).to_have_count(3)
+        self.assertIn("renewals=", page.url)
+        page.get_by_label("renewals").uncheck()
+        expect(page.get_by_text("Renewals are not shown")).to_be_visible()
+        page.get_by_role("link", name="Locks", exact=True).click()
+        page.get_by_role("row").filter(has_text="busy").get_by_role("link").click()
+        expect(page.locator(".timeline li")).to_have_count(1)
+
     def test_a_pause_keeps_what_is_shown_and_counts_what_comes(self):
         page = self.open("/events")
         expect(page.locator(".live.is-live")).to_be_visible()

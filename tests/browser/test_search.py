@@ -168,3 +168,9 @@ class Links(BrowserCase):
             self.assertEqual(link.get_attribute("rel"), "noopener noreferrer")
             self.assertEqual(link.get_attribute("target"), "_blank")
         self.assertEqual(links.first.get_attribute("href"), good["job"])
+        # One sees that it is one.
+        style = "(element, name) => getComputedStyle(element)[name]"
+        words = holder.locator(".metadata dd").filter(has_text=bad["words"]).locator(".text")
+        self.assertNotEqual(links.first.evaluate(style, "color"), words.evaluate(style, "color"))
+        self.assertEqual(links.first.locator(".text").evaluate(style, "textDecorationLine"), "underline")
+        self.assertEqual(words.evaluate(style, "textDecorationLine"), "none")

@@ -199,7 +199,7 @@ class Session(BrowserCase):
     def test_a_lease_of_this_page_goes_back_when_its_key_may_not_acquire_any_more(self):
         page = self.open("/locks/mine")
         self.sign_in(page, "changing")
-        panel = page.get_by_role("region", name="Try it")
+        panel = self.try_it(page)
         panel.get_by_label("TTL").fill("3600")
         panel.get_by_role("button", name="Acquire").click()
         expect(panel.get_by_role("button", name="Release")).to_be_visible()
@@ -223,14 +223,14 @@ class Session(BrowserCase):
         self.gateway.acquire("taken", key="ops", ttl_ms=600_000)
         page = self.open("/locks/mine")
         self.sign_in(page, "ops")
-        panel = page.get_by_role("region", name="Try it")
+        panel = self.try_it(page)
         panel.get_by_label("TTL").fill("3600")
         panel.get_by_role("button", name="Acquire").click()
         expect(panel.get_by_role("button", name="Release")).to_be_visible()
         page.get_by_role("link", name="Locks", exact=True).first.click()
         page.get_by_role("row").filter(has_text="taken").locator(".of-owner").click()
         expect(page.get_by_role("heading", name="taken")).to_be_visible()
-        panel.get_by_label("Wait").fill("50")
+        self.try_it(page).get_by_label("Wait").fill("50")
         panel.get_by_role("button", name="Acquire").click()
         until("it waits", lambda: page.wait_for_timeout(50) or self.lock("taken")["waiter_count"] == 1)
         # What it asks for at this moment it may be refused.
@@ -296,6 +296,7 @@ class Session(BrowserCase):
         page.get_by_role("button", name="Break…").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("as ops")
+        self.ask_nobody(page)
         dialog.get_by_role("button", name="Continue").click()
         held = []
         page.route("**/break", lambda route: held.append(route))

@@ -10,10 +10,25 @@ from gateway import until
 
 class Try(BrowserCase):
     def panel(self, page):
-        return page.get_by_role("region", name="Try it")
+        return self.try_it(page)
 
     def lock(self, name):
         return self.gateway.call("GET", f"/locks/{name}")[1]
+
+    def test_is_folded_until_somebody_wants_it_and_open_where_something_is_held(self):
+        page = self.open("/locks/mine")
+        panel = page.get_by_role("region", name="Try it")
+        acquire = panel.get_by_role("button", name="Acquire")
+        expect(panel).to_be_visible()
+        expect(acquire).to_be_hidden()
+        panel.get_by_text("Try it").click()
+        acquire.click()
+        expect(panel.get_by_role("button", name="Release")).to_be_visible()
+        page.get_by_role("link", name="Events", exact=True).click()
+        page.go_back()
+        panel.get_by_role("button", name="Release").click()
+        expect(panel).to_contain_text("DELETE /locks/mine")
+        expect(acquire).to_be_visible()
 
     def test_acquires_renews_and_releases(self):
         page = self.open("/locks/mine")
@@ -33,6 +48,7 @@ class Try(BrowserCase):
         expect(panel).to_contain_text("PUT /locks/mine/renew")
         # What is held stays held while another page is looked at.
         page.get_by_role("link", name="Events", exact=True).click()
+        page.get_by_label("renewals").check()
         expect(page.get_by_role("row").filter(has_text="renewed")).to_have_count(1)
         page.go_back()
         panel.get_by_role("button", name="Release").click()
@@ -183,6 +199,7 @@ class Try(BrowserCase):
         panel.get_by_label("Renew by itself").check()
         fence = self.lock("kept")["holders"][0]["fencing_token"]
         page.get_by_role("link", name="Events", exact=True).click()
+        page.get_by_label("renewals").check()
         expect(page.get_by_role("row").filter(has_text="renewed").nth(3)).to_be_visible()
         self.assertEqual(self.lock("kept")["holders"][0]["fencing_token"], fence)
 

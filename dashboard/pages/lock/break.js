@@ -13,8 +13,10 @@ import { Age, TimeLeft } from "../../parts/times.js";
 
 const LONGEST_REASON = 200;
 
-/** How much time the holder may be given, in milliseconds: most renew within half a minute. */
-const GRACES = [0, 10_000, 30_000, 60_000, 300_000, 1_800_000];
+/** How much time the holder may be given, in milliseconds; 0 is not to ask it. */
+const GRACES = [10_000, 30_000, 60_000, 300_000, 1_800_000, 0];
+/** A holder that hears of it can still end its work: most renew within half a minute. */
+export const GRACE = 30_000;
 
 const FOREIGN =
   "A client that does not use the gateway has no fencing token. It is told from others by a mark of what it has written into the store: if something else holds the lock by then, nothing is broken.";
@@ -33,7 +35,7 @@ const markOf = (holder) => holder?.fencing_token ?? holder?.foreign_mark ?? null
 export function Break({ name, lock, target, close, done }) {
   const meant = useSignal(target);
   const reason = useSignal("");
-  const grace = useSignal(0);
+  const grace = useSignal(GRACE);
   const sure = useSignal(false);
   const busy = useSignal(false);
   const trouble = useSignal(null);
@@ -159,9 +161,9 @@ function Reason({ reason, field }) {
 }
 
 function Grace({ grace }) {
-  return html`<label for="grace">Time to release it first</label>
+  return html`<label for="grace">Ask first, and break it after</label>
     <select id="grace" value=${String(grace.value)} onChange=${(event) => (grace.value = Number(event.target.value))}>
-      ${GRACES.map((ms) => html`<option key=${ms} value=${String(ms)}>${ms === 0 ? "none: break it now" : duration(ms)}</option>`)}
+      ${GRACES.map((ms) => html`<option key=${ms} value=${String(ms)}>${ms === 0 ? "do not ask: break it now" : duration(ms)}</option>`)}
     </select>`;
 }
 

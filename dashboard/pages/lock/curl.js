@@ -4,17 +4,21 @@ import { html } from "../../view.js";
 import { may } from "../../model/session.js";
 import { curl } from "../../model/terminal.js";
 import { Copy } from "../../parts/copy.js";
+import { GRACE } from "./break.js";
 
 /** A line for each thing that one may do with the lock. */
 export function Curl({ name, lock }) {
   const { fencing_token: fence, foreign_mark: mark } = lock.holder ?? {};
   const one = { ...(fence && { fencing_token: fence }), ...(mark && { foreign_mark: mark }) };
-  const body = JSON.stringify({ reason: "why", ...(lock.holder_count > 1 ? { all: true } : one) });
+  // A client that uses no gateway cannot be asked.
+  const first = fence && { grace_ms: GRACE };
+  const body = JSON.stringify({ reason: "why", ...(lock.holder_count > 1 ? { all: true } : one), ...first });
+  const breaks = `${first ? "ask first, then " : ""}break ${lock.holder_count > 1 ? "all" : "it"}`;
   const lines = [
     ["inspect it", "view", curl([], name)],
     ["acquire it", "acquire", curl(["-X POST"], name)],
     ["hold it until Ctrl-C", "acquire", curl(["-N -X POST"], name, "hold")],
-    lock.holder && [lock.holder_count > 1 ? "break all" : "break it", "break", curl([`--json '${body}'`], name, "break")],
+    lock.holder && [breaks, "break", curl([`--json '${body}'`], name, "break")],
   ];
   const shown = lines.filter((line) => line && may(line[1], name));
   return html`<section class="panel curl" aria-labelledby="curl">

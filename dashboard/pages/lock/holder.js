@@ -2,7 +2,9 @@
 
 import { html } from "../../view.js";
 import { now, tick } from "../../model/clock.js";
-import { count, duration } from "../../model/format.js";
+import { count, duration, plural } from "../../model/format.js";
+import { locksVersion, namesOf } from "../../model/locks.js";
+import { lockHref } from "../../model/route.js";
 import { Asked } from "../../parts/asked.js";
 import { Copy } from "../../parts/copy.js";
 import { Foreign } from "../../parts/text.js";
@@ -33,7 +35,7 @@ export function Holder({ lock, take }) {
       <div><dt>Hold limit</dt><dd><${Limit} at=${shown.holdEndsAt} /></dd></div>
       ${holder.mode === "shared" && html`<div><dt>Mode</dt><dd>shared</dd></div>`}
       ${holder.slot !== null && html`<div><dt>Slot</dt><dd>${holder.slot}</dd></div>`}
-      ${holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} of=${holder.group} /></dd></div>`}
+      ${holder.group && html`<div class="wide"><dt>Acquired with</dt><dd><${Group} name=${lock.name} of=${holder} /></dd></div>`}
       <div class="wide">
         <dt>Fencing token</dt>
         <dd class="mono">
@@ -55,45 +57,41 @@ export function Holder({ lock, take }) {
   </section>`;
 }
 
-/** A row for each: what it says of itself stands below its owner. */
+/** An entry for each: what it says of itself stands below its owner. */
 function Sharers({ lock, take }) {
-  const { holders, holder_count: all } = lock;
+  const { name, holders, holder_count: all } = lock;
   return html`<section class="panel holder sharers" aria-labelledby="holder">
     <h2 id="holder">Holders <span class="number">${count(all)}</span></h2>
-    <table>
-      <thead><tr>
-        <th scope="col" class="slot">Slot</th><th scope="col">Owner</th><th scope="col">Time left</th>
-        <th scope="col" class="fence">Fencing token</th>${take && html`<th scope="col" class="act"><span class="out-of-sight">Break</span></th>`}
-      </tr></thead>
-      <tbody>
-        ${holders.map(
-          (one) => html`<tr key=${one.fencing_token}>
-            <td class="slot">${one.slot ?? html`<span class="none">shared</span>`}</td>
-            <td>
-              <${Foreign} value=${one.owner} none="not said" />
-              ${one.group && html`<span class="fact">one of <${Group} of=${one.group} /></span>`}
-              ${one.release_requested && html`<span class="fact"><${Asked} request=${one.release_requested} by=${one.shown.releaseBy} /></span>`}
-              ${Object.entries(one.metadata).map(
-                ([key, value]) => html`<span class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></span>`,
-              )}
-            </td>
-            <td><${TimeLeft} lock=${one.shown} /></td>
-            <td class="fence mono">${one.fencing_token}</td>
-            ${take &&
-            html`<td class="act">
-              <button type="button" class="quiet" aria-label=${`Break the lease ${one.fencing_token}`} onClick=${() => take(one)}>Break…</button>
-            </td>`}
-          </tr>`,
-        )}
-      </tbody>
-    </table>
+    <ol>
+      ${holders.map(
+        (one) => html`<li key=${one.fencing_token}>
+          <div class="who">
+            <span class="slot">${one.slot === null ? "shared" : `slot ${one.slot}`}</span>${" "}
+            <${Foreign} value=${one.owner} none="not said" whole />
+          </div>
+          ${take &&
+          html`<button type="button" class="quiet" aria-label=${`Break the lease ${one.fencing_token}`} onClick=${() => take(one)}>Break…</button>`}
+          <${TimeLeft} lock=${one.shown} />
+          <p class="fact">fencing token <span class="mono">${one.fencing_token}</span></p>
+          ${one.group && html`<p class="fact">acquired with <${Group} name=${name} of=${one} /></p>`}
+          ${one.release_requested && html`<p class="fact"><${Asked} request=${one.release_requested} by=${one.shown.releaseBy} /></p>`}
+          ${Object.entries(one.metadata).map(
+            ([key, value]) => html`<p class="fact" key=${key}><${Foreign} value=${key} />: <${Value} value=${value} /></p>`,
+          )}
+        </li>`,
+      )}
+    </ol>
     ${all > holders.length && html`<p class="note">and ${count(all - holders.length)} more, which end later</p>`}
   </section>`;
 }
 
-/** Of how many locks that were acquired as one this is one, and the first of their names. */
-function Group({ of: { first, count: all } }) {
-  return html`${count(all)} locks, the first is <${Foreign} value=${first} none="one that you may not view" />`;
+/** The other locks that were acquired with this one, as far as they are known. */
+function Group({ name, of: { group, owner } }) {
+  locksVersion.value;
+  const others = namesOf(group, owner).filter((other) => other !== name);
+  const rest = group.count - 1 - others.length;
+  const links = others.map((other, at) => html`${at > 0 && ", "}<a href=${lockHref(other)}><${Foreign} value=${other} /></a>`);
+  return html`${links}${rest > 0 && `${others.length > 0 ? " and " : ""}${plural(rest, "other", "others")}`}`;
 }
 
 function Limit({ at }) {

@@ -7,6 +7,7 @@ import { connection } from "../../model/connection.js";
 import { watch } from "../../model/feed.js";
 import { seeHolders } from "../../model/leases.js";
 import { take } from "../../model/locks.js";
+import { firstRelease } from "../../model/sharers.js";
 import { soon } from "../../model/soon.js";
 
 /** No event tells that a waiter has left the queue. */
@@ -72,16 +73,20 @@ export function useLook(name, sees) {
   return { ...shown, again: () => again.value() };
 }
 
-/** With each holder what is shown of its time; of the lock that of the one that ends last. */
+/**
+ * With each holder what is shown of its time; of the lock that of the one that ends last. The gateway names the one first
+ * that ends first: here each keeps its place when it is renewed.
+ */
 function shaped(body, sentAt) {
   const holders = body.holders.map((holder) => {
-    const asked = holder.release_requested;
-    const releaseBy = asked ? sentAt + asked.within_ms : null;
-    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, releaseBy, ...times(holder, sentAt) };
+    const shown = { ttl: holder.ttl_ms, foreign: holder.foreign, ended: null, ...times(holder, sentAt) };
     return { ...holder, shown };
   });
+  const slot = ({ slot }) => slot ?? Infinity;
+  holders.sort((one, other) => slot(one) - slot(other) || one.fencing_token - other.fencing_token);
   const [holder = null] = holders;
   // Only a foreign client can have no expiry, and it holds the lock alone.
   const last = holders.reduce((one, other) => (other.expires_in_ms > one.expires_in_ms ? other : one), holder);
-  return { ...body, holders, holder, sentAt, shown: last?.shown };
+  const releaseBy = firstRelease(holders.map((one) => one.shown));
+  return { ...body, holders, holder, sentAt, shown: last && { ...last.shown, releaseBy } };
 }

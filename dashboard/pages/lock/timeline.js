@@ -1,4 +1,4 @@
-// What has happened to the lock since the page was opened, newest first.
+// What has happened to the lock since the page was opened, newest first; without its renewals.
 
 import { html } from "../../view.js";
 import { eventsOf, feedVersion } from "../../model/feed.js";
@@ -19,12 +19,12 @@ export function Timeline({ name }) {
     <ol>
       ${events.map(
         (event) => html`<li key=${event.number} class=${event.kind}>
+          <${Moment} at=${event.at} />
           <${Kind} kind=${event.kind} />
           <span class="what">
             ${event.name && html`<${Foreign} value=${event.owner} none="owner not said" />`}
             <span class="details"><${Details} event=${event} /></span>
           </span>
-          <${Moment} at=${event.at} />
         </li>`,
       )}
     </ol>

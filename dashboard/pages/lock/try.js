@@ -11,12 +11,13 @@ import { Icon } from "../../parts/icon.js";
 import { Trouble } from "../../parts/notice.js";
 import { TimeLeft } from "../../parts/times.js";
 
-/** The panel. What it holds stays held when another page is looked at. */
-export function Try({ name }) {
+/** The panel, folded until somebody wants it, or from the beginning `open`. What it holds stays held on other pages. */
+export function Try({ name, open = false }) {
   const mine = leaseOf(name).value;
   const { state } = mine;
-  return html`<section class="panel try" aria-labelledby="try">
-    <h2 id="try">Try it</h2>
+  const shown = useSignal(open || state !== "idle");
+  return html`<section class="panel try" aria-labelledby="try"><details open=${shown.value} onToggle=${(event) => (shown.value = event.target.open)}>
+    <summary><h2 id="try">Try it</h2></summary>
     ${state === "over" &&
     html`<p class="remark"><${Icon} name="lost" /> The lease is over. ${mine.why}</p>`}
     ${(state === "idle" || state === "over") && html`<${Ask} name=${name} />`}
@@ -24,7 +25,7 @@ export function Try({ name }) {
     ${(state === "held" || state === "busy") && html`<${Held} ...${{ name, mine }} />`}
     <${Trouble} problem=${mine.problem} />
     ${mine.said && html`<${Answer} said=${mine.said} />`}
-  </section>`;
+  </details></section>`;
 }
 
 function Ask({ name }) {

@@ -1,8 +1,7 @@
 // Where it is crowded: the locks that most wait for.
 
 import { html } from "../../view.js";
-import { figures } from "../../model/figures.js";
-import { count, duration, NOTHING } from "../../model/format.js";
+import { count, NOTHING } from "../../model/format.js";
 import { listing, locks, locksVersion } from "../../model/locks.js";
 import { lockHref } from "../../model/route.js";
 import { seesAll, seesSomething } from "../../model/session.js";
@@ -13,14 +12,10 @@ import { Foreign } from "../../parts/text.js";
 
 const MOST = 8;
 
-/**
- * The most contended locks. How long somebody has waited is known of one gateway, so it stands here only where there can
- * be no other.
- */
+/** The most contended locks. */
 export function Crowded() {
   locksVersion.value;
   if (!seesSomething()) return null;
-  const alone = figures.value?.store === "embedded";
   const crowded = [...locks.values()].filter((lock) => lock.waiters > 0 && !lock.ended);
   crowded.sort((one, other) => other.waiters - one.waiters || (one.name < other.name ? -1 : 1));
   const nobody = seesAll() ? "Nobody waits for a lock." : `Nobody waits for a lock ${SEEN}.`;
@@ -30,24 +25,22 @@ export function Crowded() {
       ? html`<p class="nothing">${listing.value.state === "ready" ? nobody : NOTHING}</p>`
       : html`<table>
           <thead>
-            <tr><th scope="col">Lock</th><th scope="col">Holder</th><th scope="col" class="number">Waiters</th>${alone && html`<th scope="col" class="number">Longest wait</th>`}</tr>
+            <tr><th scope="col">Lock</th><th scope="col">Holder</th><th scope="col" class="number">Waiters</th></tr>
           </thead>
           <tbody>
-            ${crowded.slice(0, MOST).map((lock) => html`<${Row} key=${lock.name} ...${{ lock, most: crowded[0].waiters, alone }} />`)}
+            ${crowded.slice(0, MOST).map((lock) => html`<${Row} key=${lock.name} ...${{ lock, most: crowded[0].waiters }} />`)}
           </tbody>
         </table>`}
     ${isQuorum.value && html`<p class="note">On a quorum each gateway knows only those who wait through it: these wait at the one that has answered.</p>`}
   </section>`;
 }
 
-function Row({ lock, most, alone }) {
-  const here = figures.value?.contended.find((one) => one.name === lock.name);
+function Row({ lock, most }) {
   return html`<tr>
     <td class="name"><a href=${lockHref(lock.name)}><${Foreign} value=${lock.name} /></a></td>
     <td class="owner"><${Holders} lock=${lock} foreign="foreign client" /></td>
     <td class="number">
       <span class="share" aria-hidden="true"><i style=${{ transform: `scaleX(${lock.waiters / most})` }} /></span>${count(lock.waiters)}
     </td>
-    ${alone && html`<td class="number">${here ? duration(here.longest_wait_ms) : NOTHING}</td>`}
   </tr>`;
 }
