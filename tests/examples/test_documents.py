@@ -1,14 +1,18 @@
 """The shell blocks of the documents, run as they are written."""
 
+import http.client
+import json
 import os
 import re
+import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
 from pathlib import Path
 
-from gateway import DEADLINE, PROGRAM, ROOT, Gateway
+from gateway import DEADLINE, PROGRAM, ROOT, Gateway, until
 
 # Blocks that need a whole machine, or that other tests run.
 NOT_RUN = {"cargo run --release      # needs Rust 1.91 or later; listens on 127.0.0.1:7420\n"}
@@ -79,14 +83,14 @@ class Document(unittest.TestCase):
         self.addCleanup(home.cleanup)
         self.home = Path(home.name)
 
-    def begin(self, **variables):
+    def begin(self, path=f"{PROGRAM.parent}:", **variables):
         """A gateway, and a shell in which `latchgate` is found."""
         self.gateway = Gateway(environment=variables)
         self.addCleanup(self.gateway.end)
         self.bin = self.home / "bin"
         self.bin.mkdir()
         environment = {
-            "PATH": f"{self.bin}:{PROGRAM.parent}:{os.environ['PATH']}",
+            "PATH": f"{self.bin}:{path}{os.environ['PATH']}",
             "HOME": str(self.home),
             "LATCHGATE_URL": self.gateway.url,
         }
@@ -106,9 +110,9 @@ class Document(unittest.TestCase):
             at = found + len(piece)
 
     def walk(self, page):
-        """Runs every block of a page in order, and answers how many commands there were."""
+        """Runs every block of a page in order, and answers what each command has printed."""
         host = self.gateway.url.removeprefix("http://")
-        tokens, ran = {}, 0
+        tokens, all_printed = {}, []
         for language, block in blocks(page):
             if block in NOT_RUN:
                 continue
@@ -123,25 +127,30 @@ class Document(unittest.TestCase):
                 shown, real = token.search("".join(expected)), token.search(printed)
                 if shown:
                     tokens[shown[1]] = real[1]
-                ran += 1
-        return ran
+                all_printed.append(printed)
+        return all_printed
 
 
 class Readme(Document):
     def test_every_block_does_what_it_shows(self):
-        self.begin()
-        self.program(self.home / "job.sh", "#!/bin/sh\necho $LATCHGATE_FENCING_TOKEN >ran\n")
-        self.assertGreaterEqual(self.walk("README.md"), 10)
-        self.assertRegex((self.home / "ran").read_text(), r"\d+")
+        # Nothing is on the path, and the program is where `cargo run --release` leaves it.
+        self.begin(path="")
+        release = self.home / "target" / "release"
+        release.mkdir(parents=True)
+        (release / "latchgate").symlink_to(PROGRAM)
+        printed = self.walk("README.md")
+        self.assertGreaterEqual(len(printed), 10)
+        waited = [int(ms) for ms in re.findall(r'"waited_ms":(\d+)', "".join(printed))]
+        self.assertGreater(waited[-1], 1_000, "the section about waiting shows a wait")
 
     def test_so_does_every_block_of_the_page_about_http(self):
         self.begin()
-        self.assertGreaterEqual(self.walk("docs/http.md"), 8)
+        self.assertGreaterEqual(len(self.walk("docs/http.md")), 8)
 
     def test_and_of_the_page_about_shared_locks(self):
         self.begin()
         self.program(self.home / "job.sh", "#!/bin/sh\necho $LATCHGATE_SLOT >slot\n")
-        self.assertGreaterEqual(self.walk("docs/sharing.md"), 3)
+        self.assertGreaterEqual(len(self.walk("docs/sharing.md")), 3)
         self.assertEqual((self.home / "slot").read_text(), "0\n")
 
     def test_what_is_not_printed_is_found(self):
@@ -150,6 +159,157 @@ class Readme(Document):
         for printed in ('HTTP/1.1 200 OK {"status":423,"retry_after_ms":1}', 'HTTP/1.1 423 Locked {"status":423}'):
             with self.assertRaises(AssertionError):
                 self.assert_prints("ask", shown, printed)
+
+
+class Cron(Document):
+    """Runs the lines of the crontab as cron does: by `sh`, with the environment that the crontab sets."""
+
+    def setUp(self):
+        super().setUp()
+        self.begin()
+        [table] = [block for language, block in blocks("docs/cron.md") if language == "crontab"]
+        self.environment, self.commands = {}, []
+        for line in table.splitlines():
+            if (setting := re.fullmatch(r"(\w+)=(.*)", line)) is not None:
+                self.environment[setting[1]] = setting[2]
+            else:
+                self.commands.append(re.fullmatch(r"(?:\S+\s+){5}(.*)", line)[1])
+        self.assertEqual(self.environment["LATCHGATE_URL"], "http://localhost:7420")
+        self.environment["LATCHGATE_URL"] = self.gateway.url
+        self.environment["PATH"] += f":{PROGRAM.parent}"
+
+    def job(self, name, body):
+        self.program(self.home / name, f"#!/bin/sh\necho ran >>{self.home}/{name}.log\n{body}\n")
+        [command] = [command for command in self.commands if name in command]
+        return command.replace("/opt/latchgate", str(ROOT)).replace("/opt/jobs", str(self.home))
+
+    def start(self, command):
+        process = subprocess.Popen(
+            ["sh", "-c", command.replace("\\%", "%")], env=self.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def runs(self, name):
+        log = self.home / f"{name}.log"
+        return log.read_text().count("ran") if log.exists() else 0
+
+    def test_a_job_does_not_start_while_its_last_run_is_at_work(self):
+        end = self.home / "end"
+        os.mkfifo(end)
+        command = self.job("sync.sh", f"read -r _ <{end}")
+        first = self.start(command)
+        until("the job is at work", lambda: self.runs("sync.sh") == 1)
+        second = self.start(command)
+        said, _ = second.communicate(timeout=DEADLINE)
+        self.assertEqual((second.returncode, self.runs("sync.sh")), (100, 1), said)
+        self.assertEqual(len(said.splitlines()), 1, said)
+        end.write_text("\n")
+        self.assertEqual(first.wait(DEADLINE), 0)
+        third = self.start(command)
+        until("the next run is at work", lambda: self.runs("sync.sh") == 2)
+        end.write_text("\n")
+        self.assertEqual(third.wait(DEADLINE), 0)
+
+    def test_one_of_several_machines_does_the_nightly_work(self):
+        command = self.job("nightly.sh", "")
+        machines = [self.start(command) for _ in range(3)]
+        self.assertEqual([machine.wait(DEADLINE) for machine in machines], [0, 0, 0])
+        self.assertEqual(self.runs("nightly.sh"), 1)
+
+    def test_without_the_program_curl_does_it(self):
+        self.program(self.home / "report.sh", f"#!/bin/sh\necho ran >>{self.home}/report.sh.log\n")
+        [script] = [block for language, block in blocks("docs/cron.md") if language == "sh"]
+        script = script.replace("http://localhost:7420", self.gateway.url).replace("/opt/jobs", str(self.home))
+        for runs in (1, 2):
+            ran = self.start(script)
+            self.assertEqual(ran.wait(DEADLINE), 0, ran.stdout.read())
+            self.assertEqual(self.runs("report.sh"), runs)
+        self.gateway.acquire("report", ttl_ms=60_000)
+        ran = self.start(script)
+        said, _ = ran.communicate(timeout=DEADLINE)
+        self.assertEqual((ran.returncode, self.runs("report.sh")), (1, 2), said)
+        self.assertIn("not now", said)
+
+
+class Webhooks(Document):
+    """The receiver of the page, with a deploy that writes down what it does."""
+
+    def setUp(self):
+        super().setUp()
+        self.begin()
+        self.log = self.home / "log"
+        self.program(
+            self.home / "deploy.sh",
+            '#!/bin/sh\necho "begin $1 $FENCING_TOKEN" >>log\nsleep 0.3\n[ ! -e broken ] || exit 1\n'
+            'echo "end $1" >>log\necho "deployed $1"\n',
+        )
+
+    def receive(self):
+        [program] = [block for language, block in blocks("docs/webhooks.md") if language == "python"]
+        (self.home / "receiver.py").write_text(program)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        environment = {
+            "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "clients" / "python" / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1", "LATCHGATE_URL": self.gateway.url, "PORT": str(self.port),
+        }
+        receiver = subprocess.Popen(
+            [sys.executable, "receiver.py"], cwd=self.home, env=environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        self.addCleanup(receiver.wait)
+        self.addCleanup(receiver.kill)
+
+        def listens():
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+        until("the receiver listens", listens)
+
+    def deliver(self, delivery, repository="shop/web"):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        try:
+            connection.request("POST", "/", json.dumps({"repository": repository}), {"X-Delivery": delivery})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def test_deliveries_of_one_repository_run_one_after_the_other_and_each_once(self):
+        self.receive()
+        statuses = []
+        threads = [threading.Thread(target=lambda one=one: statuses.append(self.deliver(one))) for one in ("a", "b", "a", "b")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+        self.assertEqual(statuses, [200] * 4)
+        lines = self.log.read_text().splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["begin", "end"] * 2, lines)
+        fences = [int(line.split()[2]) for line in lines if line.startswith("begin")]
+        self.assertLess(*fences)
+
+    def test_what_fails_is_to_be_delivered_again(self):
+        self.receive()
+        (self.home / "broken").touch()
+        self.assertEqual(self.deliver("c"), 503)
+        (self.home / "broken").unlink()
+        self.assertEqual(self.deliver("c"), 200)
+        self.assertEqual(self.log.read_text().count("end"), 1)
+        self.gateway.stop()
+        self.assertEqual(self.deliver("d"), 503)
+        self.assertEqual(self.log.read_text().count("begin"), 2)
+
+    def test_a_receiver_can_run_a_command(self):
+        [block] = [block for language, block in blocks("docs/webhooks.md") if language == "console"]
+        for command, expected in steps(block):
+            printed, code = self.shell.run(command)
+            self.assertEqual(code, 0, printed)
+            self.assert_prints(command, expected, printed)
 
 
 class Backup(Document):

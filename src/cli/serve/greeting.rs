@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::{cli::healthcheck::reachable, release};
 
-/// Where it listens, which store it uses, and a line to paste.
+/// Where it listens, which store it uses, where the dashboard is, and a line to paste.
 pub(super) fn greeting(
     address: SocketAddr,
     base_path: &str,
@@ -27,6 +27,7 @@ pub(super) fn greeting(
         "latchgate {} listens on {scheme}://{address}{base_path}\n\
          store: {store}\n\
          {metrics}\
+         dashboard: {url}/dashboard\n\
          try:   curl -X POST {key}{url}/locks/deploy\n",
         release::VERSION
     )
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_to_paste_names_an_address_that_can_be_reached() {
+    fn the_line_to_paste_and_the_dashboard_have_an_address_that_can_be_reached() {
         for (address, url) in [
             ("127.0.0.1:7420", "http://127.0.0.1:7420/p/locks/deploy"),
             ("0.0.0.0:1", "http://127.0.0.1:1/p/locks/deploy"),
@@ -53,6 +54,11 @@ mod tests {
                 None,
             );
             assert!(text.contains(&format!("curl -X POST {url}\n")), "{text}");
+            let dashboard = url.replace("locks/deploy", "dashboard");
+            assert!(
+                text.contains(&format!("dashboard: {dashboard}\n")),
+                "{text}"
+            );
             assert!(
                 text.contains(&format!("listens on http://{address}/p\n")),
                 "{text}"
@@ -70,7 +76,7 @@ mod tests {
             true,
             None,
         );
-        assert_eq!(text.matches("https://127.0.0.1:1").count(), 2, "{text}");
+        assert_eq!(text.matches("https://127.0.0.1:1").count(), 3, "{text}");
         assert!(!text.contains("http://"), "{text}");
     }
 
