@@ -172,7 +172,7 @@ function over(mine, why, problem) {
 }
 
 const ENDS = {
-  broken: ({ reason }) => `It was broken: ${reason}`,
+  broken: ({ by, reason }) => `It was broken${by ? ` by ${by}` : ""}: ${reason}`,
   expired: () => "Its time was over.",
   released: () => "It was released.",
 };

@@ -15,15 +15,16 @@ const NOTICED = 100;
 
 /** The rest of what an event says. */
 export function Details({ event }) {
-  const { kind, position, waited_ms: waited, expires_in_ms: left, reason } = event;
+  const { kind, position, waited_ms: waited, expires_in_ms: left, reason, by } = event;
   const mode = modeOf(event);
   if (kind === "queued") return `place ${position}${mode}`;
   if (kind === "acquired") return `for ${fine(left)}${waited >= NOTICED ? `, waited ${fine(waited)}` : ""}${mode}`;
   if (kind === "renewed") return `for another ${fine(left)}${mode}`;
-  if (kind === "release-requested") return html`within ${fine(left)}: <${Foreign} value=${reason} />${mode}`;
+  const why = html`${by && html`by <${Foreign} value=${by} />: `}<${Foreign} value=${reason} />${mode}`;
+  if (kind === "release-requested") return html`within ${fine(left)}${by ? ", " : ": "}${why}`;
   if (kind === "gap") return html`events may be missing here${reason && html` (<${Foreign} value=${reason} />)`}`;
   if (!reason) return mode ? mode.slice(2) : null;
-  return html`<${Foreign} value=${reason} />${mode}`;
+  return why;
 }
 
 /** Whether others hold the lock beside it, and which slot it has. */

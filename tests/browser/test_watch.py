@@ -60,12 +60,13 @@ class Watch(BrowserCase):
         waiter.join(10)
         self.assertEqual(self.fence(), waiter.lease["fencing_token"])
         expect(timeline).to_contain_text("broken")
-        expect(timeline).to_contain_text("runner 7 is gone, asked in #ops")
+        expect(timeline.locator(".broken")).to_contain_text("ci-runner-7by ops: runner 7 is gone, asked in #ops")
 
         page.get_by_role("link", name="Events", exact=True).click()
         broken = page.get_by_role("row").filter(has_text="broken")
         expect(broken).to_contain_text("deploy:prod")
-        expect(broken).to_contain_text("runner 7 is gone, asked in #ops")
+        expect(broken.locator(".of-owner")).to_have_text("ci-runner-7")
+        expect(broken.locator(".of-details")).to_have_text("by ops: runner 7 is gone, asked in #ops")
 
     def test_a_lock_that_ends_leaves_the_table(self):
         page = self.open("/locks")
