@@ -6,7 +6,7 @@ use tokio::{
     sync::oneshot,
     time::{Instant, sleep_until},
 };
-use tracing::warn;
+use tracing::info;
 
 use crate::{
     auth::Authorization,
@@ -618,7 +618,7 @@ impl AcquireAttempt {
             Err(error) => {
                 if matches!(end, WaitEnd::HungUp) {
                     // There is no answer with which it would be logged.
-                    warn!(%name, %error, "a caller that hung up could not be taken out of the queue yet");
+                    info!(%name, %error, "a caller that hung up could not be taken out of the queue yet");
                 }
                 Err(self.failed(error))
             }

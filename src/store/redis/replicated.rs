@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::info;
 
 use crate::{
     lock::{HeldLease, TokenHash},
@@ -153,7 +153,7 @@ impl Replicated {
             Err(error) => {
                 // What is answered says why it was to be taken back.
                 let name = keys.name();
-                warn!(%name, %error, "a grant that too few replicas have could not be taken back");
+                info!(%name, %error, "a grant that too few replicas have could not be taken back");
                 Err(Uncertainty::NotReplicated(why).into())
             }
         }

@@ -153,7 +153,7 @@ async fn an_examination_that_is_cut_off_leaves_the_verdict_as_it_was() {
             proxy.strike("memory", Fault::CutReply);
         }
         eventually("it cannot be read any more", async || {
-            let health = rig.health("eviction").await;
+            let health = rig.health("connection").await;
             matches!(health, Some(Health::Outage(_))).then_some(())
         })
         .await;

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{api::lines::Lines, redlock, support::RedisServer};
 
-const AWAY: &str = "the store has gone away";
-const BACK: &str = "the store is back";
+const AWAY: &str = "the store's server is unavailable";
+const BACK: &str = "the store's server is available again";
 
 /// The lines that have these words.
 fn logged(lines: &Lines, words: &[&str]) -> Vec<String> {
@@ -122,7 +122,16 @@ async fn a_node_of_a_quorum_that_goes_away_is_one_line_and_so_is_the_loss_of_the
     for server in &mut nodes.servers[1..] {
         server.kill();
     }
-    logs_once(&lines, &[AWAY, "WARN", majority, "reached=1 of=3"]).await;
+    logs_once(
+        &lines,
+        &[
+            "the store is unavailable",
+            "WARN",
+            majority,
+            "reached=1 of=3",
+        ],
+    )
+    .await;
     nodes.servers[1].start_again().await;
-    logs_once(&lines, &[BACK, "INFO", majority]).await;
+    logs_once(&lines, &["the store is available again", "INFO", majority]).await;
 }

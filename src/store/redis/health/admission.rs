@@ -96,7 +96,7 @@ impl Admission {
                 if logged.get(check.name) != Some(&entry) {
                     let node = examiner.dispatch.topology.node(shard);
                     let before = logged.insert(check.name, entry).flatten();
-                    log_change(check, node.as_deref(), before == Some(AWAY.to_owned()));
+                    log_change(check, node.as_deref(), before.as_deref() == Some(AWAY));
                 }
             }
             let due = last.map_or_else(Instant::now, |last| match last.verdict {
@@ -180,10 +180,10 @@ fn log_change(check: &Check, node: Option<&str>, was_away: bool) {
     let name = check.name;
     match &check.health {
         Health::Outage(reason) if name == "connection" => {
-            warn!(node, reason, "the store has gone away");
+            warn!(node, reason, "the store's server is unavailable");
         }
         Health::Passing if name == "connection" && was_away => {
-            info!(node, "the store is back");
+            info!(node, "the store's server is available again");
         }
         Health::Passing => info!(check = name, node, "the store is as it should be"),
         Health::Warning(finding) | Health::Outage(finding) | Health::Misconfigured(finding) => {

@@ -21,7 +21,7 @@ use super::{
             calls::Script,
             dispatch::Dispatch,
             failure::{Failure, explain},
-            safety::{Eviction, Findings, SafetyVerdict, describe},
+            safety::{Eviction, Findings, SafetyVerdict},
             shard::Shard,
         },
         keys::Keys,
@@ -56,8 +56,12 @@ const POSSIBLE: std::ops::Range<u64> = 1_735_689_600..7_258_118_400;
 impl Examiner {
     /// Examines a server now.
     pub(crate) async fn examine(&self, shard: &Arc<Shard>) -> Findings {
-        let mut findings = match self.probe(shard).await {
-            Ok(probed) => self.findings(shard, &probed, self.eviction(shard).await),
+        let examined = async {
+            let probed = self.probe(shard).await?;
+            Ok::<_, Failure>((probed, self.eviction(shard).await?))
+        };
+        let mut findings = match examined.await {
+            Ok((probed, eviction)) => self.findings(shard, &probed, eviction),
             Err(failure) => Findings::of_failure(failure, self.acl_line),
         };
         if let SafetyVerdict::Safe = findings.verdict {
@@ -109,10 +113,6 @@ impl Examiner {
                 SafetyVerdict::Unsafe(why.clone())
             }
             (_, Health::Misconfigured(why)) => SafetyVerdict::Unsafe(why.clone()),
-            // What was found before stands, and is looked at again soon.
-            (_, Health::Outage(why)) => {
-                SafetyVerdict::Unreachable(Unavailability::Connect(why.clone()))
-            }
             _ => SafetyVerdict::Safe,
         };
         Findings::new(
@@ -126,7 +126,7 @@ impl Examiner {
         )
     }
 
-    async fn eviction(&self, shard: &Arc<Shard>) -> Health {
+    async fn eviction(&self, shard: &Arc<Shard>) -> Result<Health, Failure> {
         let mut command = Cmd::new();
         command.arg("INFO").arg("memory");
         let eviction = match self.dispatch.plain_to(shard, &command).await {
@@ -134,16 +134,16 @@ impl Examiner {
             Ok(_) => None,
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
-                return self.unread(shard, explain(&missing, self.acl_line));
+                return Ok(self.unread(shard, explain(&missing, self.acl_line)));
             }
-            Err(failure) => return Health::Outage(describe(failure).to_string()),
+            Err(failure) => return Err(failure),
         };
         let Some(eviction) = eviction else {
             let why = "the server does not tell its eviction policy".to_owned();
-            return self.unread(shard, why);
+            return Ok(self.unread(shard, why));
         };
         *shard.admission.last_policy() = Some(eviction.clone());
-        self.judge_eviction(&eviction)
+        Ok(self.judge_eviction(&eviction))
     }
 
     fn judge_eviction(&self, eviction: &Eviction) -> Health {

@@ -76,12 +76,12 @@ impl Shared {
             (None | Some(true), false) => {
                 warn!(
                     reached,
-                    of, "the store has gone away: fewer than a majority of its nodes answer"
+                    of, "the store is unavailable: fewer than a majority of its nodes answer"
                 );
             }
             (Some(false), true) => info!(
                 reached,
-                of, "the store is back: a majority of its nodes answers"
+                of, "the store is available again: a majority of its nodes answers"
             ),
             _ => {}
         }
