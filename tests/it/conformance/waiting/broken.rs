@@ -87,6 +87,7 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
             name("lock"),
             fence.map(BreakTarget::Lease),
             Reason::new("it hangs").unwrap(),
+            None,
             record,
         )
         .await

@@ -240,7 +240,7 @@ impl Client {
     async fn is_broken(&self, lock: &str, lease: &Lease) {
         let (engine, reason) = (self.gateways.any(), Reason::new("at random").unwrap());
         let meant = Some(lease.held.fence.into());
-        let broken = engine.break_lock(name(lock), meant, reason, |_| std::future::ready(()));
+        let broken = engine.break_lock(name(lock), meant, reason, None, |_| std::future::ready(()));
         broken.await.expect("it holds the lock");
         let renewal = self
             .gateways
