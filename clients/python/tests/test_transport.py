@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from both import Loop
+from both import KINDS, Clients, Loop
 from rig import until
 
 from latchgate.aio.transport import HttpxTransport
 from latchgate.blocking.client import Latchgate
 from latchgate.blocking.transport import HttpTransport, _Pool
-from latchgate.errors import LatchgateError
+from latchgate.errors import GatewayUnreachable, LatchgateError
 from latchgate.protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
 from latchgate.protocol.settings import Settings
 
@@ -189,6 +191,74 @@ def test_a_forked_child_has_connections_of_its_own_with_asyncio(monkeypatch: pyt
     parent = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: parent + 1)
     assert transport._client() is not of_parent
+
+
+# === Certificates ===
+
+#: Of a server of these tests, and of nobody else.
+CERTIFICATE = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg5s9zxNxPExNUSYZ0
+etvUgp8+P3CgsLjomwxQvz8+dBahRANCAARWSt8CJTm44c8WZ6FGyvAsBp2Xaw2i
+JPLp5KQ7pg636tTrgFnZX1u7Y/QPxak+0JSXYMlro5/T1kUCNrykRXxx
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBfjCCASWgAwIBAgIULXwOcsro4xFAx1uZ3eJW4AWi+zUwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNzAzNDY1MloYDzIxMjYxMTAz
+MDM0NjUyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARWSt8CJTm44c8WZ6FGyvAsBp2Xaw2iJPLp5KQ7pg636tTrgFnZX1u7
+Y/QPxak+0JSXYMlro5/T1kUCNrykRXxxo1MwUTAdBgNVHQ4EFgQUqm9QTHnpuYfh
+HfLMs22dc+U52e8wHwYDVR0jBBgwFoAUqm9QTHnpuYfhHfLMs22dc+U52e8wDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiBAjqkDO16H0cNJtV7BdbXs
+zA5SZQ+s9OXyd2Dx7TBbmAIgaFZ9GCxGVVNZhBybM7iTvn/uAj8xfpJG7ucbJeC5
+tJc=
+-----END CERTIFICATE-----
+"""
+
+
+@pytest.fixture
+def wants_certificate(tmp_path: Path) -> Iterator[str]:
+    """A server over TLS that no client has a certificate for."""
+    file = tmp_path / "server.pem"
+    file.write_text(CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    context.load_verify_locations(file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as tls:
+                try:
+                    tls.settimeout(10)
+                    tls.do_handshake()
+                except OSError:
+                    # What the client has sent is read, or it would see a reset instead of the reason.
+                    while socket.socket.recv(tls, 1024):
+                        pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gateway_that_misses_a_certificate_was_sent_nothing(wants_certificate: str, kind: str) -> None:
+    trusts = ssl.create_default_context()
+    trusts.check_hostname = False
+    trusts.verify_mode = ssl.CERT_NONE
+    clients = Clients(kind)
+    begun = time.monotonic()
+    with pytest.raises(GatewayUnreachable, match="certificate"):
+        clients(wants_certificate, ssl_context=trusts).acquire("x", wait="1m")
+    assert time.monotonic() - begun < 10
+    clients.close()
 
 
 # === A connection that does not come ===

@@ -11,6 +11,7 @@ try:
 except ImportError as error:
     raise ImportError("latchgate.aio needs httpx: pip install 'latchgate[aio]'") from error
 
+from ..blocking.transport import is_distrust
 from ..protocol.clock import now
 from ..protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
 from ..protocol.process import OfProcess
@@ -58,9 +59,10 @@ class HttpxTransport:
         except (asyncio.TimeoutError, httpx.TimeoutException):
             return NoAnswer("no answer in time") if is_sent else NotSent("no answer in time")
         except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
-            return NotSent(_reason(error), _is_distrust(error))
-        except httpx.HTTPError as error:
-            return NoAnswer(_reason(error))
+            return NotSent(_reason(error), is_distrust(error))
+        except (httpx.HTTPError, OSError) as error:
+            # What TLS says after its handshake is no error of httpx.
+            return NotSent(_reason(error), for_good=True) if is_distrust(error) else NoAnswer(_reason(error))
 
     async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float, trace: Trace) -> Exchange:
         client = self._client()
@@ -81,15 +83,6 @@ class HttpxTransport:
 
     async def close(self) -> None:
         await self._client().aclose()
-
-
-def _is_distrust(error: BaseException) -> bool:
-    cause: Optional[BaseException] = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
 
 
 def _reason(error: Exception) -> str:

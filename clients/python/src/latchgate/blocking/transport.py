@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.client
 import io
+import re
 import select
 import socket
 import ssl
@@ -23,6 +24,7 @@ from .stop import LOOK_EVERY, Stop
 MOST_IDLE = 4
 #: How long a connection is kept so: a gateway closes one that asks for nothing after a while.
 LONGEST_IDLE = 15.0
+_REFUSED = re.compile(r"ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
 #: What cuts a request once it is set.
 Cancel = Union[threading.Event, Stop]
 
@@ -137,7 +139,7 @@ class HttpTransport:
             try:
                 connection = self._connect(min(deadline, now() + self._connect_within), cancelled)
             except (OSError, ValueError) as error:
-                return NotSent(_reason(error), isinstance(error, ssl.SSLCertVerificationError))
+                return NotSent(_reason(error), is_distrust(error))
         is_reusable = False
         try:
             with _cut_when(cancelled, connection.sock) as cut:
@@ -146,7 +148,7 @@ class HttpTransport:
             is_reusable = is_reusable and not cut.is_set()
             return exchange
         except (OSError, http.client.HTTPException) as error:
-            return NoAnswer(_reason(error))
+            return NotSent(_reason(error), for_good=True) if is_distrust(error) else NoAnswer(_reason(error))
         finally:
             if is_reusable:
                 pool.put_back(connection)
@@ -324,6 +326,19 @@ def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[thre
         finally:
             with lock:
                 done.set()
+
+
+def is_distrust(error: BaseException) -> bool:
+    """Whether one end refuses the certificate of the other. No gateway has read the request then, although it may have been
+    written: with TLS 1.3 a server looks at the certificate of its client last."""
+    cause: Optional[BaseException] = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        if isinstance(cause, ssl.SSLError) and _REFUSED.search(cause.reason or ""):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _reason(error: Exception) -> str:
