@@ -187,9 +187,10 @@ impl<'a> MarkedRenewal<'a> {
     }
 }
 
-/// Tells commands, and copies of a command, apart.
+/// Tells commands, and copies of a command, apart. Two equal marks would let a late copy change a lease.
 fn random_mark() -> String {
-    format!("{:016x}", getrandom::u64().unwrap_or_default())
+    let mark = getrandom::u64().expect("a running system has a source of random bytes");
+    format!("{mark:016x}")
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl Script {
     }
 }
 
-/// Puts the parts in the place of the lines that import them, and the number in the place of the word.
+/// Puts the parts in the place of the lines that import them, and the number in the place of the word `TOMBSTONE`.
 fn compose(text: &str, parts: &Parts) -> String {
     let mut composed = String::with_capacity(4 * text.len());
     for line in text.lines() {
@@ -112,5 +112,31 @@ fn compose(text: &str, parts: &Parts) -> String {
         composed.push_str(text);
         composed.push('\n');
     }
-    composed.replace("TOMBSTONE", &TOMBSTONE_MS.to_string())
+    replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
+}
+
+/// Replaces a word where it stands alone. In a longer word it stays.
+fn replace_word(text: &str, word: &str, replacement: &str) -> String {
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let pieces = text.split_inclusive(|c| !is_in_word(c));
+    let replaced = pieces.flat_map(|piece| match piece.strip_prefix(word) {
+        Some(end) if !end.starts_with(is_in_word) => [replacement, end],
+        _ => [piece, ""],
+    });
+    replaced.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tombstone_is_put_in_the_place_of_the_whole_word_only() {
+        let part: &Parts = &[("part", "local A = 'TOMBSTONE' + NO_TOMBSTONE")];
+        let text = "-- import part\nTOMBSTONE_MS, TOMBSTONES, TOMBSTONE)";
+        assert_eq!(
+            compose(text, part),
+            "local A = '60000' + NO_TOMBSTONE\nTOMBSTONE_MS, TOMBSTONES, 60000)\n"
+        );
+    }
 }

@@ -46,7 +46,7 @@ if keeper_of(token) ~= token then
 end
 local now = instants(redis.call('TIME'))
 -- What is granted to a place that is kept belongs to whoever comes back: this is a copy from before.
-local left = not record[3] and settle(token, now)
+local left = not record[3] and settle(now)
 if not left then
   return { 'lost', token }
 end

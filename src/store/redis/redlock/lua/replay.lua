@@ -49,7 +49,7 @@ if not adopt(lease, token, now, now + left + tombstone) then
   return { 'superseded', token }
 end
 if record[4] then
-  left = settle(lease, now)
+  left = settle(now)
   if not left then
     return { 'gone', token }
   end

@@ -1,17 +1,14 @@
--- Makes a grant last its full TTL. The script that imports it imports `lease_reply` before, and names the keys `lock`, `info` and
--- `ended` (which it can do without if nothing is to be remembered), and `tombstone`: how long an end is
--- remembered, in ms.
+-- Makes a grant last its full TTL. The script that imports it imports `lease_reply` and `memory` before, and names the
+-- keys `lock`, `info` and `ended`, and `tombstone`: how long an end is remembered, in ms.
 
 -- Makes the living lease last its full TTL from now, and answers what is left of it; nothing if it has
 -- ended. A grant that was provisional becomes a delivered one: it counts from now, and its
 -- idempotency key is used.
-local function settle(token, now)
-  local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'late', 'asked')
-  if ended then
-    redis.call('ZSCORE', ended, '')
-  end
+local function settle(now)
+  local fields = redis.call('HMGET', info, 'ttl', 'hold', 'idem', 'provisional', 'limit', 'asked')
+  redis.call('ZSCORE', ended, '')
   local hold = tonumber(fields[2]) or fields[5] and now + fields[5] or math.huge
-  local expiry = math.min(now + fields[1], hold, last_instant(fields[7]))
+  local expiry = math.min(now + fields[1], hold, last_instant(fields[6]))
   if expiry <= now then
     -- Its limit is this very millisecond, and Redis keeps the key until the next.
     redis.call('DEL', lock, info)
@@ -26,13 +23,9 @@ local function settle(token, now)
       redis.call('HSET', info, 'hold', hold)
     end
   end
-  redis.call('HDEL', info, 'unheard', 'provisional', 'limit', 'late')
-  local forget = expiry + tombstone
+  redis.call('HDEL', info, 'provisional', 'limit')
   if fields[3] then
-    remember(ended, now, forget, 'k:' .. fields[3])
-  end
-  if fields[6] then
-    remember(ended, now, forget, 'g:' .. token)
+    remember(ended, now, expiry + tombstone, 'k:' .. fields[3])
   end
   return expiry - now
 end
