@@ -274,9 +274,6 @@ enum ListenerGone {
     Unread,
 }
 
-/// How much sooner another request must end to be announced: the end of one is told a little differently each time.
-const SAME_REQUEST: Duration = Duration::from_millis(100);
-
 /// How long a client whose stream ended because the gateway drains may take to renew or release the lease
 /// here with its token.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
@@ -457,7 +454,7 @@ impl HoldTask {
             return Ok(());
         };
         let said = managed.announced_release_by;
-        if said.is_some_and(|said| said <= by + SAME_REQUEST) {
+        if said.is_some_and(|said| said <= by + ReleaseRequest::SAME_WITHIN) {
             return Ok(());
         }
         managed.announced_release_by = Some(by);

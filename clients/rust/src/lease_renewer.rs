@@ -18,6 +18,7 @@ use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
     give_back::ReleaseOnDrop,
     http::{Retry, pause, random_fraction},
+    lock,
 };
 
 /// A lease that is kept by a task of its own.
@@ -80,9 +81,6 @@ struct RenewTask {
 
 /// A lease has come soon if it took no more than this part of itself.
 const SOON: u32 = 10;
-
-/// A request that ends sooner than the last by less than this is the same: each answer takes another time.
-const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// A lease is not renewed before this part of what was left of it has passed, whatever the gateway says: one that says 0
 /// would be asked without end.
@@ -339,7 +337,7 @@ impl RenewTask {
         let by = lease.sent_at() + request.within();
         if self
             .release_by
-            .is_none_or(|known| by + SAME_REQUEST < known)
+            .is_none_or(|known| by + lock::ReleaseRequest::SAME_WITHIN < known)
         {
             self.release_by = Some(by);
             self.board.requests.send_replace(Some(request.clone()));

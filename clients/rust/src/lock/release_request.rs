@@ -21,6 +21,10 @@ pub struct ReleaseRequest {
 impl ReleaseRequest {
     /// How much longer than its holder was told a lease lasts at most. The scripts have it as a number, too.
     pub const BACKSTOP: Duration = Duration::from_secs(1);
+    /// A request whose end is at most so much sooner than that of the last one counts as the same request: each answer
+    /// takes another time, so the same end seems to come a little sooner or later. The clients in JavaScript and Python
+    /// have it as a number, too.
+    pub const SAME_WITHIN: Duration = Duration::from_millis(500);
     /// The longest time that a holder may be given: whoever wants a lock later than that can ask again.
     pub const LONGEST: Duration = Duration::from_hours(1);
 }
