@@ -14,9 +14,19 @@ use tokio::time::timeout;
 
 use super::{
     nodes::quick,
-    rig::{Rig, attempt},
+    rig::{Rig, attempt, eventually, ttl},
 };
 use crate::support::{Fault, Proxy};
+
+fn waiting_attempt() -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            max_wait: Duration::from_mins(1),
+            longest_queue: 10,
+        }),
+        ..attempt("lock")
+    }
+}
 
 /// A lock that is held, one that waits for it, and then a release: what is asked for the one that waits
 /// is struck. Ends when the lock is being tried for it.
@@ -28,13 +38,7 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
     let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
     let holder = attempt("lock");
     rig.grant(&holder).await;
-    let waiter = Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_mins(1),
-            longest_queue: 10,
-        }),
-        ..attempt("lock")
-    };
+    let waiter = waiting_attempt();
     let parked = rig.store.parking().park(waiter.name.clone(), waiter.token);
     let queued = rig.store.acquire(&waiter).await;
     assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
@@ -82,4 +86,46 @@ async fn has_left_when_the_try_for_it_has_come_to_nothing() {
     }
     rig.nothing_left(&waiter.name).await;
     rig.turn("lock").await;
+}
+
+/// The waiter's try is reserved at one node, the others do not answer, and the withdrawal does not arrive before the
+/// waiter has left and only that node could say whether it has the lock.
+#[tokio::test]
+async fn a_node_that_alone_answers_who_leaves_does_not_keep_the_try_that_came_to_nothing() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    for node in [1, 2] {
+        let taken = ["SET", "lg:{lock}:lock", "theirs"];
+        rig.server(node).run(&taken).await;
+    }
+    // Longer than this test waits for anything: what the node keeps is seen.
+    let waiter = Attempt {
+        ttl: ttl(600_000),
+        ..waiting_attempt()
+    };
+    let parked = rig.store.parking().park(waiter.name.clone(), waiter.token);
+    let queued = rig.store.acquire(&waiter).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    for node in [1, 2] {
+        rig.server(node).freeze();
+    }
+    // Only a reservation and a withdrawal name this key: one reservation goes through.
+    let wanted = "lg:{lock}:wanted";
+    proxies[0].strike_later(wanted, Fault::CutRequest, 1);
+    for _ in 0..1_000 {
+        proxies[0].strike(wanted, Fault::CutRequest);
+    }
+    eventually("it is tried for at one node", async || {
+        let token = rig.server(0).text(&["GET", "lg:{lock}:lock"]).await;
+        (token == waiter.token.to_string()).then_some(())
+    })
+    .await;
+    let left = rig.store.leave(&waiter.name, &waiter.token, None).await;
+    assert!(matches!(left, Ok(Leaving::Left(_))), "{left:?}");
+    assert!(proxies[0].strikes() > 1, "the withdrawal was cut");
+    drop(parked);
+    proxies[0].take_back();
+    eventually("the try is withdrawn", async || {
+        (rig.server(0).integer(&["EXISTS", "lg:{lock}:lock"]).await == 0).then_some(())
+    })
+    .await;
 }

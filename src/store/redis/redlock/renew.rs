@@ -140,10 +140,13 @@ impl Shared {
     ) -> Result<Confirmation, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
+        // These nodes are not asked: a try that has been confirmed there would not be withdrawn any more.
+        let doomed = self.nodes_to_withdraw_from(name, token);
         let began = Instant::now();
-        let answers = self.quorum.ask(
+        let answers = self.quorum.ask_some(
+            |node| !doomed.contains(&node.index),
             |node| node.confirm(&keys, token),
-            |answers| answers.count(Result::is_ok) >= majority,
+            |answers| answers.count(Result::is_ok) + doomed.len() >= majority,
         );
         let answers = answers.await;
         let confirmed: Vec<(usize, &HeldLease)> = answers
@@ -165,7 +168,7 @@ impl Shared {
         if superseded + confirmed.len() >= majority && superseded > 0 {
             return Ok(Confirmation::Superseded);
         }
-        let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost));
+        let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed.len();
         // What fewer have accepted was never granted; others may have accepted it too.
         let others = answers.nodes() - superseded - lost - confirmed.len();
         if view::accepting(&sure) + others < majority {

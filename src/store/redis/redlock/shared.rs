@@ -105,6 +105,15 @@ impl Shared {
         }
     }
 
+    /// The nodes from which a try of this attempt is being withdrawn. What they have of it is nothing to rely on.
+    pub(super) fn nodes_to_withdraw_from(&self, name: &LockName, token: &TokenHash) -> Vec<usize> {
+        let withdrawals = &self.sweeper.pending_withdrawals;
+        let nodes = self.quorum.nodes().iter().map(|node| node.index);
+        nodes
+            .filter(|node| withdrawals.contains(*node, name, token))
+            .collect()
+    }
+
     /// What stands between somebody and a lock, if nothing but the queue here is known.
     pub(super) async fn contention(&self, keys: &Keys, local_queue: &LocalQueue) -> Contention {
         // It is shown to people; who left has left although nobody knows it.
