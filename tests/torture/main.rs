@@ -9,6 +9,8 @@
 )]
 
 mod client;
+#[path = "../it/support/clock.rs"]
+mod clock;
 mod faults;
 mod finish;
 #[path = "../it/history/mod.rs"]

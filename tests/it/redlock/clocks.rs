@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use latchgate::{
     clock::{Clock as _, ManualClock, SystemClock},
     config::{Millis, RedisConfig},
+    lock::HoldLimit,
     store::{
         Store,
         contract::{Acquisition, Attempt, Health, Renewal},
@@ -103,6 +104,52 @@ async fn a_clock_that_is_set_forward_ends_leases_at_its_node_alone() {
     for _ in 0..3 {
         rises(&rig, &mut last).await;
     }
+}
+
+/// A node refuses the lease at first, because another try is just there. When that is gone, it takes the lease, too: so the
+/// step of one clock does not leave the lease at a minority.
+#[tokio::test]
+async fn the_clock_of_one_node_does_not_end_a_lease_that_a_node_had_refused() {
+    let (rig, clocks) = rig(&[0, 0, 0]).await;
+    let key = "lg:{lock}:lock";
+    rig.server(2).run(&["SET", key, "theirs"]).await;
+    let asked = Attempt {
+        hold_limit: Some(HoldLimit::from_millis(60_000, ttl(30_000)).unwrap()),
+        ..attempt("lock")
+    };
+    let lease = rig.grant(&asked).await;
+    assert_eq!(rig.have_accepted(&asked.name, &lease).await, 2);
+    rig.server(2).run(&["DEL", key]).await;
+    eventually("the third node has the lease, too", async || {
+        (rig.have_accepted(&asked.name, &lease).await == 3).then_some(())
+    })
+    .await;
+    // It began at the others, and ends there when it ends at them.
+    for field in ["first", "hold"] {
+        let read = ["HGET", "lg:{lock}:info", field];
+        let (first, last) = (
+            rig.server(0).integer(&read).await,
+            rig.server(2).integer(&read).await,
+        );
+        assert!(last <= first + 2, "{field}: {last} after {first}");
+    }
+    clocks[1].set(60);
+    eventually("it is over at one node", async || {
+        (rig.holds(&asked.name).await == 2).then_some(())
+    })
+    .await;
+    for _ in 0..5 {
+        let other = rig.store.acquire(&attempt("lock")).await;
+        assert!(matches!(other, Ok(Acquisition::Held(_))), "{other:?}");
+    }
+    let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
+    let Ok(Renewal::Renewed(renewed, _)) = renewal else {
+        panic!("{renewal:?}");
+    };
+    assert_eq!(renewed.fence, lease.fence);
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
+    assert!(rig.turn("lock").await > lease.fence.get());
 }
 
 #[tokio::test]

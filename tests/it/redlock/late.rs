@@ -229,3 +229,31 @@ async fn who_is_told_of_a_loss_hears_of_the_holder_although_the_node_that_decide
         told.await;
     }
 }
+
+#[tokio::test]
+async fn a_node_that_refused_a_lease_does_not_take_it_after_its_release() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    write_down_everything(rig.server(2)).await;
+    let theirs = ["SET", "lg:{lock}:lock", "theirs"];
+    rig.server(2).run(&theirs).await;
+    let asked = attempt("lock");
+    // The first that has the token is refused; the second asks again after the grant.
+    proxies[2].strike_later(&asked.token.to_string(), Fault::HoldRequest, 1);
+    rig.grant(&asked).await;
+    proxies[2].struck(1).await;
+    rig.server(2).run(&["DEL", "lg:{lock}:lock"]).await;
+    rig.release(&asked).await;
+    let (ended, attempt_ended) = ("lg:{lock}:ended", format!("g:{}", asked.token));
+    eventually("the node knows of the release", async || {
+        let until = rig.server(2).text(&["ZSCORE", ended, &attempt_ended]).await;
+        (!until.is_empty()).then_some(())
+    })
+    .await;
+    let before = runs(rig.server(2), &asked.token).await;
+    proxies[2].let_go();
+    eventually("the reservation has arrived", async || {
+        (runs(rig.server(2), &asked.token).await > before).then_some(())
+    })
+    .await;
+    rig.nothing_left(&asked.name).await;
+}

@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     FailOver,
     /// One node of a quorum counts far ahead of the others, as if its clock did, and is frozen after a while.
     CountAhead,
+    /// The clock of one node of a quorum steps forward: all leases end there.
+    StepClock,
     /// The slot of a lock goes to another server, and back.
     MoveSlot,
 }
@@ -73,7 +75,7 @@ impl Fault {
         Self::Slice,
         Self::Reset,
     ];
-    pub(crate) const OF_QUORUMS: [Self; 1] = [Self::CountAhead];
+    pub(crate) const OF_QUORUMS: [Self; 2] = [Self::CountAhead, Self::StepClock];
     pub(crate) const OF_FAILOVERS: [Self; 1] = [Self::FailOver];
     pub(crate) const OF_CLUSTERS: [Self; 1] = [Self::MoveSlot];
     /// Of a master that goes on.
@@ -107,6 +109,7 @@ impl Fault {
             Self::Reset => "reset",
             Self::FailOver => "fail-over",
             Self::CountAhead => "count-ahead",
+            Self::StepClock => "step-clock",
             Self::MoveSlot => "move-slot",
         }
     }
@@ -115,7 +118,11 @@ impl Fault {
     pub(super) fn lasts(self) -> (usize, usize) {
         match self {
             Self::KillGateway | Self::KillRedis | Self::LoseRedis => (0, 1_000),
-            Self::StopGateway | Self::KillClient | Self::Flush | Self::FailOver => (0, 1),
+            Self::StopGateway
+            | Self::KillClient
+            | Self::Flush
+            | Self::FailOver
+            | Self::StepClock => (0, 1),
             Self::FreezeGateway | Self::Hold => (300, 4_000),
             // Four stops at least.
             Self::StallGateway => (3_000, 2_000),

@@ -96,6 +96,7 @@ impl Injector {
             }
             Fault::FailOver => self.fail_over(blow).await,
             Fault::CountAhead => self.count_ahead(blow).await,
+            Fault::StepClock => self.step_clock(blow).await,
             Fault::MoveSlot => self.move_slot(blow).await,
         }
     }

@@ -16,6 +16,8 @@ end
 return raised";
 /// For how long it takes part so.
 const PART: Duration = Duration::from_millis(500);
+/// By how many seconds a clock steps forward: longer than a visit lasts.
+const STEP: i64 = 10;
 
 // === impl Injector ===
 
@@ -32,6 +34,17 @@ impl Injector {
         sleep(blow.lasts).await;
         self.seen(&begun, u64::from(frozen && raised.is_ok()));
         self.rig.servers[place].process.thaw();
+        self.heals(&begun);
+    }
+
+    /// Sets the clock of one node forward. A lease that no more than a bare majority has may be over by that, and
+    /// only such a lease.
+    pub(super) async fn step_clock(&mut self, blow: &Blow) {
+        let place = blow.choice % self.rig.servers.len();
+        let name = self.rig.servers[place].name.clone();
+        let begun = self.begins(blow.fault, &name, true);
+        let stepped = self.rig.servers[place].step_clock(STEP).await;
+        self.seen(&begun, u64::from(stepped));
         self.heals(&begun);
     }
 }

@@ -13,6 +13,7 @@ use super::{
     address,
     process::{Process, command},
 };
+use crate::clock::Clock;
 
 /// A `redis-server` as a process, always on the same address.
 pub(crate) struct Redis {
@@ -21,6 +22,9 @@ pub(crate) struct Redis {
     pub(crate) process: Process,
     directory: PathBuf,
     options: Vec<String>,
+    /// Its own clock, if it has one, and how many seconds that is ahead.
+    clock: Option<Clock>,
+    ahead: i64,
 }
 
 /// How long it may take to start, and to answer a command.
@@ -31,6 +35,20 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 impl Redis {
     /// Starts one that keeps what it has answered.
     pub(super) async fn start(directory: &Path, name: &str, options: &[&str]) -> Self {
+        Self::start_with(directory, name, options, None).await
+    }
+
+    /// The same with a clock that can be set.
+    pub(super) async fn start_with_clock(directory: &Path, name: &str, options: &[&str]) -> Self {
+        Self::start_with(directory, name, options, Some(Clock::ahead(0))).await
+    }
+
+    async fn start_with(
+        directory: &Path,
+        name: &str,
+        options: &[&str],
+        clock: Option<Clock>,
+    ) -> Self {
         let address = address::free();
         let directory = directory.join(name);
         std::fs::create_dir(&directory).unwrap();
@@ -38,9 +56,11 @@ impl Redis {
         let mut redis = Self {
             name: name.to_owned(),
             address,
-            process: launch(&directory, address, &options),
+            process: launch(&directory, address, &options, clock.as_ref()),
             directory,
             options,
+            clock,
+            ahead: 0,
         };
         redis.answers().await;
         redis
@@ -48,7 +68,12 @@ impl Redis {
 
     /// Starts it again after its end, with what it has kept.
     pub(crate) async fn start_again(&mut self) {
-        self.process = launch(&self.directory, self.address, &self.options);
+        self.process = launch(
+            &self.directory,
+            self.address,
+            &self.options,
+            self.clock.as_ref(),
+        );
         self.answers().await;
     }
 
@@ -58,6 +83,23 @@ impl Redis {
         drop(std::fs::remove_dir_all(
             self.directory.join("appendonlydir"),
         ));
+    }
+
+    /// Sets its clock forward. Answers whether it was seen to be.
+    pub(crate) async fn step_clock(&mut self, seconds: i64) -> bool {
+        let before = self.time().await;
+        self.ahead += seconds;
+        let clock = self.clock.as_ref().expect("it has a clock of its own");
+        clock.set(self.ahead);
+        let after = self.time().await;
+        matches!((before, after), (Some(before), Some(after)) if after >= before + seconds)
+    }
+
+    /// The seconds of its clock.
+    async fn time(&self) -> Option<i64> {
+        let time = self.run(&["TIME"]).await.ok()?;
+        let time: (i64, i64) = redis::from_redis_value(time).ok()?;
+        Some(time.0)
     }
 
     /// Runs a command.
@@ -102,7 +144,12 @@ pub(super) async fn run(address: SocketAddr, words: &[&str]) -> RedisResult<Valu
     }
 }
 
-fn launch(directory: &Path, address: SocketAddr, options: &Vec<String>) -> Process {
+fn launch(
+    directory: &Path,
+    address: SocketAddr,
+    options: &Vec<String>,
+    clock: Option<&Clock>,
+) -> Process {
     let mut command = command(Path::new("redis-server"));
     command
         .args([
@@ -115,6 +162,7 @@ fn launch(directory: &Path, address: SocketAddr, options: &Vec<String>) -> Proce
         ])
         .args(["--daemonize", "no", "--enable-debug-command", "yes"])
         .args(options)
+        .envs(clock.iter().flat_map(|clock| clock.environment()))
         .current_dir(directory);
     Process::start(command, directory, "redis")
 }

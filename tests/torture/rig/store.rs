@@ -150,7 +150,7 @@ impl Rig {
         tasks: &mut JoinSet<()>,
     ) -> Vec<String> {
         for node in 0..NODES {
-            let server = Redis::start(directory, &format!("redis-{node}"), &KEEPS).await;
+            let server = Redis::start_with_clock(directory, &format!("redis-{node}"), &KEEPS).await;
             self.servers.push(server);
         }
         let mut stores = Vec::new();

@@ -5,11 +5,13 @@
 //! the try still has the lock there, the counter has not passed the fence, and no node has learnt from it
 //! since it has voted; a majority must. Any two
 //! majorities share a node, so the next to come is proposed a higher fence, without any assumption about
-//! time. Then the lease must have time left. What comes of a try is withdrawn from every node, also from
+//! time. Then the lease must have time left. After the answer it is taken at the nodes that refused it, too. What
+//! comes of a try is withdrawn from every node, also from
 //! those that did not answer, unless it is granted.
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -25,7 +27,7 @@ use crate::{
 
 use super::{
     super::keys::Keys,
-    backoff::Backoff,
+    backoff::{Backoff, up_to},
     calls::{Ratification, ReplayReply, ReplayRequest, ReserveRequest},
     claim::{Nonce, validity},
     node::is_unknown,
@@ -73,7 +75,7 @@ const TRIES: usize = 8;
 impl Shared {
     /// Tries until it is known what becomes of the attempt.
     pub(super) async fn attempt(
-        &self,
+        self: &Arc<Self>,
         keys: &Keys,
         attempt: &Attempt,
         request: ReserveRequest,
@@ -113,7 +115,7 @@ impl Shared {
     }
 
     async fn try_once(
-        &self,
+        self: &Arc<Self>,
         keys: &Keys,
         attempt: &Attempt,
         request: ReserveRequest,
@@ -143,6 +145,8 @@ impl Shared {
                 match granted.await {
                     Ok(lease) => {
                         guard.disarm();
+                        let granted = (&lease, began);
+                        self.take_where_refused(attempt, &nonce, request, &votes, granted);
                         return over(AttemptOutcome::Granted(lease, nonce));
                     }
                     Err(outcome) => outcome,
@@ -318,6 +322,64 @@ impl Shared {
     }
 }
 
+// === Bare majority ===
+//
+// Takes a lease at the nodes that refused it, because somebody's try was just there. If a lease has no more than a
+// bare majority, one clock that steps forward ends it too early.
+
+/// How often a node is asked again.
+const TRIES_TO_TAKE: u32 = 8;
+/// The pause before the first of them; each one is twice as long as the one before.
+const TAKES_AFTER: Duration = Duration::from_millis(4);
+/// For how long a node is asked again. It is much shorter than nodes remember the end of a lease, so that a lease that
+/// has ended meanwhile is not taken.
+const TAKES_WITHIN: Duration = Duration::from_secs(2);
+
+// === impl Shared ===
+
+impl Shared {
+    /// Goes on to take a lease that was just granted where it was refused, after its holder is answered.
+    fn take_where_refused(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        request: ReserveRequest,
+        votes: &NodeReplies<Vote>,
+        (lease, began): (&HeldLease, Instant),
+    ) {
+        let (fence, until) = (lease.fence, began + TAKES_WITHIN.min(lease.expires_in));
+        let refused = votes.by_node();
+        for (node, _) in refused.filter(|(_, vote)| vote.is_some_and(Vote::is_taken)) {
+            let (shared, attempt, nonce) = (Arc::clone(self), attempt.clone(), nonce.clone());
+            self.start_background(&self.lifecycle, async move {
+                let (node, keys) = (&shared.quorum.nodes()[node], shared.keys(&attempt.name));
+                for tried in 0..TRIES_TO_TAKE {
+                    let pause = TAKES_AFTER * 2_u32.pow(tried);
+                    sleep(pause / 2 + up_to(pause / 2)).await;
+                    let ended = &shared.sweeper.pending_withdrawals;
+                    if Instant::now() >= until
+                        || ended.contains(node.index, &attempt.name, &attempt.token)
+                    {
+                        return;
+                    }
+                    let request = ReserveRequest {
+                        wake_within: None,
+                        others_wait: false,
+                        granted: Some((fence, began.elapsed())),
+                        ..request
+                    };
+                    let vote = node.reserve(&keys, &attempt, &nonce, &request).await;
+                    // After an answer that was lost no other copy is sent: what ends the lease at the node ends
+                    // one copy that is on its way, and not two.
+                    if !vote.is_taken() {
+                        return;
+                    }
+                }
+            });
+        }
+    }
+}
+
 fn lost_of<T>(answers: &NodeReplies<Result<T, StoreError>>) -> usize {
     answers.count(|answer| answer.as_ref().is_err_and(is_unknown))
 }
@@ -345,12 +407,16 @@ impl Shared {
         attempt: &Attempt,
     ) -> Result<TryOutcome, StoreError> {
         let began = Instant::now();
-        let view = self.view(keys).await?;
         let (name, token) = (&attempt.name, &attempt.token);
+        // A withdrawal that ends while the nodes are asked is none any more afterwards.
+        let doomed = self.nodes_to_withdraw_from(name, token);
+        let view = self.view(keys).await?;
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
         // In this order: what is withdrawn from now on was not granted to anybody else.
         let sure = view.of(token).into_iter();
-        let sure = sure.filter(|(node, _)| !pending_withdrawals.contains(*node, name, token));
+        let sure = sure.filter(|(node, _)| {
+            !doomed.contains(node) && !pending_withdrawals.contains(*node, name, token)
+        });
         let sure = sure.map(|(_, claim)| claim);
         let lease = accepted(sure, self.quorum.majority(), Asked::since(began));
         Ok(match lease {

@@ -49,6 +49,7 @@ impl Shared {
             undelivered_ttl: None,
             wake_within: attempt.wait.map(|_| WAKES),
             others_wait: false,
+            granted: None,
         };
         let keys = self.keys(&attempt.name);
         let holder = match self.attempt(&keys, attempt, request).await? {
@@ -217,7 +218,7 @@ impl Shared {
     }
 
     /// Goes on until nobody stands in the queue.
-    async fn contend(&self, name: &LockName, local_queue: &LocalQueue) {
+    async fn contend(self: &Arc<Self>, name: &LockName, local_queue: &LocalQueue) {
         let mut splits = Backoff::new();
         while let Some(head) = local_queue.head(Instant::now()) {
             // What has become free until now is seen by this try.
@@ -254,7 +255,7 @@ impl Shared {
 
     /// Tries once for the head.
     async fn try_for(
-        &self,
+        self: &Arc<Self>,
         name: &LockName,
         local_queue: &LocalQueue,
         head: &LocalWaiter,
@@ -267,6 +268,7 @@ impl Shared {
             wake_within: Some(WAKES),
             // They are not refused, and yet want to know when the head has released it through another gateway.
             others_wait: local_queue.len(Instant::now()) > 1,
+            granted: None,
         };
         let turn = self.turn(local_queue).await?;
         if !local_queue.try_for(head) {

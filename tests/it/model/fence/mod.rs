@@ -8,7 +8,8 @@
 //! over; an answer may be lost. At any instant what an owner has at a node may end (it expires, is
 //! released, is broken: these are the same to the node), a node may lose all that it knows and go on,
 //! and other names may raise the counter that they share. Nobody checks how long all that took: no lease
-//! is valid for any time, so nothing here depends on a clock.
+//! is valid for any time, so nothing here depends on a clock. A node that is asked again after the grant, because it had
+//! refused, is one that a message of round one reaches late.
 //!
 //! *What must hold.* Two grants of a name never have the same fence, and one that was asked for after
 //! another was granted has a larger one.

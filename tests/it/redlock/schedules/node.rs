@@ -117,14 +117,25 @@ impl Node {
         token: &str,
         nonce: &str,
     ) -> Option<Proposal> {
+        self.take(name, token, nonce, 1).await
+    }
+
+    /// The same, or of a lease that a majority has granted already, by a fence.
+    pub(super) async fn take(
+        &mut self,
+        name: usize,
+        token: &str,
+        nonce: &str,
+        fence: u64,
+    ) -> Option<Proposal> {
         let keys = keys(name, &["lock", "info", "ended"]);
-        let wanted = format!("{name}:wanted");
+        let (wanted, fence) = (format!("{name}:wanted"), fence.to_string());
         let hash = self.reserve.clone();
         let mut words = vec!["EVALSHA", &hash, "6"];
         words.extend(keys.iter().map(String::as_str));
         words.extend(["fence", &wanted, "node", token, nonce, TTL]);
         words.extend([""; 8]);
-        words.extend(["1", "", "0"]);
+        words.extend([&fence, "", "0", "0", "0"]);
         let reply = self.run(&words).await;
         let Value::Array(reply) = reply else {
             panic!("no vote: {reply:?}");

@@ -65,6 +65,8 @@ struct Message {
 enum Asks {
     Reserve,
     Ratify(u64, Vec<Option<String>>),
+    /// The lease that was granted by this fence is taken at the nodes that do not have it.
+    Take(u64),
     Withdraw,
     Release,
 }
@@ -179,6 +181,10 @@ impl<'a> Walk<'a> {
                     run.accepted[message.node] = true;
                 }
             }
+            Asks::Take(fence) => {
+                let taken = node.take(name, token, nonce, *fence).await;
+                said = format!("{taken:?}");
+            }
             Asks::Withdraw => node.withdraw(name, token, nonce).await,
             Asks::Release => node.release(name, token).await,
         }
@@ -257,6 +263,7 @@ impl<'a> Walk<'a> {
         let held = self.runs.iter();
         let held = held.filter(|it| it.name == name && it.phase == Phase::Granted);
         let overlaps = self.ends == Ends::Nothing && held.count() > 0;
+        self.send(run, &Asks::Take(fence));
         self.runs[run].phase = Phase::Granted;
         let before = &mut self.granted[name];
         let is_new = !before.contains(&fence);

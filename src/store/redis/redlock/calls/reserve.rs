@@ -34,6 +34,8 @@ pub(in super::super) struct ReserveRequest {
     pub(in super::super) wake_within: Option<Duration>,
     /// Somebody else waits here, who wants to be woken also if this try is granted.
     pub(in super::super) others_wait: bool,
+    /// A majority has granted the lease already, by this fence, and it began so long ago.
+    pub(in super::super) granted: Option<(FencingToken, Duration)>,
 }
 
 // === impl Node ===
@@ -87,9 +89,13 @@ impl Node {
                     None => command.arg(""),
                 };
             }
-            command.arg(u8::from(request.take)).arg(&run);
-            command.arg(self.wait.as_millis().to_string());
+            match request.granted {
+                Some((fence, _)) => command.arg(fence.get()),
+                None => command.arg(u8::from(request.take)),
+            };
+            command.arg(&run).arg(self.wait.as_millis().to_string());
             command.arg(u8::from(request.others_wait));
+            command.arg(request.granted.map_or(0, |(_, ago)| begun_millis(ago)));
         };
         let sent = self.once(
             connection,

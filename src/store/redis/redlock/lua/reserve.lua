@@ -21,10 +21,12 @@
 --   9  the salt of the token, or empty
 --  10  for how many ms somebody waits who wants to be woken, or empty
 --  11  for how many ms it lasts if it is not delivered, or empty
---  12  1 to take the lock if it is free, 0 only to ask
+--  12  1 to take the lock if it is free, 0 only to ask; a larger number is the fence by which a majority has
+--      granted it to this try already, and it is taken here, too
 --  13  the run of this server, or empty if no run of it forgets
 --  14  for how many ms it has no vote when it was found without its data
 --  15  1 if others wait at the gateway, who want to be woken for as long as ARGV 10 also if it is reserved
+--  16  by how many ms the lease began before: 0, if it is not granted yet
 -- Reply
 --   {reserved, ARGV 2, the fence that is proposed, the vote}
 --   {unlearnt, ARGV 2}                    it has no vote until it has learnt how far fences have come
@@ -60,7 +62,7 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import mark
 -- import propose
 
--- What a record says for its fence until the second round has named it. No fence is as small.
+-- What a record says for its fence until the second round has named it, which is ARGV 12 of a try. No fence is as small.
 local UNRATIFIED = '1'
 
 local held = redis.call('GET', lock)
@@ -126,9 +128,10 @@ if ARGV[12] == '0' then
 end
 
 local provisional = ARGV[11] ~= ''
-local expiry = now + (provisional and ARGV[11] or ARGV[3])
+local began = now - ARGV[16]
+local expiry = began + (provisional and ARGV[11] or ARGV[3])
 local fields = {
-  'v', LAYOUT, 'lock', token, 'nonce', nonce, 'fence', UNRATIFIED, 'ttl', ARGV[3], 'acquired', now,
+  'v', LAYOUT, 'lock', token, 'nonce', nonce, 'fence', ARGV[12], 'ttl', ARGV[3], 'acquired', began,
 }
 local function also(name, value)
   if value ~= '' then
@@ -137,8 +140,8 @@ local function also(name, value)
   end
 end
 if ARGV[4] ~= '' and not provisional then
-  expiry = math.min(expiry, now + ARGV[4])
-  also('hold', now + ARGV[4])
+  expiry = math.min(expiry, began + ARGV[4])
+  also('hold', began + ARGV[4])
 end
 also('limit', provisional and ARGV[4] or '')
 also('owner', ARGV[5])
@@ -147,7 +150,6 @@ also('idem', key)
 also('finger', ARGV[8])
 also('salt', ARGV[9])
 also('returnable', key ~= '' and '1' or '')
-also('unheard', provisional and '1' or '')
 also('provisional', provisional and '1' or '')
 -- Whatever lasts longer was renewed.
 also('first', string.format('%.0f', expiry))
