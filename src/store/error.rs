@@ -55,6 +55,12 @@ pub enum Unavailability {
     /// No connection could be made.
     #[error("cannot connect: {0}")]
     Connect(String),
+    /// The address of the server leads to several servers in turn, each with locks of its own.
+    #[error(
+        "the address leads to several servers in turn, as with round-robin DNS or a proxy that balances over \
+         masters; a lock may be granted at one server only"
+    )]
+    SeveralServers,
     /// What was to be read was not answered.
     #[error("nothing was read: {0}")]
     NotRead(String),

@@ -225,6 +225,10 @@ impl From<StoreError> for Problem {
 fn unavailable(reason: &Unavailability) -> Problem {
     let detail = match reason {
         Unavailability::Connect(_) => "The store cannot be reached. Nothing happened.",
+        Unavailability::SeveralServers => {
+            "The address of the store leads to several servers in turn, and a lock may be granted at one only. \
+             Nothing happened."
+        }
         Unavailability::NotRead(_) => {
             "The store was asked and gave no answer. Nothing happened: it was only to be read."
         }

@@ -22,6 +22,7 @@ mod late;
 mod leases;
 mod list;
 mod many_names;
+pub(crate) mod moved;
 mod outages;
 pub(crate) mod power_loss;
 mod refusals;

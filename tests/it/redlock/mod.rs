@@ -18,6 +18,7 @@ mod listed;
 mod logins;
 mod majority;
 mod many_names;
+mod moved;
 pub(crate) mod nodes;
 mod partition;
 mod power_loss;

@@ -7,7 +7,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -42,7 +42,10 @@ pub(crate) enum Fault {
 }
 
 struct Plan {
-    server: AtomicU16,
+    /// To which server connections lead; if there are several, to each in turn.
+    servers: Mutex<Vec<u16>>,
+    /// How many connections have been made.
+    connections: AtomicUsize,
     /// What to look for, what to do, and how many before it go through.
     armed: Mutex<Vec<(Vec<u8>, Fault, usize)>>,
     /// How many have gone through before the fault that waits for them.
@@ -60,7 +63,8 @@ impl Proxy {
             .expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let plan = Arc::new(Plan {
-            server: AtomicU16::new(server),
+            servers: Mutex::new(vec![server]),
+            connections: AtomicUsize::new(0),
             armed: Mutex::default(),
             gone_through: watch::Sender::new(0),
             struck: watch::Sender::new(0),
@@ -86,7 +90,18 @@ impl Proxy {
 
     /// Lets new connections lead to another server, as a name does that is given to it.
     pub(crate) fn lead_to(&self, server: u16) {
-        self.plan.server.store(server, Ordering::SeqCst);
+        self.lead_in_turn(&[server]);
+    }
+
+    /// Lets new connections lead to each of these servers in turn, as a proxy does that balances over them.
+    pub(crate) fn lead_in_turn(&self, servers: &[u16]) {
+        let mut now = self.plan.servers.lock().expect("no code panics with it");
+        *now = servers.to_vec();
+    }
+
+    /// How many connections have been made to it.
+    pub(crate) fn connections(&self) -> usize {
+        self.plan.connections.load(Ordering::SeqCst)
     }
 
     /// Lets a fault strike the next request that contains `needle`. Several strike one after the
@@ -158,7 +173,11 @@ async fn until<T>(watched: &watch::Sender<T>, reached: impl FnMut(&T) -> bool) {
 }
 
 async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
-    let server = plan.server.load(Ordering::SeqCst);
+    let number = plan.connections.fetch_add(1, Ordering::SeqCst);
+    let server = {
+        let servers = plan.servers.lock().expect("no code panics with it");
+        servers[number % servers.len()]
+    };
     let mut server = TcpStream::connect(("127.0.0.1", server)).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;

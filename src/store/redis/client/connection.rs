@@ -103,9 +103,8 @@ const DRIVER_IS_LATE: Duration = Duration::from_millis(50);
 // === impl Connection ===
 
 impl Connection {
-    /// A connection whose driver is about to start on this thread.
-    pub(crate) fn new(shared: Arc<ConnectionShared>) -> Self {
-        let run = Run::default();
+    /// A connection to this run of a server, whose driver is about to start on this thread.
+    pub(crate) fn new(shared: Arc<ConnectionShared>, run: Run) -> Self {
         Self(Arc::new(ConnectionInner {
             shared,
             run,
@@ -136,11 +135,6 @@ impl Connection {
     /// Which run of which server it leads to; `None` if that was not asked, or is not said.
     pub(crate) fn run(&self) -> Option<&RunId> {
         self.0.run.id()
-    }
-
-    /// Takes note of what `INFO server` says, which was asked then.
-    pub(crate) fn note_run(&self, info: &[u8], asked: Instant) {
-        self.0.run.note(&String::from_utf8_lossy(info), asked);
     }
 
     /// Waits for a reply. Time-outs are the driver's; those who run on another thread than the driver look at the time
@@ -455,7 +449,9 @@ mod tests {
         let home = workers.all().next().unwrap();
         // Its driver does not run, as on a thread that is stuck.
         let connection = workers
-            .carry_out(home, async { Connection::new(Arc::default()) })
+            .carry_out(home, async {
+                Connection::new(Arc::default(), Run::default())
+            })
             .await
             .unwrap();
         let (ping, limit) = (cmd("PING"), Instant::now() + Duration::from_millis(50));

@@ -5,14 +5,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use bb8_redis::redis::{Pipeline, RedisConnectionInfo, RedisError, Value, aio::PubSub};
+use bb8_redis::redis::{Pipeline, RedisConnectionInfo, Value, aio::PubSub};
+use bytes::BytesMut;
+use futures_util::future::join_all;
 use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::Notify,
     task::spawn_blocking,
     time::{Duration, Instant, timeout},
 };
 use tokio_rustls::client::TlsStream;
 use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
 
 use crate::{config::RedisNode, store::Unavailability};
 
@@ -21,11 +26,14 @@ use super::{
     credentials::{Credentials, LoadedCredentials, server_name},
     driver::Driver,
     failure::Failure,
+    identity::{Identity, Reached},
     login::{
-        closed, full, is_full, is_protected, judge_greeting, login_failed, no_database, no_tls,
-        refused, refused_login, wrong_login,
+        closed, full, is_full, is_protected, judge_greeting, no_database, no_tls, refused,
+        refused_login, wrong_login,
     },
     pubsub::PubSubConnection,
+    resp::Replies,
+    run::Run,
 };
 
 /// Where to connect to, and who owns the connections.
@@ -33,8 +41,11 @@ pub(crate) struct Endpoint {
     node: RedisNode,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    /// Whether a server is asked for its run before anything else is.
-    asks_run: bool,
+    /// Whether all connections must lead to one run of one server, which is asked for its run first.
+    one_server: bool,
+    identity: Identity,
+    /// Told when a connection was lost.
+    lost: Arc<Notify>,
     /// The connections that are open.
     open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
     /// The tasks that move bytes, one for each connection. They outlive every other task, because
@@ -54,21 +65,26 @@ impl Endpoint {
         credentials: Arc<Credentials>,
         connect_timeout: Duration,
     ) -> Self {
+        let closing = CancellationToken::new();
         Self {
             node,
             credentials,
             connect_timeout,
-            asks_run: false,
+            one_server: true,
+            identity: Identity::new(closing.child_token()),
+            lost: Arc::default(),
             open_connections: Mutex::default(),
             drivers: TaskTracker::new(),
-            closing: CancellationToken::new(),
+            closing,
         }
     }
 
-    /// The same; with `asks_run` asked on every new connection which run of which server it is, and for
-    /// how long it has run.
-    pub(crate) fn asking_for_run(self, asks_run: bool) -> Self {
-        Self { asks_run, ..self }
+    /// The same; it does not matter whether its connections lead to one server.
+    pub(crate) fn to_any(self) -> Self {
+        Self {
+            one_server: false,
+            ..self
+        }
     }
 
     /// Where it is.
@@ -82,7 +98,28 @@ impl Endpoint {
     }
 
     pub(crate) async fn connect(&self) -> Result<Connection, Unavailability> {
-        self.in_time(self.open()).await
+        let open = async {
+            let (wire, run, connections) = self.reach().await?;
+            let shared = Arc::new(ConnectionShared::default());
+            self.drive(&shared, wire, &connections);
+            Ok(Connection::new(shared, run))
+        };
+        self.in_time(open).await
+    }
+
+    /// Ends when a connection was lost since this last ended.
+    pub(crate) async fn connection_lost(&self) {
+        self.lost.notified().await;
+    }
+
+    /// Takes note that a connection was lost that listened to channels.
+    pub(crate) fn note_lost_connection(&self) {
+        self.lost.notify_one();
+    }
+
+    /// What readiness says of where the address leads, although a connection could be made.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        self.identity.warning()
     }
 
     /// Ends at the latest when the time is over, or when the server is not used any more.
@@ -112,8 +149,50 @@ impl Endpoint {
         Unavailability::Connect(format!("no {tls}connection within {ms} ms"))
     }
 
-    /// Connects, and says with what to log in.
-    async fn reach(&self) -> Result<(Wire, RedisConnectionInfo), Unavailability> {
+    /// Connects to the server to which all other connections lead. Answers also what is cancelled when those are
+    /// closed.
+    async fn reach(&self) -> Result<(Wire, Run, CancellationToken), Unavailability> {
+        loop {
+            self.settle().await?;
+            let connections = self.identity.connections();
+            let (wire, run) = self.dial().await?;
+            let next = || self.closing.child_token();
+            match self.identity.note(&run, &connections, next) {
+                Reached::Same(connections) => return Ok((wire, run, connections)),
+                Reached::Outdated => {}
+                Reached::Another { moved } => {
+                    self.close_connections();
+                    let node = &self.node;
+                    if moved {
+                        warn!(%node, "the address leads to another server than before: all connections are \
+                                      made again, and what was locked at the one before is forgotten");
+                    } else {
+                        info!(%node, "the server was started again, or its address leads to another one");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds out where the address leads, if that is in doubt.
+    async fn settle(&self) -> Result<(), Unavailability> {
+        let _turn = self.identity.turn().await;
+        if let Some(connections) = self.identity.doubt()? {
+            let dialled = join_all((0..connections).map(|_| self.dial())).await;
+            // All of them are open until now, whatever balances them over servers.
+            let runs = dialled.into_iter().map(|it| Ok(it?.1)).collect();
+            if self.identity.settle(runs) {
+                let node = &self.node;
+                warn!(%node, "the address leads to several servers in turn: no lock is granted there");
+            }
+            self.identity.doubt()?;
+        }
+        Ok(())
+    }
+
+    /// Connects, logs in, and makes sure that the server takes part before anything is sent that may be carried
+    /// out: one that is frozen, full or protected accepts a connection all the same.
+    async fn dial(&self) -> Result<(Wire, Run), Unavailability> {
         let failed = |error: io::Error| Unavailability::Connect(error.to_string());
         let credentials = Arc::clone(&self.credentials);
         let loaded = spawn_blocking(move || credentials.current()).await;
@@ -125,7 +204,7 @@ impl Endpoint {
             .await
             .map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        let wire = match tls {
+        let mut wire = match tls {
             None => Either::Left(stream),
             Some(connector) => {
                 let name = server_name(&self.node)
@@ -134,52 +213,49 @@ impl Endpoint {
                 Either::Right(Box::new(encrypted.map_err(|error| no_tls(&error))?))
             }
         };
-        Ok((wire, login))
+        let run = self.greet(&mut wire, &login).await?;
+        Ok((wire, run))
     }
 
-    /// Logs in, and makes sure that the server takes part before anything is sent that may be carried out:
-    /// one that is frozen, full or protected accepts a connection all the same.
-    async fn open(&self) -> Result<Connection, Unavailability> {
-        let (stream, login) = self.reach().await?;
-        let shared = Arc::new(ConnectionShared::default());
-        let connection = Connection::new(Arc::clone(&shared));
-        let limit = Instant::now() + self.connect_timeout;
+    async fn greet(
+        &self,
+        wire: &mut Wire,
+        login: &RedisConnectionInfo,
+    ) -> Result<Run, Unavailability> {
         // Before the answer: whatever the server says, it is no younger then.
         let asked = Instant::now();
-        let replies = {
-            let commands = self.greeting(&login);
-            // Taken before the driver starts: a server may say that it is full before it is asked anything.
-            let greeted = connection.take_all(&commands, limit);
-            self.drive(&shared, stream);
-            match greeted {
-                Ok(greeted) => greeted.await.0,
-                Err(_closed) => Vec::new(),
+        let commands = self.greeting(login).get_packed_pipeline();
+        // A server may say that it is full, and close, before it is asked anything.
+        let _sent = wire.write_all(&commands).await.and(wire.flush().await);
+        let (mut replies, mut input) = (Replies::default(), BytesMut::new());
+        // In their order: a server that refuses a client says so once, whatever it was sent, and closes.
+        let mut next = async || loop {
+            match replies.next(&mut input) {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) if matches!(wire.read_buf(&mut input).await, Ok(1..)) => {}
+                Ok(None) | Err(_) => return Err(self.with_hint(closed())),
             }
         };
-        // In their order: a server that refuses a client says so once, whatever it was sent, and closes.
-        let mut replies = replies.into_iter();
-        let mut next = || replies.next().ok_or_else(|| self.with_hint(closed()));
         if login.password().is_some() {
-            self.judge_login(next()?)?;
+            self.judge_login(next().await?)?;
         }
         if login.db() != 0 {
-            self.judge_database(next()?)?;
+            self.judge_database(next().await?)?;
         }
-        judge_greeting(next()?).map_err(|why| self.with_hint(why))?;
-        if self.asks_run {
-            match next()? {
-                Value::BulkString(info) => connection.note_run(&info, asked),
-                // Where the server may not be asked, it does not say; where it just cannot answer, another
-                // connection is to ask it.
-                Value::ServerError(error) => {
-                    if let Failure::Transient(why) = answered(&error) {
-                        return Err(why);
-                    }
-                }
-                _ => {}
-            }
+        judge_greeting(next().await?).map_err(|why| self.with_hint(why))?;
+        if !self.one_server {
+            return Ok(Run::default());
         }
-        Ok(connection)
+        match next().await? {
+            Value::BulkString(info) => Ok(Run::read(&String::from_utf8_lossy(&info), asked)),
+            // Where the server may not be asked, it does not say; where it just cannot answer, another
+            // connection is to ask it.
+            Value::ServerError(error) => match answered(&error) {
+                Failure::Transient(why) => Err(why),
+                _ => Ok(Run::default()),
+            },
+            _ => Ok(Run::default()),
+        }
     }
 
     /// What is said first on a connection, all at once.
@@ -196,7 +272,7 @@ impl Endpoint {
             commands.cmd("SELECT").arg(login.db());
         }
         commands.cmd("PING");
-        if self.asks_run {
+        if self.one_server {
             commands.cmd("INFO").arg("server");
         }
         commands
@@ -225,7 +301,7 @@ impl Endpoint {
     }
 
     /// Starts the task that moves the bytes of a connection.
-    fn drive(&self, shared: &Arc<ConnectionShared>, stream: Wire) {
+    fn drive(&self, shared: &Arc<ConnectionShared>, stream: Wire, connections: &CancellationToken) {
         let mut open_connections = self
             .open_connections
             .lock()
@@ -233,12 +309,17 @@ impl Endpoint {
         open_connections.retain(|shared| shared.strong_count() > 0);
         open_connections.push(Arc::downgrade(shared));
         drop(open_connections);
-        // The server may have been given up before this connection was listed.
-        if self.closing.is_cancelled() {
+        // They may have been closed before this connection was listed.
+        if connections.is_cancelled() {
             shared.close();
         }
-        self.drivers
-            .spawn(Driver::new(Arc::clone(shared), stream).run());
+        let (shared, lost) = (Arc::clone(shared), Arc::clone(&self.lost));
+        self.drivers.spawn(async move {
+            Driver::new(Arc::clone(&shared), stream).run().await;
+            if !shared.is_closed() {
+                lost.notify_one();
+            }
+        });
     }
 
     /// A connection of its own that listens to channels.
@@ -247,24 +328,18 @@ impl Endpoint {
         channels: &[&str],
     ) -> Result<PubSubConnection, Unavailability> {
         let open = async {
-            let (stream, login) = self.reach().await?;
-            let subscription = PubSub::new(&login, stream).await;
-            let mut subscription = subscription.map_err(|error| self.login_failed(&error))?;
-            let subscribed = subscription.subscribe(channels).await;
+            let (wire, _run, disconnected) = self.reach().await?;
+            // It is logged in.
+            let subscription = PubSub::new(&RedisConnectionInfo::default(), wire).await;
+            let mut connection = subscription.map_err(|error| refused(&error))?;
+            let subscribed = connection.subscribe(channels).await;
             subscribed.map_err(|error| refused(&error))?;
             Ok(PubSubConnection {
-                connection: subscription,
-                disconnected: self.closing.clone(),
+                connection,
+                disconnected,
             })
         };
         self.in_time(open).await
-    }
-
-    /// Why a login failed, the choice of the database included.
-    fn login_failed(&self, error: &RedisError) -> Unavailability {
-        let detail = error.detail().unwrap_or_default();
-        let other = || self.with_hint(login_failed(error));
-        no_database(self.credentials.database(), detail).unwrap_or_else(other)
     }
 
     /// What may be behind a connection that ends before anything was said. A server that misses a
@@ -283,6 +358,10 @@ impl Endpoint {
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
     pub(crate) fn disconnect(&self) {
         self.closing.cancel();
+        self.close_connections();
+    }
+
+    fn close_connections(&self) {
         let open_connections = self
             .open_connections
             .lock()
@@ -319,7 +398,6 @@ mod tests {
         let credentials = Credentials::of_redis(&login, &RedisConfig::default());
         let node = RedisNode::new("127.0.0.1", port);
         let endpoint = Endpoint::new(node, Arc::new(credentials), Duration::from_secs(20));
-        let endpoint = endpoint.asking_for_run(true);
         let refuse = async {
             let (mut client, _) = listener.accept().await.unwrap();
             client.write_all(greeting.as_bytes()).await.unwrap();

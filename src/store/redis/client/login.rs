@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bb8_redis::redis::{ErrorKind, RedisError, ServerError, Value};
+use bb8_redis::redis::{RedisError, ServerError, Value};
 
 use crate::{store::Unavailability, tls::distrust};
 
@@ -59,21 +59,6 @@ pub(super) fn refused_login(code: &str) -> Unavailability {
             Unavailability::Misconfigured(format!("the server refuses the login: {code}"))
         }
         known => known.reason(),
-    }
-}
-
-/// Why the library could not log in. What the server says to a login may repeat the password, so of its text
-/// nothing is passed on.
-pub(super) fn login_failed(error: &RedisError) -> Unavailability {
-    let detail = error.detail().unwrap_or_default();
-    match error.kind() {
-        ErrorKind::AuthenticationFailed if failure::tells_of_too_many_clients(detail) => full(),
-        ErrorKind::AuthenticationFailed => wrong_login(),
-        ErrorKind::Io => closed(),
-        ErrorKind::Server(_) | ErrorKind::Extension => {
-            refused_login(error.code().unwrap_or_default())
-        }
-        _ => Unavailability::Misconfigured("the server refuses the login or database".to_owned()),
     }
 }
 

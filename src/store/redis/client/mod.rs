@@ -9,6 +9,7 @@ pub(super) mod dispatch;
 mod driver;
 mod endpoint;
 pub(super) mod failure;
+mod identity;
 mod login;
 pub(super) mod marker_connection;
 mod pool;

@@ -8,6 +8,7 @@
 use std::{
     convert::Infallible,
     fmt,
+    future::pending,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -18,7 +19,7 @@ use arc_swap::ArcSwap;
 use bb8_redis::bb8;
 use tokio::{
     sync::Notify,
-    time::{Duration, Instant, timeout_at},
+    time::{Duration, Instant, sleep, timeout_at},
 };
 
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{connection::Connection, pubsub::PubSubConnection, route::Route, run::RunId};
+use super::{connection::Connection, pubsub::PubSubConnection, route::Route};
 
 /// The connections to one server.
 pub(crate) struct Pool {
@@ -73,8 +74,6 @@ struct PoolState {
     connected: Notify,
     /// Why the last connection could not be made, if it could not.
     last_error: Mutex<Option<String>>,
-    /// To which run of which server the last one led, if that was asked.
-    run: Mutex<Option<RunId>>,
 }
 
 /// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
@@ -90,6 +89,9 @@ enum Dialled {
 /// How much longer than one connect the pool lets a caller wait, so that the caller is told the
 /// reason.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether the address still leads to the same server, although no connection was lost.
+const ADDRESS_CHECK: Duration = Duration::from_secs(2);
 
 // === impl Pool ===
 
@@ -193,16 +195,40 @@ impl Pool {
 
     /// A connection outside the pool, for commands that keep others waiting.
     pub(crate) async fn dedicated(&self) -> Result<Connection, Unavailability> {
-        let connection = self.route.connect().await?;
-        self.state.note_run(&connection, &mut self.state.run());
-        Ok(connection)
+        self.route.connect().await
     }
 
-    /// Whether a connection leads to the run of the server to which the last one led.
-    pub(crate) fn is_current_run(&self, connection: &Connection) -> bool {
-        connection
-            .run()
-            .is_none_or(|run| self.state.run().as_ref() == Some(run))
+    /// Checks again and again whether the address still leads to the same server: every two seconds, and when a
+    /// connection was lost, which may be the only sign that it does not. A new connection finds it out, and
+    /// closes all others if they lead elsewhere.
+    pub(crate) async fn watch_address(&self) {
+        loop {
+            let endpoint = self.route.endpoint();
+            let lost = async {
+                match &endpoint {
+                    Some(endpoint) => endpoint.connection_lost().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep(ADDRESS_CHECK) => {}
+                () = lost => {}
+            }
+            // While none can be made, those that there are are as good as before.
+            drop(self.route.connect().await);
+        }
+    }
+
+    /// Takes note that a connection was lost that listened to channels.
+    pub(crate) fn note_lost_connection(&self) {
+        if let Some(endpoint) = self.route.endpoint() {
+            endpoint.note_lost_connection();
+        }
+    }
+
+    /// What readiness says of where the address leads, although a connection could be made.
+    pub(crate) fn address_warning(&self) -> Option<&'static str> {
+        self.route.endpoint()?.warning()
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
@@ -297,14 +323,11 @@ impl PoolState {
     /// A connection was made for bb8 to keep.
     fn add(&self, connection: &Connection, worker: Option<Worker>) {
         *self.last_error() = None;
-        let mut last = self.run();
         self.live.rcu(|live| {
             let mut live = Live::clone(live);
             live.add(connection, worker);
             live
         });
-        self.note_run(connection, &mut last);
-        drop(last);
         self.connected.notify_one();
     }
 
@@ -315,24 +338,6 @@ impl PoolState {
             live.remove(connection);
             live
         });
-    }
-
-    /// Takes note of the run that a new connection leads to. If it is another one than before, the name leads
-    /// to another server by now, and those before are retired: all that is asked is asked of one.
-    fn note_run(&self, connection: &Connection, last: &mut Option<RunId>) {
-        let Some(run) = connection.run().filter(|&run| last.as_ref() != Some(run)) else {
-            return;
-        };
-        *last = Some(run.clone());
-        for other in &self.live.load().all {
-            if other.run().is_some_and(|other| other != run) {
-                other.retire();
-            }
-        }
-    }
-
-    fn run(&self) -> MutexGuard<'_, Option<RunId>> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn last_error(&self) -> MutexGuard<'_, Option<String>> {
@@ -435,7 +440,7 @@ mod tests {
             let mut clients = Vec::new();
             while let Ok((mut client, _)) = listener.accept().await {
                 drop(client.read(&mut [0; 64]).await);
-                drop(client.write_all(b"+PONG\r\n").await);
+                drop(client.write_all(b"+PONG\r\n$-1\r\n").await);
                 clients.push(client);
             }
         });

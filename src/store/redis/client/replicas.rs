@@ -83,7 +83,7 @@ impl Replicas {
         if self.replica_wait.wanted == 0 {
             return Ok(None);
         }
-        if let Some(markers) = self.open_markers(pool) {
+        if let Some(markers) = self.open_markers() {
             return Ok(Some(markers));
         }
         let opened = timeout_at(limit, self.opened(pool, marker, Instant::now())).await;
@@ -101,7 +101,7 @@ impl Replicas {
         asked: Instant,
     ) -> Result<Arc<MarkerConnection>, Unavailability> {
         let _opening = self.opening.lock().await;
-        if let Some(markers) = self.open_markers(pool) {
+        if let Some(markers) = self.open_markers() {
             return Ok(markers);
         }
         if let Some((at, why)) = &*self.failed_now()
@@ -158,13 +158,12 @@ impl Replicas {
         }
     }
 
-    /// The open connection, if it leads where the name of the server does now.
-    fn open_markers(&self, pool: &Pool) -> Option<Arc<MarkerConnection>> {
+    /// The open connection. When the address of the server leads to another one, it is closed.
+    fn open_markers(&self) -> Option<Arc<MarkerConnection>> {
         let now = self.markers_now();
-        let open = |markers: &&Arc<MarkerConnection>| {
-            !markers.connection().is_broken() && pool.is_current_run(markers.connection())
-        };
-        now.as_ref().filter(open).cloned()
+        let open = now.as_ref();
+        open.filter(|markers| !markers.connection().is_broken())
+            .cloned()
     }
 
     fn markers_now(&self) -> MutexGuard<'_, Option<Arc<MarkerConnection>>> {

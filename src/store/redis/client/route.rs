@@ -34,7 +34,7 @@ impl Route {
         let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
         let connect_timeout = config.connect_timeout_ms.duration();
         let endpoint = Endpoint::new(url.node(), credentials, connect_timeout);
-        Self::to(endpoint.asking_for_run(config.wait_replicas > 0))
+        Self::to(endpoint)
     }
 
     /// How long it takes at most until there is a connection, or none.
@@ -60,6 +60,14 @@ impl Route {
         match self {
             Self::Fixed(endpoint) => endpoint.subscribe(channels).await,
             Self::Followed(followed) => followed.subscribe(channels).await,
+        }
+    }
+
+    /// The endpoint of the server to which connections are made now, if that is known.
+    pub(crate) fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        match self {
+            Self::Fixed(endpoint) => Some(Arc::clone(endpoint)),
+            Self::Followed(followed) => followed.current_endpoint(),
         }
     }
 

@@ -1,16 +1,13 @@
 //! Which run of a server is at the other end of a connection, and for how long it has run.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
 /// The run of a server to which a connection is. A connection is to one run of it, so that it is asked
-/// once.
+/// once. Empty if it was not asked, or did not say.
 #[derive(Debug, Default)]
-pub(crate) struct Run(OnceLock<RunInfo>);
+pub(crate) struct Run(Option<RunInfo>);
 
 /// What a server has said of its run.
 #[derive(Debug)]
@@ -28,24 +25,24 @@ pub(crate) struct RunId(Arc<str>);
 // === impl Run ===
 
 impl Run {
-    /// Takes note of what the server answered to `INFO server`, which was asked then.
-    pub(crate) fn note(&self, info: &str, asked: Instant) {
-        let _first = self.0.set(RunInfo {
+    /// Reads what the server answered to `INFO server`, which was asked then.
+    pub(crate) fn read(info: &str, asked: Instant) -> Self {
+        Self(Some(RunInfo {
             asked,
             uptime: uptime(info),
             id: RunId::read(info),
-        });
+        }))
     }
 
     /// How long it has run by now; `None` if it was not asked, or did not say.
     pub(crate) fn age(&self) -> Option<Duration> {
-        let run = self.0.get()?;
+        let run = self.0.as_ref()?;
         Some(run.uptime? + run.asked.elapsed())
     }
 
     /// Which it is; `None` if it was not asked, or did not say.
     pub(crate) fn id(&self) -> Option<&RunId> {
-        self.0.get()?.id.as_ref()
+        self.0.as_ref()?.id.as_ref()
     }
 }
 

@@ -53,19 +53,21 @@ impl Subscription {
         let channel = self.id.channel();
         let mut pauses = Pauses::new();
         loop {
+            let channels = [&*channel, &self.channels.all];
             let subscribed = match self.dispatch.topology.pubsub_shard() {
-                Ok(pubsub_shard) => {
-                    let channels = [&*channel, &self.channels.all];
-                    pubsub_shard.pool.subscribe(&channels).await
+                Ok(shard) => {
+                    let subscribed = shard.pool.subscribe(&channels).await;
+                    subscribed.map(|pubsub| (shard, pubsub))
                 }
                 Err(why) => Err(why),
             };
             let pause = match subscribed {
-                Ok(pubsub) => {
+                Ok((shard, pubsub)) => {
                     pauses = Pauses::new();
                     self.note(None);
                     hand_on(Heard::Connected);
                     self.read_messages(pubsub, &hand_on).await;
+                    shard.pool.note_lost_connection();
                     hand_on(Heard::Disconnected);
                     pauses.next()
                 }

@@ -118,7 +118,7 @@ impl Examiner {
         Findings::new(
             verdict,
             [
-                ("connection", judge_refusals(probed)),
+                ("connection", judge_connection(shard, probed)),
                 ("permissions", permissions),
                 ("eviction", eviction),
                 ("clock", clock),
@@ -202,10 +202,13 @@ impl Examiner {
     }
 }
 
-/// Whether the server takes writes.
-fn judge_refusals(probed: &Probed) -> Health {
+/// Whether the server takes writes, and is the same as before.
+fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
     match &probed.refusal {
-        None => Health::Passing,
+        None => match shard.pool.address_warning() {
+            Some(finding) => Health::Warning(finding.to_owned()),
+            None => Health::Passing,
+        },
         Some(Unavailability::OutOfMemory) => {
             let finding = "the server is out of memory: no lock is granted until it has some";
             Health::Warning(finding.to_owned())

@@ -36,7 +36,10 @@ impl Examiner {
     pub(crate) async fn watch(self: Arc<Self>) {
         let watch = |shard: Arc<Shard>| {
             let examiner = Arc::clone(&self);
-            async move { shard.admission.watch(&shard, &examiner).await }
+            async move {
+                let examining = shard.admission.watch(&shard, &examiner);
+                tokio::join!(examining, shard.pool.watch_address());
+            }
         };
         on_each(&self.dispatch, |shard| Box::pin(watch(shard))).await;
     }

@@ -282,7 +282,9 @@ impl Rounds {
         let another = before.is_none() || before != self.run_id;
         // The first time it is this gateway that was started.
         if another && before.is_some() {
-            info!("the server was started anew; everybody who waits asks again");
+            info!(
+                "the server was started again, or is another one: everybody who waits asks again"
+            );
         } else if another {
             debug!("the server is known now by its run");
         }

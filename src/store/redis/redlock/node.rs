@@ -272,7 +272,7 @@ impl NodeMaker {
         let connect_timeout = self.redis.connect_timeout_ms.duration();
         let credentials = Arc::clone(&self.credentials);
         let endpoint = Endpoint::new(node.clone(), credentials, connect_timeout);
-        let route = Route::to(endpoint.asking_for_run(true));
+        let route = Route::to(endpoint);
         let shard = Arc::new(Shard::only(route, &self.redis, &self.workers));
         let topology = Topology::Single(Arc::clone(&shard), node.to_string());
         let dispatch = Arc::new(Dispatch::new(topology, &self.redis, Keys::of_node));

@@ -224,8 +224,7 @@ impl Cluster {
     /// What it takes to connect to a server.
     pub(super) fn endpoint(&self, node: &RedisNode) -> Endpoint {
         let timeout = self.config.connect_timeout_ms.duration();
-        let endpoint = Endpoint::new(node.clone(), Arc::clone(&self.credentials), timeout);
-        endpoint.asking_for_run(self.config.wait_replicas > 0)
+        Endpoint::new(node.clone(), Arc::clone(&self.credentials), timeout)
     }
 
     pub(super) fn layout(&self) -> Arc<Layout> {

@@ -67,11 +67,12 @@ impl Cluster {
             asked.truncate(ASKED);
         }
         let mut answers = ask_shards(&asked, ANSWER_WITHIN).await;
+        // Of the masters: others may all have missed the same change.
+        let most = answers.views.len() > asked.len() / 2;
         if answers.views.is_empty() {
             answers = self.ask_any_known(answers).await;
         }
         let all = answers.last_error.is_none();
-        let most = answers.views.len() > asked.len() / 2;
         let latest = answers.views.iter().max_by_key(|view| rank(view));
         *self
             .last_error
@@ -113,4 +114,72 @@ impl Cluster {
 /// Whose word counts: of those that see enough of the cluster, the latest.
 fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::{super::view::SlotRange, *};
+    use crate::{
+        config::{RedisConfig, RedisNode, StoreUrl},
+        lifecycle::Workers,
+        store::redis::Slot,
+    };
+
+    /// Answers as a server of a cluster does that has missed the last changes.
+    async fn answer(mut client: TcpStream, port: u16) -> std::io::Result<()> {
+        let info = "cluster_state:ok\r\ncluster_current_epoch:3\r\n";
+        let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
+        let info = format!("${}\r\n{info}\r\n", info.len());
+        let mut request = [0; 4_096];
+        loop {
+            let read = client.read(&mut request).await?;
+            let asked = String::from_utf8_lossy(&request[..read]);
+            let reply = match () {
+                () if read == 0 => return Ok(()),
+                () if asked.contains("CLUSTER") => format!("{info}{slots}"),
+                () => "+PONG\r\n$10\r\nrun_id:001\r\n".to_owned(),
+            };
+            client.write_all(reply.as_bytes()).await?;
+        }
+    }
+
+    #[tokio::test]
+    async fn while_no_master_answers_others_lead_nobody_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let lifecycle = Lifecycle::new();
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                drop(answer(client, port).await);
+            }
+        });
+        let url = format!("redis+cluster://127.0.0.1:{port}");
+        let Ok(StoreUrl::Cluster(url)) = url.parse() else {
+            panic!("it is a cluster");
+        };
+        let cluster = Cluster::new(&url, &RedisConfig::default(), &Workers::default());
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let master = RedisNode::new("127.0.0.1", silent.local_addr().unwrap().port());
+        drop(silent);
+        let slot = |number| Slot::numbered(number).unwrap();
+        cluster.apply_view(&ClusterView {
+            epoch: 6,
+            sound: true,
+            ranges: vec![SlotRange {
+                first: slot(0),
+                last: slot(Slot::COUNT - 1),
+                node: master.clone(),
+            }],
+            replicas: Vec::new(),
+        });
+        assert!(!cluster.refresh().await);
+        let layout = cluster.layout();
+        let owner = layout.owner(slot(0)).and_then(|it| it.node());
+        assert_eq!((layout.epoch, owner), (6, Some(&master)));
+    }
 }

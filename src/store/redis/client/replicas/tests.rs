@@ -96,7 +96,7 @@ fn pool_at(port: u16, config: &RedisConfig) -> Pool {
     let credentials = Credentials::of_redis(&RedisLogin::default(), config);
     let node = RedisNode::new("127.0.0.1", port);
     let timeout = config.connect_timeout_ms.duration();
-    let endpoint = Endpoint::new(node, Arc::new(credentials), timeout).asking_for_run(true);
+    let endpoint = Endpoint::new(node, Arc::new(credentials), timeout);
     Pool::new(Route::to(endpoint), config, &Workers::default())
 }
 
@@ -115,7 +115,7 @@ async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_
     let run = before.run().clone();
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Ok(()));
     server.hang_up.notify_waiters();
-    while replicas.open_markers(&pool).is_some() {
+    while replicas.open_markers().is_some() {
         tokio::task::yield_now().await;
     }
     // Between the two the server may have lost the grant, or have been replaced.

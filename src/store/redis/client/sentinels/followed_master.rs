@@ -43,8 +43,6 @@ pub(crate) struct FollowedMaster {
     pub(super) clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    /// Whether it is to be known of each connection to which run of the master it is.
-    asks_run: bool,
     pub(super) timeout: Duration,
     /// Held while the sentinels are asked, so that those who ask together get one answer.
     turn: AsyncMutex<()>,
@@ -83,7 +81,6 @@ impl FollowedMaster {
             clock,
             credentials: Arc::new(Credentials::of_redis(&login, config)),
             connect_timeout: config.connect_timeout_ms.duration(),
-            asks_run: config.wait_replicas > 0,
             timeout,
             turn: AsyncMutex::new(()),
             last: Mutex::default(),
@@ -117,8 +114,12 @@ impl FollowedMaster {
 
     /// The server that is the master, as far as is known.
     pub(crate) fn current(&self) -> Option<RedisNode> {
+        Some(self.current_endpoint()?.node().clone())
+    }
+
+    pub(crate) fn current_endpoint(&self) -> Option<Arc<Endpoint>> {
         let master = self.current_master()?;
-        Some(master.endpoint.node().clone())
+        Some(Arc::clone(&master.endpoint))
     }
 
     /// Asks for the master again and again.
@@ -220,7 +221,6 @@ impl FollowedMaster {
         let credentials = Arc::clone(&self.credentials);
         let node = candidate.node.clone();
         let endpoint = Endpoint::new(node, credentials, self.connect_timeout);
-        let endpoint = endpoint.asking_for_run(self.asks_run);
         let named = |what: String| format!("{}, which the sentinels name: {what}", candidate.node);
         let verified = Master::verify(endpoint, self.clock.wall()).await;
         verified.map_err(|why| match why {

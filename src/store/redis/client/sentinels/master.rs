@@ -1,25 +1,20 @@
 //! A server that was a master when it was last asked.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::{Value, cmd};
 use tokio::time::Instant;
 
 use crate::store::Unavailability;
 
-use super::super::{
-    connection::{Connection, answered},
-    endpoint::Endpoint,
-    failure::Failure,
-    run::RunId,
-};
+use super::super::{connection::Connection, endpoint::Endpoint, failure::Failure, run::RunId};
 
 /// A server that was a master when it was last asked.
 pub(super) struct Master {
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: Arc<Endpoint>,
     /// Since when it is followed.
     pub(super) since: SystemTime,
     /// By which it tells its runs apart, if it says.
@@ -34,18 +29,19 @@ impl Master {
         endpoint: Endpoint,
         now: SystemTime,
     ) -> Result<Self, Unavailability> {
-        let run = verify(&endpoint).await?.1;
+        let connection = verify(&endpoint).await?;
         Ok(Self {
-            endpoint,
+            endpoint: Arc::new(endpoint),
             since: now,
-            run: Mutex::new(run),
+            run: Mutex::new(connection.run().cloned()),
         })
     }
 
     /// A new connection to it. `named`: a sentinel has just named it. If none has, only to the run
     /// that is known to be the master: one that was started anew may have been replaced meanwhile.
     pub(super) async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
-        let (connection, run) = verify(&self.endpoint).await?;
+        let connection = verify(&self.endpoint).await?;
+        let run = connection.run().cloned();
         let mut known = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         if !named && (run.is_none() || *known != run) {
             let why = "it was started anew, and no sentinel says that it still is the master";
@@ -56,43 +52,31 @@ impl Master {
     }
 }
 
-/// A connection to a server that says on it that it is a master, and by what it tells its runs apart.
-async fn verify(endpoint: &Endpoint) -> Result<(Connection, Option<RunId>), Unavailability> {
+/// A connection to a server that says on it that it is a master.
+async fn verify(endpoint: &Endpoint) -> Result<Connection, Unavailability> {
     let limit = Instant::now() + endpoint.connect_timeout();
     let connection = endpoint.connect().await?;
-    let mut commands = Pipeline::with_capacity(2);
-    commands.cmd("ROLE");
-    commands.cmd("INFO").arg("server");
-    let replies = connection
-        .send_all(&commands, limit)
-        .await
-        .map_err(Failure::reason)?;
-    let run = read(&replies)?;
-    Ok((connection, run))
+    let role = connection.send(&cmd("ROLE"), limit).await;
+    judge_role(&role.map_err(Failure::reason)?)?;
+    Ok(connection)
 }
 
-fn read(replies: &[Value]) -> Result<Option<RunId>, Unavailability> {
-    let odd = || Unavailability::Refused("it answers what no Redis would".to_owned());
-    let [role, info] = replies else {
-        return Err(odd());
+fn judge_role(role: &Value) -> Result<(), Unavailability> {
+    let first = match role {
+        Value::Array(role) => role.first(),
+        _ => None,
     };
-    let role = match role {
-        Value::Array(role) => role,
-        Value::ServerError(error) => return Err(answered(error).reason()),
-        _ => return Err(odd()),
-    };
-    match role.first() {
-        Some(Value::BulkString(role)) if role == b"master" => {}
+    match first {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(()),
         Some(Value::BulkString(_)) => {
             let why = "READONLY: this server is a replica, whoever was named".to_owned();
-            return Err(Unavailability::Refused(why));
+            Err(Unavailability::Refused(why))
         }
-        _ => return Err(odd()),
+        _ => {
+            let why = "it answers what no Redis would".to_owned();
+            Err(Unavailability::Refused(why))
+        }
     }
-    Ok(match info {
-        Value::BulkString(info) => RunId::read(&String::from_utf8_lossy(info)),
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -105,15 +89,15 @@ mod tests {
 
     #[test]
     fn only_a_master_is_one() {
-        let replies = |role| [Value::Array(vec![text(role)]), text("run_id:0a\r\n")];
-        assert_eq!(read(&replies("master")), Ok(RunId::read("run_id:0a")));
+        let reply = |role| Value::Array(vec![text(role)]);
+        assert_eq!(judge_role(&reply("master")), Ok(()));
         for other in ["slave", "sentinel"] {
-            let refused = read(&replies(other));
+            let refused = judge_role(&reply(other));
             assert!(
                 matches!(refused, Err(Unavailability::Refused(_))),
                 "{other}"
             );
         }
-        assert!(read(&[Value::Nil, Value::Nil]).is_err());
+        assert!(judge_role(&Value::Nil).is_err());
     }
 }

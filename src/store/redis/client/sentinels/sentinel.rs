@@ -53,7 +53,7 @@ impl Sentinel {
             ..SentinelErrors::default()
         };
         Self {
-            endpoint: Endpoint::new(node, credentials, timeout),
+            endpoint: Endpoint::new(node, credentials, timeout).to_any(),
             connection: AsyncMutex::new(None),
             errors: Mutex::new(errors),
         }

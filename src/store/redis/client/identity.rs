@@ -1,0 +1,281 @@
+//! Which run of which server an address leads to.
+//!
+//! A gateway decides at one server at a time. So each connection learns which run of which server it has
+//! reached before anything is asked of it. If that is another run than before, the server was started again, or
+//! the address leads to another server while the first one lives on (a proxy that was switched, a name that was
+//! given to another server). In both cases all connections are closed, and none is used before several that are
+//! made at once reach the same run. An address that leads to several servers in turn is refused, and is tried
+//! less often each time.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::{
+    sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard},
+    time::{Duration, Instant},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::store::Unavailability;
+
+use super::run::{Run, RunId};
+
+/// Which run of which server an address leads to.
+pub(super) struct Identity {
+    /// Held while it is found out where the address leads.
+    turn: AsyncMutex<()>,
+    state: Mutex<IdentityState>,
+}
+
+struct IdentityState {
+    leads: Leads,
+    /// Cancelled when the connections that were made until then are closed.
+    connections: CancellationToken,
+    /// When a connection last reached the run that is known.
+    reached: Instant,
+    /// When a connection last reached another server than the one before.
+    moved: Option<Instant>,
+}
+
+/// Where an address leads.
+enum Leads {
+    /// Nobody has connected yet.
+    Unknown,
+    /// To this run; `None` if the server does not say which it is.
+    To(Option<RunId>),
+    /// Perhaps to several servers.
+    Doubtful {
+        /// Not before this is it tried again.
+        until: Instant,
+        /// How long to wait when it has led to several servers again.
+        pause: Duration,
+        why: Unavailability,
+    },
+}
+
+/// What a new connection has reached.
+#[derive(Debug)]
+pub(super) enum Reached {
+    /// The same run as all others, which are closed when this is cancelled.
+    Same(CancellationToken),
+    /// What the address led to when the connection was begun.
+    Outdated,
+    /// Another run: all connections are to be closed.
+    Another {
+        /// Whether it ran already when the one before was last reached, so that it is another server.
+        moved: bool,
+    },
+}
+
+/// How many connections must reach the same run before one is used.
+const CONNECTIONS: usize = 4;
+/// The same after some of them did not.
+const CONNECTIONS_IN_DOUBT: usize = 16;
+/// The first pause after connections have reached several servers; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A server tells its age in seconds that may be one too many.
+const AGE_IS_OFF: Duration = Duration::from_secs(1);
+/// For how long readiness says that the address has moved.
+const TOLD_FOR: Duration = Duration::from_mins(10);
+
+// === impl Identity ===
+
+impl Identity {
+    /// `connections`: cancelled when the connections that are made first are to be closed.
+    pub(super) fn new(connections: CancellationToken) -> Self {
+        Self {
+            turn: AsyncMutex::new(()),
+            state: Mutex::new(IdentityState {
+                leads: Leads::Unknown,
+                connections,
+                reached: Instant::now(),
+                moved: None,
+            }),
+        }
+    }
+
+    /// Held while it is found out where the address leads.
+    pub(super) async fn turn(&self) -> AsyncMutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// How many connections must reach the same run before one is used; `None` if that is known. Fails while
+    /// the address is not to be tried.
+    pub(super) fn doubt(&self) -> Result<Option<usize>, Unavailability> {
+        match &self.state().leads {
+            Leads::Doubtful { until, why, .. } if *until > Instant::now() => Err(why.clone()),
+            Leads::Doubtful { pause, .. } if *pause > FIRST_PAUSE => Ok(Some(CONNECTIONS_IN_DOUBT)),
+            Leads::Doubtful { .. } => Ok(Some(CONNECTIONS)),
+            Leads::Unknown | Leads::To(_) => Ok(None),
+        }
+    }
+
+    /// Cancelled when the connections that are made until then are closed.
+    pub(super) fn connections(&self) -> CancellationToken {
+        self.state().connections.clone()
+    }
+
+    /// Takes note of what a new connection has reached, which was begun while `connections` counted. If it is
+    /// another run, those that come next count by `next`.
+    pub(super) fn note(
+        &self,
+        run: &Run,
+        connections: &CancellationToken,
+        next: impl FnOnce() -> CancellationToken,
+    ) -> Reached {
+        let mut state = self.state();
+        match &state.leads {
+            Leads::To(known) if known.as_ref() == run.id() => {}
+            Leads::Unknown => state.leads = Leads::To(run.id().cloned()),
+            Leads::Doubtful { .. } => return Reached::Outdated,
+            Leads::To(_) if connections.is_cancelled() => return Reached::Outdated,
+            Leads::To(_) => {
+                let certain = state.reached.elapsed() + AGE_IS_OFF;
+                let moved = run.age().is_some_and(|age| age >= certain);
+                if moved {
+                    state.moved = Some(Instant::now());
+                }
+                state.leads = Leads::Doubtful {
+                    until: Instant::now(),
+                    pause: FIRST_PAUSE,
+                    why: Unavailability::SeveralServers,
+                };
+                std::mem::replace(&mut state.connections, next()).cancel();
+                return Reached::Another { moved };
+            }
+        }
+        state.reached = Instant::now();
+        Reached::Same(state.connections.clone())
+    }
+
+    /// Takes note of what several connections have reached that were made at once. Answers whether it is known by
+    /// now that they reach several servers.
+    pub(super) fn settle(&self, runs: Result<Vec<Run>, Unavailability>) -> bool {
+        let mut state = self.state();
+        let Leads::Doubtful { pause, .. } = state.leads else {
+            return false;
+        };
+        let now = Instant::now();
+        let (until, next_pause, why) = match runs {
+            Ok(runs) if runs.iter().all(|run| run.id() == runs[0].id()) => {
+                state.leads = Leads::To(runs[0].id().cloned());
+                state.reached = now;
+                return false;
+            }
+            Ok(_) => (
+                now + pause,
+                (2 * pause).min(LONGEST_PAUSE),
+                Unavailability::SeveralServers,
+            ),
+            Err(why) => (now + FIRST_PAUSE, pause, why),
+        };
+        let is_news = pause == FIRST_PAUSE && next_pause > pause;
+        state.leads = Leads::Doubtful {
+            until,
+            pause: next_pause,
+            why,
+        };
+        is_news
+    }
+
+    /// What readiness says although a connection could be made.
+    pub(super) fn warning(&self) -> Option<&'static str> {
+        let state = self.state();
+        if state.moved.is_some_and(|at| at.elapsed() < TOLD_FOR) {
+            return Some(
+                "its address has moved to another server in the last ten minutes, which knows no lock of the \
+                 one before; if gateways still use that one, a lock may be granted twice",
+            );
+        }
+        matches!(state.leads, Leads::To(None)).then_some(
+            "the server does not say its run_id (INFO server), so nobody notices if its address moves to \
+             another server",
+        )
+    }
+
+    fn state(&self) -> MutexGuard<'_, IdentityState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn run(id: &str, seconds: u64) -> Run {
+        let info = format!("run_id:{id}\r\nuptime_in_seconds:{seconds}\r\n");
+        Run::read(&info, Instant::now())
+    }
+
+    fn note(identity: &Identity, run: &Run, connections: &CancellationToken) -> Reached {
+        identity.note(run, connections, CancellationToken::new)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_server_ends_all_connections_and_is_used_when_several_have_reached_it() {
+        let identity = Identity::new(CancellationToken::new());
+        let before = identity.connections();
+        let first = note(&identity, &run("a", 0), &before);
+        assert!(matches!(first, Reached::Same(_)), "{first:?}");
+        assert_eq!(identity.doubt(), Ok(None));
+        advance(Duration::from_secs(2)).await;
+        let other = note(&identity, &run("b", 3), &before);
+        assert!(
+            matches!(other, Reached::Another { moved: true }),
+            "{other:?}"
+        );
+        assert!(before.is_cancelled());
+        let late = note(&identity, &run("a", 2), &before);
+        assert!(matches!(late, Reached::Outdated), "{late:?}");
+        assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS)));
+        assert!(!identity.settle(Ok(vec![run("b", 3), run("b", 3)])));
+        assert_eq!(identity.doubt(), Ok(None));
+        let next = note(&identity, &run("b", 3), &identity.connections());
+        assert!(matches!(next, Reached::Same(_)), "{next:?}");
+        assert!(identity.warning().is_some());
+        advance(TOLD_FOR).await;
+        assert_eq!(identity.warning(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_started_again_has_not_moved() {
+        let identity = Identity::new(CancellationToken::new());
+        let before = identity.connections();
+        note(&identity, &run("a", 9), &before);
+        advance(Duration::from_secs(2)).await;
+        // Both ends of its age are cut off to whole seconds.
+        let again = note(&identity, &run("b", 2), &before);
+        assert!(
+            matches!(again, Reached::Another { moved: false }),
+            "{again:?}"
+        );
+        assert_eq!(identity.warning(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_leads_to_several_servers_is_tried_less_often_each_time() {
+        let identity = Identity::new(CancellationToken::new());
+        let before = identity.connections();
+        note(&identity, &run("a", 9), &before);
+        note(&identity, &run("b", 9), &before);
+        let mut expected = FIRST_PAUSE;
+        for round in 0..12 {
+            let told = identity.settle(Ok(vec![run("a", 9), run("b", 9)]));
+            assert_eq!(told, round == 0, "it is told once");
+            assert_eq!(identity.doubt(), Err(Unavailability::SeveralServers));
+            advance(expected - Duration::from_millis(1)).await;
+            assert_eq!(identity.doubt(), Err(Unavailability::SeveralServers));
+            advance(Duration::from_millis(1)).await;
+            assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS_IN_DOUBT)));
+            expected = (2 * expected).min(LONGEST_PAUSE);
+        }
+        // One that cannot be reached is tried again soon.
+        let away = Unavailability::Connect("away".to_owned());
+        assert!(!identity.settle(Err(away.clone())));
+        assert_eq!(identity.doubt(), Err(away));
+        advance(FIRST_PAUSE).await;
+        assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS_IN_DOUBT)));
+    }
+}
