@@ -17,8 +17,8 @@ use tokio::{
 /// client that still sends requests here has not noticed yet that the gateway drains.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The requests under way on all connections: from their heads to the heads of their answers. Cheap to
-/// clone.
+/// The requests under way on all connections that do more than look: from their heads to the heads of their
+/// answers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct InFlightRequests(Arc<InFlightInner>);
 

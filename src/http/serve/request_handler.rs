@@ -153,7 +153,8 @@ impl RequestHandler {
         let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
         let refuses = self.refuses;
         let is_full = refuses || is_too_many && !keeps_lease(&request);
-        let counted = self.in_flight.begin();
+        // What only looks loses nothing when the gateway stops: a health check must not keep it.
+        let counted = (!request.method().is_safe()).then(|| self.in_flight.begin());
         let ends_lease = ends_lease(&request);
         // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
         // another end of this request, so nothing that comes behind it is trusted.

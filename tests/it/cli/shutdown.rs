@@ -3,6 +3,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -61,6 +65,40 @@ fn either_signal_ends_a_gateway_at_once_that_nobody_has_a_lease_from() {
         assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
         assert!(!gateway.log().contains("while leases"), "{}", gateway.log());
     }
+}
+
+#[test]
+fn health_checks_and_others_that_only_look_do_not_keep_it() {
+    let mut gateway = Gateway::start_with(patient());
+    let (address, ended) = (gateway.address, Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&ended);
+    let looking = thread::spawn(move || {
+        while !over.load(Ordering::SeqCst) {
+            for path in ["/readyz", "/healthz", "/metrics", "/locks/a", "/locks"] {
+                // Once it has ended nobody answers.
+                let Ok(mut connection) = TcpStream::connect(address) else {
+                    continue;
+                };
+                let head =
+                    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+                drop(connection.write_all(head.as_bytes()));
+                drop(connection.read_to_end(&mut Vec::new()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    ended.store(true, Ordering::SeqCst);
+    looking.join().unwrap();
+    // The grace is ten minutes long.
+    assert!(
+        begin.elapsed() < Duration::from_mins(1),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 #[test]
