@@ -123,9 +123,12 @@ impl LogFiles {
     }
 
     fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // To open a pipe would wait for whoever writes to it.
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        // To open a pipe would wait for whoever writes to it, and a link would have another file cut and overwritten.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = match openat(&self.directory, name, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::LOOP) => return Err(io::Error::other(format!("{name} is a symbolic link"))),
+            opened => opened?,
+        };
         let file = File::from(file);
         if !file.metadata()?.is_file() {
             let why = format!("{name} is not a regular file");
@@ -272,7 +275,12 @@ fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    }
     options.open(path)
 }
 

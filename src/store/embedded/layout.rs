@@ -60,8 +60,8 @@ pub(super) enum LogError {
     /// It holds nothing, or records are missing in the middle.
     #[error("records are missing behind number {0}")]
     Gap(u64),
-    /// A record that was followed by others is not as it was written.
-    #[error("the record at byte {0} is damaged, and others follow")]
+    /// There is no whole record, and what is there is not what an unfinished write of the last one leaves.
+    #[error("it is damaged at byte {0}: an unfinished write does not leave what is there")]
     Damaged(usize),
     /// A row is not as it should be.
     #[error("the row {key:?} {error}")]
@@ -182,6 +182,9 @@ impl<'bytes> ParsedSegment<'bytes> {
             return Err(LogError::CutShort);
         }
         if !is_clean {
+            if !may_be_unfinished(rest, salt) {
+                return Err(LogError::Damaged(end));
+            }
             let behind = (end + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
             for at in behind {
                 if whole_record(bytes, at, salt).is_some() {
@@ -271,6 +274,18 @@ fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
         })
     } else {
         Err(LogError::NoLog)
+    }
+}
+
+/// Whether a write of the last record that did not come to its end can have left these bytes. Its salt and length are
+/// in one sector, so both are there or neither is, and behind its end nothing was ever written.
+fn may_be_unfinished(bytes: &[u8], salt: u32) -> bool {
+    match announced_len(bytes, salt) {
+        Some(len) => {
+            let is_length = len > RECORD_HEADER && len.is_multiple_of(ALIGNMENT);
+            is_length && bytes[len..].iter().all(|&byte| byte == 0)
+        }
+        None => bytes[..ALIGNMENT] == [0; ALIGNMENT],
     }
 }
 

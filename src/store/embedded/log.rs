@@ -336,7 +336,12 @@ impl Log {
     /// Whether what lives has room in a new segment on a full disk, and in the one that follows it.
     pub(super) fn can_go_on(&self, live: u64) -> bool {
         // A segment has a header, and ends with a whole block of which the last bytes are zeros.
-        live + 2 * (BLOCK as u64) < self.recyclable().min(self.reserved)
+        live.saturating_add(2 * BLOCK as u64) < self.recyclable().min(self.reserved)
+    }
+
+    /// Whether so many bytes more may live on a full disk, and leave half of the room that is kept beside what lives.
+    pub(super) fn has_room_beside(&self, live: u64, more: u64) -> bool {
+        self.can_go_on(live.saturating_add(live / 2).saturating_add(more))
     }
 
     /// How long the segment is that becomes the reserve if that is used.

@@ -17,12 +17,16 @@ use crate::{
 
 use super::{
     catalog::Catalog,
-    held::Held,
+    held::{Held, Sharers},
     lease::{Expiry, Lease, LeaseRequest, Moment},
     queue::{Notice, Queue, Queued, Queues},
     row::{self, RowKey, Rows, Tombstone},
     undo::{DurablyHeld, SharedUndo, UndoLog},
 };
+
+/// How much longer a request to release makes the row of a lease: the longest name of a key and the longest reason, and
+/// less than as much again.
+const LONGEST_REQUEST: u64 = 2_048;
 
 /// The leases, tombstones and queues, and the way back to what is durable.
 ///
@@ -353,6 +357,14 @@ impl State {
     /// A position behind everybody.
     pub(super) fn next_position(&mut self) -> u64 {
         self.queues.next_position()
+    }
+
+    /// How many bytes a request to release can make the leases of a lock longer.
+    pub(super) fn longest_request(&self, name: &LockName) -> u64 {
+        let leases = self
+            .held(name)
+            .map_or(0, |held| held.sharers().map_or(1, Sharers::len));
+        LONGEST_REQUEST * leases as u64
     }
 
     /// What holds a lock, living or not yet cleared away.

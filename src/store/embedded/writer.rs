@@ -182,9 +182,14 @@ impl Writer {
             state.bound(self.shortage.is_some(), now);
             state.take_back(&self.orphans, now);
             for (command, runtime) in batch {
-                // These make what lives longer.
-                if let (Command::Acquire(..) | Command::RequestRelease(..), Some(full)) =
-                    (&command, &self.shortage)
+                // What makes what lives longer is refused, if it takes of the room that the others need.
+                let longer = match &command {
+                    Command::Acquire(..) => u64::MAX,
+                    Command::RequestRelease(name, ..) => state.longest_request(name),
+                    _ => 0,
+                };
+                if let (1.., Some(full)) = (longer, &self.shortage)
+                    && !self.log.has_room_beside(state.live_bytes(), longer)
                 {
                     drop(command.refuse(full.clone()));
                     continue;

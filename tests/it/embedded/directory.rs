@@ -78,6 +78,32 @@ fn a_log_or_a_reserve_that_is_a_pipe_is_refused_without_waiting_for_a_writer() {
 }
 
 #[test]
+fn a_link_in_the_place_of_a_file_is_refused_and_what_it_leads_to_is_left_alone() {
+    for name in [
+        "latchgate.00000001.log",
+        "latchgate.reserve",
+        "latchgate.lock",
+    ] {
+        let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let (file, missing) = (
+            elsewhere.path().join("file"),
+            elsewhere.path().join("missing"),
+        );
+        fs::write(&file, "not ours").unwrap();
+        for target in [&file, &missing] {
+            let link = directory.path().join(name);
+            symlink(target, &link).unwrap();
+            let refused = open(directory.path()).unwrap_err().to_string();
+            assert!(refused.contains(name), "{refused}");
+            assert!(refused.contains("symbolic link"), "{refused}");
+            fs::remove_file(&link).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "not ours");
+        assert!(!missing.exists());
+    }
+}
+
+#[test]
 fn a_directory_that_nobody_may_write_is_refused() {
     // Not even root may make a file there.
     let refused = open("/sys".as_ref()).unwrap_err();

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::store::{
-    Store, StoreError, Unavailability,
-    contract::{Acquisition, Attempt, Health, Release, Renewal, Renewer},
+use crate::{
+    lock::{Reason, ReleaseRequest},
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Attempt, Health, Release, Renewal, Renewer, Requesting},
+    },
 };
 
 use super::{
@@ -93,6 +96,49 @@ async fn who_holds_a_lock_renews_and_releases_it_on_a_full_disk_for_as_long_as_i
         }
         rig.disk.fail(Fault::None);
         rig.writes_again().await;
+    }
+}
+
+#[tokio::test]
+async fn a_holder_is_asked_to_release_on_a_full_disk_while_renewals_have_room_beside() {
+    let mut rig = Rig::start();
+    rig.disk.fail(Fault::Capacity(128 * 1024));
+    let held = fill(&rig).await;
+    let request = ReleaseRequest {
+        by: Some("k".repeat(64).into()),
+        reason: Reason::new(&"ä".repeat(Reason::MAX_CHARS)).unwrap(),
+        within: Duration::from_mins(10),
+    };
+    let (mut asked, mut refused) = (0, 0);
+    for lease in &held {
+        let requesting = rig
+            .store()
+            .request_release(&lease.name, None, &request)
+            .await;
+        if is_full(&requesting) {
+            refused += 1;
+        } else {
+            assert!(
+                matches!(requesting, Ok(Requesting::Requested(_))),
+                "{requesting:?}"
+            );
+            asked += 1;
+        }
+    }
+    assert!(asked > 0 && refused > 0, "{asked}, {refused}");
+    for round in 0..3 {
+        for lease in &held {
+            let renewed = renew(&rig, lease).await;
+            assert!(
+                matches!(renewed, Ok(Renewal::Renewed(..))),
+                "round {round}: {renewed:?}"
+            );
+        }
+    }
+    rig.lose_power().await;
+    for lease in &held {
+        let release = rig.store().release(&lease.name, &lease.token).await;
+        assert_eq!(release, Ok(Release::Released));
     }
 }
 
