@@ -21,7 +21,8 @@ pub struct RedisConfig {
     /// 10 to 60000 and at most `deadline_ms`.
     pub command_timeout_ms: Millis,
     /// How long a request may take with all its resends, 10 to 60000. After it the answer is 503 if
-    /// nothing happened and 504 if that is not known. Keep the time-outs of clients longer.
+    /// nothing happened and 504 if that is not known. Keep the time-outs of clients longer. A command that
+    /// no server has taken yet is tried for a second at most; then the answer is 503.
     pub deadline_ms: Millis,
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.

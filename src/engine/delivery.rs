@@ -6,7 +6,7 @@ use crate::lock::{KeeperId, LockName};
 
 use super::{
     leases::{LeaseReply, PriorReply},
-    reaper::{AbandonedBy, AbandonedLease},
+    reaper::{AbandonedBy, AbandonedLease, GivenBack},
     start::EngineShared,
 };
 
@@ -60,9 +60,9 @@ impl Delivery {
         if self.answer == ReplyKind::Once {
             std::mem::swap(self, &mut other);
         }
-        if let (Some(lease), Some(added)) = (&mut self.pending, other.pending.take()) {
+        if let (Some(lease), Some(mut added)) = (&mut self.pending, other.pending.take()) {
             lease.others.extend([added.name]);
-            lease.others.extend(added.others.into_names());
+            lease.others.extend(added.others.take_names());
         }
     }
 
@@ -72,6 +72,13 @@ impl Delivery {
             let name = lease.name.clone();
             let others = names.into_iter().filter(|other| *other != name);
             lease.others.extend(others);
+        }
+    }
+
+    /// Somebody waits until the leases are given back, if that is what becomes of them.
+    pub(super) fn await_with(&mut self, awaited: &GivenBack) {
+        if let Some(lease) = &mut self.pending {
+            lease.others.await_with(awaited.clone());
         }
     }
 

@@ -1,9 +1,9 @@
-//! Gives back what could not be delivered.
+//! Gives back what could not be delivered, and carries out releases whose callers have gone.
 //!
 //! One task keeps everything that is to be given back until the store has confirmed it, however
 //! long the store is away. It starts no more than [`CONCURRENT`] commands at a time at each partition of the store.
 
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::{
@@ -20,7 +20,7 @@ use crate::{
         contract::{GiveBack, Release},
         partition::PartitionedCommands,
     },
-    telemetry::metrics::Metrics,
+    telemetry::metrics::{LeaseOutcome, Metrics},
 };
 
 use super::{LossReason, events::Bus, leases::LeaseRegistry};
@@ -55,8 +55,15 @@ pub(super) struct AbandonedLease {
 #[derive(Debug, Clone, Default)]
 pub(super) struct OtherLocks(Option<Box<OtherNames>>);
 
-#[derive(Debug, Clone)]
-struct OtherNames(Vec<LockName>);
+#[derive(Debug, Clone, Default)]
+struct OtherNames {
+    names: Vec<LockName>,
+    awaited: Option<GivenBack>,
+}
+
+/// A receiver of this channel waits until all senders are dropped: until the store was asked once to end each lease
+/// that has one.
+pub(super) type GivenBack = mpsc::Sender<Infallible>;
 
 /// Who has left a grant behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +80,8 @@ pub(super) enum AbandonedBy {
     /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
     /// lease that another keeper has adopted is left alone.
     Keeper(KeeperId, Option<LossReason>),
+    /// A holder whose release the store did not answer, and that hung up. The lease ends by this time on its own.
+    Holder(Instant),
 }
 
 struct ReaperEntry {
@@ -128,8 +137,8 @@ impl Reaper {
         }
         if lease.by == AbandonedBy::Attempt {
             // Each by itself: the store may be away for one of them.
-            for name in std::mem::take(&mut lease.others).into_names() {
-                let others = OtherLocks::default();
+            for name in lease.others.take_names() {
+                let others = lease.others.without_names();
                 self.submit(AbandonedLease {
                     name,
                     others,
@@ -147,25 +156,35 @@ impl Reaper {
 
 impl OtherLocks {
     pub(super) fn extend(&mut self, names: impl IntoIterator<Item = LockName>) {
-        let mut names = names.into_iter().peekable();
-        if names.peek().is_some() {
-            let others = self
-                .0
-                .get_or_insert_with(|| Box::new(OtherNames(Vec::new())));
-            for name in names {
-                if !others.0.contains(&name) {
-                    others.0.push(name);
-                }
+        for name in names {
+            let others = self.0.get_or_insert_default();
+            if !others.names.contains(&name) {
+                others.names.push(name);
             }
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = &LockName> {
-        self.0.iter().flat_map(|others| &others.0)
+    /// Somebody waits until these locks and the one beside them are given back.
+    pub(super) fn await_with(&mut self, awaited: GivenBack) {
+        self.0.get_or_insert_default().awaited = Some(awaited);
     }
 
-    pub(super) fn into_names(self) -> Vec<LockName> {
-        self.0.map_or_else(Vec::new, |others| others.0)
+    fn iter(&self) -> impl Iterator<Item = &LockName> {
+        self.0.iter().flat_map(|others| &others.names)
+    }
+
+    pub(super) fn take_names(&mut self) -> Vec<LockName> {
+        let others = self.0.as_mut();
+        others.map_or_else(Vec::new, |others| std::mem::take(&mut others.names))
+    }
+
+    /// No locks, for which the same one waits.
+    fn without_names(&self) -> Self {
+        let mut none = Self::default();
+        if let Some(awaited) = self.0.as_ref().and_then(|others| others.awaited.clone()) {
+            none.await_with(awaited);
+        }
+        none
     }
 }
 
@@ -214,11 +233,14 @@ impl ReaperTask {
 
     /// Takes a lease in, while so many are due and wait for their turn.
     fn accept(&mut self, lease: AbandonedLease, due: usize) {
-        if self.waiting.len() + due >= BACKLOG {
+        // A release needs no API key, so those of strangers must leave room.
+        let is_release = matches!(lease.by, AbandonedBy::Holder(_));
+        let room = if is_release { BACKLOG / 2 } else { BACKLOG };
+        if self.waiting.len() + due >= room {
             if !self.overflowing {
                 warn!(
-                    backlog = BACKLOG,
-                    "leases that could not be delivered are left to their TTL"
+                    backlog = room,
+                    "leases that could not be delivered or released are left to their TTL"
                 );
             }
             self.overflowing = true;
@@ -291,7 +313,8 @@ async fn give_back(
                 AbandonedBy::Attempt
                 | AbandonedBy::KeyedAttempt
                 | AbandonedBy::UnansweredAttempt(_)
-                | AbandonedBy::KeyedAnswer(_) => None,
+                | AbandonedBy::KeyedAnswer(_)
+                | AbandonedBy::Holder(_) => None,
             };
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
@@ -303,6 +326,17 @@ async fn give_back(
                 outcome == Release::Adopted
             })
         }
+        AbandonedBy::Holder(_) => {
+            let released = store.release(name, token).await;
+            released.map(|outcome| {
+                debug!(%name, ?outcome, "released for a caller that has gone");
+                if outcome == Release::Released {
+                    metrics.released(LeaseOutcome::Done, None);
+                    events.released(name, token);
+                }
+                false
+            })
+        }
     };
     match goes_on {
         // A newer request under its key goes on with the rest of its group.
@@ -310,6 +344,13 @@ async fn give_back(
         // Nobody does, if perhaps an earlier copy of this command has ended it.
         Ok(false) => entry.others(),
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
+            if matches!(by, AbandonedBy::Holder(until) if *until <= Instant::now()) {
+                return Vec::new();
+            }
+            // Nobody waits for an outage to end.
+            if let Some(others) = &mut entry.lease.others.0 {
+                others.awaited = None;
+            }
             entry.due = Instant::now() + entry.retry_in;
             entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
             vec![entry]
@@ -342,7 +383,7 @@ impl ReaperEntry {
                 name: name.clone(),
                 token: self.lease.token,
                 by: AbandonedBy::Attempt,
-                others: OtherLocks::default(),
+                others: self.lease.others.without_names(),
             },
         });
         given_back.collect()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::Instant};
 
 use crate::{
     lock::{LockName, TokenHash},
@@ -14,7 +14,11 @@ use crate::{
 };
 
 use super::{
-    Engine, acquire::lease_outcome, detach_on_drop::DetachOnDrop, hold_streams::Displaced,
+    Engine,
+    acquire::lease_outcome,
+    detach_on_drop::DetachOnDrop,
+    hold_streams::Displaced,
+    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
     start::EngineShared,
 };
 
@@ -27,6 +31,21 @@ pub enum ReleaseError {
     /// The store gave no answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+// === impl ReleaseError ===
+
+impl ReleaseError {
+    /// Whether the store may answer the same release later.
+    pub fn may_pass(&self) -> bool {
+        let Self::Store(error) = self else {
+            return false;
+        };
+        matches!(
+            error,
+            StoreError::Unavailable(_) | StoreError::Indeterminate(_)
+        )
+    }
 }
 
 // === impl Engine ===
@@ -68,5 +87,16 @@ impl Engine {
             Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),
             Release::Lost(loss) => Err(ReleaseError::Lost(loss)),
         }
+    }
+
+    /// Releases a lease in the background until the store answers or no lease can last any longer. For a release that
+    /// the store did not answer, and whose caller has gone.
+    pub fn release_later(&self, name: LockName, token: TokenHash) {
+        self.0.reaper.submit(AbandonedLease {
+            name,
+            token,
+            by: AbandonedBy::Holder(Instant::now() + self.0.longest_ttl),
+            others: OtherLocks::default(),
+        });
     }
 }

@@ -18,15 +18,19 @@
 //! A request with a key asks for the last lock first, and for the others if it gets that, backwards and without waiting for
 //! any: this finds the group that lives under the key. If they are not all free it begins anew, in order.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout},
+};
 
 use crate::{
     engine::{
         AcquireError, AcquireRequest, Granted,
         acquire::{AcquireAttempt, AttemptIdentity},
+        reaper::GivenBack,
         start::EngineShared,
     },
     lock::{GroupNames, Lease, LockName, Ttl},
@@ -55,6 +59,9 @@ pub(super) struct Collector {
     hung_up: HangUp,
     /// Told once, when the request waits.
     queued: Option<oneshot::Sender<()>>,
+    /// Every lease that was taken has a copy of it until the store was asked to end it.
+    given_back: GivenBack,
+    all_given_back: mpsc::Receiver<Infallible>,
 }
 
 /// Why a round came to nothing. What it had taken is given back.
@@ -78,6 +85,8 @@ enum Interruption {
 
 /// For how long a lock is held at most while others are waited for, in ms: what a killed gateway leaves behind.
 const COLLECTING: u64 = 10_000;
+/// How long a caller waits at most until what was taken is given back: as long as a command of Redis may take by default.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 
 // === impl Collector ===
 
@@ -96,6 +105,7 @@ impl Collector {
             part.ttl = collecting(ttl);
             part.metadata = part.metadata.of_group(&group);
         }
+        let (given_back, all_given_back) = mpsc::channel(1);
         Self {
             engine,
             names,
@@ -105,10 +115,29 @@ impl Collector {
             wait,
             hung_up,
             queued: Some(queued),
+            given_back,
+            all_given_back,
         }
     }
 
+    /// A caller that is refused hears it when what was taken has been given back: it may ask for these locks next, or for
+    /// others, and nobody should find them held by it.
     pub(super) async fn run(mut self) -> Result<GrantedGroup, GroupAcquireError> {
+        let outcome = self.collect().await;
+        let Self {
+            given_back,
+            mut all_given_back,
+            ..
+        } = self;
+        drop(given_back);
+        if outcome.is_err() {
+            // What is left goes on without the caller.
+            drop(timeout(GIVE_BACK, all_given_back.recv()).await);
+        }
+        outcome
+    }
+
+    async fn collect(&mut self) -> Result<GrantedGroup, GroupAcquireError> {
         let last = self.parts.len() - 1;
         let order: Vec<_> = (0..=last).collect();
         if self.parts[last].idempotency_key.is_some() {
@@ -130,7 +159,7 @@ impl Collector {
     /// Takes all locks in this order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
         let mut identity = self.identity();
-        let mut collected = Collection::new(&self.engine, identity.token.hash());
+        let mut collected = Collection::new(&self.engine, identity.token.hash(), &self.given_back);
         let mut is_adopted = false;
         for &at in order {
             let granted = loop {
@@ -152,7 +181,7 @@ impl Collector {
                     // Goes on where another request under the key has not come to an end.
                     is_adopted = true;
                     identity.token = granted.lease.token.clone();
-                    collected = Collection::new(&self.engine, granted.hash);
+                    collected = Collection::new(&self.engine, granted.hash, &self.given_back);
                     break granted;
                 }
                 // The other request cannot have the locks that are held here.

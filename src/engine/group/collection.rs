@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    engine::{Delivery, Granted, start::EngineShared},
+    engine::{Delivery, Granted, reaper::GivenBack, start::EngineShared},
     lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
     store::{
         Store, StoreError,
@@ -24,6 +24,7 @@ pub(super) struct Collection {
     deciding: Option<(LockName, KeeperId)>,
     /// Watches over all of them.
     delivery: Option<Delivery>,
+    given_back: GivenBack,
 }
 
 struct CollectedLease {
@@ -59,13 +60,19 @@ const RETRY: Duration = Duration::from_millis(500);
 // === impl Collection ===
 
 impl Collection {
-    pub(super) fn new(engine: &Arc<EngineShared>, token: TokenHash) -> Self {
+    /// Whoever has the other end of `given_back` waits until the leases are given back.
+    pub(super) fn new(
+        engine: &Arc<EngineShared>,
+        token: TokenHash,
+        given_back: &GivenBack,
+    ) -> Self {
         Self {
             engine: Arc::clone(engine),
             token,
             leases: Vec::new(),
             deciding: None,
             delivery: None,
+            given_back: given_back.clone(),
         }
     }
 
@@ -94,6 +101,9 @@ impl Collection {
         match &mut self.delivery {
             None => self.delivery = Some(delivery),
             Some(all) => all.join(delivery),
+        }
+        if let Some(all) = &mut self.delivery {
+            all.await_with(&self.given_back);
         }
     }
 

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::scripted_store::*;
+use super::{
+    groups::{answering, given_back, group, refusal, start},
+    scripted_store::*,
+};
 use crate::{
-    engine::{AcquireError, AcquireRequest, Granted, ReleaseError},
-    lock::{CallerId, IdempotencyKey, KeeperId, LockName, Salt, Token},
+    engine::{AcquireError, AcquireRequest, Granted, GroupRequest, ReleaseError},
+    lock::{CallerId, GroupNames, IdempotencyKey, KeeperId, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss},
@@ -293,4 +296,50 @@ async fn stopping_gives_back_everything_although_an_earlier_one_failed() {
     settle().await;
     lifecycle.stop(Duration::from_secs(1)).await.unwrap();
     assert_eq!(store.given_back(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_hears_it_when_what_was_taken_has_been_given_back() {
+    for key in [None, KEY] {
+        let held = Acquisition::Held(contention());
+        // With a key the last lock is asked for first, and then all in order.
+        let (taken, commands) = if key.is_none() { (1, 3) } else { (2, 5) };
+        let granted = || std::iter::repeat_n(granted(), taken);
+        let rounds = std::iter::repeat_with(|| granted().chain([held.clone()]));
+        let store = answering(rounds.take(taken).flatten());
+        let (engine, _lifecycle) = engine(&store);
+        store.gate.forget_permits(100);
+        store.gate.add_permits(commands - 1);
+        let caller = start(&engine, group(&request(key))).await;
+        assert!(!caller.is_finished());
+        store.gate.add_permits(10);
+        refusal(caller.await.unwrap());
+        assert!(!given_back(&store).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_waits_for_no_store_that_is_away() {
+    for (name, waits) in [(AWAY, Duration::from_secs(5)), ("a", Duration::ZERO)] {
+        let store = answering([granted(), Acquisition::Held(contention())]);
+        let away = StoreError::from(Unavailability::Overloaded);
+        store.give_back_errors.lock().unwrap().push_back(away);
+        let (engine, _lifecycle) = engine(&store);
+        let names = GroupNames::parse([name, "b"]).unwrap();
+        let part = |name: &LockName| {
+            Ok::<_, StoreError>(AcquireRequest {
+                name: name.clone(),
+                ..request(None)
+            })
+        };
+        let request = GroupRequest::new(names, part).unwrap();
+        let begin = tokio::time::Instant::now();
+        refusal(engine.acquire_group(request, || {}).await);
+        let waited = begin.elapsed();
+        assert!(
+            waited.abs_diff(waits) < Duration::from_millis(5),
+            "{name}: {waited:?}"
+        );
+        assert_eq!(given_back(&store), [""; 0]);
+    }
 }

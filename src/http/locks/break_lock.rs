@@ -70,7 +70,8 @@ struct BreakRecord {
 /// later. Of several requests the one that ends first counts, and a break without `grace_ms` ends the lease now. A holder
 /// that renews more seldom than `grace_ms` may not hear of it in time. A foreign client cannot be asked: the answer is 400.
 ///
-/// Once begun it is carried out even if the caller hangs up. Works while the gateway drains.
+/// Once begun it is carried out even if the caller hangs up. If the store does not answer, nothing is tried again later.
+/// Works while the gateway drains.
 #[utoipa::path(
     post,
     path = "/locks/{name}/break",

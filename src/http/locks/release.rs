@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::extract::State;
+use axum::{Extension, extract::State};
 use utoipa::{
     IntoResponses, ToSchema,
     openapi::{RefOr, Response},
@@ -15,6 +15,7 @@ use crate::{
         extract::{ApiJson, ApiPath, Fields, LockToken, NoQuery, ReleaseCaller, RequestBody},
         json_response::NoContent,
         problem::{Problem, ProblemCode as Code, problem_responses},
+        serve::UnansweredReleases,
         state::AppState,
     },
     lock::{LockName, Token, TokenHash},
@@ -23,6 +24,9 @@ use crate::{
 
 use super::header_params::{LockPath, TokenHeader, TokenHeaderToo};
 
+/// What a caller is told of releases, with those that go on if the caller has gone.
+pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Result<T, Problem>);
+
 /// The problems of release.
 pub(super) struct ReleaseProblems;
 
@@ -30,7 +34,9 @@ pub(super) struct ReleaseProblems;
 ///
 /// Ends a living lease. It is carried out even if the caller hangs up, as soon as the whole request has
 /// come (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases have
-/// hung up at once that the gateway keeps its room for those who wait. Works while the gateway drains.
+/// hung up at once that the gateway keeps its room for those who wait. If the store does not answer and the caller
+/// has hung up, the gateway tries again until the store answers. A caller that is told 503 knows that nothing follows.
+/// Works while the gateway drains.
 ///
 /// Repeated after a release of a lease that was acquired with an `Idempotency-Key`, the answer is 204 again
 /// for a minute. Of any other lease that has ended nothing is remembered: the answer is 410, whether an
@@ -53,7 +59,7 @@ pub(in crate::http) async fn release(
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<NoContent, Problem> {
+) -> Result<ReleaseAnswer<NoContent>, Problem> {
     end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
@@ -84,16 +90,16 @@ pub(in crate::http) async fn release_by_post(
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<NoContent, Problem> {
+) -> Result<ReleaseAnswer<NoContent>, Problem> {
     end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
 async fn end(
-    gateway: &AppState,
+    gateway: &Arc<AppState>,
     who: ReleaseCaller,
     name: LockName,
     token: TokenHash,
-) -> Result<NoContent, Problem> {
+) -> Result<ReleaseAnswer<NoContent>, Problem> {
     let charge = who.charge(gateway, &name, &token)?;
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
@@ -107,11 +113,18 @@ async fn end(
         }
         Err(ReleaseError::Lost(Loss::HeldByAnother | Loss::Free)) => drop(charge),
     }
-    match released {
+    let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
+    let unanswered = UnansweredReleases {
+        gateway: Arc::clone(gateway),
+        token,
+        names: may_pass.then_some(name).into_iter().collect(),
+    };
+    let answer = match released {
         Ok(()) => Ok(NoContent),
         Err(error) if gateway.gate.is_open() => Err(error.into()),
         Err(error) => Err(Problem::for_unauthenticated(error)),
-    }
+    };
+    Ok((unanswered.extension(), answer))
 }
 
 // === impl ReleaseProblems ===

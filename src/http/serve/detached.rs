@@ -11,12 +11,28 @@ use std::{
     thread,
 };
 
+use axum::Extension;
+use http::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::debug;
 
-use crate::{lifecycle::Lifecycle, telemetry::metrics::Metrics};
+use crate::{
+    http::state::AppState,
+    lifecycle::Lifecycle,
+    lock::{LockName, TokenHash},
+    telemetry::metrics::Metrics,
+};
 
 use super::connection::ConnectionState;
+
+/// Releases that the store did not answer. Their answer carries them as an extension, and they go on if the caller has gone.
+/// A caller that is told 503 is told that nothing follows, so with an answer that is sent they end.
+#[derive(Clone)]
+pub(in crate::http) struct UnansweredReleases {
+    pub(in crate::http) gateway: Arc<AppState>,
+    pub(in crate::http) token: TokenHash,
+    pub(in crate::http) names: Vec<LockName>,
+}
 
 /// Room for releases without callers. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +52,8 @@ pub(super) struct Detachable<F: Future + Send + 'static> {
     /// `None` once it is there.
     answer: Option<Pin<Box<F>>>,
     has_begun: bool,
+    /// What takes the answer if the caller has gone.
+    unheard: fn(F::Output),
     room: DetachedReleases,
     connection: Arc<ConnectionState>,
 }
@@ -55,6 +73,31 @@ const MOST_WAITING: usize = 1_024;
 /// How many may be carried out that came on one connection: over HTTP/2 it bears many requests, and a client
 /// that resets them one after the other must leave room to others.
 pub(super) const MOST_OF_CONNECTION: u32 = 64;
+
+// === impl UnansweredReleases ===
+
+impl UnansweredReleases {
+    /// What the answer carries: nothing if the store answered all.
+    pub(in crate::http) fn extension(self) -> Option<Extension<Self>> {
+        (!self.names.is_empty()).then_some(Extension(self))
+    }
+
+    /// Goes on with what an answer carries that no caller will hear.
+    pub(super) fn go_on<B>(unheard: Result<Response<B>, Infallible>) {
+        let Ok(mut answer) = unheard;
+        if let Some(unanswered) = answer.extensions_mut().remove::<Self>() {
+            unanswered.release_later();
+        }
+    }
+
+    fn release_later(self) {
+        let AppState { engine, gate, .. } = &*self.gateway;
+        for name in self.names {
+            gate.lease_ended(&name, self.token);
+            engine.release_later(name, self.token);
+        }
+    }
+}
 
 // === impl DetachedReleases ===
 
@@ -118,12 +161,14 @@ impl DetachedInner {
 impl<F: Future + Send + 'static> Detachable<F> {
     pub(super) fn new(
         answer: F,
+        unheard: fn(F::Output),
         room: &DetachedReleases,
         connection: &Arc<ConnectionState>,
     ) -> Self {
         Self {
             answer: Some(Box::pin(answer)),
             has_begun: false,
+            unheard,
             room: room.clone(),
             connection: Arc::clone(connection),
         }
@@ -154,8 +199,9 @@ impl<F: Future + Send + 'static> Drop for Detachable<F> {
         {
             let of_connection = self.connection.detach_release(MOST_OF_CONNECTION);
             let has_room = of_connection.is_some();
+            let unheard = self.unheard;
             let release = async move {
-                drop(answer.await);
+                unheard(answer.await);
                 drop(of_connection);
             };
             self.room.run_detached(release, self.has_begun, has_room);
@@ -256,7 +302,7 @@ mod tests {
                 release.await;
                 Ok::<_, Infallible>(())
             };
-            drop(Detachable::new(answer, &rig.room, connection));
+            drop(Detachable::new(answer, drop, &rig.room, connection));
         }
         let most = usize::try_from(MOST_OF_CONNECTION).unwrap();
         assert_eq!(rig.end().await, most + 1);

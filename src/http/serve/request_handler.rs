@@ -31,7 +31,7 @@ use crate::http::edge::EdgeService;
 
 use super::{
     connection::{ConnectionState, OpenRequest},
-    detached::{Detachable, DetachedReleases},
+    detached::{Detachable, DetachedReleases, UnansweredReleases},
     in_flight::InFlightRequests,
 };
 
@@ -186,7 +186,12 @@ impl RequestHandler {
             }))
         };
         if ends_lease {
-            Either::Right(Detachable::new(answer, &self.detached, connection))
+            Either::Right(Detachable::new(
+                answer,
+                UnansweredReleases::go_on,
+                &self.detached,
+                connection,
+            ))
         } else {
             Either::Left(answer)
         }

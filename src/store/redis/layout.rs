@@ -165,6 +165,12 @@ impl<'a> Record<'a> {
         let since = number(self.text, 86, 16)? / 1_000;
         let ends = number(self.text, 102, 16)? / 1_000;
         let hold = number(self.text, 126, 9)?;
+        let ttl = Ttl::from_millis(number(self.text, 118, 8)?).ok()?;
+        let mut expires_in = Duration::from_millis(ends.saturating_sub(now));
+        if let b'p' | b'k' = self.text.as_bytes()[65] {
+            // That is until when it may be confirmed. From then on it lasts its TTL, which may be over sooner.
+            expires_in = expires_in.min(ttl.duration());
+        }
         let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
         let mut details = self.details()?.split('\n');
         let (owner, metadata) = (details.next()?, details.next()?);
@@ -189,8 +195,8 @@ impl<'a> Record<'a> {
         Some(HeldLease {
             fence: FencingToken::new(number(self.text, 70, 16)?).ok()?,
             mode,
-            ttl: Ttl::from_millis(number(self.text, 118, 8)?).ok()?,
-            expires_in: Duration::from_millis(ends.saturating_sub(now)),
+            ttl,
+            expires_in,
             held_for: Duration::from_millis(now.saturating_sub(since)),
             hold_expires_in: limit,
             owner: match owner {
@@ -278,6 +284,21 @@ mod tests {
             assert_eq!(lease.metadata, attempt.metadata);
             assert_eq!(record.salt(), keyed.then(|| Salt::from_bytes([7; 16])));
         }
+    }
+
+    #[test]
+    fn a_grant_that_is_not_confirmed_shows_no_more_than_its_ttl() {
+        let brief = Attempt {
+            ttl: Ttl::from_millis(500).unwrap(),
+            ..attempt(false)
+        };
+        let shown = |state: &str| {
+            let mut text = written(&brief);
+            text.replace_range(ID..=ID, state);
+            let lease = Record::read(&text).unwrap().lease(NOW, Instant::now());
+            lease.unwrap().expires_in.as_millis()
+        };
+        assert_eq!(["p", "k", "h"].map(shown), [500, 500, 5_000]);
     }
 
     #[test]

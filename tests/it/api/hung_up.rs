@@ -1,17 +1,26 @@
-//! Releases whose callers hang up, one after the other, while the store does not answer.
+//! Releases whose callers hang up: one after the other while the store does not answer, or during an outage of it.
 
 use std::{
     io::Write,
     net::{Shutdown, TcpStream as StdTcpStream},
+    time::Duration,
 };
 
-use latchgate::config::Config;
-use tokio::net::TcpStream;
+use latchgate::{
+    config::Config,
+    store::{StoreError, Unavailability, Uncertainty, contract::Release},
+};
+use serde_json::json;
+use tokio::{net::TcpStream, time::sleep};
 
 use super::{
     scripted::StoreCall,
     service::{Service, TOKEN, until},
     socket::{answer, send},
+};
+use crate::support::{
+    Connection, HttpRequest, RedisServer, eventually,
+    gateway::{Gateway, Setup},
 };
 
 /// Room for requests, and as much again for releases.
@@ -57,7 +66,7 @@ async fn they_are_carried_out_one_by_one_where_there_is_room_for_one() {
     let scrape = || async { service.get("/metrics").await.body };
     let carried = r#"latchgate_abandoned_releases_total{outcome="carried-out"}"#;
     let released = r#"latchgate_releases_total{outcome="released"}"#;
-    crate::support::eventually("all are released", || async {
+    eventually("all are released", || async {
         (counted(&scrape().await, released) == RELEASES).then_some(())
     })
     .await;
@@ -102,11 +111,138 @@ async fn they_leave_room_to_a_holder_and_are_counted() {
     let dropped = r#"latchgate_abandoned_releases_total{outcome="dropped"}"#;
     let carried = r#"latchgate_abandoned_releases_total{outcome="carried-out"}"#;
     let scrape = || async { service.get("/metrics").await.body };
-    crate::support::eventually("all are released", || async {
+    eventually("all are released", || async {
         (counted(&scrape().await, releases) == GIVEN_UP + 1).then_some(())
     })
     .await;
     let text = scrape().await;
     assert_eq!(counted(&text, carried), ROOM / 2);
     assert_eq!(counted(&text, dropped), GIVEN_UP - ROOM / 2);
+}
+
+fn releases(service: &Service) -> usize {
+    let asked = service.script.asked();
+    let releases = asked
+        .iter()
+        .filter(|it| matches!(it, StoreCall::Release(_)));
+    releases.count()
+}
+
+fn away() -> Result<Release, StoreError> {
+    Err(Unavailability::Connect("away".to_owned()).into())
+}
+
+#[tokio::test]
+async fn one_that_the_store_does_not_answer_is_tried_again_until_it_does() {
+    let service = Service::start();
+    let address = service.listen().await;
+    service.script.paused.set();
+    let answers = [away(), Err(Uncertainty::TimedOut.into()), away()];
+    service.script.release.lock().unwrap().extend(answers);
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    send(&mut caller, &release()).await;
+    until("the store is asked", || releases(&service) == 1).await;
+    drop(caller);
+    let carried = r#"latchgate_abandoned_releases_total{outcome="carried-out"}"#;
+    let released = r#"latchgate_releases_total{outcome="released"}"#;
+    let scrape = || async { service.get("/metrics").await.body };
+    eventually("the hang-up is noticed", || async {
+        (counted(&scrape().await, carried) == 1).then_some(())
+    })
+    .await;
+    service.script.paused.lift();
+    eventually("it is released", || async {
+        (counted(&scrape().await, released) == 1).then_some(())
+    })
+    .await;
+    assert_eq!(releases(&service), 4);
+}
+
+#[tokio::test]
+async fn of_one_whose_caller_was_told_that_nothing_happened_nothing_follows() {
+    let service = Service::start();
+    let address = service.listen().await;
+    service.script.release.lock().unwrap().push_back(away());
+    let mut caller = TcpStream::connect(address).await.unwrap();
+    send(&mut caller, &release()).await;
+    assert!(answer(&mut caller).await.starts_with("HTTP/1.1 503 "));
+    drop(caller);
+    // Ten times as long as the first pause before another try.
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(releases(&service), 1);
+}
+
+/// A Redis with an append-only file, and a gateway on it that gives a command up soon.
+async fn on_redis() -> (RedisServer, Gateway) {
+    let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let setup = Setup::default()
+        .with("LATCHGATE_STORE", &url)
+        .with("LATCHGATE_REDIS_COMMAND_TIMEOUT_MS", "200")
+        .with("LATCHGATE_REDIS_DEADLINE_MS", "500");
+    (server, Gateway::start_with(setup))
+}
+
+/// Takes a lock, a second one, and a group; sends their releases and hangs up at once.
+async fn release_and_hang_up(gateway: &Gateway, outage: impl FnOnce()) -> [String; 4] {
+    let connect = async || Connection::new(TcpStream::connect(gateway.address).await.unwrap());
+    let mut caller = connect().await;
+    let mut acquire = async |path: &str, body| {
+        let asked = HttpRequest::new("POST", path.to_owned()).body(body);
+        let (status, lease) = caller.ask(&asked).await.unwrap();
+        assert_eq!(status, 201, "{lease}");
+        lease["token"].as_str().unwrap().to_owned()
+    };
+    let ttl = json!({"ttl_ms": 3_600_000});
+    let by_delete = acquire("/locks/one", ttl.clone()).await;
+    let by_post = acquire("/locks/two", ttl).await;
+    let group = json!({"names": ["three", "four"], "ttl_ms": 3_600_000});
+    let of_group = acquire("/locks", group).await;
+    outage();
+    for (method, path, token) in [
+        ("DELETE", "/locks/one", by_delete),
+        ("POST", "/locks/two/release", by_post),
+        ("DELETE", "/locks?names=three,four", of_group),
+    ] {
+        let asked = HttpRequest::new(method, path.to_owned()).with("Lock-Token", &token);
+        connect().await.send(&asked).await.unwrap();
+    }
+    ["one", "two", "three", "four"].map(|name| format!("/locks/{name}"))
+}
+
+/// Waits until every first try of a release has ended without an answer of the store.
+async fn unanswered(gateway: &Gateway, outcome: &str) {
+    let sample = format!("latchgate_releases_total{{outcome=\"{outcome}\"}}");
+    eventually("the store has answered none", || async {
+        let mut caller = TcpStream::connect(gateway.address).await.unwrap();
+        send(
+            &mut caller,
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        )
+        .await;
+        let answer = answer(&mut caller).await;
+        (counted(&answer, &sample) >= 4).then_some(())
+    })
+    .await;
+}
+
+async fn all_free(gateway: &Gateway, locks: &[String]) {
+    for lock in locks {
+        eventually("the lock is free", || async {
+            let mut caller = Connection::new(TcpStream::connect(gateway.address).await.unwrap());
+            let asked = HttpRequest::new("GET", lock.clone());
+            let (_, shown) = caller.ask(&asked).await.unwrap();
+            (shown["state"] == "free").then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn while_redis_is_down_they_are_carried_out_as_soon_as_it_is_back() {
+    let (mut server, gateway) = on_redis().await;
+    let locks = release_and_hang_up(&gateway, || server.kill()).await;
+    unanswered(&gateway, "unavailable").await;
+    server.start_again().await;
+    all_free(&gateway, &locks).await;
 }

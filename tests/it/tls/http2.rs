@@ -6,9 +6,9 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use http::Method;
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::support::eventually;
+use crate::support::{RedisServer, eventually, gateway::Setup};
 
 use super::{
     certified::Certified,
@@ -179,6 +179,30 @@ async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_althoug
         assert!(waited.is_err(), "the gateway is frozen");
     }
     certified.gateway.signal(Signal::CONT);
+    eventually("the lock is free", || {
+        let mut h2 = caller.clone();
+        async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_back() {
+    let mut server =
+        RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let certified = Certified::start_with(|_| Setup::default().with("LATCHGATE_STORE", &url));
+    let mut caller = H2::connect(&certified).await;
+    let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
+    let headers = [("lock-token", lease["token"].as_str().unwrap())];
+    server.kill();
+    let answer = caller.send(Method::DELETE, "/locks/a", &headers, "").await;
+    // The reset is read before this answer is sent.
+    drop(answer.unwrap());
+    drop(caller.ask(Method::GET, "/healthz", &[], "").await);
+    // Longer than a command waits for a server that takes no connection.
+    sleep(Duration::from_secs(2)).await;
+    server.start_again().await;
     eventually("the lock is free", || {
         let mut h2 = caller.clone();
         async move { (h2.inspect("a").await["state"] == "free").then_some(()) }

@@ -13,13 +13,17 @@ use crate::{
         extract::{AcceptsJson, ApiQuery, LockToken, ReleaseCaller},
         json_response::JsonResponse,
         problem::{PartResult, Problem},
+        serve::UnansweredReleases,
         state::AppState,
     },
     store::contract::Loss,
 };
 
 use super::{
-    super::{header_params::OnlyTokenHeader, release::ReleaseProblems},
+    super::{
+        header_params::OnlyTokenHeader,
+        release::{ReleaseAnswer, ReleaseProblems},
+    },
     names::{GroupParameters, GroupQuery},
 };
 
@@ -49,7 +53,7 @@ pub(in crate::http) async fn release_group(
     _: AcceptsJson,
     ApiQuery(query): ApiQuery<GroupQuery>,
     token: LockToken,
-) -> Result<JsonResponse<ReleasedGroupBody>, Problem> {
+) -> Result<ReleaseAnswer<JsonResponse<ReleasedGroupBody>>, Problem> {
     let names = query.names()?;
     let token = token.required()?.hash();
     // One that was granted here can always be released.
@@ -62,6 +66,11 @@ pub(in crate::http) async fn release_group(
         .map(|name| gateway.engine.release(name.clone(), token));
     let released = join_all(commands).await;
     let (mut results, mut any, mut failure, mut is_guess) = (Vec::new(), false, None, true);
+    let mut unanswered = UnansweredReleases {
+        gateway: Arc::clone(&gateway),
+        token,
+        names: Vec::new(),
+    };
     for (name, release) in names.iter().zip(released) {
         match release {
             Ok(()) => {
@@ -77,6 +86,9 @@ pub(in crate::http) async fn release_group(
                         is_guess &= !matches!(loss, Loss::Broken { .. });
                     }
                     ReleaseError::Store(_) => is_guess = false,
+                }
+                if error.may_pass() {
+                    unanswered.names.push(name.clone());
                 }
                 let is_lost = matches!(error, ReleaseError::Lost(_));
                 let problem = if gateway.gate.is_open() {
@@ -96,11 +108,12 @@ pub(in crate::http) async fn release_group(
     } else {
         charge.forgive();
     }
-    match (any, failure) {
+    let answer = match (any, failure) {
         (true, _) => Ok(JsonResponse(ReleasedGroupBody { results })),
         (false, Some(problem)) => Err(problem),
         (false, None) => Err(Problem::all_lost(results)),
-    }
+    };
+    Ok((unanswered.extension(), answer))
 }
 
 /// What came of the release of several leases.
