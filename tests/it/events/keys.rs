@@ -63,7 +63,7 @@ async fn who_may_view_a_lock_hears_who_broke_it_and_who_asked_for_it() {
     for (grace, status, kind) in [(60_000, 202, "release-requested"), (0, 200, "broken")] {
         let body = format!(r#"{{"reason":"it hangs","grace_ms":{grace}}}"#);
         let headers = [operator.auth(), JSON[0]];
-        let answer = service.ask(Method::POST, "/locks/a/break", &headers, &body);
+        let answer = service.ask(Method::POST, "/locks/a/break", &headers, body);
         assert_eq!(answer.await.status, status);
         let event = reader.expect(kind).await;
         assert_eq!(
