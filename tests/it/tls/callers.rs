@@ -1,6 +1,6 @@
 //! Callers that show a certificate, and callers that do not.
 
-use crate::support::{Authority, Files, gateway::Setup, program::latchgate};
+use crate::support::{Authority, Files, eventually, gateway::Setup, program::latchgate};
 
 use super::certified::{Certified, Curled};
 
@@ -90,8 +90,8 @@ fn the_client_commands_show_a_certificate() {
     );
 }
 
-#[test]
-fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened() {
+#[tokio::test]
+async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened() {
     let (certified, callers) = asking("require");
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let directory = tempfile::tempdir().unwrap();
@@ -129,6 +129,7 @@ fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened() {
         let said = "it wants a client certificate; --client-cert-file names one";
         assert!(ran.err.contains(said), "{command}: {ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{command}: {ran:?}");
+        eventually("it is logged", async || (tries() > before).then_some(())).await;
         assert_eq!(tries(), before + 1, "{command}: it is tried once");
     }
     // The certificate of an authority that the gateway does not know is no better than none.
