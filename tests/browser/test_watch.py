@@ -60,7 +60,7 @@ class Watch(BrowserCase):
         waiter.join(10)
         self.assertEqual(self.fence(), waiter.lease["fencing_token"])
         expect(timeline).to_contain_text("broken")
-        expect(timeline.locator(".broken")).to_contain_text("ci-runner-7by ops: runner 7 is gone, asked in #ops")
+        expect(timeline.locator("li.broken")).to_contain_text("ci-runner-7by ops: runner 7 is gone, asked in #ops")
 
         page.get_by_role("link", name="Events", exact=True).click()
         broken = page.get_by_role("row").filter(has_text="broken")
