@@ -620,7 +620,9 @@ impl WaitStatus {
         ours.sort_unstable();
         let position = match ours.as_slice() {
             [] => None,
-            [(first, _), (second, _), ..] if *second - *first < INDISTINGUISHABLE => None,
+            [(first, _), (second, _), ..] if second.saturating_sub(*first) < INDISTINGUISHABLE => {
+                None
+            }
             [(_, position), ..] => Some(*position),
         };
         Self {

@@ -81,7 +81,7 @@ mod tests {
             let url = format!("http://{}", listener.local_addr().unwrap());
             thread::spawn(move || {
                 let (mut stream, _) = listener.accept().unwrap();
-                stream.read(&mut [0; 4096]).unwrap();
+                assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
                 let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n");
                 stream.write_all(head.as_bytes()).unwrap();
                 // Until nobody reads any more.

@@ -38,7 +38,7 @@ pub struct Events {
 #[derive(Debug)]
 pub enum EventsItem {
     /// Something has happened to a lock, or may have happened without an event (`gap`).
-    Event(Event),
+    Event(Box<Event>),
     /// The gateway has ended the stream, for this reason. The next call connects again.
     Ended(String),
     /// The connection to the gateway is lost. The next call connects again, after a pause. What happens
@@ -252,7 +252,7 @@ impl Events {
                 return Ok(());
             }
             // What is no event of this version says nothing to us.
-            if let Ok(mut event) = serde_json::from_str::<Event>(&block.data) {
+            if let Ok(mut event) = serde_json::from_str::<Box<Event>>(&block.data) {
                 event.json = block.data;
                 self.items.push_back(EventsItem::Event(event));
             }

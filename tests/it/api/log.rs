@@ -113,9 +113,8 @@ async fn a_failure_is_a_warning_with_its_cause_unless_the_store_reports_its_outa
         (Unavailability::Connect(why()).into(), 503, "INFO"),
         (Uncertainty::UnexpectedReply(why()).into(), 504, "WARN"),
     ] {
-        let mut script = service.script.acquire.lock().unwrap();
-        script.push_back(Err(error));
-        drop(script);
+        let script = &service.script.acquire;
+        script.lock().unwrap().push_back(Err(error));
         service.acquire("{}").await;
         let log = lines.read();
         let status = format!("status={status}");

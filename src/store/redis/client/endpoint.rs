@@ -80,7 +80,7 @@ impl Endpoint {
     }
 
     /// The same; it does not matter whether its connections lead to one server.
-    pub(crate) fn to_any(self) -> Self {
+    pub(crate) fn for_any_server(self) -> Self {
         Self {
             one_server: false,
             ..self

@@ -265,7 +265,7 @@ mod tests {
             let told = identity.settle(Ok(vec![run("a", 9), run("b", 9)]));
             assert_eq!(told, round == 0, "it is told once");
             assert_eq!(identity.doubt(), Err(Unavailability::SeveralServers));
-            advance(expected - Duration::from_millis(1)).await;
+            advance(expected.saturating_sub(Duration::from_millis(1))).await;
             assert_eq!(identity.doubt(), Err(Unavailability::SeveralServers));
             advance(Duration::from_millis(1)).await;
             assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS_IN_DOUBT)));

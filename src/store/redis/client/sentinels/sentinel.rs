@@ -53,7 +53,7 @@ impl Sentinel {
             ..SentinelErrors::default()
         };
         Self {
-            endpoint: Endpoint::new(node, credentials, timeout).to_any(),
+            endpoint: Endpoint::new(node, credentials, timeout).for_any_server(),
             connection: AsyncMutex::new(None),
             errors: Mutex::new(errors),
         }
