@@ -60,6 +60,7 @@ async fn who_may_view_a_lock_hears_who_broke_it_and_who_asked_for_it() {
     let service = Service::with_keys(&file);
     let mut reader = Reader::sending(&service, "", Some(viewer.auth())).await;
     acquire(&service, &worker, "a").await;
+    reader.expect("acquired").await;
     for (grace, status, kind) in [(60_000, 202, "release-requested"), (0, 200, "broken")] {
         let body = format!(r#"{{"reason":"it hangs","grace_ms":{grace}}}"#);
         let headers = [operator.auth(), JSON[0]];
