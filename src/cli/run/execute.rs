@@ -280,10 +280,12 @@ mod tests {
                 let count = stream.read(&mut head).await.unwrap();
                 let head = String::from_utf8_lossy(&head[..count]);
                 let method = head.split(' ').next().unwrap().to_owned();
+                let is_release = method == "DELETE";
                 log.lock().unwrap().push(method);
+                let (status, body) = if is_release { (204, "") } else { (200, LEASE) };
                 let answer = format!(
-                    "HTTP/1.1 200 X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{LEASE}",
-                    LEASE.len()
+                    "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
                 );
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
