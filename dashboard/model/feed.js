@@ -7,8 +7,11 @@ import { soon } from "./soon.js";
 /** How many are kept. */
 export const KEPT = 5_000;
 
-/** The kinds, in the order in which they are offered. Renewals are most of all events, and asked for apart. */
-export const KINDS = ["queued", "acquired", "release-requested", "released", "expired", "lost", "broken", "gap"];
+/** The kinds of events. */
+export const KINDS = ["queued", "acquired", "renewed", "release-requested", "released", "expired", "lost", "broken", "gap"];
+
+/** The kinds among which one chooses. Renewals are most of all events, and are shown or hidden by a tick box of their own. */
+export const CHOICES = KINDS.filter((kind) => kind !== "renewed");
 
 const heard = [];
 let number = 0;

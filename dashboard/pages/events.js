@@ -2,7 +2,7 @@
 
 import { html, useEffect, useRef, useSignal } from "../view.js";
 import { count, plural } from "../model/format.js";
-import { events, feedVersion, KEPT, KINDS } from "../model/feed.js";
+import { CHOICES, events, feedVersion, KEPT } from "../model/feed.js";
 import { go, lockHref, requery, route } from "../model/route.js";
 import { seesAll, seesSomething } from "../model/session.js";
 import { Details, Kind } from "../parts/event_text.js";
@@ -34,7 +34,7 @@ const COLUMNS = [
 /** The page. */
 export function Events() {
   const { prefix = "", owner = "", kinds = "", renewals = "" } = route.value.query;
-  const chosen = new Set(kinds.split(",").filter((kind) => KINDS.includes(kind)));
+  const chosen = new Set(kinds.split(",").filter((kind) => CHOICES.includes(kind)));
   const paused = useSignal(false);
   const scrolled = useSignal(false);
   const held = useRef(null);
@@ -62,7 +62,7 @@ export function Events() {
       <${Field} label="Owner contains" short="Owner" value=${owner} change=${(value) => change({ owner: value })} />
     </div>
     <div class="kinds" role="group" aria-label="Kinds of events">
-      ${KINDS.map(
+      ${CHOICES.map(
         (kind) => html`<button type="button" class="chip" key=${kind} aria-pressed=${chosen.has(kind)} onClick=${() => toggle(kind)}>
           <${Icon} name=${kind} />${kind}
         </button>`,

@@ -245,12 +245,14 @@ class Webhooks(Document):
         self.program(
             self.home / "deploy.sh",
             '#!/bin/sh\necho "begin $1 $FENCING_TOKEN" >>log\nsleep 0.3\n[ ! -e broken ] || exit 1\n'
+            '[ ! -e hangs ] || { sleep 300 & echo $! >child; wait; }\n'
             'echo "end $1" >>log\necho "deployed $1"\n',
         )
 
     def receive(self):
         [program] = [block for language, block in blocks("docs/webhooks.md") if language == "python"]
-        (self.home / "receiver.py").write_text(program)
+        self.assertIn("environment, 20)", program)
+        (self.home / "receiver.py").write_text(program.replace("environment, 20)", "environment, 2)"))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -303,6 +305,17 @@ class Webhooks(Document):
         self.gateway.stop()
         self.assertEqual(self.deliver("d"), 503)
         self.assertEqual(self.log.read_text().count("begin"), 2)
+
+    def test_a_deploy_that_hangs_is_ended_with_all_that_it_started_before_the_lock_is_released(self):
+        self.receive()
+        (self.home / "hangs").touch()
+        self.assertEqual(self.deliver("e"), 503)
+        child = int((self.home / "child").read_text())
+        # A process that has ended, and was not waited for yet, has no command line.
+        command = Path(f"/proc/{child}/cmdline")
+        self.assertFalse(command.exists() and command.read_bytes(), child)
+        (self.home / "hangs").unlink()
+        self.assertEqual(self.deliver("e"), 200)
 
     def test_a_receiver_can_run_a_command(self):
         [block] = [block for language, block in blocks("docs/webhooks.md") if language == "console"]

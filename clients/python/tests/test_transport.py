@@ -16,6 +16,7 @@ import pytest
 from both import KINDS, Clients, Loop
 from rig import until
 
+from latchgate.aio.client import Latchgate as AsyncLatchgate
 from latchgate.aio.transport import HttpxTransport
 from latchgate.blocking.client import Latchgate
 from latchgate.blocking.transport import HttpTransport, _Pool
@@ -356,3 +357,10 @@ def test_where_no_thread_can_be_started_it_connects_here(silent: Server, monkeyp
     # As at the end of the interpreter.
     monkeypatch.setattr(threading.Thread, "start", start)
     assert transport_to(silent.url).exchange(Call("GET", "/a"), 0.5) == NoAnswer("no answer in time")
+
+
+def test_the_asyncio_client_trusts_the_same_authorities_in_the_loop_and_in_its_threads() -> None:
+    locks = AsyncLatchgate("https://localhost:1")
+    assert locks._transport.tls is not None
+    assert locks._thread_transport._tls is locks._transport.tls
+    assert AsyncLatchgate("http://localhost:1")._transport.tls is None

@@ -182,8 +182,8 @@ impl<'a> Walk<'a> {
                 }
             }
             Asks::Take(fence) => {
-                let taken = node.take(name, token, nonce, *fence).await;
-                said = format!("{taken:?}");
+                let answer = node.take(name, token, nonce, *fence).await;
+                said = format!("{answer:?}");
             }
             Asks::Withdraw => node.withdraw(name, token, nonce).await,
             Asks::Release => node.release(name, token).await,

@@ -66,7 +66,7 @@ class Latchgate:
         self._settings = Settings.of(url, key, owner, request_wait, request_timeout, deadline)
         self._transport = HttpxTransport(self._settings, ssl_context)
         # A loop may be blocked when a lease is to be renewed, and none runs any more when the process ends.
-        self._thread_transport = HttpTransport(self._settings, ssl_context)
+        self._thread_transport = HttpTransport(self._settings, self._transport.tls)
         self._holdings = Holdings(self._settings)
 
     async def acquire(self, names: Names, **options: Unpack[AcquireOptions]) -> Lease:

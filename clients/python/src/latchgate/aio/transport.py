@@ -25,6 +25,11 @@ class HttpxTransport:
     """The connections of a client to its gateway."""
 
     def __init__(self, settings: Settings, ssl_context: Optional[ssl.SSLContext]) -> None:
+        if ssl_context is None and settings.url.startswith("https:"):
+            ssl_context = httpx.create_ssl_context(trust_env=False)
+        #: The authorities that the client trusts; none for plain HTTP. Renewals are sent by another transport, which must trust
+        #: the same ones: a lease that was acquired could not be renewed otherwise.
+        self.tls = ssl_context
         verify: Union[ssl.SSLContext, bool] = ssl_context or True
         # As with the client for threads, no proxy and no password of the environment is used.
         # A child must not read what was answered to its parent.
