@@ -144,7 +144,7 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     let full = std::fs::File::options().write(true).open("/dev/full");
     let lost = latchgate(&["key", "rotate", "ci", "--keys", file.path()])
         .out(full.unwrap())
-        .read();
+        .run();
     assert_eq!(lost.code, Some(1), "{lost:?}");
     assert!(
         lost.err.contains("nobody knows it: remove the secret "),

@@ -40,7 +40,9 @@ pub fn refused_by_server(error: &(dyn Error + 'static), setting: &str) -> Option
         | Alert::CertificateExpired
         | Alert::CertificateUnknown
         | Alert::UnknownCA
-        | Alert::AccessDenied => Some(format!(
+        | Alert::AccessDenied
+        // A signature of the handshake is wrong: of an authority of the same name and with another key, say.
+        | Alert::DecryptError => Some(format!(
             "it does not accept the client certificate ({alert:?}); {setting} names it"
         )),
         _ => None,
@@ -92,7 +94,9 @@ mod tests {
             said(Alert::CertificateRequired).as_deref(),
             Some("it wants a client certificate; --client-cert-file names one")
         );
-        assert!(said(Alert::UnknownCA).unwrap().contains("(UnknownCA)"));
+        for alert in [Alert::UnknownCA, Alert::DecryptError] {
+            assert!(said(alert).unwrap().contains(&format!("({alert:?})")));
+        }
         for after_a_request in [
             Alert::InternalError,
             Alert::BadRecordMac,
