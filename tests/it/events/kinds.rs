@@ -187,9 +187,9 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
     assert_eq!(acquired["waited_ms"], lease["waited_ms"]);
     let queued = heard.iter().filter(|heard| heard.kind == "queued");
     assert_eq!(queued.count(), 1, "{heard:?}");
-    let acquires = stats().await["totals"]["acquires"].clone();
+    let counted = stats().await["totals"]["acquires"].clone();
     assert_eq!(
-        (&acquires["held"], &acquires["granted"]),
+        (&counted["held"], &counted["granted"]),
         (&json!(1), &json!(2))
     );
 }
