@@ -44,7 +44,7 @@ fn curl_takes_and_releases_a_lock_with_either_version() {
 fn the_greeting_says_https() {
     let certified = Certified::start();
     let greeting = &certified.gateway.greeting;
-    assert_eq!(greeting.matches("https://").count(), 2, "{greeting}");
+    assert_eq!(greeting.matches("https://").count(), 3, "{greeting}");
     assert!(!greeting.contains("http://"), "{greeting}");
 }
 
