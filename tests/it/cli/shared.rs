@@ -122,9 +122,9 @@ fn inspect_and_list_show_all_who_share_a_lock() {
     assert_eq!(
         ran.out,
         "gpu is shared by 102\n  \
-           FENCING TOKEN  SLOT  EXPIRES IN  OWNER\n  \
-           42             0     9s          ci\n  \
-           45             1     9s          ci\n  \
+           FENCING TOKEN  SLOT  EXPIRES IN  HELD SINCE  OWNER\n  \
+           42             0     9s          -           ci\n  \
+           45             1     9s          -           ci\n  \
            and 100 more\n"
     );
     let lock = json!({"name": "gpu", "holders": holders, "holder_count": 102});

@@ -12,7 +12,7 @@ use tokio::{
 use super::rig::{attempt, name, open, quick, token};
 use crate::support::url;
 
-/// A server that gives this answer to whatever it is sent.
+/// A server that gives this answer to each command.
 async fn answering(answer: &'static [u8], lifecycle: &Lifecycle) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -21,8 +21,13 @@ async fn answering(answer: &'static [u8], lifecycle: &Lifecycle) -> u16 {
         while let Ok((mut client, _)) = listener.accept().await {
             tasks.spawn(async move {
                 let mut request = [0; 4096];
-                while let Ok(1..) = client.read(&mut request).await {
-                    if client.write_all(answer).await.is_err() {
+                while let Ok(length @ 1..) = client.read(&mut request).await {
+                    let commands = request[..length].iter().filter(|&&byte| byte == b'*');
+                    if client
+                        .write_all(&answer.repeat(commands.count()))
+                        .await
+                        .is_err()
+                    {
                         return;
                     }
                 }
