@@ -67,7 +67,7 @@ async fn a_restart_of_redis_is_logged_once_and_a_start_of_the_gateway_is_not() {
     let said = || {
         gateway
             .log()
-            .matches("the server was started again")
+            .matches("everybody who waits asks again")
             .count()
     };
     eventually("the server is known", async || {
