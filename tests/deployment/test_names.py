@@ -56,7 +56,7 @@ class Names(unittest.TestCase):
             self.assertIsNotNone(flags, self.where)
             # What follows -- is another program's.
             words = words[: words.index("--")] if "--" in words else words
-            if words[:2] in (["key", "new"], ["key", "list"], ["config", "check"]):
+            if words[:2] in (["key", "new"], ["key", "list"], ["key", "rotate"], ["config", "check"]):
                 flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", program.run([*words[:2], "--help"]).stdout))
             used = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
             self.assertLessEqual(used, flags, self.where)

@@ -154,9 +154,11 @@ export class Lease {
   start() {
     const { signal } = this;
     // Code that was busy may look before any timer has run.
+    const { get } = Object.getOwnPropertyDescriptor(AbortSignal.prototype, 'aborted');
     const aborted = () => {
       if (!this.#isOver && now() >= this.#until) this.#tick();
-      return this.#isOver;
+      // Deno asks before it aborts, and aborts nothing that says it is.
+      return get.call(signal);
     };
     Object.defineProperty(signal, 'aborted', { get: aborted });
     signal.throwIfAborted = () => {
