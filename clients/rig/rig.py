@@ -576,7 +576,7 @@ class ProxyHandler(Handler):
         self._answered(entry, 200)
         entry["sent"] = 0
         while entry["sent"] < size:
-            # It fails when the client has hung up.
+            # The write fails when the client has hung up.
             self.connection.sendall(part)
             entry["sent"] += len(part)
 

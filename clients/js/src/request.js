@@ -111,9 +111,9 @@ function judge(response, text, sent, method) {
   const { status, ok } = response;
   const answer = { status, ok, body, ...sent, receivedAt: now() };
   const problem = body?.code;
-  // What answers a release otherwise has not released anything.
+  // A success without `results`, other than 204, does not prove that the lease is released.
   const isForeign = ok && status !== 204 && !(method === 'DELETE' ? body?.results?.map : body);
-  // It may be a date.
+  // Retry-After may be a date.
   const pauseMs = Math.max(body?.retryAfterMs ?? response.headers.get('retry-after') * 1e3, 0) || 0;
   // A proxy that limits the rate has not passed the request on; any other may have.
   if (isForeign || status === 504 || (!problem && /408|5../.test(status))) {

@@ -57,7 +57,7 @@ def test_a_lease_without_its_token_is_asked_for_once_more_to_be_released(token: 
 def test_an_answer_that_is_no_document_is_refused() -> None:
     _, error = play(acquiring().run(), Answer(201, {}, b"[]", 0.0, 0.001))
     assert type(error) is OutcomeUnknown
-    # What is no JSON was cut off, or a proxy wrote it.
+    # A body that is no JSON was cut off, or was written by a proxy.
     for body in (b"", b"\xff", b"[" * 10, b"[" * 100_000, b'{"a":' * 100_000):
         sent, grant = play(acquiring().run(), Answer(201, {}, body, 0.0, 0.001), lease(0.0))
         assert grant.token == TOKEN and len(sent) == 2

@@ -186,11 +186,11 @@ def test_a_lease_is_lost_if_its_loop_is_closed(rig: Rig, name: str) -> None:
 
     locks = latchgate.aio.Latchgate(rig.proxy)
     lease = asyncio.run(acquired())
-    # Nobody could release it any more.
+    # The loop is closed, so no task can release the lease.
     until(lease.lost.is_set, 30)
     with pytest.raises(LeaseLost, match="nothing keeps the lease"):
         lease.check()
-    # It is not renewed any more, and the end of the process gives it back.
+    # The lease is not renewed any more, and is released at the end of the process.
     (give_back,) = locks._holdings.give_back(5)
     run(give_back, locks._thread_transport)
     with latchgate.Latchgate(rig.b) as at_b:

@@ -239,7 +239,7 @@ def wants_certificate(tmp_path: Path) -> Iterator[str]:
                     tls.settimeout(10)
                     tls.do_handshake()
                 except OSError:
-                    # What the client has sent is read, or it would see a reset instead of the reason.
+                    # Read the request first: closing on unread bytes resets the connection.
                     while socket.socket.recv(tls, 1024):
                         pass
 

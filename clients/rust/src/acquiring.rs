@@ -579,8 +579,7 @@ pub struct WaitStatus {
 
 /// Of two clocks that began to count within a request of each other.
 const SAME_MOMENT: Duration = Duration::from_millis(1_500);
-/// Of two waiters with one owner that came closer together than this nobody knows which is which: a request to the gateway
-/// may have taken as long.
+/// Two waiters of one owner that queued within this time cannot be told apart, because a request may take as long.
 const INDISTINGUISHABLE: Duration = Duration::from_millis(100);
 
 // === impl WaitStatus ===

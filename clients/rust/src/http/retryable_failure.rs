@@ -74,7 +74,7 @@ impl RetryableFailure {
             return false;
         }
         match serde_json::from_str::<serde_json::Value>(&answer.body) {
-            // What answers a release otherwise has not released anything.
+            // A success without `results`, other than 204, does not prove that the lease is released.
             Ok(document) => method == Method::DELETE && document.get("results").is_none(),
             Err(_) => true,
         }

@@ -66,7 +66,7 @@ class HttpxTransport:
         except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
             return NotSent(_reason(error), is_distrust(error))
         except (httpx.HTTPError, OSError) as error:
-            # What TLS says after its handshake is no error of httpx.
+            # A TLS alert after the handshake is an ssl.SSLError, which httpx does not wrap.
             return NotSent(_reason(error), for_good=True) if is_distrust(error) else NoAnswer(_reason(error))
 
     async def _exchange(self, call: Call, headers: dict[str, str], sent_at: float, trace: Trace) -> Exchange:
@@ -76,7 +76,7 @@ class HttpxTransport:
         response = await client.send(request, stream=True)
         try:
             body = b""
-            # What is compressed is not counted by what it comes to, and was not asked for.
+            # Count raw bytes: a compressed body could expand beyond the limit.
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > call.max_answer:

@@ -133,7 +133,7 @@ def keep_on_thread(settings: Settings, transport: HttpTransport, state: LeaseSta
             # Each request that can be cut needs a thread more.
             run(keep(settings, state), transport, stop, cuts_requests=False)
         except Cancelled:
-            # Nobody renews it any more, if it is not over anyway.
+            # A lease that still lives is not renewed any more.
             state.lose(LeaseLost("nothing keeps the lease any more", "expired"), ends=False)
         except BaseException as error:
             _log.exception("the lease of %s is not renewed any more", ", ".join(state.names))

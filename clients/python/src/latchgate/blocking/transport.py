@@ -72,7 +72,7 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, deadline: float, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        # What was made by itself has read nothing yet.
+        # Replace the reader of the base class, which has read nothing yet.
         self.fp.close()
         self.fp = io.BufferedReader(_Reader(sock, deadline))
 

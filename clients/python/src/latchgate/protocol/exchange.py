@@ -139,7 +139,7 @@ def _failure_of(answer: Answer, call: Call) -> Optional[Failure]:
     status, problem, asked = answer.status, answer.problem(), retry_after(answer)
     in_doubt = not call.only_looks
     if 200 <= status < 300:
-        # What answers a release otherwise has not released anything.
+        # Only these answers prove that the lease is released.
         is_release = call.method == "DELETE"
         is_whole = "results" in (answer.document() or {}) if is_release else answer.is_json()
         if call.only_looks or status == 204 or is_whole:
