@@ -223,8 +223,8 @@ def wants_certificate(tmp_path: Path) -> Iterator[str]:
     file = tmp_path / "server.pem"
     file.write_text(CERTIFICATE)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file)
-    context.load_verify_locations(file)
+    context.load_cert_chain(str(file))
+    context.load_verify_locations(str(file))
     context.verify_mode = ssl.CERT_REQUIRED
     listener = socket.create_server(("127.0.0.1", 0))
 
