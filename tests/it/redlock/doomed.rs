@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use latchgate::store::{
-    Store, StoreError,
-    contract::{Acquisition, Attempt, Confirmation, Renewal},
+use latchgate::{
+    config::{Millis, RedlockConfig},
+    store::{
+        Store, StoreError,
+        contract::{Acquisition, Attempt, Confirmation, Renewal},
+    },
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::rig::{Rig, attempt, eventually, fence_key, ttl};
+use super::{
+    nodes::quick,
+    rig::{Rig, attempt, eventually, fence_key, ttl},
+};
 use crate::{
     lua::composed,
     support::{Fault, Proxy, RedisServer},
@@ -98,6 +104,43 @@ async fn what_is_about_to_be_withdrawn_is_confirmed_to_nobody() {
     assert!(given_back.is_ok(), "{given_back:?}");
     rig.nothing_left(&asked.name).await;
     rig.turn("lock").await;
+}
+
+/// One node is not asked, because an earlier try of the attempt is being withdrawn there: then both others decide.
+#[tokio::test]
+async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_a_try() {
+    let patient = RedlockConfig {
+        node_timeout_ms: Millis(1_000),
+        ..quick()
+    };
+    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    let asked = attempt("lock");
+    let token = asked.token.to_string();
+    for proxy in &proxies[..2] {
+        proxy.strike(&token, Fault::CutReply);
+    }
+    for _ in 0..2_000 {
+        proxies[0].strike(WITHDRAWAL, Fault::CutRequest);
+    }
+    eventually("a later try is granted by the others", async || {
+        let outcome = rig.store.acquire(&asked).await;
+        matches!(outcome, Ok(Acquisition::Granted(_))).then_some(())
+    })
+    .await;
+    let (earlier, granted) = (rig.server(0), rig.server(1));
+    assert_ne!(field(earlier, "nonce").await, field(granted, "nonce").await);
+    proxies[2].strike(&token, Fault::HoldReply);
+    let mut confirming = Box::pin(rig.store.confirm(&asked.name, &asked.token));
+    // Longer than anybody waits for a node on which nothing depends.
+    let early = timeout(Duration::from_millis(300), &mut confirming).await;
+    assert!(early.is_err(), "{early:?} by one node");
+    proxies[2].let_go();
+    let confirmed = confirming.await;
+    let is_confirmed = matches!(confirmed, Ok(Confirmation::Confirmed(_)));
+    assert!(is_confirmed, "{confirmed:?}");
+    proxies[0].take_back();
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@ use latchgate::{
     },
 };
 
+use tokio::time::sleep;
+
 use super::{
     nodes::quick,
     rig::{Rig, attempt, eventually},
@@ -132,5 +134,40 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
         panic!("{answer:?}");
     };
     assert_eq!(held.fence, lease.fence);
+    rig.release(&left).await;
+}
+
+/// What the node took later could come after the lease was collected, and would stay provisional there.
+#[tokio::test]
+async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() {
+    let rig = Rig::start(3).await;
+    let holder = attempt("lock");
+    rig.grant(&holder).await;
+    let left = Attempt {
+        wait: Some(Waiting {
+            max_wait: Duration::from_mins(1),
+            longest_queue: 10,
+        }),
+        ..keyed(key())
+    };
+    let parked = rig.store.parking().park(left.name.clone(), left.token);
+    let queued = rig.store.acquire(&left).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let grace = Some(Duration::from_secs(30));
+    let leaving = rig.store.leave(&left.name, &left.token, grace).await;
+    assert!(matches!(leaving, Ok(Leaving::Left(_))), "{leaving:?}");
+    drop(parked);
+    let theirs = ["SET", "lg:{lock}:lock", "theirs"];
+    rig.server(2).run(&theirs).await;
+    rig.release(&holder).await;
+    eventually("its place is granted the lock", async || {
+        let inspection = rig.store.inspect(&left.name).await.ok()?;
+        matches!(inspection.holder, Some(Holder::Lease(_))).then_some(())
+    })
+    .await;
+    rig.server(2).run(&["DEL", "lg:{lock}:lock"]).await;
+    // Longer than a node is asked again to take a lease.
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(rig.holds(&left.name).await, 2);
     rig.release(&left).await;
 }

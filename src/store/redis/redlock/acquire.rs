@@ -338,7 +338,8 @@ const TAKES_WITHIN: Duration = Duration::from_secs(2);
 // === impl Shared ===
 
 impl Shared {
-    /// Goes on to take a lease that was just granted where it was refused, after its holder is answered.
+    /// Goes on to take a lease that was just granted where it was refused, after its holder is answered. A lease of a kept
+    /// place is not taken: its holder may collect it first, and a copy that came afterwards would stay provisional.
     fn take_where_refused(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -347,6 +348,9 @@ impl Shared {
         votes: &NodeReplies<Vote>,
         (lease, began): (&HeldLease, Instant),
     ) {
+        if request.undelivered_ttl.is_some() {
+            return;
+        }
         let (fence, until) = (lease.fence, began + TAKES_WITHIN.min(lease.expires_in));
         let refused = votes.by_node();
         for (node, _) in refused.filter(|(_, vote)| vote.is_some_and(Vote::is_taken)) {

@@ -142,45 +142,58 @@ impl Shared {
         let majority = self.quorum.majority();
         // These nodes are not asked: a try that has been confirmed there would not be withdrawn any more.
         let doomed = self.nodes_to_withdraw_from(name, token);
+        let pending_withdrawals = &self.sweeper.pending_withdrawals;
+        let is_sure = |node| !pending_withdrawals.contains(node, name, token);
         let began = Instant::now();
         let answers = self.quorum.ask_some(
             |node| !doomed.contains(&node.index),
             |node| node.confirm(&keys, token),
-            |answers| answers.count(Result::is_ok) + doomed.len() >= majority,
+            |answers| confirmation(answers, doomed.len(), majority, began, is_sure).is_some(),
         );
         let answers = answers.await;
-        let confirmed: Vec<(usize, &HeldLease)> = answers
-            .by_node()
-            .filter_map(|(node, answer)| match answer {
-                Some(Ok(Confirmation::Confirmed(lease))) => Some((node, lease)),
-                _ => None,
-            })
-            .collect();
-        let pending_withdrawals = &self.sweeper.pending_withdrawals;
-        let sure = confirmed
-            .iter()
-            .filter(|(node, _)| !pending_withdrawals.contains(*node, name, token));
-        let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
-        if let Some(lease) = view::confirmed(&sure, majority, Asked::since(began)) {
-            return Ok(Confirmation::Confirmed(lease));
-        }
-        let superseded = answers.count(|answer| *answer == Ok(Confirmation::Superseded));
-        if superseded + confirmed.len() >= majority && superseded > 0 {
-            return Ok(Confirmation::Superseded);
-        }
-        let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed.len();
-        // What fewer have accepted was never granted; others may have accepted it too.
-        let others = answers.nodes() - superseded - lost - confirmed.len();
-        if view::accepting(&sure) + others < majority {
-            for (node, _) in confirmed {
-                self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
+        let confirmation = confirmation(&answers, doomed.len(), majority, began, is_sure);
+        if confirmation == Some(Confirmation::Lost) {
+            for (node, answer) in answers.by_node() {
+                if matches!(answer, Some(Ok(Confirmation::Confirmed(_)))) {
+                    self.sweeper.sweep(node, name, token, SweepTarget::Attempt);
+                }
             }
-            return Ok(Confirmation::Lost);
         }
-        Err(unknown(&answers, majority, false, |missed, error| {
-            self.describe(missed, error)
-        }))
+        confirmation.ok_or_else(|| {
+            unknown(&answers, majority, false, |missed, error| {
+                self.describe(missed, error)
+            })
+        })
     }
+}
+
+/// Whether an attempt has the lock; `None` while the answers do not decide it. So many `doomed` nodes are not asked, and
+/// what a node has confirmed that is not `is_sure` does not count.
+fn confirmation(
+    answers: &NodeReplies<Result<Confirmation, StoreError>>,
+    doomed: usize,
+    majority: usize,
+    began: Instant,
+    is_sure: impl Fn(usize) -> bool,
+) -> Option<Confirmation> {
+    let confirmed = answers.by_node().filter_map(|(node, answer)| match answer {
+        Some(Ok(Confirmation::Confirmed(lease))) => Some((node, lease)),
+        _ => None,
+    });
+    let confirmed: Vec<(usize, &HeldLease)> = confirmed.collect();
+    let sure = confirmed.iter().filter(|(node, _)| is_sure(*node));
+    let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
+    if let Some(lease) = view::confirmed(&sure, majority, Asked::since(began)) {
+        return Some(Confirmation::Confirmed(lease));
+    }
+    let superseded = answers.count(|answer| *answer == Ok(Confirmation::Superseded));
+    if superseded + confirmed.len() >= majority && superseded > 0 {
+        return Some(Confirmation::Superseded);
+    }
+    let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed;
+    // What fewer have accepted was never granted; others may have accepted it too.
+    let others = answers.nodes() - superseded - lost - confirmed.len();
+    (view::accepting(&sure) + others < majority).then_some(Confirmation::Lost)
 }
 
 #[cfg(test)]
