@@ -164,7 +164,18 @@ pub(super) enum Mark {
 // === impl ParsedSegment ===
 
 impl<'bytes> ParsedSegment<'bytes> {
+    /// Reads the newest segment of a log.
     pub(super) fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
+        Self::parse_with(bytes, true)
+    }
+
+    /// Reads a segment that a newer one has followed. How it ends does not matter, unless whole records are there: of
+    /// those that are missing the next segment does not go on.
+    pub(super) fn parse_older(bytes: &'bytes [u8]) -> Result<Self, LogError> {
+        Self::parse_with(bytes, false)
+    }
+
+    fn parse_with(bytes: &'bytes [u8], is_newest: bool) -> Result<Self, LogError> {
         let Header {
             salt,
             reached,
@@ -178,11 +189,13 @@ impl<'bytes> ParsedSegment<'bytes> {
         }
         let rest = &bytes[end..];
         let is_clean = rest.iter().all(|&byte| byte == 0);
-        if rest.len() < ALIGNMENT || announced_len(rest, salt).is_some_and(|len| len > rest.len()) {
+        let is_cut =
+            rest.len() < ALIGNMENT || announced_len(rest, salt).is_some_and(|len| len > rest.len());
+        if is_newest && is_cut {
             return Err(LogError::CutShort);
         }
         if !is_clean {
-            if !may_be_unfinished(rest, salt) {
+            if is_newest && !may_be_unfinished(rest, salt) {
                 return Err(LogError::Damaged(end));
             }
             let behind = (end + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
@@ -236,7 +249,7 @@ fn link_of(record: Option<&&[u8]>) -> Result<Link, LogError> {
 pub(super) fn is_left_over(bytes: &[u8], follows: u64) -> bool {
     let is_continued = read_header(bytes).is_ok_and(|header| header.mark == Mark::Continued);
     is_continued
-        || ParsedSegment::parse(bytes).is_ok_and(|it| it.leads_to(follows).unwrap_or(false))
+        || ParsedSegment::parse_older(bytes).is_ok_and(|it| it.leads_to(follows).unwrap_or(false))
 }
 
 /// What the header of a segment says.

@@ -164,8 +164,7 @@ impl Log {
             generations.into_iter().partition(|&it| it >= link.base);
         for (at, &older) in needed.iter().enumerate() {
             let bytes = volume.read(older).map_err(io(older))?;
-            // How it ends does not matter: if records are missing there, the next one does not follow.
-            let segment = ParsedSegment::parse(&bytes).map_err(of(older))?;
+            let segment = ParsedSegment::parse_older(&bytes).map_err(of(older))?;
             replay.add(&segment).map_err(of(older))?;
             if at == 0 {
                 first = segment.first_link().map_err(of(older))?;

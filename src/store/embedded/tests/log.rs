@@ -411,6 +411,40 @@ fn a_segment_that_comes_back_is_not_read() {
 }
 
 #[test]
+fn noise_at_the_end_of_a_segment_that_another_follows_is_no_reason_to_refuse_the_log() {
+    let (disk, mut log, ends) = three_records();
+    let sound = disk.newest();
+    let noise = vec![0xa5; sound.len() - ends[3]];
+    // As a record begins that is longer than the file.
+    let endless = [&sound[12..16], &[0xff; 4], &noise].concat();
+    let put_first = |tail: &[u8]| {
+        disk.draft(&[&sound[..ends[3]], tail].concat()).unwrap();
+        disk.put_in_place(1).unwrap();
+    };
+    let tails = [&noise[..], &endless, &noise[..3]];
+    log.begin_segment(&meta(4), &row(4)).unwrap();
+    for tail in tails {
+        put_first(tail);
+        assert_eq!(held(&read(&disk).unwrap().0), locks(4));
+    }
+    // Not needed any more, and not marked as one that is continued.
+    log.rewrite(&meta(1), &[row(7)]).unwrap();
+    assert_eq!(disk.segments(), 1);
+    for tail in tails {
+        put_first(tail);
+        assert_eq!(held(&read(&disk).unwrap().0), [(name("lock:7"), 7)]);
+    }
+    // What it has behind the noise is nowhere else.
+    let mut other = sound.clone();
+    other[ends[2] + 8..ends[3]].fill(0xa5);
+    other.truncate(ends[3]);
+    other.extend_from_slice(&sound[ends[2]..]);
+    disk.draft(&other).unwrap();
+    disk.put_in_place(1).unwrap();
+    assert!(read(&disk).is_err());
+}
+
+#[test]
 fn an_older_log_beside_the_newest_segment_is_refused() {
     let (disk, mut log, ends) = three_records();
     let mut backup = disk.newest();
