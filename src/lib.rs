@@ -17,11 +17,11 @@ pub mod config;
 pub mod engine;
 pub mod file_stamp;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../fuzz/decoders/mod.rs"]
 pub mod fuzzing;
 pub mod http;
 pub mod invisible_chars;
 pub mod lifecycle;
-mod mutants;
 pub mod release;
 pub mod store;
 pub mod telemetry;

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     pub(crate) calm: Option<Duration>,
     /// The fewest grants a second, if not as many as for a machine that does nothing else.
     pub(crate) traffic: Option<f64>,
-    /// The known-wrong variant of the program to start, which needs one that was built with them.
+    /// The mutant of the program to start, which needs a program that was built by `scripts/mutants`.
     pub(crate) mutant: Option<String>,
     /// A directory with the histories of an earlier run, to be judged again instead of a new one.
     pub(crate) judges: Option<PathBuf>,

@@ -1,32 +1,59 @@
-//! The known-wrong variants are in no program that was not built for them, and can be built.
-#![cfg(not(feature = "mutants"))]
+//! Mutants are made of patched sources: every patch applies, and the program itself has none.
 
-use std::{fs, path::Path};
-
-use serde_json::json;
-
-use crate::support::{
-    Caller,
-    gateway::{Gateway, Setup},
-    spawn,
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
 };
 
-/// What chooses a variant where there are any.
-const CHOOSES: &str = "MUTANT_OF_LATCHGATE";
+use crate::support::spawn;
+
+const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
+
+fn patches(directory: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(Path::new(SOURCES).join(directory)).unwrap();
+    let files = files.map(|it| it.unwrap().path());
+    files
+        .filter(|it| it.extension().is_some_and(|end| end == "patch"))
+        .collect()
+}
 
 #[test]
-fn the_patches_that_make_the_variants_apply_to_the_sources() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let patches = sources.join("tests/mutants");
-    let patches = fs::read_dir(patches).unwrap().map(|it| it.unwrap().path());
-    for of in patches {
+fn the_patches_that_make_the_mutants_apply_to_the_sources() {
+    for of in [patches("tests/mutants"), patches("tests/mutants/lua")].concat() {
         let tried = spawn::command("patch")
             .args(["--dry-run", "--batch", "--forward", "--strip=1"])
-            .args([Path::new("--directory"), sources, Path::new("--input"), &of])
+            .args(["--directory", SOURCES])
+            .args([Path::new("--input"), &of])
             .output()
             .expect("this test needs patch: apt-get install patch");
         assert!(tried.status.success(), "{}: {tried:?}", of.display());
     }
+}
+
+#[test]
+fn every_mutant_has_a_patch_and_is_tried() {
+    let script = fs::read_to_string(Path::new(SOURCES).join("scripts/mutants")).unwrap();
+    let (_, table) = script.split_once("variants=\"\n").unwrap();
+    let (table, _) = table.split_once("\n\"\n").unwrap();
+    let tried: BTreeSet<_> = table
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect();
+    let lua = patches("tests/mutants/lua");
+    let mut patched: BTreeSet<_> = lua
+        .iter()
+        .map(|of| of.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    for of in patches("tests/mutants") {
+        let text = fs::read_to_string(of).unwrap();
+        let (introduction, hunks) = text.split_once("--- ").unwrap();
+        for (mutant, _what) in introduction.lines().filter_map(|it| it.split_once(": ")) {
+            assert!(hunks.contains(&format!("\"{mutant}\"")), "{mutant}");
+            patched.insert(mutant.to_owned());
+        }
+    }
+    assert_eq!(tried, patched);
 }
 
 #[test]
@@ -40,14 +67,5 @@ fn the_program_does_not_know_what_would_choose_one() {
         knows("LATCHGATE_STORE"),
         "this is how a name would be found"
     );
-    assert!(!knows(CHOOSES));
-}
-
-#[tokio::test]
-async fn the_program_is_right_whatever_the_environment_chooses() {
-    let gateway = Gateway::start_with(Setup::default().with(CHOOSES, "no-nx"));
-    let mut caller = Caller::connect(gateway.address).await;
-    let (first, _) = caller.acquire("a", &json!({})).await;
-    let (second, _) = caller.acquire("a", &json!({})).await;
-    assert_eq!((first, second), (201, 423));
+    assert!(!knows("MUTANT_OF_LATCHGATE"));
 }

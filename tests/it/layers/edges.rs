@@ -5,7 +5,6 @@ use crate::support::tree::{Source, sources};
 /// What each module may use: the arrows of ARCHITECTURE.md.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("release", &[]),
-    ("mutants", &[]),
     ("invisible_chars", &[]),
     ("with_all", &[]),
     ("file_stamp", &["lock"]),
@@ -44,7 +43,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "store",
         &[
             "lock",
-            "mutants",
             "tls",
             "bounded_file",
             "file_stamp",
@@ -85,7 +83,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "trace_context",
         ],
     ),
-    ("fuzzing", &["lock", "http", "store"]),
     (
         "cli",
         &[

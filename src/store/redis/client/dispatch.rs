@@ -14,7 +14,6 @@ use tokio::time::{Duration, Instant, sleep, timeout_at};
 
 use crate::{
     config::RedisConfig,
-    mutants::{self, Mutant},
     store::{StoreError, Unavailability, Uncertainty},
 };
 
@@ -171,9 +170,6 @@ impl Dispatch {
             };
             let pause = pauses.next();
             if Instant::now() + pause >= until {
-                if mutants::is(Mutant::UnknownIsRefused) {
-                    return Err(Unavailability::Overloaded.into());
-                }
                 return Err(error);
             }
             sleep(pause).await;

@@ -17,7 +17,6 @@ use tracing::{debug, warn};
 
 use crate::{
     lock::{FencingToken, LockName, TokenHash},
-    mutants::{self, Mutant},
     store::{
         contract::{BreakFeed, BrokenLease, Contention, Holder},
         parking::{News, Parking},
@@ -252,7 +251,7 @@ impl RedisGateway {
 
     /// Looks after a lock when its lease ends, if somebody waits for it here.
     pub(crate) fn watch_expiry(&self, name: &LockName, left: Duration) {
-        if self.parking.has_waiters(name) && !mutants::is(Mutant::NoTimers) {
+        if self.parking.has_waiters(name) {
             self.timers.set(name, left);
         }
     }

@@ -14,7 +14,6 @@ use tracing::{debug, info};
 
 use crate::{
     lock::{LockName, TokenHash},
-    mutants::{self, Mutant},
     store::{parking::News, positions::Position},
 };
 
@@ -104,9 +103,7 @@ impl Rounds {
         let mut names = self.gateway.parking.names();
         names.retain(|name| self.has(Slot::of_name(name)));
         self.keep_alive(&names).await?;
-        if !mutants::is(Mutant::NoTimers) {
-            self.check_locks(&names).await?;
-        }
+        self.check_locks(&names).await?;
         self.extend_queues(&names).await?;
         let (gateway, dispatch) = (&self.gateway, &self.dispatch);
         self.lost_waiters

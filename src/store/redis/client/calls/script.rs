@@ -2,7 +2,7 @@
 
 use sha1::{Digest, Sha1};
 
-use crate::{mutants, store::contract::TOMBSTONE};
+use crate::store::contract::TOMBSTONE;
 
 use super::{ScriptCall, hex};
 
@@ -46,7 +46,6 @@ impl Script {
     }
 
     fn of(text: String, keys: usize) -> Self {
-        let text = mutants::script(text);
         let hash = hex::write(&Sha1::digest(&text));
         Self {
             text,
