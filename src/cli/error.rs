@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to.
+//! The errors of commands, and their exit codes.
 
 use std::{io, path::PathBuf};
 
@@ -24,10 +24,10 @@ use super::{
 /// The failures of all commands.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
-    /// What the gateway, or the way to it, had against the call.
+    /// The gateway refused the call, or no gateway answered it.
     #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
-    /// There is no client to call with.
+    /// The client cannot be set up.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The value of a flag is not allowed.
@@ -53,12 +53,12 @@ pub(super) enum CliError {
     /// A keys file was not changed.
     #[error(transparent)]
     KeysChange(#[from] KeysChangeError),
-    /// A key was added to a keys file, but could not be written for whoever is to use it.
+    /// A key was added to a keys file, but could not be printed, so that nobody can use it.
     #[error("cannot write the key: {error}; nobody knows it: remove {name} from {}", file.display())]
     KeyNotWritten {
         /// Why.
         error: io::Error,
-        /// What of the keys file has to go: a key, or a secret of it.
+        /// What must be removed from the keys file: a key, or a secret of a key.
         name: String,
         /// The keys file.
         file: PathBuf,
@@ -69,19 +69,19 @@ pub(super) enum CliError {
     /// The files of a certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// There is nothing to connect to Redis with.
+    /// The login or the certificate for Redis cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// There is nothing to send traces with.
+    /// The exporter of traces cannot be set up.
     #[error(transparent)]
     Traces(#[from] TraceError),
     /// No keys file was named.
     #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
     NoKeysFile,
-    /// The gateway did not start, or did not end as it should.
+    /// The gateway did not start, or its shutdown was cut short.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// What came is no backup.
+    /// The answer of the gateway is not a backup.
     #[error("{0}; nothing was written")]
     Backup(BackupError),
     /// The file of a backup cannot be written.
@@ -100,13 +100,13 @@ pub(super) enum CliError {
     TokenNotWritten {
         /// Why.
         error: io::Error,
-        /// What became of the lease.
+        /// Whether the lease was released.
         fate: &'static str,
     },
     /// A signal came while the command waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
-    /// There is no process to become the command.
+    /// The process of the command cannot be started.
     #[error("cannot start a process: {0}")]
     NotStarted(io::Error),
     /// The command was stopped because its lease was lost, or was about to be.
@@ -115,18 +115,18 @@ pub(super) enum CliError {
     /// The gateway does not answer a health check as it should.
     #[error("{url} {reason}")]
     Unhealthy {
-        /// What was asked.
+        /// The URL of the health check.
         url: String,
-        /// What came of it.
+        /// How the answer was wrong, or why there was none.
         reason: String,
     },
-    /// The lock that is to be broken is free.
+    /// The lock that `latchgate break` names is free.
     #[error("nobody holds the lock")]
     NotHeld,
-    /// Whoever was asked did not say yes.
+    /// The user did not confirm the break.
     #[error("nothing was broken")]
     Declined,
-    /// There are no threads, no signals, or nothing to wait on.
+    /// Threads, signal handlers or the event loop cannot be set up.
     #[error("the system does not let it work: {0}")]
     Runtime(io::Error),
 }
@@ -182,10 +182,10 @@ impl CliError {
         }
     }
 
-    /// The gateway's own words, if it said something.
+    /// The problem document of the gateway, if there is one.
     pub(super) fn problem_json(&self) -> Option<&str> {
         match self {
-            // What came of one of several leases is no document, and was printed with the others.
+            // The problem of one lease of a group has no document of its own; it was printed with those of the others.
             Self::Client(error) => error
                 .problem()
                 .map(crate::client::Problem::json)
@@ -195,7 +195,7 @@ impl CliError {
     }
 }
 
-/// What the gateway calls fields and headers of a request, and how they are given here.
+/// Names of fields and headers as the gateway says them, and the flags that set them.
 const FLAGS: [(&str, &str); 15] = [
     (
         "Send it as `Authorization: Bearer KEY`",
@@ -213,19 +213,38 @@ const FLAGS: [(&str, &str); 15] = [
     ("`reason`", "--reason"),
     ("`fencing_token`", "--fencing-token"),
     ("`all`", "--all"),
-    // Where several are listed, or one is recommended.
+    // Without backticks, in texts that list several fields or recommend one.
     ("ttl_ms", "--ttl"),
     ("max_hold_ms", "--max-hold"),
 ];
 
-/// What the gateway, or the way to it, has against a call, in words of the command line.
+/// The text of an error, with the flags of the command line in place of the gateway's names of fields and headers.
 fn in_flags(error: &ClientError) -> String {
     let text = error.to_string();
     match error {
-        ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
-            .iter()
-            .fold(text, |text, (name, flag)| text.replace(name, flag)),
-        // What others have said is in the rest, such as the owner of a lease.
+        ClientError::Refused(_) | ClientError::Unavailable(_) => {
+            FLAGS.iter().fold(text, |text, (name, flag)| {
+                if name.ends_with("_ms`") {
+                    with_unit(&text, name).replace(name, flag)
+                } else {
+                    text.replace(name, flag)
+                }
+            })
+        }
+        // The texts of other errors contain words of other callers, such as the owner of a lease.
         _ => text,
     }
+}
+
+/// Adds the unit to the number of milliseconds that a text says a field is.
+fn with_unit(text: &str, field: &str) -> String {
+    let is = format!("{field} is ");
+    let mut parts = text.split(&is);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let after = part.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let number = &part[..part.len() - after.len()];
+        let unit = if number.is_empty() { "" } else { "ms" };
+        format!("{text}{is}{number}{unit}{after}")
+    })
 }

@@ -1,4 +1,4 @@
-//! Changes a keys file: adds the table of a new key, for one.
+//! Changes a keys file, for example by adding the table of a new key.
 
 use std::{
     fs::{self, File},
@@ -15,13 +15,13 @@ use crate::{
     file_stamp::FileStamp,
 };
 
-/// Why a keys file was not changed. It is as it was.
+/// Why a keys file was not changed. The file is as it was before.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum KeysChangeError {
-    /// The file, as it is or as it would be, is none that a gateway would take.
+    /// A gateway would refuse the file, either as it is or with the change.
     #[error(transparent)]
     Keys(#[from] KeysFileError),
-    /// The file that is there cannot be read.
+    /// The file exists but cannot be read.
     #[error("cannot read the keys file {}: {error}", path.display())]
     Unreadable {
         /// The file.
@@ -29,7 +29,7 @@ pub(in crate::cli) enum KeysChangeError {
         /// Why.
         error: FileError,
     },
-    /// The new version of it cannot be put in its place.
+    /// The new version of the file cannot be written, or cannot replace the old one.
     #[error("cannot write the keys file {}: {error}; it is as it was", path.display())]
     Unwritable {
         /// The file.
@@ -37,7 +37,7 @@ pub(in crate::cli) enum KeysChangeError {
         /// Why.
         error: io::Error,
     },
-    /// It is not as the change needs it.
+    /// The change does not apply to this file. A key that is to be rotated is missing, for example.
     #[error("{}: {reason}", path.display())]
     Unfit {
         /// The file.
@@ -45,31 +45,31 @@ pub(in crate::cli) enum KeysChangeError {
         /// Why.
         reason: String,
     },
-    /// Somebody else has written it.
+    /// Another program has written the file meanwhile.
     #[error("somebody else has changed the keys file {} meanwhile; it is as they left it", .0.display())]
     Changed(PathBuf),
 }
 
-/// Adds the table of a key to a keys file, in one step: whoever reads the file sees it without the key or with
-/// it. A file that is not there is made. One that is there keeps its mode and its owner.
+/// Adds the table of a key to a keys file in one step: a reader sees the file either without the key or with it. A
+/// missing file is created. An existing file keeps its mode and its owner.
 pub(super) fn append(path: &Path, table: &str) -> Result<(), KeysChangeError> {
     change(path, |old| Ok(with_table(old, table)))
 }
 
-/// Replaces the text of a keys file by another one, in one step. Of a file that is not there the text is empty. The
-/// error of `edit` is what the file lacks.
+/// Replaces the text of a keys file with what `edit` makes of it, in one step. The text of a missing file is empty. An
+/// error of `edit` says why the change does not apply to the file.
 pub(super) fn change(
     path: &Path,
     edit: impl FnOnce(&str) -> Result<String, String>,
 ) -> Result<(), KeysChangeError> {
-    // A link stays one: what it leads to is replaced.
+    // If the path is a symbolic link, the link stays and its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_missing| path.to_owned());
     let unwritable = |error| KeysChangeError::Unwritable {
         path: path.clone(),
         error,
     };
     let locked = File::open(directory(&path)).map_err(unwritable)?;
-    // Two changes at the same time are both in the file then.
+    // Without this lock, one of two changes at the same time would be lost.
     flock(&locked, FlockOperation::LockExclusive).map_err(|error| unwritable(error.into()))?;
     let before = FileStamp::of(&path);
     let old = match bounded_file::read_text(&path, KeysFile::MAX_LEN) {
@@ -87,7 +87,7 @@ pub(super) fn change(
         reason,
     };
     let text = edit(old.as_deref().unwrap_or_default()).map_err(unfit)?;
-    // Also that no other key has its name, or its id.
+    // This check also finds another key with the same name, or another secret with the same id.
     KeysFile::new(&path).parse(&text)?;
     let new = new_version(&path, &text).map_err(unwritable)?;
     if FileStamp::of(&path) != before {
@@ -96,7 +96,7 @@ pub(super) fn change(
     new.replace(&path).map_err(unwritable)
 }
 
-/// The new version of a file, with the mode and the owner of the old one.
+/// Writes the new version of a file, with the mode and the owner of the old one.
 fn new_version(path: &Path, text: &str) -> io::Result<NewVersion> {
     let mut new = NewVersion::beside(path)?;
     match fs::metadata(path) {

@@ -16,7 +16,9 @@ use super::{change::change, list::KeysFileArgs};
 /// Give a key a second secret, and later take the first one away
 ///
 /// Prints the new secret, once: the key that is to be used from now on. Until --finish the old one lets its user in, too;
-/// nothing expires by itself. Give the new one to everybody who uses the key, and then run the command with --finish.
+/// nothing expires by itself. Give the new one to everybody who uses the key, and then run the command with --finish,
+/// which removes the old one: the first of the two in the file. If the new one was lost, --finish --keep with the id of
+/// the old one removes the new one.
 ///
 /// The keys file is replaced in one step, and only by one that a gateway would take. The rest of it, its mode and its
 /// owner stay as they are. Gateways read it within two seconds.
@@ -27,6 +29,9 @@ pub(in crate::cli) struct RotateArgs {
     /// Remove the old secret: whoever uses it is not let in any more
     #[arg(long)]
     finish: bool,
+    /// The id of the secret that --finish keeps [default: that of the new one]
+    #[arg(long, value_name = "ID", requires = "finish")]
+    keep: Option<String>,
     #[command(flatten)]
     file: KeysFileArgs,
     /// Print JSON
@@ -49,10 +54,16 @@ impl RotateArgs {
     fn begin(&self, file: &Path) -> Result<(), CliError> {
         let (name, key) = (&self.name, ApiKey::random());
         let (id, secret) = (key.id(), format!("{}:sha256:{}", key.id(), key.hash()));
-        change(file, |old| with_secret(old, name, &secret))?;
+        let mut old_id = String::new();
+        change(file, |text| {
+            let (text, old) = with_secret(text, name, &secret)?;
+            old_id = old;
+            Ok(text)
+        })?;
         let answer = if self.json {
             let (id, key) = (id.to_string(), key.expose());
-            json!({"name": name, "id": id, "key": key, "secret": secret}).to_string()
+            json!({"name": name, "id": id, "key": key, "secret": secret, "old_id": old_id})
+                .to_string()
         } else {
             key.expose().to_owned()
         };
@@ -63,8 +74,9 @@ impl RotateArgs {
         })?;
         if !self.json {
             output::note(&format!(
-                "added the secret {id} to the key {name} in {}; it is shown only this once. The old one is valid until \
-                 `latchgate key rotate {name} --finish`",
+                "added the secret {id} to the key {name} in {}; it is shown only this once. The old one, {old_id}, is \
+                 valid until `latchgate key rotate {name} --finish`. If the new one is lost, `latchgate key rotate \
+                 {name} --finish --keep {old_id}` removes it",
                 file.display()
             ));
         }
@@ -72,51 +84,80 @@ impl RotateArgs {
     }
 
     fn finish(&self, file: &Path) -> Result<(), CliError> {
-        let (name, mut removed) = (&self.name, String::new());
+        let (name, mut ids) = (&self.name, Default::default());
         change(file, |old| {
-            let (text, secret) = without_old_secret(old, name)?;
-            removed = secret;
+            let (text, removed_and_kept) = with_one_secret(old, name, self.keep.as_deref())?;
+            ids = removed_and_kept;
             Ok(text)
         })?;
+        let (removed, kept) = ids;
         let text = if self.json {
-            json!({"name": name, "removed_id": removed}).to_string()
+            json!({"name": name, "removed_id": removed, "kept_id": kept}).to_string()
         } else {
-            format!("removed the secret {removed} of the key {name}\n")
+            format!("removed the secret {removed} of the key {name}; it has the secret {kept}\n")
         };
         output::answer(&text).map_err(CliError::Output)
     }
 }
 
-/// The text of a keys file with a second secret of a key.
-fn with_secret(text: &str, name: &str, secret: &str) -> Result<String, String> {
+/// The text of a keys file with a second secret of a key, and the id of the first.
+fn with_secret(text: &str, name: &str, secret: &str) -> Result<(String, String), String> {
     match secrets(text, name)?.as_slice() {
-        [only] => Ok(format!(
-            "{}, {secret:?}{}",
-            &text[..only.end],
-            &text[only.end..]
-        )),
-        _ => Err(format!(
-            "the key {name} has two secrets; --finish removes the older one"
+        [only] => {
+            let changed = format!("{}, {secret:?}{}", &text[..only.end], &text[only.end..]);
+            Ok((changed, id(text, only)))
+        }
+        all => Err(format!(
+            "the key {name} has two secrets: {}; --finish removes the first, or with --keep the other one",
+            ids(text, all)
         )),
     }
 }
 
-/// The text of a keys file without the first of two secrets of a key, and the id of that secret.
-fn without_old_secret(text: &str, name: &str) -> Result<(String, String), String> {
+/// The text of a keys file without one of two secrets of a key, and the ids of the removed and the kept secret. If none
+/// is named, the second secret is kept.
+fn with_one_secret(
+    text: &str,
+    name: &str,
+    keep: Option<&str>,
+) -> Result<(String, (String, String)), String> {
     let secrets = secrets(text, name)?;
-    let [old, new] = secrets.as_slice() else {
+    let [first, second] = secrets.as_slice() else {
         return Err(format!(
             "the key {name} has one secret; without --finish it gets another one"
         ));
     };
-    let removed = text[old.clone()].trim_matches(['"', '\'']);
-    let id = removed.split(':').next().unwrap_or_default().to_owned();
-    Ok((format!("{}{}", &text[..old.start], &text[new.start..]), id))
+    let (first_id, second_id) = (id(text, first), id(text, second));
+    match keep {
+        Some(keep) if keep == first_id => Ok((
+            format!("{}{}", &text[..first.end], &text[second.end..]),
+            (second_id, first_id),
+        )),
+        Some(keep) if keep != second_id => Err(format!(
+            "the key {name} has no secret {keep}, but {}",
+            ids(text, &secrets)
+        )),
+        _ => Ok((
+            format!("{}{}", &text[..first.start], &text[second.start..]),
+            (first_id, second_id),
+        )),
+    }
+}
+
+/// The id of a secret, which is the text before its first colon.
+fn id(text: &str, secret: &Range<usize>) -> String {
+    let secret = text[secret.clone()].trim_matches(['"', '\'']);
+    secret.split(':').next().unwrap_or_default().to_owned()
+}
+
+fn ids(text: &str, secrets: &[Range<usize>]) -> String {
+    let ids: Vec<_> = secrets.iter().map(|secret| id(text, secret)).collect();
+    ids.join(" and ")
 }
 
 /// Where the secrets of a key stand in the text of a keys file.
 fn secrets(text: &str, name: &str) -> Result<Vec<Range<usize>>, String> {
-    // The message of an error may repeat a key that was put in the wrong place. The file is checked as a whole, too.
+    // The parser's message is not shown: it may quote a key. `change` checks the file as a whole afterwards.
     let document = DeTable::parse(text).map_err(|_error| "it is not TOML".to_owned())?;
     let tables = array(document.get_ref(), "key").into_iter().flatten();
     let mut keys = tables.filter_map(|key| match key.get_ref() {
@@ -153,32 +194,60 @@ mod tests {
     const FILE: &str = "# Ours.\n[[key]]\nname = \"a\"\nsecrets = ['old:sha256:1'] # of 2026\nview = [\"*\"]\n\n\
                         [[key]]\nname = 'b'\nsecrets = [\n  \"x:sha256:2\", # left\n  'y:sha256:3',\n]\n";
 
+    fn rotated(text: &str, name: &str, keep: Option<&str>) -> (String, String, String) {
+        let (text, (removed, kept)) = with_one_secret(text, name, keep).unwrap();
+        (text, removed, kept)
+    }
+
     #[test]
     fn a_secret_comes_and_the_older_one_goes_and_the_rest_stays_as_it_is() {
-        let two = with_secret(FILE, "a", "new:sha256:4").unwrap();
+        let (two, old) = with_secret(FILE, "a", "new:sha256:4").unwrap();
         let line = "secrets = ['old:sha256:1', \"new:sha256:4\"] # of 2026\n";
         assert_eq!(
             two,
             FILE.replace("secrets = ['old:sha256:1'] # of 2026\n", line)
         );
-        let (one, removed) = without_old_secret(&two, "a").unwrap();
-        assert_eq!(removed, "old");
-        assert_eq!(one, two.replace("'old:sha256:1', ", ""));
-        let (one, removed) = without_old_secret(FILE, "b").unwrap();
+        assert_eq!(old, "old");
+        let newer = two.replace("'old:sha256:1', ", "");
+        for keep in [None, Some("new")] {
+            let expected = (newer.clone(), "old".to_owned(), "new".to_owned());
+            assert_eq!(rotated(&two, "a", keep), expected);
+        }
+        let (one, removed, _) = rotated(FILE, "b", None);
         assert_eq!(removed, "x");
         assert!(one.ends_with("secrets = [\n  'y:sha256:3',\n]\n"), "{one}");
     }
 
     #[test]
+    fn the_older_secret_is_kept_by_its_id_if_the_newer_one_was_lost() {
+        let (two, _) = with_secret(FILE, "a", "new:sha256:4").unwrap();
+        let expected = (FILE.to_owned(), "new".to_owned(), "old".to_owned());
+        assert_eq!(rotated(&two, "a", Some("old")), expected);
+        let (one, removed, kept) = rotated(FILE, "b", Some("x"));
+        assert_eq!((removed.as_str(), kept.as_str()), ("y", "x"));
+        assert!(
+            one.ends_with("secrets = [\n  \"x:sha256:2\",\n]\n"),
+            "{one}"
+        );
+    }
+
+    #[test]
     fn what_is_not_there_is_not_rotated() {
         for (refused, reason) in [
-            (with_secret(FILE, "c", "s"), "there is no key c"),
-            (with_secret("", "a", "s"), "there is no key a"),
-            (with_secret(FILE, "b", "s"), "the key b has two secrets"),
-            (with_secret("lgk_x", "b", "s"), "it is not TOML"),
+            (with_secret(FILE, "c", "s").map(drop), "there is no key c"),
+            (with_secret("", "a", "s").map(drop), "there is no key a"),
             (
-                without_old_secret(FILE, "a").map(|(text, _)| text),
+                with_secret(FILE, "b", "s").map(drop),
+                "the key b has two secrets: x and y; --finish removes the first",
+            ),
+            (with_secret("lgk_x", "b", "s").map(drop), "it is not TOML"),
+            (
+                with_one_secret(FILE, "a", None).map(drop),
                 "the key a has one secret",
+            ),
+            (
+                with_one_secret(FILE, "b", Some("z")).map(drop),
+                "the key b has no secret z, but x and y",
             ),
         ] {
             assert!(refused.unwrap_err().starts_with(reason), "{reason}");

@@ -91,7 +91,7 @@ pub(super) fn look_for(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> 
         return look_at(Path::new(program));
     }
     let Some(path) = path else {
-        // The system has places of its own then.
+        // Without a PATH, the system searches default directories, which are not known here.
         return Ok(());
     };
     let mut refusal = io::Error::from(Errno::NOENT);
@@ -111,16 +111,17 @@ fn look_at(path: &Path) -> io::Result<()> {
     }
     match accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
         Err(Errno::ACCESS) => Err(Errno::ACCESS.into()),
-        // Where that cannot be asked, the start shows it.
+        // Any other error, such as a system without this check, is left to the start of the command.
         _ => Ok(()),
     }
 }
 
-/// Has the kernel kill this process when the thread that started it has ended, whatever ended that: the third
-/// line of defence, behind `latchgate run` and its guard. What becomes of the lease then nobody here knows, and
-/// nobody is left to follow a TERM with a KILL in time, so it is the KILL at once that the guard sends, too.
+/// Makes the kernel send this process a KILL when the thread that started it ends for any reason. This is the third line
+/// of defence, after `latchgate run` and its guard: without both, no process renews the lease or could follow a TERM
+/// with a KILL in time.
 ///
-/// It lasts through `exec`, but neither for what the command starts nor if it becomes another user (`sudo`).
+/// The setting survives `exec`. Children of the command do not inherit it, and it is cleared if the command becomes
+/// another user (`sudo`).
 #[cfg(target_os = "linux")]
 fn die_with_parent() {
     // A kernel that does not know it leaves the other two lines.

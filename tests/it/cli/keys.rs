@@ -118,10 +118,10 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     let begun = rotate(&[]);
     assert_eq!(begun.code, Some(0), "{begun:?}");
     let new = begun.out.trim_end();
-    assert!(
-        begun.err.contains("`latchgate key rotate ci --finish`"),
-        "{begun:?}"
-    );
+    let undo = format!("--finish --keep {}` removes it", &old.key[4..14]);
+    for part in ["`latchgate key rotate ci --finish`", &undo] {
+        assert!(begun.err.contains(part), "{begun:?}");
+    }
     assert!(!begun.err.contains(&new[15..58]), "{begun:?}");
     soon("the new secret is known", || {
         inspect(&gateway, "a", new).code == Some(0)
@@ -129,11 +129,13 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     assert_eq!(inspect(&gateway, "a", &old.key).code, Some(0));
     let twice = rotate(&[]);
     assert_eq!(twice.code, Some(2), "{twice:?}");
-    assert!(twice.err.contains("has two secrets; --finish"), "{twice:?}");
+    let both = format!("has two secrets: {} and {};", &old.key[4..14], &new[4..14]);
+    assert!(twice.err.contains(&both), "{twice:?}");
     let finished = rotate(&["--finish", "--json"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let answer: Value = serde_json::from_str(&finished.out).unwrap();
     assert_eq!(answer["removed_id"], old.key[4..14]);
+    assert_eq!(answer["kept_id"], new[4..14]);
     soon("the old secret is gone", || {
         inspect(&gateway, "a", &old.key).code == Some(106)
     });
