@@ -42,23 +42,32 @@ field() {
         -e "s/.*\"$1\":\([0-9]*\)[,}].*/\1/p" "$home/answer"
 }
 
-# call SECONDS METHOD URL [BODY]: sets $status; 000 without a whole answer. Sets $asked: after how many seconds to come
-# again. No secret is an argument of curl, and no answer without end fills the disk.
+# call SECONDS METHOD URL [BODY]: sets $status, and $answer, which is the status and the code of the problem. Without a whole
+# answer $status is 000, and $answer says whether the request was unsent, refused for a certificate, or its answer lost.
+# Sets $asked: after how many seconds to come again. No secret is an argument of curl, and no answer without end fills the
+# disk.
 call() {
     : >"$home/answer"
     : >"$home/head"
     (
         trap '' XFSZ
         ulimit -f 4096
-        exec curl --silent --config "$home/curl" --max-time "$1" --request "$2" --output "$home/answer" \
+        exec curl --silent --show-error --config "$home/curl" --max-time "$1" --request "$2" --output "$home/answer" \
             --dump-header "$home/head" --header 'Content-Type: application/json' ${4:+--data "$4"} \
-            --write-out '%{http_code}' "$3" >"$home/status" 2>/dev/null 4>&-
+            --write-out '%{http_code} %{size_request}' "$3" >"$home/status" 2>"$home/error" 4>&-
     ) &
     curl=$!
     wait "$curl"                              # a signal ends this at once, but no command in the foreground
     reached=$? curl=''
-    status=$(cat "$home/status")
-    [ $reached = 0 ] || status=000
+    read -r status sent <"$home/status"
+    answer=$status$(field code)
+    if [ $reached != 0 ]; then
+        status=000 answer=000lost
+        [ "${sent:-0}" != 0 ] || answer=000unsent
+        # Of TLS 1.3 the request is written before a gateway refuses the certificate of curl, which no gateway reads then.
+        [ $reached != 60 ] && ! grep -q 'alert.*\(certificate\|unknown ca\|access denied\|decrypt error\)' "$home/error" ||
+            answer=000refused
+    fi
     asked=$(sed -n 's/^[Rr]etry-[Aa]fter: *0*\([0-9]\{1,5\}\)[[:space:]]*$/\1/p' "$home/head" | tail -n 1)
     [ -n "$asked" ] || asked=$(field retry_after_ms | sed -n 's/^\([1-9][0-9]\{0,4\}\)[0-9]\{3\}$/\1/p')
     asked=${asked:-0}
@@ -159,8 +168,8 @@ finish() {
         else
             call 10 DELETE "$lock"
         fi
-        case $status$(field code) in
-        000 | 408* | 409superseded | 429* | 5*) pause $((end - 1 - $(now))) ;;
+        case $answer in
+        000unsent | 000lost | 408* | 409superseded | 429* | 5*) pause $((end - 1 - $(now))) ;;
         *) break ;;
         esac
     done
@@ -182,10 +191,11 @@ trap 'exit 143' TERM
 
 begin
 link=1                                        # the first request is short: it tells who holds the lock
-deadline=$(($(now) + longest))
+link_limit=20
+deadline=$(($(ticks) + longest * 100))
 while :; do
     since=$(now)
-    left=$((deadline - since))
+    left=$(((deadline - $(ticks) + 99) / 100))
     ask $((left < 0 ? 0 : left > link ? link : left))
     if granted; then
         [ "$status" = 201 ] && [ "$(now)" -lt $((since + grace)) ] && break
@@ -194,14 +204,22 @@ while :; do
         call "$grace" PUT "$lock/renew"
         [ "$status" != 200 ] || break
     fi
-    case $status$(field code) in
+    case $answer in
     423*) code=101 said=$(field owner) said="held by ${said:-somebody}" ;;
-    000)
+    000refused) say "a certificate is refused: $(tr -d '[:cntrl:]' <"$home/error")"; exit 103 ;;
+    000unsent)
         case $reached in
         1 | 3) say "LATCHGATE_URL is none that curl understands"; exit 2 ;;
-        60 | 77) say "the certificate of the gateway is refused"; exit 103 ;;
+        58 | 77) say "curl cannot use its file with certificates"; exit 2 ;;
         esac
         code=103 said="no gateway answers"
+        ;;
+    000lost) code=105 said="no whole answer came" ;;
+    400invalid-request)
+        # A gateway may allow shorter waits only.
+        { grep -q '"field":"wait_ms"' "$home/answer" && [ $link -gt 1 ]; } || { say "refused: 400 invalid-request"; exit 106; }
+        link_limit=$((link / 2)) link=$link_limit
+        continue
         ;;
     503fence-exhausted) say "refused: $status $(field code)"; exit 106 ;;
     408* | 429* | 503*) code=104 said="the gateway cannot serve now: $status $(field code)" ;;
@@ -211,12 +229,19 @@ while :; do
         [ -z "$(field name)" ] || { say "$said"; exit $code; }
         ;;
     409superseded | 502* | 504* | 5??) code=105 said="the outcome is not known: $status $(field code)" ;;
+    5*) say "the outcome is not known: $status $(field code)"; exit 105 ;;
+    3*)
+        # The password and the query of a location may be secrets.
+        to=$(sed -n 's/^[Ll]ocation: *\([^?#[:space:]]*\).*/\1/p' "$home/head" | sed 's,//[^/]*@,//,' | tr -d '[:cntrl:]')
+        say "refused: $status, a redirect to $to, which is not followed"
+        exit 106
+        ;;
     *) say "refused: $status $(field code)"; exit 106 ;;
     esac
-    [ "$(now)" -lt $deadline ] || { say "given up: $said"; exit $code; }
+    [ "$(ticks)" -lt $deadline ] || { say "given up: $said"; exit $code; }
     [ "$said" = "${before:-}" ] || say "waiting: $said"
-    before=$said link=20
-    [ "$status" = 423 ] || pause $((deadline - $(now)))
+    before=$said link=$link_limit
+    [ "$status" = 423 ] || pause $(((deadline - $(ticks) + 99) / 100))
 done
 
 # Whatever happens to the renewals, the command does not run on without them: they alone hold the pipe open, and whoever

@@ -1,9 +1,12 @@
 """What the tests of the recipes for pipelines share: a job with its repository, and a proxy that fails on demand."""
 
+import contextlib
 import http.client
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -92,10 +95,38 @@ class ShellJob(Job):
         job.send_signal(signal.SIGTERM)
 
 
+@contextlib.contextmanager
+def wants_certificate(directory):
+    """The port of a server over TLS for which no client has a certificate, and whose own certificate nobody trusts."""
+    made = directory / "server.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", made, "-out", made],
+        check=True, capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made)
+    context.verify_mode = ssl.CERT_REQUIRED
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connection.settimeout(10)
+                with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as tls:
+                    tls.recv(1)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield listener.getsockname()[1]
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
 class Proxy:
     """Forwards to a gateway, until it is cut. Loses the answers to the next `lose` requests, holds the next one to a
     method back for the seconds in `delays`, and gives those to `answers_to` that are in `answers`, a status, a text and perhaps
-    headers. Its log has the method and the idempotency key of each request, and when it was answered; `came` has when each came."""
+    headers. Its log has the method and the idempotency key of each request, and when it was answered; `came` has when each came,
+    and `bodies` what was sent."""
 
     def __init__(self, gateway):
         self.lose = 0
@@ -104,6 +135,7 @@ class Proxy:
         self.answers_to = "POST"
         self.log = []
         self.came = []
+        self.bodies = []
         self._cut = threading.Event()
         proxy = self
 
@@ -113,6 +145,7 @@ class Proxy:
                 entry = [self.command, self.headers.get("Idempotency-Key"), None]
                 proxy.log.append(entry)
                 proxy.came.append((self.command, time.time()))
+                proxy.bodies.append(body)
                 if proxy._cut.is_set():
                     time.sleep(30)
                     return

@@ -1,9 +1,10 @@
 """What the script of the recipes makes of each answer of the gateway, and of what it is given."""
 
+import json
 import time
 import unittest
 
-from ci import LOCK, Proxy, ShellJob
+from ci import LOCK, Proxy, ShellJob, wants_certificate
 from gateway import until
 
 
@@ -14,8 +15,56 @@ class Answers(ShellJob, unittest.TestCase):
             job = self.start("echo deployed", proxy.url)
             said, _ = job.communicate(timeout=30)
             self.assertEqual(job.returncode, 0, said)
-            self.assertIn("waiting: no gateway answers", said)
+            self.assertIn("waiting: no whole answer came", said)
             self.check_nothing_is_left()
+            # Nobody knows what became of a request whose answer is lost, or is too long.
+            for lost in ({"lose": 2}, {"answers": [(403, " " * 20_000_000)] * 2}):
+                vars(proxy).update(lost)
+                job = self.start("echo deployed", proxy.url, LOCK_WAIT="1")
+                said, _ = job.communicate(timeout=60)
+                self.assertEqual(job.returncode, 105, said)
+                self.assertIn("given up: no whole answer came", said)
+                self.check_nothing_is_left()
+
+    def test_a_wait_that_the_gateway_does_not_allow_is_shortened(self):
+        def refused(field):
+            return 400, f'{{"code":"invalid-request","errors":[{{"field":"{field}","reason":"is not allowed"}}]}}'
+        with Proxy(self.gateway) as proxy:
+            proxy.answers = [(423, '{"code":"locked"}'), refused("wait_ms"), refused("wait_ms")]
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual(job.returncode, 0, said)
+            waits = [json.loads(body)["wait_ms"] for body in proxy.bodies if body]
+            self.assertEqual(waits, [1_000, 20_000, 10_000, 5_000])
+            for last in (refused("ttl_ms"), refused("wait_ms")):
+                proxy.answers = [last]
+                job = self.start("echo deployed", proxy.url)
+                said, _ = job.communicate(timeout=60)
+                self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: 400 invalid-request\n"))
+                self.check_nothing_is_left()
+
+    def test_a_redirect_says_where_to_and_shows_no_secret(self):
+        with Proxy(self.gateway) as proxy:
+            proxy.answers = [(308, "", {"Location": "https://u:s3cret@locks.example/locks/x?key=s3cret"})]
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            to = "a redirect to https://locks.example/locks/x, which is not followed"
+            self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: 308, {to}\n"))
+            self.check_nothing_is_left()
+
+    def test_a_certificate_that_is_refused_is_not_tried_again(self):
+        with wants_certificate(self.repository) as port:
+            for rc, code, why in (
+                ("", 103, "a certificate is refused"),
+                ("insecure", 103, "a certificate is refused"),
+                (f"cacert = {self.repository}/missing", 2, "curl cannot use its file with certificates"),
+            ):
+                with self.subTest(rc=rc):
+                    (self.repository / ".curlrc").write_text(rc)
+                    job = self.start("echo deployed", f"https://localhost:{port}", HOME=str(self.repository))
+                    said, _ = job.communicate(timeout=30)
+                    self.assertEqual(job.returncode, code, said)
+                    self.assertIn(why, said)
 
     def test_a_grant_that_took_long_is_renewed_before_the_command_starts(self):
         with Proxy(self.gateway) as proxy:
@@ -68,13 +117,19 @@ class Answers(ShellJob, unittest.TestCase):
 
     def test_what_is_refused_is_not_asked_again(self):
         with Proxy(self.gateway) as proxy:
-            for status, code in ((403, "forbidden"), (409, "idempotency-mismatch"), (500, "internal"), (503, "fence-exhausted")):
+            for status, code in ((403, "forbidden"), (409, "idempotency-mismatch"), (503, "fence-exhausted")):
                 with self.subTest(code=code):
                     proxy.answers = [(status, f'{{"code":"{code}"}}')]
                     job = self.start("echo deployed", proxy.url)
                     said, _ = job.communicate(timeout=60)
                     self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: {status} {code}\n"))
                     self.check_nothing_is_left()
+            # Something failed inside the gateway, and may have granted the lock.
+            proxy.answers = [(500, '{"code":"internal"}')]
+            job = self.start("echo deployed", proxy.url)
+            said, _ = job.communicate(timeout=60)
+            self.assertEqual((job.returncode, said), (105, f"locked.sh: {LOCK}: the outcome is not known: 500 internal\n"))
+            self.check_nothing_is_left()
 
     def test_too_many_requests_are_asked_again_when_the_answer_says(self):
         busy = [(429, '{"code":"too-many-leases","retry_after_ms":2000}'), (429, "<html>", {"Retry-After": "2"})]
@@ -103,7 +158,7 @@ class Answers(ShellJob, unittest.TestCase):
             said, _ = job.communicate(timeout=60)
             self.assertEqual(job.returncode, 104, said)
             self.assertIn("given up: the gateway cannot serve now: 429 too-many-leases", said)
-            self.assertTrue(2 < time.monotonic() - began < 30)
+            self.assertTrue(3 <= time.monotonic() - began < 30)
 
     def test_an_answer_that_makes_no_sense_is_no_lock(self):
         for body in ('{"name":"x","token":"short","fencing_token":7}', f'{{"name":"x","token":"{"t" * 43}","fencing_token":1e300}}'):

@@ -47,10 +47,12 @@ function heldBy({ name, holders, holderCount }, names) {
 }
 
 /** The error for an answer that is no success, or for a success that says something else than the contract. */
-export function refusal({ status, ok, body }, Failure, names) {
+export function refusal({ status, ok, body, location }, Failure, names) {
   const problem = body?.code ? body : undefined;
   const held = names && problem?.code === 'locked' && heldBy(problem, names);
-  const text = held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood`);
+  // The query and the password of a location may be secrets.
+  const redirect = location ? `: a redirect to ${location.replace(/[?#].*|[^/]*@/g, '')}, which is not followed` : '';
+  const text = held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood${redirect}`);
   Failure ??=
     status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : ok || status === 504 ? OutcomeUnknown : LatchgateError;
   // Only the text tells a break from another end.

@@ -254,7 +254,7 @@ export class Lease {
     while (this.#renewing) await this.#renewing;
     this.signal.throwIfAborted();
     const timeout = Math.min(Math.max(this.ttlMs / 9, 250), ANSWER_MS);
-    // It may be carried out although its answer is lost.
+    // A renewal with a shorter TTL may be carried out although its answer is lost, so the lease counts as shorter from now on.
     const earlier = ttlMs === undefined ? 0 : Math.max(this.#until - (now() + ttlMs - margin(ttlMs)), 0);
     this.#until -= earlier;
     this.#schedule();
@@ -268,9 +268,9 @@ export class Lease {
       this.#lastFailure = result.failure;
       if (result.inDoubt) this.#inDoubt = true;
       else this.#until += earlier;
-      // Nobody has said whether the machine slept.
+      // Without an answer it is not known whether the machine slept, so the lease is taken to be shorter.
       this.#countSleep();
-      // No lease has the time for all that a gateway asks for.
+      // A longer pause could use up the time that is left of the lease.
       result.pause = Math.min(backoff(this.#failed, result.pauseMs), this.ttlMs / 10);
       if (this.#renewAt < Infinity) this.#renewAt = now() + result.pause;
     }
@@ -278,7 +278,7 @@ export class Lease {
     return result;
   }
 
-  /** What came of a renewal. */
+  /** Applies the answer to a renewal. Returns the failure, if there is one. */
   #heard(answer, ttlMs) {
     if (answer.failure) return { ...answer, again: true };
     const { status, body } = answer;

@@ -12,14 +12,14 @@ const LATE_MS = 1_500;
 /** The longest answer is a page of a list. */
 const LONGEST_ANSWER = 2 ** 24;
 
-// A route that is lost later is another thing: a request may have been on its way.
+// Errors of a connection that was never made, so that no request was sent. A route that is lost later is not among them.
 const NOT_CONNECTED = /connect E|getaddrinfo|ECONNREFUSED|CONNECT_TIMEOUT|ConnectionRefused|\(Connect\)/;
-/** What no later copy does better. */
+/** Errors that the next copy would meet again: a certificate that is not trusted, a port that `fetch` refuses. */
 const NOT_TRUSTED = /_CERT|CERT_|LEAF_SIG|peer cert|bad port/;
-/** Of a mistake: a network that fails is a TypeError, too, and Deno names the URL then. */
+/** Messages of a mistake of the caller. A TypeError alone does not tell: `fetch` throws one if the network fails, too. Deno's message then names the URL, which may have such a word in it. */
 const MISTAKE = /^(?!error sending).*(invalid|ByteString|execute|parse|blocked|not a function|undefined|null)/is;
 
-/** Keys of the wire in camel case; what the user attached is left alone. */
+/** A document with the names of its fields in camel case. The metadata of the user keeps its names. */
 function camel(value) {
   if (Array.isArray(value)) return value.map(camel);
   if (Object(value) !== value) return value;
@@ -30,7 +30,7 @@ function camel(value) {
   return Object.fromEntries(entries);
 }
 
-/** The text of an answer; nothing if it is longer than any of a gateway. */
+/** The text of an answer; `undefined` if it is longer than any answer of a gateway. */
 async function read(response) {
   const reader = response.body?.getReader?.();
   // There is no body, or the `fetch` is not that of the runtime.
@@ -76,7 +76,7 @@ export function connect({ href, origin }, key, fetch) {
         redirect: 'manual',
         signal: controller.signal,
       });
-      // Also if it is given up by now: a grant has to be given back.
+      // An answer is also judged if the signal was aborted meanwhile: it may grant a lease that has to be released.
       return judge(response, await read(response), sent, method);
     } catch (cause) {
       signal?.throwIfAborted();
@@ -109,14 +109,15 @@ function judge(response, text, sent, method) {
     // A proxy wrote it, or it was cut off.
   }
   const { status, ok } = response;
-  const answer = { status, ok, body, ...sent, receivedAt: now() };
+  const location = /3../.test(status) && response.headers.get('location');
+  const answer = { status, ok, body, location, ...sent, receivedAt: now() };
   const problem = body?.code;
   // A success without `results`, other than 204, does not prove that the lease is released.
   const isForeign = ok && status !== 204 && !(method === 'DELETE' ? body?.results?.map : body);
-  // Retry-After may be a date.
+  // `Retry-After` may also be a date, which is ignored.
   const pauseMs = Math.max(body?.retryAfterMs ?? response.headers.get('retry-after') * 1e3, 0) || 0;
-  // A proxy that limits the rate has not passed the request on; any other may have.
-  if (isForeign || status === 504 || (!problem && /408|5../.test(status))) {
+  // A proxy that limits the rate has not passed the request on; any other may have. An answer that is too long is no whole answer, whatever its status.
+  if (isForeign || text === undefined || status === 504 || (!problem && /408|5../.test(status))) {
     const inDoubt = method !== 'GET';
     return { failure: refusal(answer, inDoubt ? OutcomeUnknown : undefined), inDoubt, pauseMs };
   }
@@ -124,10 +125,10 @@ function judge(response, text, sent, method) {
   return answer;
 }
 
-/** The copies of one request: how long they are sent, and whether one of them may have been carried out unheard. */
+/** The copies of one request: how long they are sent, and whether one may have been carried out although its answer was lost. */
 export class Retry {
   inDoubt;
-  /** Whether one that may have been carried out is not sent again. */
+  /** Whether a request that may have been carried out is not sent again. */
   once;
   failed = 0;
 

@@ -107,9 +107,12 @@ test('what is no answer of a gateway is repeated', async () => {
 });
 
 test('no redirect is followed', async () => {
-  const { locks, asked } = gateway(() => new Response(null, { status: 307, headers: { location: 'http://elsewhere' } }));
+  const redirect = (location) => () => new Response(null, { status: 307, headers: { location } });
+  const { locks, asked } = gateway(redirect('https://u:s3cret@elsewhere:1/locks/x?key=s3cret'), redirect('/login'));
   const error = await locks.acquire('x').catch((it) => it);
   assert.deepEqual([error instanceof LatchgateError, error.status, asked.length, asked[0].redirect], [true, 307, 1, 'manual']);
+  assert.equal(error.message, 'the answer (status 307) is not understood: a redirect to https://elsewhere:1/locks/x, which is not followed');
+  assert.match((await locks.acquire('x').catch((it) => it)).message, / to \/login, which/);
 });
 
 test('a bug of the gateway is not repeated', async () => {
@@ -195,7 +198,11 @@ test('a renewal whose answer is none has not made the lease longer', async () =>
   }
 });
 
-test('an answer without end is not read', async () => {
+test('an answer without end is not read, and the request is repeated, whatever its status', async () => {
+  for (const status of [201, 403, 500]) await floods(status);
+});
+
+async function floods(status) {
   let sent = 0;
   let cancelled = false;
   const flood = new ReadableStream({
@@ -207,10 +214,10 @@ test('an answer without end is not read', async () => {
       cancelled = true;
     },
   });
-  const { locks, asked } = gateway(() => new Response(flood, { status: 201 }), lease);
+  const { locks, asked } = gateway(() => new Response(flood, { status }), lease);
   await (await locks.acquire('x')).release();
-  assert.deepEqual([methods(asked), keys(asked), cancelled, sent < 30], ['POST POST DELETE', 1, true, true]);
-});
+  assert.deepEqual([methods(asked), keys(asked), cancelled, sent < 30], ['POST POST DELETE', 1, true, true], `${status}`);
+}
 
 test('the answer of a `fetch` of the caller has a text, if not a stream', async () => {
   const { locks, asked } = gateway(() => ({ status: 201, ok: true, headers: new Headers(), text: () => lease().text() }));

@@ -635,7 +635,8 @@ define('C31', '429 is asked again, whoever answers', async (t) => {
   const began = now();
   const error = await rejected(t.locks.acquire(late, { wait: '2s' }), LatchgateError);
   equal(error.code, code, 'code');
-  between(now() - began, 990, 5_000, 'time');
+  // A timer may fire a millisecond early.
+  between(now() - began, 1_990, 4_000, 'time');
   equal((await t.log('POST', `/locks/${late}`)).length, 2, 'copies');
 });
 

@@ -13,6 +13,7 @@ from latchgate.protocol.clock import now
 from latchgate.protocol.exchange import Answer, NoAnswer
 from latchgate.protocol.grant import grant_of, renewed_group
 from latchgate.protocol.lease_state import LeaseState
+from latchgate.protocol.looking import inspect
 from latchgate.protocol.releasing import give_back
 from latchgate.protocol.renewing import renew
 
@@ -61,6 +62,22 @@ def test_an_answer_that_is_no_document_is_refused() -> None:
     for body in (b"", b"\xff", b"[" * 10, b"[" * 100_000, b'{"a":' * 100_000):
         sent, grant = play(acquiring().run(), Answer(201, {}, body, 0.0, 0.001), lease(0.0))
         assert grant.token == TOKEN and len(sent) == 2
+
+
+@pytest.mark.parametrize(
+    "location, to",
+    [
+        ("https://u:s3cret@locks.example:1/locks/n?key=s3cret#s3cret", "https://locks.example:1/locks/n"),
+        ("/login?next=s3cret", "/login"),
+    ],
+)
+def test_a_redirect_says_where_to_and_shows_no_secret(location: str, to: str) -> None:
+    for operation in (acquiring().run(), inspect(SETTINGS, "n")):
+        _, error = play(operation, Answer(308, {"location": location}, b"", 0.0, 0.001))
+        assert str(error).startswith(f"status 308 is a redirect to {to}, which is not followed"), error
+    for answered in (Answer(308, {"location": "http://["}, b"", 0, 0), Answer(404, {"location": location}, b"", 0, 0)):
+        _, error = play(acquiring().run(), answered)
+        assert "this is no gateway" in str(error) and "s3cret" not in str(error)
 
 
 def test_what_answers_a_release_otherwise_has_not_released_it() -> None:

@@ -19,7 +19,7 @@ from rig import until
 from latchgate.aio.client import Latchgate as AsyncLatchgate
 from latchgate.aio.transport import HttpxTransport
 from latchgate.blocking.client import Latchgate
-from latchgate.blocking.transport import HttpTransport, _Pool
+from latchgate.blocking.transport import HttpTransport, _Pool, is_distrust
 from latchgate.errors import GatewayUnreachable, LatchgateError
 from latchgate.protocol.exchange import Answer, Call, Exchange, NoAnswer, NotSent
 from latchgate.protocol.settings import Settings
@@ -260,6 +260,21 @@ def test_a_gateway_that_misses_a_certificate_was_sent_nothing(wants_certificate:
         clients(wants_certificate, ssl_context=trusts).acquire("x", wait="1m")
     assert time.monotonic() - begun < 10
     clients.close()
+
+
+def test_an_alert_about_a_certificate_says_that_no_request_was_read() -> None:
+    def is_refused(reason: str) -> bool:
+        error = ssl.SSLError(1, reason)
+        error.reason = reason
+        return is_distrust(error)
+
+    for about_certificate in (
+        "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV1_ALERT_UNKNOWN_CA", "TLSV1_ALERT_ACCESS_DENIED",
+        "TLSV1_ALERT_DECRYPT_ERROR",
+    ):  # fmt: skip
+        assert is_refused(about_certificate), about_certificate
+    for after_a_request in ("TLSV1_ALERT_INTERNAL_ERROR", "SSLV3_ALERT_BAD_RECORD_MAC", "TLSV1_ALERT_USER_CANCELLED"):
+        assert not is_refused(after_a_request), after_a_request
 
 
 # === A connection that does not come ===

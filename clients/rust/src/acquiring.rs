@@ -435,7 +435,7 @@ impl Acquiring {
     /// A gateway is there: an acquire that waits goes on trying for as long as it waits.
     fn persist(&self, retry: &mut Retry) {
         if !self.request.wait.is_zero() {
-            retry.persist_until(self.over.unwrap_or_else(|| Instant::now() + A_LONG_TIME));
+            retry.persist_to_the_end(self.over.unwrap_or_else(|| Instant::now() + A_LONG_TIME));
         }
     }
 

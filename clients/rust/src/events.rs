@@ -189,7 +189,7 @@ impl Events {
         self.failed = self.failed.saturating_add(1);
     }
 
-    /// Connects, or answers what another attempt may do better than; fails if the gateway refuses.
+    /// Connects to the next address. The inner error is a failure that may be retried; the outer one is a refusal.
     async fn connect(
         &mut self,
         time_out: Duration,

@@ -281,16 +281,16 @@ impl RenewTask {
                 }
                 Ok(Err(failure)) => match failure.error {
                     ClientError::Lost(problem) => LeaseState::Lost(Loss::Ended(problem)),
-                    // A key that may not ask for as much any more may renew what there is.
+                    // The key may not ask for this TTL any more. The lease is renewed with its own TTL instead.
                     ClientError::Refused(_) if self.asked.is_some() => {
                         self.asked = None;
                         continue;
                     }
-                    // Whatever else is wrong may be mended before the lease is over.
+                    // Any other failure may pass before the lease is over.
                     error => {
                         failed += 1;
                         let requested = failure.requested_pause.unwrap_or_default();
-                        // No lease has the time for all that a gateway asks for.
+                        // A longer pause could use up the time that is left of the lease.
                         let requested = requested.min(self.ttl / 10);
                         let spread = requested.mul_f64(1.0 + random_fraction() / 2.0);
                         let pause = pause(failed).max(spread).min(self.ttl / 10);

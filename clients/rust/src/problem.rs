@@ -1,4 +1,4 @@
-//! What a gateway says when it does not do what it was asked.
+//! The problem document, with which a gateway refuses a request.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -102,7 +102,7 @@ impl Problem {
         Some(problem)
     }
 
-    /// What an answer of a proxy stands for, which has no document.
+    /// The problem that stands for an answer of a proxy, which has no problem document.
     pub(crate) fn of_proxy(status: u16, code: &str, detail: String) -> Self {
         Self {
             status,
@@ -112,7 +112,7 @@ impl Problem {
         }
     }
 
-    /// What one of several leases came to.
+    /// The problem of one lease of a group.
     pub(crate) fn of_part(name: &str, code: &str, more: Option<&str>, held: Option<bool>) -> Self {
         let mut detail = match code {
             "lease-lost" => format!("the lease of {name} is lost"),
@@ -153,7 +153,7 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut detail = self.detail.clone().unwrap_or_else(|| self.title.clone());
-        // Of a single one that is the detail.
+        // If there is one error, the detail repeats it.
         if let [_, _, ..] = self.errors.as_slice() {
             let errors = self.errors.iter();
             let errors = errors.map(|FieldError { field, reason }| format!("`{field}` {reason}"));

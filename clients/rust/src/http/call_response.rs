@@ -13,31 +13,31 @@ use crate::{
     tls::{distrust, refused_by_server},
 };
 
-/// An answer that sending again would not change.
+/// A final answer: the same request would be answered in the same way.
 pub(crate) struct CallResponse {
     pub(crate) url: String,
     pub(crate) status: StatusCode,
     pub(crate) body: String,
-    /// After what time the caller may come again, if the answer says so.
+    /// The pause before the next copy that the answer asks for.
     pub(super) retry_after: Option<Duration>,
-    /// To which address the answer points, without what that may hold of secrets.
+    /// The target of a redirect, without its password and query, which may be secrets.
     location: Option<String>,
     /// When the copy of the request that was answered was sent.
     pub(crate) sent_at: Instant,
-    /// When the answer was there.
+    /// When the whole answer had arrived.
     pub(crate) received_at: Instant,
-    /// Whether an earlier copy may have been carried out as well.
+    /// Whether an earlier copy of the request may have been carried out, too.
     pub(crate) in_doubt: bool,
 }
 
 /// Why there is no answer to one copy of a request.
 pub(crate) enum NoAnswer {
-    /// No gateway has read it.
+    /// No gateway has read the request.
     NotSent(String),
-    /// No gateway has read it, because one end does not trust the certificate of the other. The next copy would
-    /// end in the same way.
+    /// No gateway has read the request, because one end does not trust the certificate of the other. The next copy
+    /// would fail in the same way.
     NotTrusted(String),
-    /// It was sent, and no whole answer came back.
+    /// The request was sent, and no whole answer came back.
     Lost(String),
 }
 
@@ -63,10 +63,10 @@ impl NoAnswer {
 // === impl CallResponse ===
 
 impl CallResponse {
-    /// An answer of `url` to a request, whose body has been read.
+    /// The answer of `url` to a request. `body` is its whole body.
     pub(crate) fn new(url: &str, sent_at: Instant, response: &Response, body: Vec<u8>) -> Self {
         let header = |name| response.headers().get(name)?.to_str().ok();
-        // A date is left alone.
+        // `Retry-After` may also be a date, which is ignored.
         let seconds = header(RETRY_AFTER).and_then(|text| text.parse().ok());
         let location = header(LOCATION).and_then(|to| response.url().join(to).ok());
         Self {
@@ -82,15 +82,15 @@ impl CallResponse {
         }
     }
 
-    /// The problem document, if it is one.
+    /// The problem document, if the body is one.
     pub(crate) fn problem(&self) -> Option<Problem> {
         Problem::parse(&self.body)
     }
 
-    /// The refusal that this answer is.
+    /// The error for this answer, which is not a success.
     pub(crate) fn refusal(mut self) -> ClientError {
         let Some(problem) = self.problem().map(Box::new) else {
-            // A gateway says so to who speaks plain HTTP. What others answer is not shown: it may hold a token.
+            // A gateway with TLS answers so to plain HTTP. Other bodies are not shown, because they may contain a token.
             if self.body.starts_with("This address speaks TLS") {
                 return self.unexpected("this address speaks TLS: its URL begins with https://");
             }
@@ -102,11 +102,11 @@ impl CallResponse {
             return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
-            // These three say how the lock stands, earlier copies included.
+            // These three describe the lock after all copies of the request.
             "locked" => ClientError::Held(problem),
             "lease-lost" => ClientError::Lost(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
-            // The others speak of this copy alone.
+            // Other problems are about this copy only, so an earlier copy may still have been carried out.
             _ if self.in_doubt => ClientError::OutcomeUnknown {
                 reason: format!("an earlier copy of the request was not answered; then {problem}"),
                 problem: Some(problem),
@@ -119,7 +119,7 @@ impl CallResponse {
         }
     }
 
-    /// Success, and not what comes with it: something on the way has changed the answer.
+    /// The error for a success without a usable document: something between client and gateway has changed the answer.
     pub(crate) fn unusable(self, what: &str) -> ClientError {
         ClientError::OutcomeUnknown {
             reason: format!(
@@ -131,7 +131,7 @@ impl CallResponse {
         }
     }
 
-    /// An answer that no gateway gives.
+    /// The error for an answer that no gateway gives.
     pub(crate) fn unexpected(self, what: &str) -> ClientError {
         ClientError::Unexpected {
             what: format!("status {}, {what}", self.status.as_u16()),
@@ -140,8 +140,7 @@ impl CallResponse {
     }
 }
 
-/// The innermost cause: it says what happened ("connection refused"), the others only that something
-/// did.
+/// The innermost cause of an error, such as "connection refused". The errors around it say only that a request failed.
 pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
     if let Some(why) = mistrust(error) {
         return why;

@@ -11,7 +11,7 @@ use super::{
     retryable_failure::RetryableFailure,
 };
 
-/// How long before its end a call that was put off beyond it asks once more.
+/// If the gateway asks for a pause that is longer than the time left, the last copy is sent this long before the deadline.
 const LAST_COPY: Duration = Duration::from_secs(1);
 
 /// The copies of one call.
@@ -21,12 +21,14 @@ pub(crate) struct Retry {
     request_timeout: Duration,
     /// How many copies are sent at most; `None`: as many as the deadline allows.
     most: Option<u32>,
+    /// Whether the answer to the last copy may come after the deadline.
+    may_end_late: bool,
     /// How many addresses are tried before there is a pause.
     addresses: u32,
     failed: u32,
-    /// Whether the one copy was sent that a call has left whose pause would outlast it.
+    /// Whether the last copy has been sent, because the pause that the gateway asks for would outlast the deadline.
     was_put_off: bool,
-    /// Whether one of the copies may have been carried out unheard.
+    /// Whether one of the copies may have been carried out although its answer was lost.
     pub(crate) in_doubt: bool,
 }
 
@@ -40,6 +42,7 @@ impl Retry {
             deadline,
             request_timeout: client.options.request_timeout,
             most: Some(client.options.attempts.saturating_mul(addresses)),
+            may_end_late: false,
             addresses,
             failed: 0,
             was_put_off: false,
@@ -53,13 +56,19 @@ impl Retry {
         self.most = None;
     }
 
+    /// The same for an acquire that waits until its deadline: the last copy may be sent at the deadline.
+    pub(crate) fn persist_to_the_end(&mut self, deadline: Instant) {
+        self.persist_until(deadline);
+        self.may_end_late = true;
+    }
+
     /// How long the answer to the next copy may take.
     pub(crate) fn time_out(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
         self.request_timeout.min(left)
     }
 
-    /// A copy was answered: what failed before is over, but for what the answer leaves in doubt.
+    /// Begins to count failures again after an answer. `in_doubt`: an earlier copy may still have been carried out.
     pub(crate) fn answered(&mut self, in_doubt: bool) {
         self.failed = 0;
         self.in_doubt = in_doubt;
@@ -69,53 +78,58 @@ impl Retry {
     pub(crate) async fn after(&mut self, failure: RetryableFailure) -> Result<(), ClientError> {
         self.failed = self.failed.saturating_add(1);
         self.in_doubt |= failure.in_doubt;
-        // Another address may do better, another copy to the same one does not.
+        // A lasting failure is repeated at other addresses only.
         let used_up = self.most.is_some_and(|most| {
             self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
         });
-        let pause = self.pause(failure.requested_pause);
-        if used_up || Instant::now() + pause >= self.deadline {
-            return Err(failure.after(self.in_doubt));
+        match self.pause(failure.requested_pause) {
+            Some(pause) if !used_up => sleep(pause).await,
+            _ => return Err(failure.after(self.in_doubt)),
         }
-        sleep(pause).await;
         Ok(())
     }
 
-    /// The same for an error that may be mended by a later copy.
+    /// The same for an error. A refusal is returned at once.
     pub(crate) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
         match error {
             ClientError::Unreachable { .. }
             | ClientError::Unavailable(_)
             | ClientError::OutcomeUnknown { .. } => {
-                // Whatever pause the gateway would like: a lease does not wait.
+                // The pause that the gateway asks for is ignored: the lease could end meanwhile.
                 self.after(RetryableFailure::nothing(error)).await
             }
             error => Err(error),
         }
     }
 
-    /// None before an address that was not tried in this round.
-    fn pause(&mut self, requested: Option<Duration>) -> Duration {
-        if !self.failed.is_multiple_of(self.addresses) {
-            return Duration::ZERO;
-        }
-        let own = pause(self.failed / self.addresses);
-        let Some(requested) = requested else {
-            return own;
-        };
-        // Clients that were put off together do not come back together.
-        let requested = requested.min(LONGEST_PAUSE);
-        let pause = own.max(requested.mul_f64(1.0 + random_fraction() / 2.0));
+    /// The pause before the next copy; `None` if there is no time for one. There is no pause before an address that was
+    /// not tried in this round.
+    fn pause(&mut self, requested: Option<Duration>) -> Option<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if pause < left || self.was_put_off {
-            return pause;
+        let in_round = !self.failed.is_multiple_of(self.addresses);
+        let own = if in_round {
+            Duration::ZERO
+        } else {
+            pause(self.failed / self.addresses)
+        };
+        let requested = requested
+            .filter(|_| !in_round)
+            .map(|it| it.min(LONGEST_PAUSE));
+        // The pauses of several clients differ, so that they do not come back at the same time.
+        let spread = |requested: Duration| requested.mul_f64(1.0 + random_fraction() / 2.0);
+        let pause = own.max(requested.map_or(Duration::ZERO, spread));
+        if pause < left {
+            return Some(pause);
         }
-        // A call that is put off beyond its deadline asks once more within it.
+        // A call that is put off beyond its deadline asks once more.
+        let requested = requested.filter(|_| !self.was_put_off && !left.is_zero())?;
         self.was_put_off = true;
-        if requested < left {
+        Some(if self.may_end_late {
+            left
+        } else if requested < left {
             (requested + left) / 2
         } else {
             left.saturating_sub(LAST_COPY.min(left / 2))
-        }
+        })
     }
 }

@@ -72,7 +72,7 @@ class Lease(LeaseView):
             stop.set()
             on_loop(loop, lost.set)
 
-        # Any thread may be the first to look at the clock.
+        # Any thread may find out that the lease is over, but only the loop may set its event.
         state.on_lost = on_lost
         state.on_shorter = lambda: on_loop(loop, lost.look_again)
 
@@ -93,7 +93,7 @@ class Lease(LeaseView):
             holdings.add(state)
 
     async def renew(self, ttl: Optional[Duration] = None) -> None:
-        """Makes it last its TTL again, or another one, from now on."""
+        """Renews the lease: it lasts for its TTL, or for ``ttl``, from now on."""
         self.check()
         ttl_ms = finite_ms(ttl, "ttl")
         async with self._renewing:
@@ -141,7 +141,7 @@ class Lease(LeaseView):
 
 
 class _StopWithLoop(threading.Event):
-    """Set when nothing keeps a lease any more, as when its loop is closed: nobody could release it."""
+    """Ends the renewals of a lease. It also counts as set when the event loop is closed: no task could release the lease then."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class _StopWithLoop(threading.Event):
 
 
 def _apart(callback: OnReleaseRequested) -> Callable[[ReleaseRequest], None]:
-    """The lease is renewed while the callback drains what there is."""
+    """A function that runs the callback in a task of its own. The lease is renewed meanwhile."""
 
     async def told(request: ReleaseRequest) -> None:
         try:
@@ -179,5 +179,5 @@ def on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:
-        # The loop is closed, and nobody waits on it.
+        # The loop is closed, so no task waits for this call.
         pass

@@ -20,24 +20,25 @@ from ..protocol.process import OfProcess
 from ..protocol.settings import Settings
 from .stop import LOOK_EVERY, Stop
 
-#: How many connections are kept while nobody uses them.
+#: How many idle connections are kept for later requests.
 MOST_IDLE = 4
-#: How long a connection is kept so: a gateway closes one that asks for nothing after a while.
+#: The longest time in seconds that a connection is kept idle: a gateway closes an idle connection after a while.
 LONGEST_IDLE = 15.0
-_REFUSED = re.compile(r"ALERT_.*(CERTIFICATE|UNKNOWN_CA)")
-#: What cuts a request once it is set.
+#: The TLS alerts by which a server refuses the certificate of its client, or the lack of one.
+_REFUSED = re.compile(r"ALERT_.*(CERTIFICATE|UNKNOWN_CA|ACCESS_DENIED|DECRYPT_ERROR)")
+#: A request is given up as soon as this is set.
 Cancel = Union[threading.Event, Stop]
 
 
 class _Idle:
-    """A connection that nobody uses."""
+    """An idle connection."""
 
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         self.connection = connection
         self.since = now()
 
     def is_usable(self) -> bool:
-        # What can be read from a connection on which nothing was asked is its end.
+        # The gateway sends nothing on an idle connection, so anything that can be read means that it was closed.
         if now() - self.since > LONGEST_IDLE or self.connection.sock is None:
             return False
         readable, _, _ = select.select([self.connection.sock], [], [], 0) if _selectable(self.connection) else ([1], 0, 0)
@@ -45,7 +46,7 @@ class _Idle:
 
 
 class _Reader(io.RawIOBase):
-    """What comes on a socket before a deadline: the time-out of a socket alone begins anew with each byte."""
+    """Reads from a socket until a deadline. The time-out of a socket alone would start again with each byte."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
@@ -68,7 +69,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that is there before a deadline, as a whole."""
+    """An answer whose head and body must arrive before one deadline."""
 
     def __init__(self, deadline: float, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -84,7 +85,7 @@ def _selectable(connection: http.client.HTTPConnection) -> bool:
 
 
 class _Pool:
-    """The connections that nobody uses."""
+    """The idle connections of a client."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,7 +132,7 @@ class HttpTransport:
         self._pool = OfProcess(_Pool)
 
     def exchange(self, call: Call, time_out: float, cancelled: Optional[Cancel] = None) -> Exchange:
-        """Sends one copy of a request, and waits for its answer as long as that."""
+        """Sends one copy of a request, and waits ``time_out`` seconds for its answer."""
         deadline = now() + time_out
         pool = self._pool()
         connection = pool.take()
@@ -144,7 +145,7 @@ class HttpTransport:
         try:
             with _cut_when(cancelled, connection.sock) as cut:
                 exchange, is_reusable = self._exchange_on(connection, call, deadline)
-            # From here on nobody cuts it any more.
+            # After the block, `cancelled` can no longer shut the connection down. A connection that was shut down is not kept.
             is_reusable = is_reusable and not cut.is_set()
             return exchange
         except (OSError, http.client.HTTPException) as error:
@@ -156,7 +157,7 @@ class HttpTransport:
                 connection.close()
 
     def _exchange_on(self, connection: http.client.HTTPConnection, call: Call, deadline: float) -> tuple[Exchange, bool]:
-        """What comes of a request, and whether the connection can be used for another."""
+        """The result of a request, and whether the connection can be used for another request."""
         headers = {**self._headers, **call.headers}
         if call.body is not None:
             headers["Content-Type"] = "application/json"
@@ -200,7 +201,8 @@ class HttpTransport:
 
 
 class _Connecting:
-    """A connection that is made on a thread of its own: nothing else ends the look-up of a name."""
+    """A connection that is made on a thread of its own, because a look-up of a name cannot be interrupted: the caller leaves
+    the thread alone instead."""
 
     def __init__(self, connect: Callable[[], socket.socket]) -> None:
         self._connect = connect
@@ -250,7 +252,7 @@ class _Connecting:
 
 
 def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: float) -> socket.socket:
-    """A connection to the first address of a host that answers, each of which has its share of the time."""
+    """A connection to the first address of a host that answers. The time is shared among the addresses."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError = socket.timeout()
     for at, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -260,13 +262,13 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
         try:
             sock = socket.socket(family, kind, protocol)
         except OSError as error:
-            # This machine may not have its family.
+            # The machine may not support this address family, such as IPv6.
             failure = error
             continue
         try:
             sock.settimeout(left / (len(addresses) - at))
             sock.connect(address)
-            # Head and body are two writes, of which the second would wait for an acknowledgement of the first.
+            # Head and body are two writes. Without this, the second would wait until the peer has acknowledged the first.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             failure = error
@@ -285,8 +287,8 @@ def _connected(host: str, port: int, tls: Optional[ssl.SSLContext], deadline: fl
 
 @contextmanager
 def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[threading.Event]:
-    """Ends what is read from a socket as soon as an event is set, but not once the block has been left. Yields an event that
-    is set by then if it did."""
+    """Shuts a socket down as soon as ``cancelled`` is set, but not after the block has been left. Yields an event that is set
+    if the socket was shut down."""
     done, cut = threading.Event(), threading.Event()
     if cancelled is None:
         yield cut
@@ -296,7 +298,7 @@ def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[thre
     def end() -> None:
         cut.set()
         try:
-            # Of a TLS socket, too, what is below: the thread that reads is told by the end of the stream.
+            # The TCP connection below TLS is shut down, so that the reading thread wakes at the end of the stream.
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
         except OSError:
             pass
@@ -306,7 +308,7 @@ def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[thre
             if not cancelled.wait(LOOK_EVERY):
                 continue
             with lock:
-                # Another thread may use the socket by now.
+                # After the block, another thread may use the socket.
                 if done.is_set():
                     return
                 end()
@@ -329,8 +331,8 @@ def _cut_when(cancelled: Optional[Cancel], sock: socket.socket) -> Iterator[thre
 
 
 def is_distrust(error: BaseException) -> bool:
-    """Whether one end refuses the certificate of the other. No gateway has read the request then, although it may have been
-    written: with TLS 1.3 a server looks at the certificate of its client last."""
+    """Whether one end refuses the certificate of the other. The gateway has read no request then. With TLS 1.3 the request may
+    have been written all the same: the server checks the certificate of the client after the client has finished its handshake."""
     cause: Optional[BaseException] = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -348,5 +350,5 @@ def _reason(error: Exception) -> str:
         return "the connection was closed"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    # What others say may quote what was sent.
+    # The message of another error could quote the request, which has secrets in it.
     return type(error).__name__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Callable, Optional, Sequence
+from urllib.parse import urlsplit
 
 from ..errors import LatchgateError, OutcomeUnknown, refusal
 from .clock import now
@@ -84,14 +85,27 @@ class Retry:
         """The error that an answer to a request for these locks is."""
         problem = answer.problem()
         if problem is None:
-            return LatchgateError(
-                f"status {answer.status} without a problem document: this is no gateway", status=answer.status
-            )
+            what = _redirect(answer) or "without a problem document: this is no gateway"
+            return LatchgateError(f"status {answer.status} {what}", status=answer.status)
         error = refusal(problem, names)
         # These say how the lock stands, earlier copies included; the others speak of this copy alone.
         if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
             return error
         return self.doubted(error)
+
+
+def _redirect(answer: Answer) -> Optional[str]:
+    """Where an answer redirects to, without the password and the query, which may be secrets."""
+    location = answer.headers.get("location")
+    if location is None or not 300 <= answer.status < 400:
+        return None
+    try:
+        parts = urlsplit(location)
+    except ValueError:
+        return None
+    host = parts.netloc.rpartition("@")[2]
+    to = parts._replace(netloc=host, query="", fragment="").geturl()
+    return f"is a redirect to {to}, which is not followed: name that address if it is the gateway's"
 
 
 def send(
