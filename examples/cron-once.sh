@@ -3,8 +3,11 @@
 #
 #   0 3 * * *  LATCHGATE_URL=http://locks:7420 /opt/examples/cron-once.sh backup /opt/backup.sh --all
 #
-# The lock is named after the job and the day and is not given back: a machine whose clock is some minutes late finds it
-# held and goes back to sleep. It ends by itself, an hour later. The exit code is that of the command.
+# The lock is named after the job and the day in UTC, and is not released: a machine whose clock is some minutes late finds
+# the lock held, and does nothing. The lease ends an hour later. The exit code is that of the command.
+#
+# Do not start a job near midnight UTC: two machines whose clocks differ would take the locks of two days. On a quorum
+# (redlock://) a TTL is at most redlock.max_ttl_ms, a minute by default: write --ttl 1m below.
 set -eu
 [ $# -ge 2 ] || { echo "usage: cron-once.sh JOB COMMAND [ARG..]" >&2; exit 2; }
 lock=$1:$(date -u +%F)

@@ -77,6 +77,8 @@ class Shared(BrowserCase):
         for row, texts in zip(rows.all(), (("0", "worker 0", "7"), ("3", "worker 3", "9"), ("shared", "11"))):
             for text in texts:
                 expect(row).to_contain_text(text)
+        # A screen reader says what the time is.
+        expect(rows.first).to_contain_text(re.compile(r"time left\s*[45]m"))
         expect(panel).to_contain_text("and 100 more")
         queue = page.locator(".queue tbody tr")
         expect(queue.nth(0)).not_to_contain_text("shared")

@@ -53,7 +53,7 @@ catalogue! {
         "From the head of a request to the head of its answer: waits in the queue included, streams until they begin."
 
     Counter "latchgate_acquires" ["outcome"]
-        "Acquires and holds by how they ended: `granted`, `again` (the same lease under its Idempotency-Key), `held` (somebody else holds it, or the wait ran out; of requests that go on with one wait under an Idempotency-Key the first), `refused` (too many waiters, superseded, key used otherwise or before, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (it may have happened), `failed` (foreign data, no fencing token left)."
+        "Acquires and holds by outcome: `granted`, `again` (answered with the lease that an earlier request with the same Idempotency-Key was granted), `held` (the lock is held, or the wait ran out; a wait that several requests continue under one Idempotency-Key counts once), `refused` (too many waiters, superseded, Idempotency-Key used for another request or expired, permission withdrawn, draining), `unavailable` (nothing happened), `unknown` (it may have happened), `failed` (foreign data, no fencing token left)."
     Counter "latchgate_shared_grants" []
         "Leases that were granted to share their lock, a part of the acquires that were `granted`. The rest is exclusive."
     Histogram "latchgate_wait_seconds" ["outcome"]
