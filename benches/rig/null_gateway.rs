@@ -17,13 +17,14 @@ use latchgate::{
     config::Config,
     lock::{
         BreakTarget, FencingToken, HeldLease, KeeperId, LockName, Metadata, Mode, ReleaseRequest,
-        TokenHash, Ttl,
+        TokenHash,
     },
     store::{
         AnyStore, Store, StoreError,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, Renewer, Requesting,
+            Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, RenewalTtl, Renewer,
+            Requesting,
         },
         parking::Parking,
     },
@@ -102,7 +103,7 @@ impl Store for NullStore {
         _renewer: Renewer,
         _name: &LockName,
         _token: &TokenHash,
-        _ttl: Option<Ttl>,
+        _ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         Ok(Renewal::Lost(Loss::Free))
     }

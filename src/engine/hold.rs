@@ -20,7 +20,7 @@ use crate::{
     lock::{HeldLease, KeeperId, Lease, LockName, ReleaseRequest, Token},
     store::{
         Store, StoreError, Uncertainty,
-        contract::{Loss, QueuePosition, Release, Renewal, Renewer},
+        contract::{Loss, QueuePosition, Release, Renewal, RenewalTtl, Renewer},
         positions::{Position, PositionWatcher},
     },
     telemetry::metrics::SeenBy,
@@ -138,7 +138,7 @@ impl Engine {
     /// An older stream that still holds it, here or there, does not release it any more when it ends:
     /// one of this gateway ends now, one of another gateway with its next renewal.
     ///
-    /// A lease whose TTL is longer than the caller may ask for is cut to that.
+    /// A lease whose TTL is longer than the caller may ask for has the caller's longest TTL from now on.
     ///
     /// A caller that hangs up half-way has adopted the lease or not. It is not released, because the caller
     /// may repeat the request here or at another gateway; until then it is not renewed.
@@ -154,7 +154,11 @@ impl Engine {
         let asked = Instant::now();
         let id = KeeperId::random();
         let (adopter, hash) = (Renewer::Adopter(id), token.hash());
-        let renewed = self.renew_up_to(adopter, &name, &hash, None, authorization.max_ttl());
+        let ttl = RenewalTtl {
+            asked: None,
+            max: authorization.max_ttl(),
+        };
+        let renewed = self.0.store.renew_as(adopter, &name, &hash, ttl);
         let held = match renewed.await? {
             Renewal::Renewed(held, _) => held,
             Renewal::Lost(loss) => return Err(AdoptError::Lost(loss)),
@@ -343,7 +347,7 @@ impl HoldTask {
                     Displaced::Released => return self.end(HoldEnd::Released),
                     // The renewal asks the store, which decides.
                     Displaced::Adopted => false,
-                    Displaced::Broken | Displaced::Renewed => {
+                    Displaced::Broken => {
                         // What is heard from here on may be later than what the store is asked next.
                         self.enter(managed);
                         false
@@ -503,11 +507,12 @@ impl HoldTask {
         let token = managed.token.hash();
         let keeper = Renewer::Keeper(managed.keeper);
         // Boxed, because there may be many holds and few of them renew at the same time.
-        let renewal = Box::pin(
-            self.engine
-                .store
-                .renew_as(keeper, &managed.name, &token, None),
-        );
+        let renewal = Box::pin(self.engine.store.renew_as(
+            keeper,
+            &managed.name,
+            &token,
+            RenewalTtl::default(),
+        ));
         let answer = tokio::select! {
             answer = renewal => answer,
             () = sleep_until(until) => return None,

@@ -37,9 +37,6 @@ pub(super) enum Displaced {
     Adopted,
     /// The lease may have been broken; the store decides.
     Broken,
-    /// The lease was renewed with its token for a time of its own, which may be shorter than the stream
-    /// believes. The store knows.
-    Renewed,
 }
 
 /// The entry of one stream; dropped, it is off the list.

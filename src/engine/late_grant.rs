@@ -6,7 +6,7 @@ use crate::{
     lock::{HeldLease, KeeperId},
     store::{
         Store,
-        contract::{Attempt, Renewal, Renewer},
+        contract::{Attempt, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -32,7 +32,10 @@ impl AcquireAttempt {
         }
         let Attempt { name, token, .. } = &self.attempt;
         let keeper = Renewer::Keeper(KeeperId::of_attempt(token));
-        let renewal = self.engine.store.renew_as(keeper, name, token, None);
+        let renewal = self
+            .engine
+            .store
+            .renew_as(keeper, name, token, RenewalTtl::default());
         match renewal.await {
             Ok(Renewal::Renewed(held, _)) => {
                 let lives = !held.left_at(Instant::now()).is_zero();

@@ -7,7 +7,7 @@ use futures_util::TryFutureExt;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     telemetry::{
         metrics::{Metrics, StoreFigures},
         trace::{self, Span, SpanKind},
@@ -18,7 +18,7 @@ use super::{
     Store, StoreError,
     contract::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
-        Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer, Requesting,
+        Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer, Requesting,
     },
     embedded::{EmbeddedStore, StoreBackup},
     parking::Parking,
@@ -76,7 +76,7 @@ trait DynStore: Send + Sync {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError>;
 
     async fn release_as(
@@ -236,7 +236,7 @@ impl Store for AnyStore {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         measured!(self, "renew", store => store.renew_as(renewer, name, token, ttl))
     }
@@ -404,7 +404,7 @@ impl<S: Store> DynStore for BoxedStore<S> {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         self.0.renew_as(renewer, name, token, ttl).await
     }

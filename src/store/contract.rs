@@ -118,16 +118,17 @@ pub trait Store: Send + Sync + 'static {
         keep_for: Option<Duration>,
     ) -> impl Future<Output = Result<Leaving, StoreError>> + Send;
 
-    /// Makes a living lease last `ttl` from now, or its own TTL again. Never resurrects an ended
-    /// one, never goes past its hold limit. A TTL given here becomes the lease's own.
+    /// Makes a living lease last for its TTL from now, and stores the TTL. Never resurrects an ended lease, never goes
+    /// past its hold limit or beyond its release request, and never makes a lease end earlier: with a shorter TTL the
+    /// lease keeps its end.
     ///
-    /// `renewer` says who renews it, and so who keeps it from now on (clause 9).
+    /// `renewer` says who renews the lease, and so who keeps it from now on (clause 9).
     fn renew_as(
         &self,
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
     /// Ends a living lease: with `keeper`, only if that one still keeps it (clause 9). Repeated within
@@ -147,7 +148,7 @@ pub trait Store: Send + Sync + 'static {
         token: &TokenHash,
         ttl: Option<Ttl>,
     ) -> impl Future<Output = Result<Renewal, StoreError>> + Send {
-        self.renew_as(Renewer::Bearer, name, token, ttl)
+        self.renew_as(Renewer::Bearer, name, token, ttl.into())
     }
 
     /// Ends a lease by its token alone.
@@ -398,12 +399,20 @@ pub enum Renewer {
     Adopter(KeeperId),
 }
 
+/// The TTL that a renewal gives a lease.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RenewalTtl {
+    /// The TTL that the caller asks for; `None`: the lease's own.
+    pub asked: Option<Ttl>,
+    /// The longest TTL that the caller may have. A longer one, the lease's own too, becomes this one.
+    pub max: Option<Ttl>,
+}
+
 /// The answer to a renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease lasts longer now. With what was left of it before, unless an earlier copy of the command has
-    /// renewed it.
-    Renewed(HeldLease, Option<Duration>),
+    /// The lease was renewed. The duration is what was left of the lease before.
+    Renewed(HeldLease, Duration),
     /// Another keeper goes on with the lease, which is as it was. A bearer is never answered so.
     Adopted,
     /// The token does not hold the lock.
@@ -538,6 +547,22 @@ pub struct BreakListener {
 /// How many may be broken before those are forgotten that were not heard of yet: as many as may share a lock by
 /// default, and are broken at once.
 const BACKLOG: usize = 1_024;
+
+// === impl RenewalTtl ===
+
+impl RenewalTtl {
+    /// The TTL that a lease has after the renewal, given its own.
+    pub fn applied_to(self, own: Ttl) -> Ttl {
+        let ttl = self.asked.unwrap_or(own);
+        self.max.map_or(ttl, |max| ttl.min(max))
+    }
+}
+
+impl From<Option<Ttl>> for RenewalTtl {
+    fn from(asked: Option<Ttl>) -> Self {
+        Self { asked, max: None }
+    }
+}
 
 // === impl Holder ===
 

@@ -123,9 +123,6 @@ pub enum Uncertainty {
     /// The attempt was queued before, and the store could not be asked what has become of it.
     #[error("it was queued, and then {0}")]
     LeftQueued(Unavailability),
-    /// The lease was renewed, and what was to follow did not happen.
-    #[error("the lease was renewed, and could not be cut to what its key may have: {0}")]
-    Renewed(Unavailability),
     /// The lease is not on enough replicas, and was not taken back: somebody may have heard of it, or it
     /// could not be.
     #[error("it was granted, and then {0}")]

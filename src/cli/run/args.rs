@@ -79,7 +79,7 @@ pub(in crate::cli) struct RunArgs {
     /// Put the token of the lease into the environment of the command, as LATCHGATE_TOKEN
     ///
     /// Whoever has the token can renew and release the lease: a release stops the command, and a renewal
-    /// with a shorter TTL shortens the lease until it is renewed here the next time.
+    /// with a shorter TTL sets the TTL of the renewals that follow.
     #[arg(long)]
     pub(super) token_env: bool,
     #[command(flatten)]

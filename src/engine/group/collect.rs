@@ -36,7 +36,7 @@ use crate::{
     lock::{GroupNames, Lease, LockName, Ttl},
     store::{
         Store, StoreError, Uncertainty,
-        contract::{GiveBack, Renewal, Renewer},
+        contract::{GiveBack, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -368,7 +368,7 @@ impl Collector {
         delivery.join_names(others.iter().cloned());
         let renewals = others.iter().map(|name| {
             let store = &self.engine.store;
-            store.renew_as(Renewer::Bearer, name, &hash, None)
+            store.renew_as(Renewer::Bearer, name, &hash, RenewalTtl::default())
         });
         let renewed = join_all(renewals).await;
         let mut leases = vec![lease.clone()];

@@ -234,7 +234,7 @@ impl CollectedLease {
         ttl: Option<Ttl>,
     ) -> Result<Renewed, (LockName, StoreError)> {
         let name = &self.lease.name;
-        let renewal = engine.store.renew_as(renewer, name, token, ttl);
+        let renewal = engine.store.renew_as(renewer, name, token, ttl.into());
         match renewal.await {
             Ok(Renewal::Renewed(held, _)) => {
                 engine.leases.insert(*token, name, &held);

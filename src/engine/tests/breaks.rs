@@ -124,7 +124,7 @@ async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
     let takes = Duration::from_millis(20);
     *store.renewals_take.lock().unwrap() = takes;
     let lost = Renewal::Lost(Loss::Broken { held: false });
-    let answers = [Ok(Renewal::Renewed(held(), None)), Ok(lost)];
+    let answers = [Ok(Renewal::Renewed(held(), Duration::ZERO)), Ok(lost)];
     store.renewals.lock().unwrap().extend(answers);
     let told = Instant::now();
     tell(&store, &token);

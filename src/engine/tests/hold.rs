@@ -150,9 +150,9 @@ async fn the_hold_limit_is_told_as_such() {
                 hold_expires_in: Some(TTL + TTL / 2),
                 ..held()
             },
-            None,
+            Duration::ZERO,
         )),
-        Ok(Renewal::Renewed(limited(TTL / 2), None)),
+        Ok(Renewal::Renewed(limited(TTL / 2), Duration::ZERO)),
     ]);
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     let (end, renewals) = end_of(&mut hold).await;
@@ -280,7 +280,10 @@ async fn a_grant_that_was_waited_for_is_renewed_before_it_is_told() {
         held_for: Duration::from_secs(10),
         ..held()
     };
-    let answers = [Err(away()), Ok(Renewal::Renewed(renewed.clone(), None))];
+    let answers = [
+        Err(away()),
+        Ok(Renewal::Renewed(renewed.clone(), Duration::ZERO)),
+    ];
     store.renewals.lock().unwrap().extend(answers);
     let (engine, _lifecycle) = engine(&store);
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();

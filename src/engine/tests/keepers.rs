@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::scripted_store::*;
 use crate::{
     auth::Authorization,
     engine::{HoldEnd, HoldEvent, LossReason},
-    lock::{HeldLease, KeeperId, Token, Ttl},
-    store::{contract::Renewal, parking::News, positions::Position},
+    lock::{KeeperId, Token},
+    store::{parking::News, positions::Position},
 };
 
 fn at(ahead: u64) -> Position {
@@ -120,43 +120,6 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
         "{event:?}"
     );
     assert!(store.left.lock().unwrap().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_whose_lease_is_renewed_for_another_time_by_its_token_goes_by_that_at_once() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
-    let mut hold = engine.hold(request(None)).await.unwrap();
-    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
-        panic!("not granted");
-    };
-    let second = Duration::from_secs(1);
-    let short = HeldLease {
-        ttl: Ttl::from_millis(1_000).unwrap(),
-        expires_in: second,
-        ..held()
-    };
-    let answers = std::iter::repeat_n(Ok(Renewal::Renewed(short.clone(), None)), 4);
-    store.renewals.lock().unwrap().extend(answers);
-    let begin = Instant::now();
-    let renewed = engine.renew(name(), lease.token.clone(), Some(short.ttl), None);
-    assert_eq!(renewed.await.unwrap().held, short);
-    for turn in 0..3 {
-        let event = hold.next().await;
-        let told = matches!(&event, Some(HoldEvent::Renewed(lease)) if *lease == short);
-        assert!(told, "{event:?}");
-        assert!(
-            // The timer counts in milliseconds.
-            begin.elapsed() <= turn * second / 3 + Duration::from_millis(1),
-            "{:?}",
-            begin.elapsed()
-        );
-    }
-    // One that says nothing of a time changes nothing for the stream.
-    let asked = *store.renewals_asked.lock().unwrap();
-    engine.renew(name(), lease.token, None, None).await.unwrap();
-    settle().await;
-    assert_eq!(*store.renewals_asked.lock().unwrap(), asked + 1);
 }
 
 #[tokio::test(start_paused = true)]

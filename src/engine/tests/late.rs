@@ -13,7 +13,7 @@ use crate::{
     lock::{HeldLease, Token},
     store::{
         StoreError, Uncertainty,
-        contract::{Acquisition, Confirmation, Leaving, Loss, Renewal},
+        contract::{Acquisition, Confirmation, Leaving, Loss, Renewal, RenewalTtl},
         parking::News,
     },
     telemetry::metrics::Totals,
@@ -43,7 +43,7 @@ async fn queued_at(engine: &Engine) -> JoinHandle<Result<Granted, AcquireError>>
 }
 
 fn renewed(held: HeldLease) -> Renewal {
-    Renewal::Renewed(held, None)
+    Renewal::Renewed(held, Duration::ZERO)
 }
 
 fn answers_renew(store: &Arc<ScriptedStore>, answer: Result<Renewal, StoreError>) {
@@ -234,7 +234,9 @@ async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
     let late = fresh();
     advance(TTL).await;
     answers_renew(&store, Ok(renewed(late)));
-    let error = engine.renew(name(), Token::random(), None, None).await;
+    let error = engine
+        .renew(name(), Token::random(), RenewalTtl::default())
+        .await;
     let error = error.unwrap_err();
     assert!(
         matches!(error, RenewError::Store(StoreError::Indeterminate(_))),
@@ -266,9 +268,12 @@ async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
     lease.delivery.delivered();
     advance(TTL.saturating_sub(Duration::from_millis(1))).await;
     let told = Duration::from_secs(20);
-    answers_renew(&store, Ok(Renewal::Renewed(held(), Some(told))));
+    answers_renew(&store, Ok(Renewal::Renewed(held(), told)));
     let token = lease.lease.token;
-    engine.renew(name(), token, None, None).await.unwrap();
+    engine
+        .renew(name(), token, RenewalTtl::default())
+        .await
+        .unwrap();
     let totals = engine.0.metrics.totals();
     let bucket = Totals::MARGINS
         .iter()

@@ -8,7 +8,7 @@ use super::scripted_store::*;
 use crate::{
     engine::HoldEvent,
     lock::Token,
-    store::contract::{Loss, Renewal},
+    store::contract::{Loss, Renewal, RenewalTtl},
 };
 
 const TTL: Duration = Duration::from_secs(30);
@@ -23,7 +23,10 @@ async fn a_granted_lease_may_be_renewed_or_released_until_it_is_over() {
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     sleep(TTL / 2).await;
     let (name, token) = (granted.lease.name, granted.lease.token);
-    engine.renew(name, token, None, None).await.unwrap();
+    engine
+        .renew(name, token, RenewalTtl::default())
+        .await
+        .unwrap();
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     sleep(TTL).await;
     assert_eq!(engine.leases_needed_until(), None);
@@ -53,13 +56,16 @@ async fn a_lease_that_was_granted_elsewhere_counts_once_it_is_renewed_here() {
     let (engine, _lifecycle) = engine(&store);
     let token = Token::random();
     engine
-        .renew(name(), token.clone(), None, None)
+        .renew(name(), token.clone(), RenewalTtl::default())
         .await
         .unwrap();
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     let lost = Ok(Renewal::Lost(Loss::Free));
     store.renewals.lock().unwrap().push_back(lost);
-    engine.renew(name(), token, None, None).await.unwrap_err();
+    engine
+        .renew(name(), token, RenewalTtl::default())
+        .await
+        .unwrap_err();
     assert_eq!(engine.leases_needed_until(), None);
 }
 

@@ -28,7 +28,7 @@ use crate::{
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Holder, Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal,
-            Renewer, Requesting,
+            RenewalTtl, Renewer, Requesting,
         },
         parking::{News, Parking},
     },
@@ -238,10 +238,10 @@ impl Store for ScriptedStore {
         renewer: Renewer,
         name: &LockName,
         _token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         *self.renewals_asked.lock().unwrap() += 1;
-        self.renewed.lock().unwrap().push((name.clone(), ttl));
+        self.renewed.lock().unwrap().push((name.clone(), ttl.asked));
         if self.finds_lost(name) {
             return Ok(Renewal::Lost(Loss::Free));
         }
@@ -264,7 +264,7 @@ impl Store for ScriptedStore {
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
         }
-        answer.unwrap_or(Ok(Renewal::Renewed(held(), None)))
+        answer.unwrap_or(Ok(Renewal::Renewed(held(), Duration::ZERO)))
     }
 
     async fn release_as(

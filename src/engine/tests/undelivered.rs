@@ -11,7 +11,7 @@ use crate::{
     lock::{CallerId, GroupNames, IdempotencyKey, KeeperId, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, Loss},
+        contract::{Acquisition, Loss, RenewalTtl},
     },
 };
 
@@ -240,7 +240,7 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
     assert!(matches!(error, AcquireError::Draining));
     assert!(
         engine
-            .renew(name(), Token::random(), None, None)
+            .renew(name(), Token::random(), RenewalTtl::default())
             .await
             .is_ok()
     );

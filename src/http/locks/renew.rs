@@ -19,6 +19,7 @@ use crate::{
         state::AppState,
     },
     lock::{Lease, LockName, Token, TokenHash, Ttl},
+    store::contract::RenewalTtl,
 };
 
 use super::{
@@ -33,11 +34,11 @@ pub(super) struct RenewProblems;
 
 /// Renew a lease
 ///
-/// Makes a living lease last longer, counted from now. It never brings an ended lease back, and it
-/// never goes past the `max_hold_ms` of the lease: it is cut short there. A `ttl_ms` above what the API
-/// key may ask for is 403 `limit-exceeded`; without one a lease that came from a key which may ask for
-/// more is cut to what this key may have, and not refused. Renewing twice does no
-/// harm. With `release_requested` in the answer somebody has asked for the lock: finish, and release it in time. Works while the gateway drains. If the answer of the store took
+/// Makes a living lease last for its TTL from now, and never shorter: with a `ttl_ms` that ends before the lease does,
+/// the lease keeps its end, and has that TTL at its next renewal. An ended lease is not brought back, and no renewal
+/// goes past the `max_hold_ms` of the lease. A `ttl_ms` above what the API key may ask for is 403 `limit-exceeded`.
+/// Without `ttl_ms`, a lease with a longer TTL than the key may ask for gets the key's longest TTL. Renewing twice does
+/// no harm. With `release_requested` in the answer somebody has asked for the lock: finish, and release it in time. Works while the gateway drains. If the answer of the store took
 /// longer than the lease lasts, this is 504 `outcome-unknown`.
 #[utoipa::path(
     put,
@@ -70,8 +71,11 @@ pub(in crate::http) async fn renew(
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let id = (name.clone(), token.hash());
     let charge = caller.charge();
-    let most = caller.max_ttl();
-    let renewed = gateway.engine.renew(name, token, body.ttl, most).await;
+    let ttl = RenewalTtl {
+        asked: body.ttl,
+        max: caller.max_ttl(),
+    };
+    let renewed = gateway.engine.renew(name, token, ttl).await;
     let (name, token) = id;
     if record_renewal(&gateway, &name, token, &renewed) {
         drop(charge);

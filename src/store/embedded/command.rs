@@ -9,12 +9,12 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
         StoreError, Uncertainty,
         contract::{
             Acquisition, Attempt, Breaking, Contention, GiveBack, Holder, Leaving, QueuePosition,
-            Release, Renewal, Renewer, Requesting, SharedHolders,
+            Release, Renewal, RenewalTtl, Renewer, Requesting, SharedHolders,
         },
     },
 };
@@ -40,7 +40,7 @@ pub(super) enum Command {
         Renewer,
         LockName,
         TokenHash,
-        Option<Ttl>,
+        RenewalTtl,
         ReplySender<Renewal>,
     ),
     /// See [`crate::store::Store::release_as`].

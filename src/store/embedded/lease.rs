@@ -10,7 +10,7 @@ use crate::{
         FencingToken, HeldLease, IdempotencyHash, KeeperId, Metadata, Mode, Owner, Reason,
         ReleaseRequest, TokenHash, Ttl,
     },
-    store::contract::{Attempt, Idempotency},
+    store::contract::{Attempt, Idempotency, RenewalTtl},
 };
 
 /// A lease, living or not yet cleared away.
@@ -155,12 +155,12 @@ impl Lease {
         }
     }
 
-    /// The same lease, made to last from now.
-    pub(super) fn renewed(&self, ttl: Option<Ttl>, now: Moment) -> Self {
-        let ttl = ttl.unwrap_or(self.ttl);
+    /// The same lease, made to last for its TTL from now, or until its end if that is later.
+    pub(super) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
+        let ttl = ttl.applied_to(self.ttl);
         Self {
             ttl,
-            expires_at: self.end_from(ttl, now),
+            expires_at: self.end_from(ttl, now).max(self.expires_at),
             ..self.clone()
         }
     }
@@ -180,7 +180,7 @@ impl Lease {
             request.until = request.until.rebased(last_known, now);
         }
         if is_in_use {
-            lease.expires_at = lease.end_from(lease.ttl, now);
+            lease.expires_at = lease.end_from(lease.ttl, now).max(lease.expires_at);
         }
         lease
     }

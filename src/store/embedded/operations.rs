@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, TokenHash, Ttl},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, Mode, ReleaseRequest, TokenHash},
     store::{
         StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Holder,
-            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, Renewer, Requesting,
-            SharedHolders, Waiting,
+            Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, RenewalTtl, Renewer,
+            Requesting, SharedHolders, Waiting,
         },
         parking::News,
     },
@@ -373,13 +373,13 @@ impl State {
 // === impl State ===
 
 impl State {
-    /// Makes the living lease of this token last from now, at most to its hold limit.
+    /// Makes the living lease of this token last from now, at most until its hold limit.
     pub(super) fn renew(
         &mut self,
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
         now: Moment,
     ) -> Renewal {
         let Some(lease) = self.living_of(name, token, now) else {
@@ -394,7 +394,7 @@ impl State {
         }
         let held = lease.held(now);
         self.set(name, lease);
-        Renewal::Renewed(held, Some(margin))
+        Renewal::Renewed(held, margin)
     }
 }
 

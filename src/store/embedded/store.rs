@@ -21,12 +21,13 @@ use tracing::warn;
 
 use crate::{
     clock::Clock,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability, Uncertainty,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, BrokenLease, Check, Confirmation, GiveBack,
-            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, Renewer, Requesting,
+            Health, Inspection, Leaving, ListQuery, Page, Release, Renewal, RenewalTtl, Renewer,
+            Requesting,
         },
         parking::Parking,
     },
@@ -167,7 +168,7 @@ impl Store for EmbeddedStore {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         self.ask(|answer| Command::Renew(renewer, name.clone(), *token, ttl, answer))
             .await

@@ -17,7 +17,7 @@
 //! | 103..118 | until when it is held, in µs | | |
 //! | 119..126 | TTL in ms | 58..65 | TTL in ms |
 //! | 127..135 | hold limit in ms; 0: none | 66..74 | hold limit in ms |
-//! | 136..151 | the mark of a lease that was made shorter | 75..90 | blank |
+//! | 136..151 | blank | 75..90 | blank |
 //! | 152..215 | keeper; blank: the attempt | 91..154 | blank |
 //! | 216.. | details | 155.. | details |
 //!
@@ -51,7 +51,7 @@ pub(super) const ID: usize = 65;
 /// How long the head of a lease is, and that of a ticket.
 const HEAD: usize = 215;
 const TICKET_HEAD: usize = 154;
-/// The mark and the keeper of a lease that has neither.
+/// What is blank, and the keeper of a lease that nobody has adopted.
 const BLANKS: &str =
     "                                                                                ";
 /// How long what belongs to an idempotency key is: its hash, fingerprint and salt.

@@ -18,13 +18,13 @@ use crate::{
     clock::Clock,
     config::RedisConfig,
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
             Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
-            Renewer, Requesting,
+            RenewalTtl, Renewer, Requesting,
         },
         parking::Parking,
     },
@@ -244,20 +244,13 @@ impl Store for RedisStore {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         let _working = self.enter()?;
         let keys = self.keys(name);
         let renewal = self
             .scripts
-            .renew(
-                &self.dispatch.for_one_request(),
-                &self.gateway,
-                &keys,
-                renewer,
-                token,
-                ttl,
-            )
+            .renew(&self.dispatch.for_one_request(), &keys, renewer, token, ttl)
             .await?;
         if let Renewal::Renewed(lease, _) = &renewal {
             self.gateway.floors.raise(keys.slot(), lease.fence);

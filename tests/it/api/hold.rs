@@ -9,7 +9,7 @@ use latchgate::{
     lock::{HeldLease, Ttl},
     store::{
         StoreError, Unavailability,
-        contract::{Acquisition, Loss, Renewal},
+        contract::{Acquisition, Loss, Renewal, RenewalTtl},
         parking::News,
         positions::Position,
     },
@@ -211,8 +211,8 @@ async fn it_tells_each_renewal() {
     renews(
         &service,
         [
-            Ok(Renewal::Renewed(short(), None)),
-            Ok(Renewal::Renewed(short(), None)),
+            Ok(Renewal::Renewed(short(), Duration::ZERO)),
+            Ok(Renewal::Renewed(short(), Duration::ZERO)),
         ],
     );
     let mut listener = granted(&service).await;
@@ -272,7 +272,10 @@ async fn a_living_lease_is_adopted_with_its_token_and_its_fence() {
     assert_eq!(lease["fencing_token"], 42);
     let asked = service.script.asked();
     assert!(
-        matches!(asked[..], [StoreCall::Renew(_, None)]),
+        matches!(
+            asked[..],
+            [StoreCall::Renew(_, RenewalTtl { asked: None, .. })]
+        ),
         "{asked:?}"
     );
     drop(listener);

@@ -7,7 +7,7 @@ use http::Method;
 use latchgate::{
     config::{Config, LogRequests},
     lock::{HeldLease, Metadata, Owner},
-    store::contract::{Attempt, Holder},
+    store::contract::{Attempt, Holder, RenewalTtl},
 };
 
 use super::{
@@ -290,7 +290,7 @@ async fn a_lease_of_a_longer_ttl_is_cut_to_the_cap_and_not_lost() {
     let renewed = service.ask(Method::PUT, "/locks/a/renew", &json, "").await;
     assert_eq!(renewed.status, 200, "{}", renewed.body);
     assert_eq!(renewed.json()["ttl_ms"], 10_000);
-    let cut = |asked: &StoreCall| matches!(asked, StoreCall::Renew(_, Some(ttl)) if ttl.as_millis() == 10_000);
+    let cut = |asked: &StoreCall| matches!(asked, StoreCall::Renew(_, RenewalTtl { max: Some(ttl), .. }) if ttl.as_millis() == 10_000);
     assert_eq!(
         service
             .script

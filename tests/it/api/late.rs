@@ -48,7 +48,7 @@ async fn a_grant_and_a_renewal_are_answered_as_they_are_then() {
     is_told_now(&lease);
     let renew_after = lease["renew_after_ms"].as_u64().unwrap();
     assert_eq!(renew_after, lease["expires_in_ms"].as_u64().unwrap() / 3);
-    let renewed = Ok(Renewal::Renewed(from_before(), None));
+    let renewed = Ok(Renewal::Renewed(from_before(), Duration::ZERO));
     service.script.renew.lock().unwrap().push_back(renewed);
     let path = "/locks/a/renew";
     let answer = service.ask(Method::PUT, path, WITH_TOKEN, "").await;
@@ -78,7 +78,7 @@ async fn a_stream_tells_its_events_as_they_are_then() {
         ttl: Ttl::from_millis(300).unwrap(),
         ..from_before()
     };
-    let renewals = (0..2).map(|_| Ok(Renewal::Renewed(short.clone(), None)));
+    let renewals = (0..2).map(|_| Ok(Renewal::Renewed(short.clone(), Duration::ZERO)));
     service.script.renew.lock().unwrap().extend(renewals);
     let header = format!("Lock-Token: {TOKEN}\r\n");
     let mut listener = Listener::hold(service.connect().await, &header, "").await;

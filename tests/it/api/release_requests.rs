@@ -165,7 +165,7 @@ async fn the_holder_is_told_when_it_renews() {
         renewed.await.json()
     };
     assert_eq!(renew().await.get("release_requested"), None);
-    let renewal = Ok(Renewal::Renewed(asked(), None));
+    let renewal = Ok(Renewal::Renewed(asked(), Duration::ZERO));
     service.script.renew.lock().unwrap().push_back(renewal);
     assert_eq!(renew().await["release_requested"], shown());
 }
@@ -173,7 +173,7 @@ async fn the_holder_is_told_when_it_renews() {
 #[tokio::test]
 async fn the_holder_of_a_group_is_told_of_which_lock() {
     let service = Service::start();
-    let renewals = [held(), asked()].map(|lease| Ok(Renewal::Renewed(lease, None)));
+    let renewals = [held(), asked()].map(|lease| Ok(Renewal::Renewed(lease, Duration::ZERO)));
     service.script.renew.lock().unwrap().extend(renewals);
     let target = "/locks?names=a,b";
     let renewed = service.ask(Method::PUT, target, WITH_TOKEN, Body::empty());
@@ -195,7 +195,8 @@ async fn what_is_left_of_a_lease_is_never_more_than_its_holder_has_been_given() 
         lease.expires_in > within,
         "it lasts longer if the gateway dies"
     );
-    let renewals = [held(), lease.clone(), lease].map(|it| Ok(Renewal::Renewed(it, None)));
+    let renewals =
+        [held(), lease.clone(), lease].map(|it| Ok(Renewal::Renewed(it, Duration::ZERO)));
     service.script.renew.lock().unwrap().extend(renewals);
     let renew = async |target| {
         let renewed = service.ask(Method::PUT, target, WITH_TOKEN, Body::empty());
@@ -225,7 +226,7 @@ async fn a_stream_that_holds_the_lock_is_told() {
         ..held()
     };
     service.script.acquires(Acquisition::Granted(granted));
-    let renewals = [lease.clone(), lease].map(|lease| Ok(Renewal::Renewed(lease, None)));
+    let renewals = [lease.clone(), lease].map(|lease| Ok(Renewal::Renewed(lease, Duration::ZERO)));
     service.script.renew.lock().unwrap().extend(renewals);
     let mut listener = Listener::hold(service.connect().await, "", "").await;
     listener.expect("granted").await;

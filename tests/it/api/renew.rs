@@ -1,7 +1,7 @@
 //! `PUT /locks/{name}/renew`.
 
 use http::Method;
-use latchgate::store::contract::{Loss, Renewal};
+use latchgate::store::contract::{Loss, Renewal, RenewalTtl};
 
 use super::{
     scripted::StoreCall,
@@ -36,7 +36,10 @@ async fn a_renewed_lease_is_answered_with_its_token() {
     "#);
     let asked = service.script.asked();
     assert!(
-        matches!(asked.as_slice(), [StoreCall::Renew(_, None)]),
+        matches!(
+            asked.as_slice(),
+            [StoreCall::Renew(_, RenewalTtl { asked: None, .. })]
+        ),
         "{asked:?}"
     );
 }
@@ -49,7 +52,15 @@ async fn token_and_ttl_may_come_in_the_body() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert_eq!(answer.json()["ttl_ms"], 5_000);
     let asked = service.script.asked();
-    let [StoreCall::Renew(token, Some(ttl))] = asked.as_slice() else {
+    let [
+        StoreCall::Renew(
+            token,
+            RenewalTtl {
+                asked: Some(ttl), ..
+            },
+        ),
+    ] = asked.as_slice()
+    else {
         panic!("one renewal with a TTL: {asked:?}");
     };
     assert_eq!(*token, latchgate::lock::Token::parse(TOKEN).unwrap().hash());

@@ -15,8 +15,8 @@ use latchgate::{
         AnyStore, Store, StoreError,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Holder, Inspection, Leaving, ListQuery, Page, QueuePosition, Release, Renewal, Renewer,
-            Requesting, SharedHolders,
+            Holder, Inspection, Leaving, ListQuery, Page, QueuePosition, Release, Renewal,
+            RenewalTtl, Renewer, Requesting, SharedHolders,
         },
         parking::{News, Parking},
     },
@@ -55,7 +55,7 @@ pub(crate) struct Script {
 #[derive(Debug, Clone)]
 pub(crate) enum StoreCall {
     Acquire(Box<Attempt>),
-    Renew(TokenHash, Option<Ttl>),
+    Renew(TokenHash, RenewalTtl),
     Release(TokenHash),
     Confirm,
     /// With how long the place is kept.
@@ -272,14 +272,12 @@ impl Store for Scripted {
         renewer: Renewer,
         _: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         let mut lease = held();
         lease.held_for = Duration::from_secs(10);
-        if let Some(ttl) = ttl {
-            lease.ttl = ttl;
-            lease.expires_in = ttl.duration();
-        }
+        lease.ttl = ttl.applied_to(lease.ttl);
+        lease.expires_in = lease.ttl.duration();
         let asked = StoreCall::Renew(*token, ttl);
         match renewer {
             Renewer::Bearer => {}
@@ -291,7 +289,7 @@ impl Store for Scripted {
             }
             Renewer::Adopter(keeper) => *self.0.adopted_by.lock().unwrap() = Some(keeper),
         }
-        let margin = Some(lease.expires_in);
+        let margin = lease.expires_in;
         self.0
             .next(asked, &self.0.renew, Renewal::Renewed(lease, margin))
             .await

@@ -138,7 +138,7 @@ async fn a_store_that_cannot_share_is_not_asked_and_there_is_no_stream() {
 #[tokio::test]
 async fn a_renewal_and_a_stream_show_mode_and_slot() {
     let service = Service::start();
-    let renewed = Ok(Renewal::Renewed(in_slot(7), None));
+    let renewed = Ok(Renewal::Renewed(in_slot(7), Duration::ZERO));
     let renewals = [renewed.clone(), renewed];
     service.script.renew.lock().unwrap().extend(renewals);
     let (put, renew) = (Method::PUT, "/locks/a/renew");

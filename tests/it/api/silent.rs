@@ -42,7 +42,7 @@ async fn it_does_not_hold_the_lock_for_much_longer_than_its_ttl() {
     // It has long to go, so that it does not end for another reason on a busy machine.
     let lease = HeldLease { ttl, ..held() };
     service.script.acquires(Acquisition::Granted(lease.clone()));
-    let renewed = || Ok(Renewal::Renewed(lease.clone(), None));
+    let renewed = || Ok(Renewal::Renewed(lease.clone(), Duration::ZERO));
     let renewals = std::iter::repeat_with(renewed).take(100);
     service.script.renew.lock().unwrap().extend(renewals);
     let _holder = silent_holder(&service).await;

@@ -20,7 +20,10 @@ use latchgate::{
     },
     lifecycle::Lifecycle,
     lock::{CallerId, GroupNames, IdempotencyKey, LockName, Metadata},
-    store::{AnyStore, Store, contract::Holder},
+    store::{
+        AnyStore, Store,
+        contract::{Holder, RenewalTtl},
+    },
     telemetry::metrics::Metrics,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -148,7 +151,10 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     let token = held.leases[0].token.clone();
     engine.release(name("y"), held.hash).await.unwrap();
     assert!(is_free(&store, "y").await);
-    let renewed = engine.renew(name("z"), token, None, None).await.unwrap();
+    let renewed = engine
+        .renew(name("z"), token, RenewalTtl::default())
+        .await
+        .unwrap();
     assert_eq!(renewed.held.fence, held.leases[2].held.fence);
     for lock in ["x", "z"] {
         engine.release(name(lock), held.hash).await.unwrap();

@@ -5,7 +5,8 @@ use latchgate::{
     store::{
         Store as _,
         contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Loss, Release, Renewal, Renewer,
+            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Loss, Release, Renewal,
+            RenewalTtl, Renewer,
         },
     },
 };
@@ -65,7 +66,11 @@ pub(super) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fix
     for (store, id) in stores.iter().cycle().zip(&adopters) {
         let (store, adopter) = (store.clone(), Renewer::Adopter(*id));
         let Attempt { name, token, .. } = lease.clone();
-        adoptions.spawn(async move { store.renew_as(adopter, &name, &token, None).await });
+        adoptions.spawn(async move {
+            store
+                .renew_as(adopter, &name, &token, RenewalTtl::default())
+                .await
+        });
     }
     for renewal in adoptions.join_all().await {
         assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
@@ -222,7 +227,7 @@ async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
 
 async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms: u64) -> Renewal {
     let (store, ttl) = (fixture.store(), Some(ttl(ms)));
-    let renewal = store.renew_as(renewer, &lease.name, &lease.token, ttl);
+    let renewal = store.renew_as(renewer, &lease.name, &lease.token, ttl.into());
     renewal.await.unwrap()
 }
 

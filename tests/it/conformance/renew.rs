@@ -6,7 +6,7 @@ use latchgate::{
     lock::HeldLease,
     store::{
         Store as _, StoreError,
-        contract::{Attempt, Loss, Renewal},
+        contract::{Attempt, Loss, Renewal, RenewalTtl, Renewer},
     },
 };
 use tokio::time::{Instant, sleep_until};
@@ -101,8 +101,33 @@ pub(super) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) 
     for (given, own) in [(Some(30_000), 30_000), (None, 30_000), (Some(LONG), LONG)] {
         let held = renewed(fixture, &first, given).await;
         assert_eq!(held.ttl, ttl(own));
-        assert!(held.expires_in <= ttl(own).duration());
-        assert!(held.expires_in + Duration::from_secs(9) > ttl(own).duration());
+        // With a shorter TTL the lease keeps its end.
+        assert!(held.expires_in <= ttl(LONG).duration());
+        assert!(held.expires_in + Duration::from_secs(9) > ttl(LONG).duration());
+    }
+}
+
+pub(super) async fn gives_no_more_than_the_longest_ttl_of_its_caller(fixture: &dyn Fixture) {
+    let store = fixture.store();
+    let first = attempt("lock", 30_000);
+    granted(&store, &first).await;
+    let bounded = |asked| RenewalTtl {
+        asked,
+        max: Some(ttl(5_000)),
+    };
+    for (turn, terms) in [
+        (0, bounded(None)),
+        (1, bounded(Some(ttl(20_000)))),
+        (2, bounded(None)),
+    ] {
+        let renewal = store.renew_as(Renewer::Bearer, &first.name, &first.token, terms);
+        let Ok(Renewal::Renewed(held, _)) = renewal.await else {
+            panic!("turn {turn} does not renew the lease");
+        };
+        assert_eq!(held.ttl, ttl(5_000), "{turn}");
+        // Neither prolonged nor cut.
+        assert!(held.expires_in <= ttl(30_000).duration(), "{held:?}");
+        assert!(held.expires_in > ttl(20_000).duration(), "{held:?}");
     }
 }
 

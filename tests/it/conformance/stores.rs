@@ -67,6 +67,7 @@ conformance! {
             never_resurrects_an_ended_lease,
             stops_at_the_hold_limit,
             takes_a_given_ttl_for_the_leases_own,
+            gives_no_more_than_the_longest_ttl_of_its_caller,
             keeps_the_fence_and_everything_else,
             may_be_repeated,
             survives_a_restart,;
@@ -275,7 +276,6 @@ mod sharing {
                 who_does_not_share_it_can_do_nothing_with_it,
                 each_expires_with_its_own_ttl,
                 a_renewal_makes_one_last_and_no_other,
-                a_longer_one_outlasts_what_a_renewal_shortens,
                 each_stops_at_its_own_hold_limit,
                 a_lease_is_told_with_all_that_it_was_given,
                 they_survive_a_restart_and_still_exclude,

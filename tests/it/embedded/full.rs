@@ -10,7 +10,7 @@ use std::{
 
 use latchgate::store::{
     Store, StoreError, Unavailability,
-    contract::{Acquisition, Release, Renewal, Renewer},
+    contract::{Acquisition, Release, Renewal, RenewalTtl, Renewer},
 };
 use tempfile::TempDir;
 
@@ -80,7 +80,12 @@ async fn fill_and_free(directory: &Path) {
         let renewals = (0..RENEWALS).map(|turn| &held[turn % held.len()]);
         for lease in renewals {
             let renewed = store
-                .renew_as(Renewer::Bearer, &lease.name, &lease.token, None)
+                .renew_as(
+                    Renewer::Bearer,
+                    &lease.name,
+                    &lease.token,
+                    RenewalTtl::default(),
+                )
                 .await;
             assert!(
                 matches!(renewed, Ok(Renewal::Renewed(..))),

@@ -4,7 +4,7 @@ use latchgate::{
     lock::KeeperId,
     store::{
         Store,
-        contract::{Acquisition, Release, Renewal, Renewer},
+        contract::{Acquisition, Release, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -23,7 +23,12 @@ async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
     proxy.strike(&id.to_string(), Fault::CutReply);
     let renewal = rig
         .store
-        .renew_as(Renewer::Adopter(id), &lease.name, &lease.token, None)
+        .renew_as(
+            Renewer::Adopter(id),
+            &lease.name,
+            &lease.token,
+            RenewalTtl::default(),
+        )
         .await;
     assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
     assert_eq!(proxy.strikes(), 1);
@@ -42,7 +47,10 @@ async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     let lease = attempt("late");
     rig.grant(&lease).await;
     let [older, newer] = [KeeperId::random(), KeeperId::random()];
-    let renew = |renewer| rig.store.renew_as(renewer, &lease.name, &lease.token, None);
+    let renew = |renewer| {
+        rig.store
+            .renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default())
+    };
     proxy.strike(&older.to_string(), Fault::HoldRequest);
     for adopter in [older, newer] {
         let renewal = renew(Renewer::Adopter(adopter)).await;
@@ -74,7 +82,10 @@ async fn an_attempt_that_was_answered_again_does_not_take_the_lease_back_later()
     let rig = Rig::start().await;
     let (lease, again) = (keyed("again", "k"), keyed("again", "k"));
     rig.grant(&lease).await;
-    let renew = |renewer| rig.store.renew_as(renewer, &lease.name, &lease.token, None);
+    let renew = |renewer| {
+        rig.store
+            .renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default())
+    };
     let answer = rig.store.acquire(&again).await.unwrap();
     assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
     let newer = KeeperId::random();

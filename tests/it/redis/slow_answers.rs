@@ -6,6 +6,7 @@ use latchgate::{
     config::{Millis, RedisConfig},
     engine::HoldEvent,
     lifecycle::Lifecycle,
+    store::contract::RenewalTtl,
 };
 use tokio::time::{Instant, sleep};
 
@@ -32,7 +33,7 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     // From then on the server knows the scripts.
     let warm = gate.take("warm").await;
     gate.engine
-        .renew(warm.name.clone(), warm.token.clone(), None, None)
+        .renew(warm.name.clone(), warm.token.clone(), RenewalTtl::default())
         .await
         .unwrap();
     let mut asked = request("slow");

@@ -5,7 +5,7 @@ use latchgate::{
     lock::KeeperId,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Attempt, Breaking, Release, Renewal, Renewer},
+        contract::{Acquisition, Attempt, Breaking, Release, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -112,7 +112,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         rig.grant(&adopted).await;
         remember(server, &adopted, before).await;
         let newer = Renewer::Adopter(KeeperId::random());
-        let renewal = store.renew_as(newer, &adopted.name, &adopted.token, None);
+        let renewal = store.renew_as(newer, &adopted.name, &adopted.token, RenewalTtl::default());
         assert!(matches!(renewal.await, Ok(Renewal::Renewed(..))));
         let later = if before == "g" { "a" } else { before };
         assert_eq!(remembered(&adopted).await, later);

@@ -4,7 +4,7 @@ use latchgate::{
     lock::KeeperId,
     store::{
         Store,
-        contract::{Release, Renewal, Renewer},
+        contract::{Release, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -19,9 +19,12 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
     let (rig, proxies) = Rig::with_proxies(3).await;
     let (asked, _) = rig.grant_everywhere("lock").await;
     let (first, second) = (KeeperId::of_attempt(&asked.token), KeeperId::random());
-    let adopted = rig
-        .store
-        .renew_as(Renewer::Adopter(second), &asked.name, &asked.token, None);
+    let adopted = rig.store.renew_as(
+        Renewer::Adopter(second),
+        &asked.name,
+        &asked.token,
+        RenewalTtl::default(),
+    );
     let adopted = adopted.await;
     assert!(matches!(adopted, Ok(Renewal::Renewed(..))), "{adopted:?}");
     // The adoption did not get through to one node, and another answers late.
@@ -40,9 +43,12 @@ async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_hear
         (runs(rig.server(0), &asked.token).await >= 3).then_some(())
     })
     .await;
-    let renewal = rig
-        .store
-        .renew_as(Renewer::Keeper(second), &asked.name, &asked.token, None);
+    let renewal = rig.store.renew_as(
+        Renewer::Keeper(second),
+        &asked.name,
+        &asked.token,
+        RenewalTtl::default(),
+    );
     let renewal = renewal.await;
     assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
     assert_eq!(rig.holds(&asked.name).await, 2);

@@ -16,6 +16,7 @@ use crate::{
         problem::{PartResult, Problem},
         state::AppState,
     },
+    store::contract::RenewalTtl,
 };
 
 use super::{
@@ -62,10 +63,14 @@ pub(in crate::http) async fn renew_group(
         Problem::check_ttl(ttl, &caller)?;
     }
     let charge = caller.charge();
-    let (hash, most) = (token.hash(), caller.max_ttl());
+    let hash = token.hash();
+    let ttl = RenewalTtl {
+        asked: body.ttl,
+        max: caller.max_ttl(),
+    };
     let renewals = names.iter().map(|name| {
         let engine = &gateway.engine;
-        engine.renew(name.clone(), token.clone(), body.ttl, most)
+        engine.renew(name.clone(), token.clone(), ttl)
     });
     let renewed = join_all(renewals).await;
     let (mut results, mut left, mut failure, mut all_lost) = (Vec::new(), None, None, true);

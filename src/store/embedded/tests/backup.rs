@@ -6,7 +6,7 @@ use crate::{
     lock::Sharing,
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Attempt, Release, Renewal, Renewer},
+        contract::{Acquisition, Attempt, Release, Renewal, RenewalTtl, Renewer},
         embedded::{BackupError, OpenError, check_backup},
     },
 };
@@ -51,7 +51,7 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
             let ttl = crate::lock::Ttl::from_millis(LONG / (1 + turn as u64 % 5)).unwrap();
             let renewed = rig
                 .store()
-                .renew_as(Renewer::Bearer, &lease.name, &lease.token, Some(ttl))
+                .renew_as(Renewer::Bearer, &lease.name, &lease.token, Some(ttl).into())
                 .await;
             assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
             let passing = attempt(&format!("passing:{turn}"), LONG);
@@ -74,7 +74,12 @@ async fn what_was_acknowledged_before_is_in_it_whatever_changes_meanwhile() {
     for (lease, granted) in held.iter().zip(&granted).step_by(101) {
         let store = restored.store();
         let renewed = store
-            .renew_as(Renewer::Bearer, &lease.name, &lease.token, None)
+            .renew_as(
+                Renewer::Bearer,
+                &lease.name,
+                &lease.token,
+                RenewalTtl::default(),
+            )
             .await;
         let Ok(Renewal::Renewed(kept, _)) = renewed else {
             panic!("{}: {renewed:?}", lease.name)
@@ -114,7 +119,7 @@ async fn those_who_share_a_lock_are_in_it_whoever_comes_and_goes_meanwhile() {
             let ttl = crate::lock::Ttl::from_millis(LONG / (1 + turn as u64 % 5)).unwrap();
             let renewed = rig
                 .store()
-                .renew(&lease.name, &lease.token, Some(ttl))
+                .renew(&lease.name, &lease.token, Some(ttl).into())
                 .await;
             assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
             let passing = one_of(9_999, "pool", LONG);

@@ -8,7 +8,9 @@ use crate::{
     lock::{Reason, ReleaseRequest},
     store::{
         Store, StoreError, Unavailability,
-        contract::{Acquisition, Attempt, Health, Release, Renewal, Renewer, Requesting},
+        contract::{
+            Acquisition, Attempt, Health, Release, Renewal, RenewalTtl, Renewer, Requesting,
+        },
     },
 };
 
@@ -54,7 +56,12 @@ async fn renew(rig: &Rig, held: &Attempt) -> Result<Renewal, StoreError> {
     rig.clock.advance(Duration::from_millis(1));
     let store = rig.store();
     store
-        .renew_as(Renewer::Bearer, &held.name, &held.token, None)
+        .renew_as(
+            Renewer::Bearer,
+            &held.name,
+            &held.token,
+            RenewalTtl::default(),
+        )
         .await
 }
 

@@ -8,8 +8,8 @@ use crate::{
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, Breaking, Holder, Loss, Release, Renewal, Renewer, SharedHolders,
-            Waiting,
+            Acquisition, Attempt, Breaking, Holder, Loss, Release, Renewal, RenewalTtl, Renewer,
+            SharedHolders, Waiting,
         },
         embedded::{lease::Moment, state::State},
         parking::{News, Parking},
@@ -534,7 +534,13 @@ fn a_lease_that_was_asked_for_is_told_broken_only_if_that_has_ended_it() {
         };
         drop(state.request_release(&attempt.name, None, &request, now));
         let later = now.after(Duration::from_secs(3));
-        let renewal = state.renew(Renewer::Bearer, &attempt.name, &attempt.token, None, later);
+        let renewal = state.renew(
+            Renewer::Bearer,
+            &attempt.name,
+            &attempt.token,
+            RenewalTtl::default(),
+            later,
+        );
         let loss = if is_broken {
             Loss::Broken { held: false }
         } else {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     lock::{BreakTarget, HeldLease, IdempotencyHash, KeeperId, LockName, Mode},
     store::{
-        contract::{Attempt, Holder, Inspection, Renewer},
+        contract::{Attempt, Holder, Inspection, RenewalTtl, Renewer},
         embedded::{lease::Moment, queue::UndeliveredGrant, row::Fields, state::State},
         parking::{Parked, Parking},
     },
@@ -102,14 +102,14 @@ fn one_command(
         }
         9 => {
             let ttl = super::rig::ttl(100 + random.below(100));
-            drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl), now));
+            drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl).into(), now));
         }
         10 => {
             state.give_back(&name, &token, None, now);
         }
         11 => {
             let adopter = Renewer::Adopter(KeeperId::random());
-            drop(state.renew(adopter, &name, &token, None, now));
+            drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
         }
         12 => {
             let held = state.durable(&name).of_token(&token, now);

@@ -26,7 +26,7 @@ use crate::{
 use super::{
     super::{
         Slot,
-        client::calls::{Marks, token_hash},
+        client::calls::token_hash,
         gateways::{Channels, Heard, NewsWanted},
         health::floors::Floors,
         keys::{GatewayId, Keys},
@@ -49,8 +49,6 @@ pub(crate) struct RedisGateway {
     pub(crate) kept: Timers<(LockName, TokenHash)>,
     /// How often messages may have been missed.
     pub(crate) missed: watch::Sender<u64>,
-    /// The marks of leases that were made shorter.
-    pub(crate) marks: Marks,
     /// Whether messages arrive now.
     pub(crate) is_subscribed: AtomicBool,
     /// Told when another gateway has asked for news.
@@ -95,7 +93,6 @@ impl RedisGateway {
             timers: Timers::default(),
             kept: Timers::default(),
             missed: watch::Sender::new(0),
-            marks: Marks::default(),
             is_subscribed: AtomicBool::new(false),
             news_wanted: Arc::default(),
             waits_for_replicas,

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    lock::{HeldLease, LockName, TokenHash, Ttl},
+    lock::{HeldLease, LockName, TokenHash},
     store::{
         StoreError,
-        contract::{Confirmation, Loss, Renewal, Renewer},
+        contract::{Confirmation, Loss, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -41,7 +41,7 @@ impl Shared {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
@@ -51,9 +51,8 @@ impl Shared {
             Renewer::Bearer | Renewer::Keeper(_) => None,
         };
         let began = Instant::now();
-        let marks = &self.marks;
         let answers = self.quorum.ask(
-            |node| node.renew(marks, &keys, renewer, token, ttl),
+            |node| node.renew(&keys, renewer, token, ttl),
             |answers| {
                 let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(..))));
                 let lost = is_decided(&losses(answers), majority, answers.nodes());
@@ -104,16 +103,16 @@ impl Shared {
     }
 }
 
-/// What was left of the lease before: with less than a majority it would have been over.
-fn margin(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> Option<Duration> {
+/// How much time a renewed lease had left on a majority of the nodes before its renewal.
+fn margin(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> Duration {
     let margins: Vec<_> = answers
         .iter()
         .filter_map(|answer| match answer {
-            Ok(Renewal::Renewed(_, margin)) => *margin,
+            Ok(Renewal::Renewed(_, margin)) => Some(*margin),
             _ => None,
         })
         .collect();
-    (margins.len() >= majority).then(|| majority_validity(margins, majority))
+    majority_validity(margins, majority)
 }
 
 fn losses(answers: &NodeReplies<Result<Renewal, StoreError>>) -> Vec<Loss> {
@@ -198,7 +197,7 @@ fn confirmation(
 
 #[cfg(test)]
 mod tests {
-    use crate::lock::{FencingToken, Metadata};
+    use crate::lock::{FencingToken, Metadata, Ttl};
 
     use super::*;
 
@@ -215,7 +214,7 @@ mod tests {
             release_requested: None,
             as_of: Instant::now(),
         };
-        Renewal::Renewed(lease, None)
+        Renewal::Renewed(lease, Duration::ZERO)
     }
 
     fn disputed(kept_by: &[u64], nodes: usize) -> bool {

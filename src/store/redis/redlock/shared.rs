@@ -23,10 +23,7 @@ use crate::{
 use super::{
     super::{
         SlotTags,
-        client::{
-            calls::{Marks, token_hash},
-            dispatch::Pauses,
-        },
+        client::{calls::token_hash, dispatch::Pauses},
         gateways::{Channels, NewsWanted},
         keys::{GatewayId, Keys},
     },
@@ -49,8 +46,6 @@ pub(super) struct Shared {
     pub(super) news_wanted: Arc<NewsWanted>,
     pub(super) parking: Parking,
     pub(super) breaks: BreakFeed,
-    /// The marks of leases that were made shorter.
-    pub(super) marks: Marks,
     pub(super) tags: Arc<SlotTags>,
     pub(super) local_queues: LocalQueues,
     pub(super) sweeper: Sweeper,

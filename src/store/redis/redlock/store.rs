@@ -23,12 +23,13 @@ use crate::{
     clock::Clock,
     config::{Millis, RedisConfig, RedlockConfig, RedlockUrl},
     lifecycle::Lifecycle,
-    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash, Ttl},
+    lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
-            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, Renewer, Requesting,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer,
+            Requesting,
         },
         parking::Parking,
     },
@@ -38,7 +39,7 @@ use crate::{
 use super::{
     super::{
         SlotTags,
-        client::{calls::Marks, credentials::Credentials},
+        client::credentials::Credentials,
         gateways::{Channels, Heard, Subscription},
         keys::GatewayId,
     },
@@ -110,7 +111,6 @@ impl RedlockStore {
             news_wanted: Arc::default(),
             parking: Parking::default(),
             breaks: BreakFeed::default(),
-            marks: Marks::default(),
             tags,
             local_queues: LocalQueues::default(),
             sweeper,
@@ -240,7 +240,7 @@ impl Store for RedlockStore {
         renewer: Renewer,
         name: &LockName,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         let _working = self.enter()?;
         self.shared.renew(renewer, name, token, ttl).await

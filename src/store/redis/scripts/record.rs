@@ -27,17 +27,14 @@ impl Reply {
     }
 
     /// A lease that was renewed, and what was left of it before, if this copy of the command has renewed it.
-    pub(super) fn renewed(
-        &mut self,
-        keys: &Keys,
-    ) -> Result<(HeldLease, Option<Duration>), StoreError> {
+    pub(super) fn renewed(&mut self, keys: &Keys) -> Result<(HeldLease, Duration), StoreError> {
         let told = self.text().and_then(|text| {
             let now = self.micros()?;
             Some((Record::read(&text)?.lease(now, self.sent())?, now))
         });
         let (held, now) = told.ok_or_else(|| not_ours(keys))?;
-        let left = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
-        Ok((held, self.micros().map(left)))
+        let ended = self.micros().ok_or_else(|| self.unexpected())?;
+        Ok((held, Duration::from_micros(ended.saturating_sub(now))))
     }
 
     /// Those who share a lock, in the fields that follow. What of them makes no sense is only counted.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Renew: makes a living lease last from now.
+-- Renew: makes a living lease last from now, and never shorter.
 --
 -- KEYS
 --   1  lock   string: the lease, or what a foreign client has written
@@ -9,15 +9,11 @@
 -- ARGV
 --   1  the id of the lease: '2' and the hash of its token
 --   2  ttl in ms, or empty for the lease's own
---   3  the mark that an earlier `marked` has answered, or empty
---   4  the id of this gateway
---   5  a mark for the lease: of this copy of the command, or with ARGV 3 of all its copies
---   6  who renews it as its keeper, if anybody
---   7  1 if that one adopts it
+--   3  the longest ttl that the caller may have in ms, or empty; a longer one, the lease's own too, becomes this one
+--   4  the keeper that renews the lease, if a keeper does
+--   5  1 if that keeper adopts the lease
 -- Reply
---   renewed ARGV 1: news, lease, time, and the instant at which it would have ended; without that if an earlier
---                   copy of the command has renewed it
---   marked ARGV 1: mark         nothing was done yet: to be asked again with this mark
+--   renewed ARGV 1: lease, time, and the instant at which the lease would have ended
 --   adopted ARGV 1:             another keeper goes on with it
 --   another | free ARGV 1: 0 | 1
 --                               the token does not hold the lock; 1: somebody else is holding it
@@ -26,10 +22,8 @@
 --   shared ARGV 1:              nothing was done: the lock is shared, and its other keys must be given
 --   moving ARGV 1:              nothing was done: what it takes is not to be seen
 -- Replay
---   Renews again. Never brings back what has ended. A ttl that is shorter than what the lease has marks
---   it, and whoever renews a marked lease must name the mark that it has, and leaves another one. So a
---   copy that arrives late neither makes the lease end sooner than its holder was told, nor last longer
---   than whoever made it shorter.
+--   Renews again. Never brings back what has ended. A copy that arrives late changes the ttl that is stored, and never
+--   makes the lease end earlier than its holder was told.
 -- Clock
 --   TIME of this Redis, once. The lease expires at the latest at its limit.
 -- Cluster
@@ -38,9 +32,8 @@
 -- Cost
 --   O(1).
 
-local lock, id, named, me, stamp, news = KEYS[1], ARGV[1], ARGV[3], ARGV[4], ARGV[5], ''
+local lock, id = KEYS[1], ARGV[1]
 local name = string.sub(lock, 1, -5)
-local wait = name .. 'wait'
 local held = redis.call('GET', lock)
 
 -- import clock
@@ -57,12 +50,11 @@ if is_shared(held) then
   share, us = sharing(), clock()
   held = share.find(id, us) or held
 end
-local mine, since, own, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, nil, 0
+local mine, since, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, 0
 if mine then
   us = us or clock()
   since = string.sub(held, 87, 102)
-  own = tonumber(string.sub(held, 119, 126))
-  ttl = tonumber(ARGV[2]) or own
+  ttl = math.min(tonumber(ARGV[2]) or tonumber(string.sub(held, 119, 126)), tonumber(ARGV[3]) or math.huge)
   left = time_left(held, since, us, ttl)
 end
 if left <= 0 then
@@ -82,30 +74,11 @@ if left <= 0 then
   end
   return (forced or held and 'another ' or 'free ') .. id .. ' 1:' .. (held and '1' or '0')
 end
-local keeper, adopts = ARGV[6], ARGV[7]
+local keeper, adopts = ARGV[4], ARGV[5]
 if keeper and not adopts and kept_by(held) ~= keeper then
   return 'adopted ' .. id .. ' '
 elseif adopts and not whole then
   return 'moving ' .. id .. ' '
-end
-
-local marked = string.sub(held, 136, 151)
-marked = marked ~= string.rep(' ', 16) and marked or ''
-if named ~= '' and marked == stamp then
-  -- An earlier copy of this command has done it.
-  return 'renewed ' .. id .. ' 0:' .. field(until_its_end(held, us)) .. field(us)
-end
-if marked ~= named then
-  -- It was marked since this command was sent, or somebody has renewed it since the answer.
-  return 'marked ' .. id .. ' ' .. field(marked)
-end
-if named == '' and ttl < own and left == ttl then
-  if share then
-    share.rewrite(string.sub(held, 1, 135) .. stamp .. string.sub(held, 152))
-  else
-    redis.call('SETRANGE', lock, '135', stamp)
-  end
-  return 'marked ' .. id .. ' ' .. field(stamp)
 end
 
 -- import attempt_marks
@@ -120,29 +93,24 @@ if adopts and before ~= keeper then
   remember_end('2' .. before, 'a', left + TOMBSTONE)
   before = keeper
 end
-local ends = string.format('%016.0f', us + left * 1000)
-local was = string.sub(held, 103, 118)
-local sooner = ends < was
+local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
+local lasts = ends < was
+if lasts then
+  -- The lease lasts longer than its ttl from now: its end stays, as far as Redis keeps it.
+  ends = string.sub(until_its_end(held, us), 103, 118)
+end
 -- Its holder renews it, so that the grant was delivered.
-held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl) .. string.sub(held, 127, 135)
-  .. (named ~= '' and stamp or string.sub(held, 136, 151))
-  .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
+held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl)
+  .. string.sub(held, 127, 151) .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
 if share then
   share.keep(held, us)
+elseif lasts then
+  redis.call('SET', lock, held, 'KEEPTTL')
 else
   redis.call('SET', lock, held, 'PX', left)
 end
 if whole and string.byte(held, 68) == 49 then
+  left = math.ceil((ends - us) / 1000)
   redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
 end
-
--- import send
-
-if sooner and whole then
-  -- Those who wait look after the lock at its old end.
-  foretell(share and share.next_look(us) or left)
-elseif sooner and left < SHORT then
-  -- Whether somebody waits is not to be seen.
-  send('all', 'ends', string.format('%.0f', left))
-end
-return 'renewed ' .. id .. ' ' .. field(news) .. field(held) .. field(us) .. field(was)
+return 'renewed ' .. id .. ' ' .. field(held) .. field(us) .. field(was)

@@ -194,10 +194,9 @@ pub(in super::super) async fn repeated_with_the_fence_end_no_other_lease(fixture
 }
 
 pub(in super::super) async fn do_not_reach_who_has_expired(fixture: &dyn Fixture) {
-    let [over, kept] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
+    let [over, kept] = [2 * SHORT, LONG].map(|ms| one_of(2, "lock", ms));
     let leases = held(fixture, &[over.clone(), kept]).await;
     let store = fixture.store();
-    renewed(&store, &over, SHORT).await;
     eventually("one expires", async || {
         (holders(&store, "lock").await == 1).then_some(())
     })

@@ -17,8 +17,7 @@ use tokio::task::JoinSet;
 use super::super::{
     Fixture,
     attempts::{
-        LONG, SHORT, attempt, granted, holders, is_free, one_of, reader, refused, released,
-        renewed, sharers,
+        LONG, SHORT, attempt, granted, holders, is_free, one_of, reader, refused, released, sharers,
     },
 };
 use crate::support::eventually;
@@ -213,12 +212,10 @@ pub(in super::super) async fn fences_rise_over_both_modes(fixture: &dyn Fixture)
 
 pub(in super::super) async fn the_expiry_of_one_frees_one_place(fixture: &dyn Fixture) {
     let store = fixture.store();
-    let first = one_of(2, "lock", LONG);
-    granted(&store, &first).await;
+    granted(&store, &one_of(2, "lock", 2 * SHORT)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
     let next = one_of(2, "lock", LONG);
     refused(&store, &next).await;
-    renewed(&store, &first, SHORT).await;
     eventually("the next is granted", async || {
         match store.acquire(&next).await.unwrap() {
             Acquisition::Granted(_) => Some(()),

@@ -31,12 +31,12 @@ pub(in super::super) async fn inspect_shows_first_who_ends_first(fixture: &dyn F
     // As soon as the order is another.
     renewed(&store, &sharing[1], 5 * LONG).await;
     assert_eq!(owners(fixture).await, ["b", "c", "d", "a"]);
-    renewed(&store, &sharing[2], LONG).await;
-    assert_eq!(owners(fixture).await, ["d", "b", "c", "a"]);
+    renewed(&store, &sharing[3], 6 * LONG).await;
+    assert_eq!(owners(fixture).await, ["c", "d", "a", "b"]);
     released(&store, &sharing[3]).await;
-    assert_eq!(owners(fixture).await, ["d", "c", "a"]);
+    assert_eq!(owners(fixture).await, ["c", "d", "a"]);
     fixture.restart().await;
-    assert_eq!(owners(fixture).await, ["d", "c", "a"]);
+    assert_eq!(owners(fixture).await, ["c", "d", "a"]);
 }
 
 async fn owners(fixture: &dyn Fixture) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchgate::{engine::AcquireRequest, lock::Lease};
+use latchgate::{engine::AcquireRequest, lock::Lease, store::contract::RenewalTtl};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -16,17 +16,27 @@ use super::{
 /// How soon after the end of a lease the next is granted: fallbacks included, and a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
+/// A lease that lasts until others have queued and it is renewed. No machine is so busy that these take as long.
+const QUEUED: u64 = 3_000;
+
+fn until_queued() -> AcquireRequest {
+    AcquireRequest {
+        ttl: ttl(QUEUED),
+        ..request("lock", "first holder")
+    }
+}
+
 pub(in super::super) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+    let lease = gateways.hold_as(until_queued()).await;
     let first = gateways.queue(request("lock", "first"), 1).await;
     let second = gateways.queue(request("lock", "second"), 2).await;
     let short = Instant::now();
-    renewed(&gateways, &lease, Some(SHORT)).await;
+    renewed(&gateways, &lease).await;
     let next = first.granted().await;
     assert!(next.held.fence > lease.held.fence);
-    assert!(short.elapsed() >= Duration::from_millis(SHORT));
-    assert!(short.elapsed() < Duration::from_millis(SHORT) + SOON);
+    assert!(short.elapsed() >= Duration::from_millis(QUEUED));
+    assert!(short.elapsed() < Duration::from_millis(QUEUED) + SOON);
     assert!(second.is_waiting());
     gateways.release("lock", &next.token).await;
     second.granted().await;
@@ -34,7 +44,7 @@ pub(in super::super) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &d
 
 pub(in super::super) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+    let lease = gateways.hold_as(until_queued()).await;
     let mut callers = Vec::new();
     for i in 0..4 {
         let request = AcquireRequest {
@@ -44,36 +54,33 @@ pub(in super::super) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixt
         callers.push(gateways.queue(request, i + 1).await);
     }
     let short = Instant::now();
-    renewed(&gateways, &lease, Some(SHORT)).await;
+    renewed(&gateways, &lease).await;
     let mut fence = lease.held.fence;
     for caller in callers {
         let lease = caller.granted().await;
         assert!(lease.held.fence > fence);
         fence = lease.held.fence;
     }
-    assert!(short.elapsed() >= Duration::from_millis(SHORT + 3 * SHORT / 2));
+    assert!(short.elapsed() >= Duration::from_millis(QUEUED + 3 * SHORT / 2));
     gateways.idle("lock").await;
 }
 
 pub(in super::super) async fn does_not_come_while_the_lease_is_renewed(fixture: &dyn Fixture) {
-    /// No machine is so busy that a renewal takes as long.
-    const TTL: u64 = 3_000;
     let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
-    renewed(&gateways, &lease, Some(TTL)).await;
+    let lease = gateways.hold_as(until_queued()).await;
     let caller = gateways.queue(request("lock", "waits"), 1).await;
-    let until = Instant::now() + Duration::from_millis(TTL + TTL / 2);
+    let until = Instant::now() + Duration::from_millis(QUEUED + QUEUED / 2);
     while Instant::now() < until {
-        sleep(Duration::from_millis(TTL / 30)).await;
-        renewed(&gateways, &lease, None).await;
+        sleep(Duration::from_millis(QUEUED / 30)).await;
+        renewed(&gateways, &lease).await;
         assert!(caller.is_waiting());
     }
     gateways.release("lock", &lease.token).await;
     caller.granted().await;
 }
 
-async fn renewed(gateways: &Gateways, lease: &Lease, ms: Option<u64>) {
+async fn renewed(gateways: &Gateways, lease: &Lease) {
     let engine = gateways.any();
-    let renewal = engine.renew(name("lock"), lease.token.clone(), ms.map(ttl), None);
+    let renewal = engine.renew(name("lock"), lease.token.clone(), RenewalTtl::default());
     renewal.await.unwrap();
 }

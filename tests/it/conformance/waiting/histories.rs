@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use latchgate::{
     engine::{AcquireError, AcquireRequest, Granted, HoldEnd, HoldEvent, ReleaseError, RenewError},
     lock::{Lease, Owner, Reason},
-    store::contract::Loss,
+    store::contract::{Loss, RenewalTtl},
 };
 use tokio::{
     task::JoinSet,
@@ -242,10 +242,10 @@ impl Client {
         let meant = Some(lease.held.fence.into());
         let broken = engine.break_lock(name(lock), meant, reason, None, |_| std::future::ready(()));
         broken.await.expect("it holds the lock");
-        let renewal = self
-            .gateways
-            .any()
-            .renew(name(lock), lease.token.clone(), None, None);
+        let renewal =
+            self.gateways
+                .any()
+                .renew(name(lock), lease.token.clone(), RenewalTtl::default());
         let renewed = renewal.await;
         assert!(
             matches!(renewed, Err(RenewError::Lost(Loss::Broken { .. }))),
@@ -271,10 +271,10 @@ impl Client {
             return true;
         }
         if self.random.below(4) == 0 {
-            let renewal = self
-                .gateways
-                .any()
-                .renew(name(lock), lease.token.clone(), None, None);
+            let renewal =
+                self.gateways
+                    .any()
+                    .renew(name(lock), lease.token.clone(), RenewalTtl::default());
             renewal.await.expect("it holds the lock");
         }
         sleep(Duration::from_micros(self.random.next() % 3_000)).await;

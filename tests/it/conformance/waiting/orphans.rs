@@ -7,7 +7,8 @@ use latchgate::{
     store::{
         Store as _,
         contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, Renewer, Waiting,
+            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, RenewalTtl, Renewer,
+            Waiting,
         },
         parking::News,
     },
@@ -183,7 +184,9 @@ pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_t
     let answer = there.leave(&older.name, &older.token, None).await;
     assert_eq!(answer.unwrap(), Leaving::Superseded);
     let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
-    let renewal = here.renew_as(keeper, &older.name, &older.token, None).await;
+    let renewal = here
+        .renew_as(keeper, &older.name, &older.token, RenewalTtl::default())
+        .await;
     assert!(
         matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence),
         "{renewal:?}"

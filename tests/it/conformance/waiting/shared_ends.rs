@@ -35,14 +35,26 @@ fn keyed(request: AcquireRequest, key: &IdempotencyKey) -> AcquireRequest {
     }
 }
 
+/// For how long a lease lasts until others have queued and it is renewed. No machine is so busy that these take as long.
+const QUEUED: u64 = 3_000;
+
+/// A request whose lease is over soon after others have queued ([`lasts`]).
+fn brief(request: AcquireRequest) -> AcquireRequest {
+    AcquireRequest {
+        ttl: ttl(QUEUED),
+        ..request
+    }
+}
+
+/// Lets a lease end so many milliseconds after the instant that is answered.
 async fn lasts(gateways: &Gateways, lease: &Lease, ms: u64) -> Instant {
-    let asked = Instant::now();
+    let queued = Instant::now() + Duration::from_millis(QUEUED);
     let token = lease.token.clone();
     let renewal = gateways
         .any()
-        .renew(name("lock"), token, Some(ttl(ms)), None);
+        .renew(name("lock"), token, Some(ttl(QUEUED + ms)).into());
     renewal.await.unwrap();
-    asked
+    queued
 }
 
 pub(in super::super) async fn one_who_leaves_the_head_lets_the_next_share_it_at_once(
@@ -232,7 +244,7 @@ pub(in super::super) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn
     let gateways = Gateways::of(fixture);
     let [_stays, ends] = [
         gateways.hold_as(sharing(Some(2), "stays")).await,
-        gateways.hold_as(sharing(Some(2), "ends")).await,
+        gateways.hold_as(brief(sharing(Some(2), "ends"))).await,
     ];
     let first = gateways.queue(sharing(Some(2), "first"), 1).await;
     let second = gateways.queue(sharing(Some(2), "second"), 2).await;
@@ -252,10 +264,11 @@ pub(in super::super) async fn a_small_limit_waits_for_as_many_expiries_as_it_tak
     let gateways = Gateways::of(fixture);
     let mut held = Vec::new();
     for owner in ["a", "b", "c"] {
-        held.push(gateways.hold_as(sharing(Some(3), owner)).await);
+        held.push(gateways.hold_as(brief(sharing(Some(3), owner))).await);
     }
     let small = gateways.queue(sharing(Some(2), "small"), 1).await;
     let behind = gateways.queue(sharing(Some(9), "behind"), 2).await;
+    lasts(&gateways, &held[0], LONG).await;
     let short = lasts(&gateways, &held[2], SECOND).await;
     lasts(&gateways, &held[1], SHORT).await;
     // The end of the first is too early, that of the last too late.
@@ -273,7 +286,7 @@ pub(in super::super) async fn one_who_wants_to_be_alone_waits_for_the_last_expir
     let gateways = Gateways::of(fixture);
     let mut held = Vec::new();
     for owner in ["a", "b", "c"] {
-        held.push(gateways.hold_as(sharing(None, owner)).await);
+        held.push(gateways.hold_as(brief(sharing(None, owner))).await);
     }
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     let reader = gateways.queue(sharing(None, "reader"), 2).await;
@@ -292,7 +305,7 @@ pub(in super::super) async fn lease_after_lease_that_expires_serves_all(fixture:
     let gateways = Gateways::of(fixture);
     let mut held = Vec::new();
     for _ in 0..2 {
-        held.push(gateways.hold_as(sharing(Some(2), "first")).await);
+        held.push(gateways.hold_as(brief(sharing(Some(2), "first"))).await);
     }
     let mut callers = Vec::new();
     for waiters in 1..=6 {
@@ -307,9 +320,9 @@ pub(in super::super) async fn lease_after_lease_that_expires_serves_all(fixture:
         };
         callers.push(gateways.queue(request, waiters).await);
     }
-    let short = Instant::now();
-    for lease in &held {
-        lasts(&gateways, lease, SHORT).await;
+    let mut short = Instant::now();
+    for lease in held.iter().rev() {
+        short = lasts(&gateways, lease, SHORT).await;
     }
     let mut fence = held[1].held.fence;
     for caller in callers {
@@ -325,17 +338,14 @@ pub(in super::super) async fn lease_after_lease_that_expires_serves_all(fixture:
 pub(in super::super) async fn a_place_is_not_free_while_the_lease_is_renewed(
     fixture: &dyn Fixture,
 ) {
-    /// No machine is so busy that a renewal takes as long.
-    const TTL: u64 = 3_000;
     let gateways = Gateways::of(fixture);
     let _long = gateways.hold_as(sharing(Some(2), "long")).await;
-    let lease = gateways.hold_as(sharing(Some(2), "renews")).await;
-    lasts(&gateways, &lease, TTL).await;
+    let lease = gateways.hold_as(brief(sharing(Some(2), "renews"))).await;
     let caller = gateways.queue(sharing(Some(2), "waits"), 1).await;
-    let until = Instant::now() + Duration::from_millis(TTL + TTL / 2);
+    let until = Instant::now() + Duration::from_millis(QUEUED + QUEUED / 2);
     while Instant::now() < until {
-        sleep(Duration::from_millis(TTL / 30)).await;
-        lasts(&gateways, &lease, TTL).await;
+        sleep(Duration::from_millis(QUEUED / 30)).await;
+        lasts(&gateways, &lease, 0).await;
         assert!(caller.is_waiting());
     }
     gateways.release("lock", &lease.token).await;

@@ -5,7 +5,10 @@ use latchgate::{
     lock::KeeperId,
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Confirmation, Loss, Release, Renewal, Renewer, Waiting},
+        contract::{
+            Acquisition, Attempt, Confirmation, Loss, Release, Renewal, RenewalTtl, Renewer,
+            Waiting,
+        },
         redis::RedisStore,
     },
 };
@@ -65,7 +68,7 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
         assert!(renewed.expires_in > Duration::from_secs(50) && renewed.fence == lease.fence);
         let keeper = Renewer::Keeper(KeeperId::of_attempt(&asked.token));
         let kept = store
-            .renew_as(keeper, &asked.name, &asked.token, None)
+            .renew_as(keeper, &asked.name, &asked.token, RenewalTtl::default())
             .await;
         assert!(
             matches!(kept, Ok(Renewal::Renewed(..))),

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use latchgate::{
     engine::AcquireRequest,
-    lock::Lease,
     store::{Store, contract::Confirmation, parking::News},
 };
 use tokio::time::{Instant, sleep};
@@ -33,14 +32,6 @@ async fn lateness(began: Instant, next: PendingAcquire) -> Duration {
     let (at, outcome) = next.outcome().await;
     keep(outcome);
     at.saturating_duration_since(began + SHORT)
-}
-
-async fn renew(gate: &TestGateway, lease: &Lease) {
-    let short = Some(brief("any").ttl);
-    let renewal = gate
-        .engine
-        .renew(lease.name.clone(), lease.token.clone(), short, None);
-    renewal.await.unwrap();
 }
 
 /// The holder is answered, and dies with the gateway that answered it.
@@ -217,52 +208,4 @@ async fn confirmed_late() -> Vec<Duration> {
         late.push(lateness(Instant::now(), next).await);
     }
     late
-}
-
-/// The next waits at the first gateway while a lease of the second is made shorter through this one.
-async fn made_shorter_through(through: usize) -> Vec<Duration> {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let mut late = Vec::new();
-    for lock in LOCKS {
-        let lease = gates[1].take(lock).await;
-        let next = gates[0].queue(request(lock)).await;
-        renew(&gates[through], &lease).await;
-        late.push(lateness(Instant::now(), next).await);
-    }
-    late
-}
-
-#[tokio::test]
-async fn the_end_is_noticed_of_one_that_was_made_shorter_here() {
-    assert_most_precede_rounds(made_shorter_through(0).await);
-}
-
-#[tokio::test]
-async fn the_end_is_noticed_of_one_that_was_made_shorter_elsewhere() {
-    assert_most_precede_rounds(made_shorter_through(2).await);
-}
-
-#[tokio::test]
-async fn a_renewal_that_makes_it_no_shorter_tells_nobody() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let lease = there.take_for("long", 3_900).await;
-    let _next = here.queue(request("long")).await;
-    server.run(&["CONFIG", "RESETSTAT"]).await;
-    for _ in 0..20 {
-        sleep(Duration::from_millis(5)).await;
-        let (name, token) = (lease.name.clone(), lease.token.clone());
-        there.engine.renew(name, token, None, None).await.unwrap();
-    }
-    let stats = server.text(&["INFO", "commandstats"]).await;
-    assert!(!stats.contains("cmdstat_publish:"), "{stats}");
-    assert!(!stats.contains("cmdstat_lindex:"), "{stats}");
 }

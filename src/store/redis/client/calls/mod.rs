@@ -3,7 +3,6 @@
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_reply;
 pub(crate) mod hex;
-mod marks;
 mod metadata;
 mod release_request;
 mod reply;
@@ -11,7 +10,6 @@ mod script;
 mod script_call;
 
 pub(crate) use hex::token_hash;
-pub(crate) use marks::{MarkedRenewal, Marks};
 pub(crate) use metadata::{metadata_from_json, metadata_json};
 pub(crate) use release_request::{read_request, request_text};
 pub(crate) use reply::Reply;

@@ -4,6 +4,8 @@ use std::io;
 
 use bb8_redis::redis::{Cmd, RedisWrite, ToRedisArgs};
 
+use crate::lock::Ttl;
+
 /// A command whose arguments are bulk strings, in their order.
 pub(crate) struct ScriptCall {
     /// The arguments as RESP writes them, without the line before them that says how many they are.
@@ -31,6 +33,14 @@ impl ScriptCall {
     pub(crate) fn arg(&mut self, value: impl ToRedisArgs) -> &mut Self {
         value.write_redis_args(self);
         self
+    }
+
+    /// Appends a TTL in milliseconds, or an empty argument.
+    pub(crate) fn arg_ttl(&mut self, ttl: Option<Ttl>) -> &mut Self {
+        match ttl {
+            Some(ttl) => self.arg(ttl.as_millis()),
+            None => self.arg(""),
+        }
     }
 
     /// How many bytes the arguments take.

@@ -1,12 +1,12 @@
 //! Calls `quorum_renew.lua`.
 
 use crate::{
-    lock::{TokenHash, Ttl},
+    lock::TokenHash,
     store::{
         StoreError,
-        contract::{Confirmation, Loss, Renewal, Renewer},
+        contract::{Confirmation, Loss, Renewal, RenewalTtl, Renewer},
         redis::{
-            client::calls::{MarkedRenewal, Marks, ScriptCall, TOMBSTONE_MS},
+            client::calls::{ScriptCall, TOMBSTONE_MS},
             keys::Keys,
         },
     },
@@ -19,29 +19,31 @@ use super::super::{node::Node, record::millis, scripts::fill_lease_keys};
 impl Node {
     pub(in super::super) async fn renew(
         &self,
-        marks: &Marks,
         keys: &Keys,
         renewer: Renewer,
         token: &TokenHash,
-        ttl: Option<Ttl>,
+        ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
-        let mut marked = MarkedRenewal::new(marks, keys.name(), token);
         let token = token.to_string();
-        let mut reply = loop {
-            let fill = |command: &mut ScriptCall, _| {
-                fill_who(command, keys, renewer, &token, ttl);
-                command.arg(marked.named()).arg(&*marked.leaves(ttl));
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys).arg(&token);
+            command
+                .arg_ttl(ttl.asked)
+                .arg_ttl(ttl.max)
+                .arg(TOMBSTONE_MS);
+            match renewer {
+                Renewer::Bearer => command.arg("").arg(0),
+                Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
+                Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
             };
-            let answer = self.run(&self.scripts.renew, keys, &token, fill).await;
-            if let Some(reply) = marked.answered(answer)? {
-                break reply;
-            }
         };
+        let run = self.run(&self.scripts.renew, keys, &token, fill);
+        let mut reply = run.await?.reply;
         match reply.kind() {
             "renewed" => {
                 let held = reply.lease(keys)?;
                 let margin = reply.integer().and_then(millis);
-                marked.keep(held.expires_in);
+                let margin = margin.ok_or_else(|| reply.unexpected())?;
                 Ok(Renewal::Renewed(held, margin))
             }
             "adopted" => Ok(Renewal::Adopted),
@@ -52,26 +54,6 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
-
-fn fill_who(
-    command: &mut ScriptCall,
-    keys: &Keys,
-    renewer: Renewer,
-    token: &str,
-    ttl: Option<Ttl>,
-) {
-    fill_lease_keys(command, keys).arg(token);
-    match ttl {
-        Some(ttl) => command.arg(ttl.as_millis()),
-        None => command.arg(""),
-    };
-    command.arg(TOMBSTONE_MS);
-    match renewer {
-        Renewer::Bearer => command.arg("").arg(0),
-        Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
-        Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
-    };
 }
 
 // === Confirm ===
