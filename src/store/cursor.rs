@@ -16,8 +16,13 @@ pub enum Cursor {
         /// The place.
         position: u64,
     },
-    /// Redis: how far it was scanned.
-    Redis(Scanned),
+    /// Redis; a cluster is scanned server by server.
+    Redis {
+        /// Which server, in the order of the first slot of each.
+        node: u16,
+        /// How far that server was scanned.
+        scanned: Scanned,
+    },
     /// A quorum of servers, which are scanned one after the other.
     Quorum {
         /// Which of them.
@@ -28,13 +33,6 @@ pub enum Cursor {
         since: u64,
         /// How far that one was scanned.
         scanned: Scanned,
-    },
-    /// A Redis cluster: behind the locks up to this place in the order of the slots.
-    Cluster {
-        /// The slot.
-        slot: u16,
-        /// The place in it; 0 is before all locks of the slot.
-        after: u64,
     },
 }
 
@@ -78,9 +76,8 @@ const LONGEST: usize = BYTES + SPLIT + SINCE;
 const EMBEDDED: u8 = 1;
 const REDIS: u8 = 2;
 const REDIS_SPLIT: u8 = 3;
-const CLUSTER: u8 = 4;
-const QUORUM: u8 = 5;
-const QUORUM_SPLIT: u8 = 6;
+const QUORUM: u8 = 4;
+const QUORUM_SPLIT: u8 = 5;
 
 // === impl Cursor ===
 
@@ -102,8 +99,11 @@ impl Cursor {
         };
         let (kind, node, scanned, since) = match self {
             Self::Embedded { position } => (EMBEDDED, 0, at(position), None),
-            Self::Redis(scanned) if scanned.split.is_some() => (REDIS_SPLIT, 0, scanned, None),
-            Self::Redis(scanned) => (REDIS, 0, scanned, None),
+            Self::Redis { node, scanned } => {
+                let is_split = scanned.split.is_some();
+                let kind = if is_split { REDIS_SPLIT } else { REDIS };
+                (kind, node, scanned, None)
+            }
             Self::Quorum {
                 node,
                 skipped,
@@ -115,7 +115,6 @@ impl Cursor {
                 let node = u16::from_be_bytes([skipped, node]);
                 (kind, node, scanned, Some(since))
             }
-            Self::Cluster { slot, after } => (CLUSTER, slot, at(after), None),
         };
         let mut bytes = Vec::with_capacity(LONGEST);
         bytes.push(kind);
@@ -180,7 +179,7 @@ impl Cursor {
         match kind {
             _ if !rest.is_empty() => None,
             EMBEDDED => Some(Self::Embedded { position }),
-            REDIS | REDIS_SPLIT => Some(Self::Redis(scanned)),
+            REDIS | REDIS_SPLIT => Some(Self::Redis { node, scanned }),
             QUORUM | QUORUM_SPLIT => {
                 let [skipped, node] = node.to_be_bytes();
                 Some(Self::Quorum {
@@ -190,10 +189,6 @@ impl Cursor {
                     scanned,
                 })
             }
-            CLUSTER => Some(Self::Cluster {
-                slot: node,
-                after: position,
-            }),
             _ => None,
         }
     }
@@ -230,7 +225,7 @@ mod tests {
         Scanned { run, scan, split }
     }
 
-    const CURSORS: [Cursor; 7] = [
+    const CURSORS: [Cursor; 6] = [
         Cursor::Quorum {
             node: 2,
             skipped: 1,
@@ -251,19 +246,24 @@ mod tests {
             ),
         },
         Cursor::Embedded { position: u64::MAX },
-        Cursor::Redis(scanned(0xdead_beef, 1 << 40, None)),
-        Cursor::Redis(scanned(
-            0xdead_beef,
-            0,
-            Some(Split {
-                behind: u64::MAX - 1,
-                until: 0xcafe_feed,
-            }),
-        )),
-        Cursor::Redis(scanned(0, u64::MAX, None)),
-        Cursor::Cluster {
-            slot: 16_383,
-            after: u64::MAX - 1,
+        Cursor::Redis {
+            node: 0,
+            scanned: scanned(0xdead_beef, 1 << 40, None),
+        },
+        Cursor::Redis {
+            node: 16_383,
+            scanned: scanned(
+                0xdead_beef,
+                0,
+                Some(Split {
+                    behind: u64::MAX - 1,
+                    until: 0xcafe_feed,
+                }),
+            ),
+        },
+        Cursor::Redis {
+            node: u16::MAX,
+            scanned: scanned(0, u64::MAX, None),
         },
     ];
 

@@ -45,7 +45,7 @@ impl<'a> PageBuilder<'a> {
         let position = match query.cursor {
             Some(Cursor::Embedded { position }) => Some(position),
             // Of another store: the walk begins anew.
-            Some(Cursor::Redis(_) | Cursor::Cluster { .. } | Cursor::Quorum { .. }) | None => None,
+            Some(Cursor::Redis { .. } | Cursor::Quorum { .. }) | None => None,
         };
         Self {
             query,

@@ -73,11 +73,6 @@ impl Keys {
 
     /// A key of the slot that never exists. Whoever names it beside one that does is refused as long as
     /// the slot is being moved, because the two are not in one place then.
-    pub(super) fn absent_in(slot: Slot, tags: &SlotTags) -> String {
-        Self::of_slot(tags.of(slot), "absent")
-    }
-
-    /// [`Keys::absent_in`] the slot of the lock.
     pub(super) fn absent(&self) -> String {
         let tag = self.fence().strip_suffix("}:fence");
         format!("{}}}:absent", tag.expect("a counter is called so"))
@@ -190,7 +185,6 @@ mod tests {
         assert_eq!(Keys::of_gateway(keys.slot(), &tags, &gateway), alive);
         assert_eq!(keys.gateway(), alive);
         assert_eq!(keys.absent(), format!("lg:{{{tag}}}:absent"));
-        assert_eq!(keys.absent(), Keys::absent_in(keys.slot(), &tags));
     }
 
     #[test]

@@ -216,11 +216,14 @@ async fn a_page_names_the_next_one_by_its_path_and_the_last_none() {
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer
     };
-    let cursor = Cursor::Redis(Scanned {
-        run: 7,
-        scan: 4_711,
-        split: None,
-    });
+    let cursor = Cursor::Redis {
+        node: 0,
+        scanned: Scanned {
+            run: 7,
+            scan: 4_711,
+            split: None,
+        },
+    };
     let query = "prefix=deploy%3A&owner=J%C3%BCrgen+%3E%22%26&limit=7";
     let first = list(&format!("/gate/locks?{query}"), Some(cursor)).await;
     let next = first.json()["next_cursor"].as_str().unwrap().to_owned();

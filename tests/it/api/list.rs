@@ -17,11 +17,14 @@ use super::{
     service::{ApiResponse, Service},
 };
 
-const CURSOR: Cursor = Cursor::Redis(Scanned {
-    run: 7,
-    scan: 4_711,
-    split: None,
-});
+const CURSOR: Cursor = Cursor::Redis {
+    node: 0,
+    scanned: Scanned {
+        run: 7,
+        scan: 4_711,
+        split: None,
+    },
+};
 
 fn lock(name: &str, holder: Holder) -> HeldLock {
     HeldLock {

@@ -284,22 +284,15 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
         run: scanned.run ^ 1,
         ..scanned
     };
+    let at_server = |node, scanned| Cursor::Redis { node, scanned };
     let elsewhere = match first.next.expect("the first page is not all") {
-        Cursor::Embedded { position } => vec![Cursor::Redis(nowhere(position))],
-        Cursor::Cluster { slot: _, after } => vec![
-            Cursor::Embedded { position: after },
-            Cursor::Redis(nowhere(after)),
-            Cursor::Cluster {
-                slot: u16::MAX,
-                after,
-            },
-        ],
-        Cursor::Redis(scanned) => vec![
+        Cursor::Embedded { position } => vec![at_server(0, nowhere(position))],
+        Cursor::Redis { node, scanned } => vec![
             Cursor::Embedded {
                 position: scanned.scan,
             },
-            Cursor::Cluster { slot: 0, after: 0 },
-            Cursor::Redis(other_run(scanned)),
+            at_server(u16::MAX, scanned),
+            at_server(node, other_run(scanned)),
         ],
         Cursor::Quorum {
             node,
@@ -317,7 +310,7 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
                 Cursor::Embedded {
                     position: scanned.scan,
                 },
-                Cursor::Redis(scanned),
+                at_server(0, scanned),
                 at(node + 1, scanned),
                 at(node, other_run(scanned)),
             ]

@@ -28,7 +28,7 @@ use crate::support::{RedisServer, url};
 
 /// The commands of the documented ACL line.
 pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get +getrange +set +del +pttl +pexpire +scan +mget \
-    +getdel +setrange +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +getdel +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +setbit +bitpos +hset +hget +hmget +hvals +hlen +hdel +zadd +zcard +zcount +zrange +zrem \
     +publish +subscribe +ping";
 

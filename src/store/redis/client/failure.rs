@@ -34,10 +34,9 @@ pub(crate) enum Failure {
 /// of a quorum is [`NODE_ACL_LINE`].)
 pub(crate) const ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \
     resetchannels &lg:* -@all +evalsha +eval +info +scan +type +time +exists +get +getrange +set +del +pttl +pexpire \
-    +mget +getdel +setrange +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
+    +mget +getdel +rpush +lpush +lpop +rpop +lpos +lset +lrem +lindex +llen +lrange \
     +setbit +bitpos +hset +hget +hmget +hvals +hlen +hdel +zadd +zcard +zcount +zrange +zrem \
-    +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots \
-    +cluster|getkeysinslot";
+    +publish +subscribe +ping +role +wait +asking +cluster|info +cluster|slots";
 
 /// The same at the nodes of a quorum, which run scripts of their own.
 pub(crate) const NODE_ACL_LINE: &str = "ACL SETUSER latchgate on >PASSWORD resetkeys ~lg:* \

@@ -139,6 +139,14 @@ impl Topology {
         }
     }
 
+    /// Every server that has slots, in the order of the first slot of each. Fails if a slot has no server.
+    pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
+        match self {
+            Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(vec![Arc::clone(shard)]),
+            Self::Cluster(cluster) => cluster.shards_by_slot(),
+        }
+    }
+
     /// Whether this server has a slot.
     pub(crate) fn has(&self, shard: &Arc<Shard>, slot: Slot) -> bool {
         match self {

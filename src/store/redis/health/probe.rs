@@ -77,11 +77,10 @@ impl Dispatch {
         &self,
         shard: &Arc<Shard>,
     ) -> Result<Vec<(String, Permission)>, Failure> {
-        let mut commands = Pipeline::with_capacity(2);
+        let mut commands = Pipeline::with_capacity(1);
         commands.cmd("ASKING");
-        commands.cmd("CLUSTER").arg("GETKEYSINSLOT").arg(0).arg(0);
         let replies = self.batch_to(shard, &commands).await?;
-        let names = ["ASKING", "CLUSTER GETKEYSINSLOT"];
+        let names = ["ASKING"];
         let permissions = names.iter().zip(replies).map(|(name, reply)| {
             let permission = match reply {
                 Value::ServerError(error) if lacks_permission(&answered(&error)) => {

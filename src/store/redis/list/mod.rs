@@ -1,5 +1,4 @@
 //! Lists of locks: scans of the keys, and looks at what they find.
 
-mod cluster_walk;
 pub(super) mod page;
 pub(super) mod read_locks;

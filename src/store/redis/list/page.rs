@@ -36,15 +36,16 @@ const STEPS: usize = 32;
 const TIME: Duration = Duration::from_millis(250);
 /// Which part of a page may be left empty: to fill it might take a step for each lock.
 const SPARE: usize = 8;
-/// Where a walk is.
+
+/// Where a walk through the locks of all servers is.
 struct ScanWalk {
-    /// The run of the server, if it is known.
+    /// Which server of [`Topology::shards_by_slot`](super::super::client::topology::Topology::shards_by_slot).
+    node: u16,
+    /// The run of that server, if it is known.
     run: Option<u32>,
     scan: u64,
     /// What was shown of what lies there.
     split: Option<Split>,
-    /// Whether it has come to its end.
-    is_over: bool,
 }
 
 // === impl RedisListing ===
@@ -57,20 +58,24 @@ impl RedisListing<'_> {
         // All servers have room for as many; this one stands for them.
         let shard = topology.pubsub_shard()?;
         let _room = shard.asking.within(Duration::ZERO).await?;
-        if topology.is_cluster() {
-            self.walk().await
-        } else {
-            self.scan(&shard).await
-        }
+        self.scan(&topology.shards_by_slot()?).await
     }
 
-    async fn scan(&self, shard: &Arc<Shard>) -> Result<Page, StoreError> {
+    /// Scans one server after the other. A lock whose slot moves from one server to another meanwhile may be missed, or
+    /// be found twice.
+    async fn scan(&self, shards: &[Arc<Shard>]) -> Result<Page, StoreError> {
         let start = Instant::now();
         let pattern = Keys::pattern(&self.query.filter.prefix);
         let mut walk = ScanWalk::from(self.query.cursor);
+        if usize::from(walk.node) >= shards.len() {
+            walk.begin(0);
+        }
         let mut locks = Vec::new();
         let (mut looked_at, mut fewer) = (0, None);
         for taken in 1.. {
+            let Some(shard) = shards.get(usize::from(walk.node)) else {
+                break;
+            };
             let wanted = self.query.limit - locks.len();
             let count = match (walk.split, fewer.take()) {
                 (Some(_), _) => 1,
@@ -87,7 +92,7 @@ impl RedisListing<'_> {
                     let why = "the server changes again and again".to_owned();
                     return Err(Unavailability::Refused(why).into());
                 }
-                walk = ScanWalk::from(None);
+                walk.begin(walk.node);
                 continue;
             }
             walk.run = Some(step.run);
@@ -112,13 +117,14 @@ impl RedisListing<'_> {
                 continue;
             }
             let enough = locks.len() >= self.query.limit - self.query.limit / SPARE;
-            if walk.is_over || enough || taken >= STEPS || start.elapsed() >= TIME {
+            if enough || taken >= STEPS || start.elapsed() >= TIME {
                 break;
             }
         }
+        let is_over = usize::from(walk.node) >= shards.len();
         Ok(Page {
             locks,
-            next: walk.cursor(),
+            next: (!is_over).then(|| walk.cursor()),
         })
     }
 }
@@ -127,16 +133,19 @@ impl RedisListing<'_> {
 
 impl From<Option<Cursor>> for ScanWalk {
     fn from(cursor: Option<Cursor>) -> Self {
-        let (run, scan, split) = match cursor {
-            Some(Cursor::Redis(Scanned { run, scan, split })) => (Some(run), scan, split),
-            // Of another store, or of a server that has gone: the walk begins anew.
-            Some(_) | None => (None, 0, None),
+        let (node, run, scan, split) = match cursor {
+            Some(Cursor::Redis {
+                node,
+                scanned: Scanned { run, scan, split },
+            }) => (node, Some(run), scan, split),
+            // A cursor of another store: the walk begins again.
+            Some(_) | None => (0, None, 0, None),
         };
         Self {
+            node,
             run,
             scan,
             split,
-            is_over: false,
         }
     }
 }
@@ -148,17 +157,31 @@ impl ScanWalk {
         !has_begun || self.run.is_none_or(|known| known == run)
     }
 
-    /// All was shown up to there.
-    fn go_on(&mut self, next: u64) {
-        (self.scan, self.split, self.is_over) = (next, None, next == 0);
+    /// The walk begins at a server.
+    fn begin(&mut self, node: u16) {
+        *self = Self {
+            node,
+            ..Self::from(None)
+        };
     }
 
-    fn cursor(&self) -> Option<Cursor> {
-        (!self.is_over).then_some(Cursor::Redis(Scanned {
-            run: self.run.unwrap_or_default(),
-            scan: self.scan,
-            split: self.split,
-        }))
+    /// All locks were shown up to there; `SCAN` answers 0 at the end of a server.
+    fn go_on(&mut self, next: u64) {
+        (self.scan, self.split) = (next, None);
+        if next == 0 {
+            self.begin(self.node.saturating_add(1));
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        Cursor::Redis {
+            node: self.node,
+            scanned: Scanned {
+                run: self.run.unwrap_or_default(),
+                scan: self.scan,
+                split: self.split,
+            },
+        }
     }
 }
 
@@ -201,7 +224,7 @@ mod tests {
         let mut shown = walk_split(&mut walk, all());
         assert_eq!(shown.len(), 2);
         // At another gateway, which finds them in another order.
-        let mut walk = ScanWalk::from(walk.cursor());
+        let mut walk = ScanWalk::from(Some(walk.cursor()));
         let mut rest = all();
         rest.reverse();
         leave_out(walk.split, &mut rest, next);
@@ -217,12 +240,9 @@ mod tests {
         shown.sort();
         assert_eq!(shown, names(&all()));
         walk.go_on(next);
-        assert!(matches!(
-            walk.cursor(),
-            Some(Cursor::Redis(Scanned { split: None, .. }))
-        ));
+        assert_eq!((walk.node, walk.split), (0, None));
         walk.go_on(0);
-        assert_eq!(walk.cursor(), None);
+        assert_eq!((walk.node, walk.scan, walk.run), (1, 0, None));
     }
 
     #[test]

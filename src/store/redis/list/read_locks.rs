@@ -6,14 +6,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use bb8_redis::redis::{Cmd, Pipeline, ServerError, Value};
+use bb8_redis::redis::{Pipeline, ServerError, Value};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::{
     lock::{HeldLease, Limit, LockName},
     store::{
-        StoreError, Unavailability, Uncertainty,
+        StoreError, Uncertainty,
         contract::{HeldLock, Holder, SHOWN_HOLDERS},
     },
 };
@@ -34,8 +34,8 @@ use super::{
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LockRead {
     pub(crate) state: LockState,
-    /// How many wait; `None` if that is to be looked up elsewhere.
-    pub(crate) waiters: Option<u64>,
+    /// How many tickets are in its queue. While a slot moves, some may be at the other server.
+    pub(crate) waiters: u64,
 }
 
 /// What was seen of a lock.
@@ -111,10 +111,9 @@ fn judge([value, queue]: &[Value; COMMANDS], now: u64, sent: Instant) -> LockRea
     LockRead {
         state: judge_lock(value, now, sent),
         waiters: match queue {
-            Value::Int(count) => Some(count.unsigned_abs()),
-            Value::ServerError(error) if matches!(answered(error), Failure::Elsewhere(_)) => None,
-            // A key of another type, in which nobody stands; whoever asks about the lock is told.
-            _ => Some(0),
+            Value::Int(count) => count.unsigned_abs(),
+            // The key is of another type, or at another server.
+            _ => 0,
         },
     }
 }
@@ -201,7 +200,6 @@ impl RedisListing<'_> {
         for (keys, LockRead { state, waiters }) in batch.into_iter().zip(seen) {
             match state {
                 LockState::Lease(lease) => {
-                    let waiters = waiters.unwrap_or_default();
                     let lock = self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters);
                     found.extend(lock.map(|lock| (keys, lock)));
                 }
@@ -221,7 +219,7 @@ impl RedisListing<'_> {
     async fn inspect_one(
         &self,
         keys: Keys,
-        waiters: Option<u64>,
+        waiters: u64,
     ) -> Result<Option<(Keys, HeldLock)>, StoreError> {
         let most = if self.query.filter.looks_at_leases() {
             // Any of those who share it may be the one.
@@ -232,15 +230,11 @@ impl RedisListing<'_> {
         let seen = self.scripts.list(self.dispatch, &keys, most, None);
         let holder = match seen.await {
             Ok(seen) => seen.holder(),
-            // Where a slot is being moved, what belongs together may be in two places, or be missing.
-            Err(StoreError::Unavailable(why)) if self.dispatch.topology.is_cluster() => {
-                self.without_record(&keys, why).await?
+            // While a slot moves, the keys of a lock may be at two servers. The list misses the lock.
+            Err(StoreError::Unavailable(_)) if self.dispatch.topology.is_cluster() => {
+                return Ok(None);
             }
             Err(error) => return Err(error),
-        };
-        let waiters = match waiters {
-            Some(waiters) => waiters,
-            None => self.waiters(&keys).await?,
         };
         let lock = self.to_held_lock(&keys, holder, waiters);
         Ok(lock.map(|lock| (keys, lock)))
@@ -262,41 +256,6 @@ impl RedisListing<'_> {
             Err(error) => return Err(error),
         }
         Ok(lock)
-    }
-
-    /// Whether somebody holds a lock, for how long, and no more than that.
-    async fn without_record(
-        &self,
-        keys: &Keys,
-        why: Unavailability,
-    ) -> Result<Option<Holder>, StoreError> {
-        let mut command = Cmd::new();
-        command.arg("PTTL").arg(keys.lock());
-        match self.dispatch.plain(keys.slot(), &command).await {
-            Ok(Value::Int(-2)) => Ok(None),
-            Ok(Value::Int(left)) => {
-                let expires_in = u64::try_from(left).ok().map(Duration::from_millis);
-                // What they have written may be in another place already.
-                let mark = None;
-                Ok(Some(Holder::Foreign { expires_in, mark }))
-            }
-            _ => Err(why.into()),
-        }
-    }
-
-    /// How many wait for a lock.
-    async fn waiters(&self, keys: &Keys) -> Result<u64, StoreError> {
-        let mut command = Cmd::new();
-        command.arg("LLEN").arg(keys.wait());
-        let mut retry = RetryPolicy::new();
-        loop {
-            match self.dispatch.plain(keys.slot(), &command).await {
-                Ok(Value::Int(count)) => return Ok(count.unsigned_abs()),
-                // What is of another type has nobody in it.
-                Ok(_) | Err(Failure::WrongType) => return Ok(0),
-                Err(failure) => retry.pause_or_fail(failure).await?,
-            }
-        }
     }
 
     /// The lock as it is shown, if it is held and wanted.
@@ -368,7 +327,7 @@ mod tests {
         let [
             LockRead {
                 state: LockState::Lease(_),
-                waiters: Some(3),
+                waiters: 3,
             },
         ] = of_master[..]
         else {
@@ -382,7 +341,7 @@ mod tests {
         let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
         let unclear = LockRead {
             state: LockState::Unclear,
-            waiters: Some(0),
+            waiters: 0,
         };
         assert_eq!(
             read(&replies(&odd, "master"), Instant::now()),

@@ -15,7 +15,7 @@ use super::super::{
     Fixture,
     attempts::{
         LONG, SHORT, attempt, granted, holders, is_free, key, one_of, reader, refused, released,
-        renewed, ttl, under,
+        ttl, under,
     },
 };
 use crate::support::eventually;

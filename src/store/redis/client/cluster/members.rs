@@ -109,6 +109,18 @@ impl Cluster {
         self.layout().shards.clone()
     }
 
+    /// The servers in the order of the first slot that each has: every slot has one of them.
+    pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
+        let mut found: Vec<Arc<Shard>> = Vec::new();
+        for slot in (0..Slot::COUNT).filter_map(Slot::numbered) {
+            let owner = self.owner(slot)?;
+            if !found.iter().rev().any(|shard| Arc::ptr_eq(shard, &owner)) {
+                found.push(owner);
+            }
+        }
+        Ok(found)
+    }
+
     /// Some slot of a server, another one each time.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         let layout = self.layout();

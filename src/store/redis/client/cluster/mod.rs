@@ -5,8 +5,6 @@ mod members;
 mod question;
 mod report;
 mod view;
-mod visit;
 mod watch;
 
 pub(crate) use members::Cluster;
-pub(crate) use visit::Visited;
