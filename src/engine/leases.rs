@@ -76,6 +76,8 @@ struct LeaseEntry {
     others: Vec<RegisteredLease>,
     /// Its answers, if it has an idempotency key.
     answers: Option<Box<LeaseReplies>>,
+    /// When it was last answered under its idempotency key.
+    answered: Option<Instant>,
 }
 
 /// The answers of one lease.
@@ -253,6 +255,7 @@ impl LeaseRegistry {
         let until = now + left;
         let mut shard = self.shard(&token);
         let entry = shard.leases.entry(token).or_default();
+        entry.answered = Some(now);
         let answers = entry.answers.get_or_insert_with(|| {
             Box::new(LeaseReplies {
                 given: Vec::new(),
@@ -264,6 +267,13 @@ impl LeaseRegistry {
         answers.on_their_way += 1;
         answers.until = answers.until.max(until);
         shard.sweep(now);
+    }
+
+    /// Whether a lease was answered under its idempotency key after this instant.
+    pub(super) fn was_answered_since(&self, token: &TokenHash, since: Instant) -> bool {
+        let shard = self.shard(token);
+        let entry = shard.leases.get(token);
+        entry.is_some_and(|entry| entry.answered > Some(since))
     }
 
     /// An answer of a lease with an idempotency key has arrived, so the lease is its caller's.

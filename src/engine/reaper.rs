@@ -23,7 +23,12 @@ use crate::{
     telemetry::metrics::{LeaseOutcome, Metrics},
 };
 
-use super::{LossReason, events::Bus, leases::LeaseRegistry};
+use super::{
+    LossReason,
+    events::Bus,
+    hold_streams::{Displaced, HoldStreams},
+    leases::LeaseRegistry,
+};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -80,8 +85,13 @@ pub(super) enum AbandonedBy {
     /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
     /// lease that another keeper has adopted is left alone.
     Keeper(KeeperId, Option<LossReason>),
-    /// A holder whose release the store did not answer, and that hung up. The lease ends by this time on its own.
-    Holder(Instant),
+    /// A holder that has hung up, whose release the store did not answer.
+    Holder {
+        /// When the release came. A lease that was answered again after that is left alone.
+        since: Instant,
+        /// When the lease has ended on its own at the latest.
+        until: Instant,
+    },
 }
 
 struct ReaperEntry {
@@ -90,38 +100,32 @@ struct ReaperEntry {
     lease: AbandonedLease,
 }
 
+/// What a command that gives back needs.
+pub(super) struct ReaperContext {
+    pub(super) store: AnyStore,
+    pub(super) leases: Arc<LeaseRegistry>,
+    pub(super) streams: HoldStreams,
+    pub(super) events: Bus,
+    pub(super) metrics: Metrics,
+}
+
 struct ReaperTask {
-    store: AnyStore,
-    events: Bus,
-    metrics: Metrics,
+    context: Arc<ReaperContext>,
     grace: Duration,
     waiting: BinaryHeap<Reverse<ReaperEntry>>,
     stopping: bool,
-    /// Whether the last lease found the backlog full; said once, not for each.
-    overflowing: bool,
+    /// Whether the backlog was full for leases that were not delivered, and for those to be released. Each is logged once,
+    /// until half of the backlog is free.
+    overflowing: [bool; 2],
 }
 
 // === impl Reaper ===
 
 impl Reaper {
-    pub(super) fn start(
-        store: AnyStore,
-        leases: Arc<LeaseRegistry>,
-        events: Bus,
-        metrics: Metrics,
-        lifecycle: &Lifecycle,
-        grace: Duration,
-    ) -> Self {
+    pub(super) fn start(context: ReaperContext, lifecycle: &Lifecycle, grace: Duration) -> Self {
         let (queue, submitted) = mpsc::channel(BACKLOG);
-        let task = ReaperTask {
-            store,
-            events,
-            metrics,
-            grace,
-            waiting: BinaryHeap::new(),
-            stopping: false,
-            overflowing: false,
-        };
+        let leases = Arc::clone(&context.leases);
+        let task = ReaperTask::new(context, grace);
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move { task.run(submitted, stopped).await });
         Self { queue, leases }
@@ -191,6 +195,16 @@ impl OtherLocks {
 // === impl ReaperTask ===
 
 impl ReaperTask {
+    fn new(context: ReaperContext, grace: Duration) -> Self {
+        Self {
+            context: Arc::new(context),
+            grace,
+            waiting: BinaryHeap::new(),
+            stopping: false,
+            overflowing: [false; 2],
+        }
+    }
+
     /// Goes on until everything has been given back or, once `stopped`, until it is dropped.
     async fn run(
         mut self,
@@ -198,17 +212,13 @@ impl ReaperTask {
         stopped: impl Future<Output = ()>,
     ) {
         let mut stopped = std::pin::pin!(stopped);
-        let (store, events, metrics) = (
-            self.store.clone(),
-            self.events.clone(),
-            self.metrics.clone(),
-        );
+        let context = Arc::clone(&self.context);
         let mut running = PartitionedCommands::new(CONCURRENT, |entry| {
-            give_back(store.clone(), events.clone(), metrics.clone(), entry).boxed()
+            give_back(Arc::clone(&context), entry).boxed()
         });
         loop {
             while let Some(entry) = self.take_due() {
-                running.push(self.store.partition(&entry.lease.name), entry);
+                running.push(context.store.partition(&entry.lease.name), entry);
             }
             if self.stopping
                 && running.is_empty()
@@ -234,19 +244,23 @@ impl ReaperTask {
     /// Takes a lease in, while so many are due and wait for their turn.
     fn accept(&mut self, lease: AbandonedLease, due: usize) {
         // A release needs no API key, so those of strangers must leave room.
-        let is_release = matches!(lease.by, AbandonedBy::Holder(_));
+        let is_release = matches!(lease.by, AbandonedBy::Holder { .. });
         let room = if is_release { BACKLOG / 2 } else { BACKLOG };
-        if self.waiting.len() + due >= room {
-            if !self.overflowing {
+        let (waiting, overflowing) = (
+            self.waiting.len() + due,
+            &mut self.overflowing[usize::from(is_release)],
+        );
+        if waiting >= room {
+            if !*overflowing {
                 warn!(
                     backlog = room,
                     "leases that could not be delivered or released are left to their TTL"
                 );
             }
-            self.overflowing = true;
+            *overflowing = true;
             return;
         }
-        self.overflowing = false;
+        *overflowing &= waiting > room / 2;
         // A gateway that stops does not wait for the grace: it could not give the lease back later.
         let comes_back = matches!(
             lease.by,
@@ -282,12 +296,14 @@ impl ReaperTask {
 }
 
 /// Returns what is to be given back next: the same lease if it must be retried later, or the rest of its group.
-async fn give_back(
-    store: AnyStore,
-    events: Bus,
-    metrics: Metrics,
-    mut entry: ReaperEntry,
-) -> Vec<ReaperEntry> {
+async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<ReaperEntry> {
+    let ReaperContext {
+        store,
+        leases,
+        streams,
+        events,
+        metrics,
+    } = &*context;
     let AbandonedLease {
         name, token, by, ..
     } = &entry.lease;
@@ -314,7 +330,7 @@ async fn give_back(
                 | AbandonedBy::KeyedAttempt
                 | AbandonedBy::UnansweredAttempt(_)
                 | AbandonedBy::KeyedAnswer(_)
-                | AbandonedBy::Holder(_) => None,
+                | AbandonedBy::Holder { .. } => None,
             };
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
@@ -326,13 +342,15 @@ async fn give_back(
                 outcome == Release::Adopted
             })
         }
-        AbandonedBy::Holder(_) => {
+        AbandonedBy::Holder { since, .. } if leases.was_answered_since(token, *since) => Ok(true),
+        AbandonedBy::Holder { .. } => {
             let released = store.release(name, token).await;
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
                     events.released(name, token);
+                    streams.displace(name.clone(), *token, Displaced::Released);
                 }
                 false
             })
@@ -344,7 +362,7 @@ async fn give_back(
         // Nobody does, if perhaps an earlier copy of this command has ended it.
         Ok(false) => entry.others(),
         Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {
-            if matches!(by, AbandonedBy::Holder(until) if *until <= Instant::now()) {
+            if matches!(by, AbandonedBy::Holder { until, .. } if *until <= Instant::now()) {
                 return Vec::new();
             }
             // Nobody waits for an outage to end.
@@ -409,3 +427,51 @@ impl PartialEq for ReaperEntry {
 }
 
 impl Eq for ReaperEntry {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::tests::scripted_store::{ScriptedStore, engine, granted, name},
+        lock::Token,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backlog_that_is_full_for_releases_is_logged_once_whatever_else_is_taken_in() {
+        let store = ScriptedStore::answering(Ok(granted()));
+        let (engine, _lifecycle) = engine(&store);
+        let shared = &engine.0;
+        let context = ReaperContext {
+            store: shared.store.clone(),
+            leases: Arc::clone(&shared.leases),
+            streams: shared.streams.clone(),
+            events: shared.events.clone(),
+            metrics: shared.metrics.clone(),
+        };
+        let mut task = ReaperTask::new(context, Duration::ZERO);
+        let lease = |by| AbandonedLease {
+            name: name(),
+            token: Token::random().hash(),
+            by,
+            others: OtherLocks::default(),
+        };
+        let (since, until) = (Instant::now(), Instant::now());
+        let release = AbandonedBy::Holder { since, until };
+        for _ in 0..BACKLOG / 2 {
+            task.accept(lease(AbandonedBy::Attempt), 0);
+        }
+        for _ in 0..3 {
+            task.accept(lease(release), 0);
+            task.accept(lease(AbandonedBy::Attempt), 0);
+            assert_eq!(task.overflowing, [false, true]);
+            // One that has ended makes room, for a moment.
+            task.waiting.pop();
+            task.waiting.pop();
+            task.accept(lease(release), 0);
+            assert_eq!(task.overflowing, [false, true]);
+        }
+        task.waiting.clear();
+        task.accept(lease(release), 0);
+        assert_eq!(task.overflowing, [false, false]);
+    }
+}

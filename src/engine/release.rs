@@ -22,6 +22,12 @@ use super::{
     start::EngineShared,
 };
 
+/// A release that the store did not answer. If it is dropped before its caller is told, it goes on in the background.
+struct UnansweredRelease {
+    error: StoreError,
+    later: Option<(Engine, LockName, TokenHash, Instant)>,
+}
+
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
@@ -38,13 +44,38 @@ pub enum ReleaseError {
 impl ReleaseError {
     /// Whether the store may answer the same release later.
     pub fn may_pass(&self) -> bool {
-        let Self::Store(error) = self else {
-            return false;
-        };
-        matches!(
-            error,
-            StoreError::Unavailable(_) | StoreError::Indeterminate(_)
-        )
+        matches!(self, Self::Store(error) if may_pass(error))
+    }
+}
+
+fn may_pass(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Unavailable(_) | StoreError::Indeterminate(_)
+    )
+}
+
+// === impl UnansweredRelease ===
+
+impl UnansweredRelease {
+    /// Its caller is told.
+    fn told(mut self) -> StoreError {
+        self.later = None;
+        self.error.clone()
+    }
+}
+
+impl From<StoreError> for UnansweredRelease {
+    fn from(error: StoreError) -> Self {
+        Self { error, later: None }
+    }
+}
+
+impl Drop for UnansweredRelease {
+    fn drop(&mut self) {
+        if let Some((engine, name, token, since)) = self.later.take() {
+            engine.release_later(name, token, since);
+        }
     }
 }
 
@@ -53,9 +84,10 @@ impl ReleaseError {
 impl Engine {
     /// Ends a living lease. Works while the gateway drains.
     ///
-    /// A caller that hangs up half-way still wants the lock released, so the command is seen through.
+    /// A caller that hangs up half-way still wants the lock released, so the command is seen through, and tried again
+    /// if the store does not answer it.
     pub async fn release(&self, name: LockName, token: TokenHash) -> Result<(), ReleaseError> {
-        let engine = Arc::clone(&self.0);
+        let (engine, since) = (Arc::clone(&self.0), Instant::now());
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
             let EngineShared { leases, .. } = &*engine;
             let release = engine.store.release(&name, &token).await;
@@ -71,7 +103,14 @@ impl Engine {
             }
             let held = lease.map(|lease| lease.since.elapsed());
             engine.metrics.released(lease_outcome(&release), held);
-            if let Ok(Release::Released) = &release {
+            let release = release.map_err(|error| {
+                let later = || (Self(Arc::clone(&engine)), name.clone(), token, since);
+                UnansweredRelease {
+                    later: may_pass(&error).then(later),
+                    error,
+                }
+            })?;
+            if release == Release::Released {
                 engine.events.released(&name, &token);
                 engine.streams.displace(name, token, Displaced::Released);
                 // The next holder is answered first, because others wait for what it does.
@@ -79,9 +118,9 @@ impl Engine {
                     yield_now().await;
                 }
             }
-            release
+            Ok(release)
         });
-        match release.await? {
+        match release.await.map_err(UnansweredRelease::told)? {
             Release::Released => Ok(()),
             // A release without a keeper never has this outcome.
             Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),
@@ -89,13 +128,18 @@ impl Engine {
         }
     }
 
-    /// Releases a lease in the background until the store answers or no lease can last any longer. For a release that
-    /// the store did not answer, and whose caller has gone.
-    pub fn release_later(&self, name: LockName, token: TokenHash) {
+    /// Releases a lease in the background until the store answers, no lease can last any longer, or the lease is answered
+    /// again here under its idempotency key. For a release that came at `since`, that the store did not answer, and whose
+    /// caller has gone.
+    pub fn release_later(&self, name: LockName, token: TokenHash, since: Instant) {
+        if self.0.leases.was_answered_since(&token, since) {
+            return;
+        }
+        let until = Instant::now() + self.0.longest_ttl;
         self.0.reaper.submit(AbandonedLease {
             name,
             token,
-            by: AbandonedBy::Holder(Instant::now() + self.0.longest_ttl),
+            by: AbandonedBy::Holder { since, until },
             others: OtherLocks::default(),
         });
     }

@@ -27,7 +27,7 @@ use super::{
     fences::Fences,
     hold_streams::{Displaced, HoldStreams},
     leases::LeaseRegistry,
-    reaper::Reaper,
+    reaper::{Reaper, ReaperContext},
 };
 
 /// The operations on locks over one store. Cheap to clone.
@@ -73,15 +73,15 @@ impl Engine {
             Arc::new(SystemClock),
             limits.max_event_streams,
         );
-        let reaper = Reaper::start(
-            store.clone(),
-            Arc::clone(&leases),
-            events.clone(),
-            metrics.clone(),
-            &lifecycle,
-            reconnect_grace,
-        );
         let streams = HoldStreams::default();
+        let context = ReaperContext {
+            store: store.clone(),
+            leases: Arc::clone(&leases),
+            streams: streams.clone(),
+            events: events.clone(),
+            metrics: metrics.clone(),
+        };
+        let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
         let (mut listener, displaced) = (store.breaks().listen(), streams.clone());
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {

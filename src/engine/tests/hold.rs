@@ -321,18 +321,26 @@ async fn whoever_left_too_much_unread_hears_that_and_nothing_old() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    store.releases.lock().unwrap().push_back(Release::Released);
-    let (engine, _lifecycle) = engine(&store);
-    let mut hold = engine.hold(request(None)).await.unwrap();
-    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
-        panic!("not granted")
-    };
-    engine.release(name(), lease.token.hash()).await.unwrap();
-    let (end, renewals) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Released), "{end:?}");
-    assert_eq!(renewals, 0);
-    assert_eq!(store.released.lock().unwrap().len(), 1);
+    for is_late in [false, true] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        store.releases.lock().unwrap().push_back(Release::Released);
+        let (engine, _lifecycle) = engine(&store);
+        let mut hold = engine.hold(request(None)).await.unwrap();
+        let Some(HoldEvent::Granted(lease)) = hold.next().await else {
+            panic!("not granted")
+        };
+        let token = lease.token.hash();
+        if is_late {
+            engine.release_later(name(), token, Instant::now());
+        } else {
+            engine.release(name(), token).await.unwrap();
+        }
+        let ended = timeout(TTL, end_of(&mut hold)).await;
+        let (end, renewals) = ended.expect("it ends at once");
+        assert!(matches!(end, HoldEnd::Released), "{end:?}");
+        assert_eq!(renewals, 0);
+        assert_eq!(store.released.lock().unwrap().len(), 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

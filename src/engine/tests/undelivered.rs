@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::{Instant, advance};
+
 use super::{
     groups::{answering, given_back, group, refusal, start},
     scripted_store::*,
@@ -266,6 +268,49 @@ async fn a_release_is_carried_out_although_its_caller_hung_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_answered_is_tried_again_if_its_caller_hung_up() {
+    for (hangs_up, expected) in [(true, 1), (false, 0)] {
+        let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
+        store.release_errors.lock().unwrap().push_back(unknown());
+        let (engine, _lifecycle) = engine(&store);
+        let release = engine.release(name(), Token::random().hash());
+        if hangs_up {
+            let hung_up = tokio::time::timeout(Duration::from_secs(1), release);
+            assert!(hung_up.await.is_err());
+            store.open_gate();
+        } else {
+            store.open_gate();
+            release.await.unwrap_err();
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(store.released.lock().unwrap().len(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_meanwhile() {
+    for is_answered in [true, false] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        store.release_errors.lock().unwrap().push_back(unknown());
+        let (engine, _lifecycle) = engine(&store);
+        let first = engine.acquire(request(KEY)).await.unwrap();
+        let token = first.lease.token.hash();
+        answered_again(&store, &first, Some(KeeperId::of_attempt(&token)));
+        first.delivery.delivered();
+        engine.release_later(name(), token, Instant::now());
+        settle().await;
+        advance(Duration::from_millis(1)).await;
+        if is_answered {
+            let again = engine.acquire(request(KEY)).await.unwrap();
+            assert_eq!(again.hash, token);
+            again.delivery.delivered();
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(store.released.lock().unwrap().is_empty(), is_answered);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_half_way_is_an_unknown_outcome_and_is_given_back() {
     let store = ScriptedStore::answering(Ok(granted()));
     // The test says nothing of what acquire answers, so the store panics.
@@ -333,7 +378,7 @@ async fn who_is_refused_waits_for_no_store_that_is_away() {
             })
         };
         let request = GroupRequest::new(names, part).unwrap();
-        let begin = tokio::time::Instant::now();
+        let begin = Instant::now();
         refusal(engine.acquire_group(request, || {}).await);
         let waited = begin.elapsed();
         assert!(

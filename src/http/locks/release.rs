@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{Extension, extract::State};
+use tokio::time::Instant;
 use utoipa::{
     IntoResponses, ToSchema,
     openapi::{RefOr, Response},
@@ -35,8 +36,8 @@ pub(super) struct ReleaseProblems;
 /// Ends a living lease. It is carried out even if the caller hangs up, as soon as the whole request has
 /// come (over HTTP/2 a body needs its `Content-Length` for that), unless so many callers of releases have
 /// hung up at once that the gateway keeps its room for those who wait. If the store does not answer and the caller
-/// has hung up, the gateway tries again until the store answers. A caller that is told 503 knows that nothing follows.
-/// Works while the gateway drains.
+/// has hung up, the gateway tries again until the store answers, or until it answers the lease again under its
+/// `Idempotency-Key`. A caller that is told 503 knows that nothing follows. Works while the gateway drains.
 ///
 /// Repeated after a release of a lease that was acquired with an `Idempotency-Key`, the answer is 204 again
 /// for a minute. Of any other lease that has ended nothing is remembered: the answer is 410, whether an
@@ -100,7 +101,7 @@ async fn end(
     name: LockName,
     token: TokenHash,
 ) -> Result<ReleaseAnswer<NoContent>, Problem> {
-    let charge = who.charge(gateway, &name, &token)?;
+    let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
     if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
@@ -118,6 +119,7 @@ async fn end(
         gateway: Arc::clone(gateway),
         token,
         names: may_pass.then_some(name).into_iter().collect(),
+        since,
     };
     let answer = match released {
         Ok(()) => Ok(NoContent),

@@ -13,7 +13,10 @@ use std::{
 
 use axum::Extension;
 use http::Response;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tracing::debug;
 
 use crate::{
@@ -32,6 +35,8 @@ pub(in crate::http) struct UnansweredReleases {
     pub(in crate::http) gateway: Arc<AppState>,
     pub(in crate::http) token: TokenHash,
     pub(in crate::http) names: Vec<LockName>,
+    /// When they came.
+    pub(in crate::http) since: Instant,
 }
 
 /// Room for releases without callers. Cheap to clone.
@@ -94,7 +99,7 @@ impl UnansweredReleases {
         let AppState { engine, gate, .. } = &*self.gateway;
         for name in self.names {
             gate.lease_ended(&name, self.token);
-            engine.release_later(name, self.token);
+            engine.release_later(name, self.token, self.since);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use futures_util::future::join_all;
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
@@ -64,12 +65,14 @@ pub(in crate::http) async fn release_group(
     let commands = names
         .iter()
         .map(|name| gateway.engine.release(name.clone(), token));
+    let since = Instant::now();
     let released = join_all(commands).await;
     let (mut results, mut any, mut failure, mut is_guess) = (Vec::new(), false, None, true);
     let mut unanswered = UnansweredReleases {
         gateway: Arc::clone(&gateway),
         token,
         names: Vec::new(),
+        since,
     };
     for (name, release) in names.iter().zip(released) {
         match release {
