@@ -444,8 +444,10 @@ impl AcquireAttempt {
 
     fn queued(&mut self, place: QueuePosition, parked: &mut Parked) {
         self.was_queued = true;
-        // A group keeps no place: a part of it waits for as long as it is asked for.
-        if place.waited > self.started.elapsed() && !self.is_part {
+        // Only a request with an idempotency key goes on with a wait. A group keeps no place: a part of it waits for as
+        // long as it is asked for.
+        let may_go_on = self.repeatable.is_some() && !self.is_part;
+        if may_go_on && place.waited > self.started.elapsed() {
             self.goes_on = true;
             self.waits_since = before(place.waited);
             parked.waits_since(self.waits_since);

@@ -108,6 +108,28 @@ async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_an_idempotency_key_no_wait_goes_on() {
+    let Acquisition::Queued(place) = queued() else {
+        panic!("it is a place");
+    };
+    // The clock of the store went faster.
+    let place = QueuePosition {
+        waited: Duration::from_millis(1),
+        ..place
+    };
+    let store = ScriptedStore::answering(Ok(Acquisition::Queued(place)))
+        .answering_leave(Ok(Leaving::Left(contention())));
+    let (engine, _lifecycle) = engine(&store);
+    let refused = engine.acquire(waiting_request(None)).await.unwrap_err();
+    assert!(
+        matches!(refused, AcquireError::Held { waited: WAIT, .. }),
+        "{refused:?}"
+    );
+    let totals = engine.0.metrics.totals();
+    assert_eq!(totals.acquires(AcquireOutcome::Held), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_who_waited_is_not_told_that_nothing_follows_if_too_few_replicas_have_the_grant() {
     let too_few = Unavailability::TooFewReplicas {
         wanted: 1,
