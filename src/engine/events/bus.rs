@@ -354,16 +354,17 @@ impl Publisher {
         if origin == LeaseOrigin::Here && self.interest_until.is_some() && !known_only {
             self.outbox.put(&news);
         }
-        if self.ingest.is_before_end(&news) {
-            self.withheld.put(news, origin);
+        let name = news.event.name.clone();
+        if let Some(name) = name.clone().filter(|_| self.ingest.is_before_end(&news)) {
+            self.withheld.put(name, news, origin);
             return;
         }
-        let name = news.event.name.clone();
         let name = name.filter(|_| news.event.kind.ends_lease());
         self.write(news, origin);
-        for grant in name.map_or_else(Vec::new, |name| self.withheld.take_same_lock(&name)) {
+        let Some(name) = name else { return };
+        for grant in self.withheld.take_same_lock(&name) {
             if self.ingest.is_before_end(&grant.news) {
-                self.withheld.put_back(grant);
+                self.withheld.put_back(name.clone(), grant);
             } else {
                 self.write(grant.news, grant.origin);
             }
