@@ -38,6 +38,18 @@ impl StoreError {
         }
     }
 
+    /// Whether the store is away, hangs or refuses, which it logs itself.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Indeterminate(why) => !matches!(
+                why,
+                Uncertainty::Interrupted | Uncertainty::UnexpectedReply(_) | Uncertainty::Disk(_)
+            ),
+            Self::ForeignData { .. } | Self::FenceExhausted => false,
+        }
+    }
+
     /// The error in one word, for those who count.
     pub fn label(&self) -> &'static str {
         match self {

@@ -39,8 +39,11 @@ pub(super) fn answered(
         Some(problem) => {
             let code = problem.code.as_str();
             let cause = problem.cause.as_deref();
-            // The store reports its outage itself, once.
-            if status >= 500 && problem.code != ProblemCode::StoreUnavailable {
+            let is_overload = problem.code == ProblemCode::Overloaded;
+            if is_overload && let Some(refused) = context.edge().limits.note_refusal() {
+                warn!(refused, "requests are refused: there is no room for them");
+            }
+            if status >= 500 && !is_overload && !problem.is_outage {
                 warn!(
                     method,
                     route, status, us, id, key, trace_id, code, cause, "request"

@@ -3,10 +3,13 @@
 //! Renew has room of its own, and release too, so that other requests, however many, cost nobody a lock. They
 //! do not share it, because a release needs no API key and a renewal does.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
+};
 
 use http::{HeaderMap, HeaderName, Method};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::{
     config::HttpConfig,
@@ -20,6 +23,8 @@ pub(super) struct ConcurrencyLimits {
     renewing: ConcurrencyLimit,
     releasing: ConcurrencyLimit,
     scraping: ConcurrencyLimit,
+    /// How many requests were refused since that was logged, and when it was.
+    refused: Mutex<(u64, Option<Instant>)>,
 }
 
 /// Room for so many requests.
@@ -66,6 +71,8 @@ const SCRAPES: usize = 4;
 
 /// After how long to ask again, in milliseconds: a request is worked on for much less.
 const RETRY_AFTER_MS: u64 = 1_000;
+/// How often at most it is logged that requests were refused.
+const NOTICE: Duration = Duration::from_secs(10);
 
 // === impl ConcurrencyLimits ===
 
@@ -77,7 +84,20 @@ impl ConcurrencyLimits {
             renewing: room(config.reserved_requests),
             releasing: room(config.reserved_requests),
             scraping: room(SCRAPES),
+            refused: Mutex::default(),
         }
+    }
+
+    /// Counts a request that was refused. Answers how many there are, if it is time to log that.
+    pub(super) fn note_refusal(&self) -> Option<u64> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, logged_at) = &mut *refused;
+        *count += 1;
+        if logged_at.is_some_and(|logged_at| logged_at.elapsed() < NOTICE) {
+            return None;
+        }
+        *logged_at = Some(Instant::now());
+        Some(std::mem::take(count))
     }
 
     fn reserved(&self, class: PermitClass) -> Option<&ConcurrencyLimit> {

@@ -218,7 +218,10 @@ impl From<StoreError> for Problem {
                 Self::new(Code::FenceExhausted, "No fencing token is left below 2^53.")
             }
         };
-        problem.caused_by(error.to_string())
+        Self {
+            is_outage: error.is_outage(),
+            ..problem.caused_by(error.to_string())
+        }
     }
 }
 

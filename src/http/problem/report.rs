@@ -24,6 +24,8 @@ pub(in crate::http) struct Problem {
     pub(in crate::http) extra: Extra,
     /// For the log only: what an operator needs and a caller must not see.
     pub(in crate::http) cause: Option<String>,
+    /// Whether the cause is an outage of the store, which the store logs itself, once.
+    pub(in crate::http) is_outage: bool,
 }
 
 /// What a problem carries besides the fields that all have.
@@ -62,6 +64,7 @@ impl Problem {
             detail: detail.into(),
             extra: Extra::None,
             cause: None,
+            is_outage: false,
         }
     }
 

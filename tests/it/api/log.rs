@@ -111,16 +111,35 @@ async fn a_failure_is_a_warning_with_its_cause_unless_the_store_reports_its_outa
     let why = || "no word from redis-3".to_owned();
     for (error, status, level) in [
         (Unavailability::Connect(why()).into(), 503, "INFO"),
+        (Uncertainty::ConnectionLost(why()).into(), 504, "INFO"),
         (Uncertainty::UnexpectedReply(why()).into(), 504, "WARN"),
     ] {
         let script = &service.script.acquire;
         script.lock().unwrap().push_back(Err(error));
         service.acquire("{}").await;
         let log = lines.read();
+        let line = log.lines().last().unwrap();
         let status = format!("status={status}");
-        let line = log.lines().find(|line| line.contains(&status)).unwrap();
-        assert!(line.contains(level) && line.contains(&why()), "{line}");
+        assert!(line.contains(level) && line.contains(&status), "{line}");
+        assert!(line.contains(&why()), "{line}");
     }
+}
+
+#[tokio::test]
+async fn requests_for_which_there_is_no_room_are_one_warning() {
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let service = logging_all();
+    for _ in 0..20 {
+        let full = Err(Unavailability::Overloaded.into());
+        service.script.acquire.lock().unwrap().push_back(full);
+        assert_eq!(service.acquire("{}").await.status, 503);
+    }
+    let log = lines.read();
+    let having = |what| log.lines().filter(|line| line.contains(what)).count();
+    assert_eq!(having("code=\"overloaded\""), 20, "{log}");
+    assert_eq!(having("WARN"), 1, "{log}");
+    assert_eq!(having("there is no room for them refused=1"), 1, "{log}");
 }
 
 #[tokio::test]
