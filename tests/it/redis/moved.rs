@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     rig::{
         assert_most_precede_rounds, attempt, eventually, granted, health, open, patient, quick,
-        token,
+        runs, token, write_down_everything,
     },
     waiting::gate::{TestGateway, request},
 };
@@ -304,6 +304,39 @@ async fn a_login_that_may_not_ask_for_the_run_is_served_and_readiness_says_what_
         Some(Health::Warning(why)) => assert!(why.contains("run_id"), "{why}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn at_a_server_that_does_not_say_its_run_nobody_leaves_again_in_each_late_round() {
+    let server = RedisServer::start().await;
+    server
+        .run(&[
+            "ACL", "SETUSER", "mute", "on", ">secret", "~lg:*", "&lg:*", "+@all", "-info",
+        ])
+        .await;
+    let lifecycle = Lifecycle::new();
+    let store = open(&server.url_as("mute", "secret"), &quick(), &lifecycle);
+    granted(store.acquire(&attempt("lock")).await);
+    let gone = attempt("lock");
+    store.leave(&gone.name, &gone.token, None).await.unwrap();
+    write_down_everything(&server).await;
+    let rejected = async || {
+        let stats = server.text(&["INFO", "commandstats"]).await;
+        let info = stats.lines().find(|line| line.starts_with("cmdstat_info:"));
+        let (_, rest) = info?.split_once("rejected_calls=")?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    };
+    for _ in 0..3 {
+        let before = rejected().await.unwrap();
+        kill_one(&server, true).await;
+        // The new connection asks for the run, and then the round.
+        eventually("a round has asked for the run", async || {
+            let subscribed = connections_at(&server).await[1] == 1;
+            (subscribed && rejected().await? >= before + 3).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(runs(&server, &gone.token).await, 0);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::lock::{FencingToken, LockName, TokenHash};
+use crate::lock::{LockName, TokenHash};
 
 use super::timers::{BACKLOG, OrphanKind, OrphanedAttempt};
 
@@ -29,12 +29,12 @@ const REMEMBERED: Duration = Duration::from_mins(10);
 // === impl Departures ===
 
 impl Departures {
-    /// Remembers an attempt that has ended. `fence`: of the grant that was taken back from it, if there was one.
-    pub(crate) fn add(&self, name: &LockName, token: TokenHash, fence: Option<FencingToken>) {
+    /// Remembers an attempt that has ended, and what is to be ended of it on another server.
+    pub(crate) fn add(&self, name: &LockName, token: TokenHash, kind: OrphanKind) {
         let attempt = OrphanedAttempt {
             name: name.clone(),
             token,
-            kind: OrphanKind::Departed(fence),
+            kind,
         };
         let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while ended.len() >= MAX_REMEMBERED
@@ -67,7 +67,8 @@ mod tests {
     async fn the_last_ends_are_remembered_for_a_while() {
         let departures = Departures::default();
         let name = |text: &str| LockName::new(text).unwrap();
-        let add = |text| departures.add(&name(text), Token::random().hash(), None);
+        let place = OrphanKind::Departed(None, None);
+        let add = |text| departures.add(&name(text), Token::random().hash(), place);
         let count = || departures.remembered(|_| true).len();
         add("a");
         advance(REMEMBERED / 2).await;

@@ -291,8 +291,14 @@ impl RedisGateway {
 
     /// Ends once more what has ended lately: another server has these locks now, or the same one with older data.
     pub(crate) fn repeat_departures(&self, concerned: impl Fn(&LockName) -> bool) {
-        for attempt in self.departures.remembered(concerned) {
-            self.enqueue_orphan(attempt);
+        let mut departed = self.departures.remembered(concerned);
+        departed.retain(|attempt| self.orphans.try_send(attempt.clone()).is_err());
+        if !departed.is_empty() {
+            let count = departed.len();
+            warn!(
+                count,
+                "attempts that have ended may hold locks at the new server for their TTL"
+            );
         }
     }
 

@@ -136,7 +136,6 @@ impl TimerActions for QueueMaintenance {
         Box::pin(async move {
             let keys = Keys::of(&name, &self.tags, &self.gateway.id);
             let (dispatch, gateway) = (&self.dispatch, &self.gateway);
-            gateway.departures.add(&name, token, None);
             match self.scripts.lapse(dispatch, gateway, &keys, &token).await {
                 Ok(true) => self.gateway.timers.set(&name, Duration::ZERO),
                 Ok(false) => {}
@@ -154,7 +153,7 @@ impl TimerActions for QueueMaintenance {
             let keys = Keys::of(name, &self.tags, &self.gateway.id);
             let known = match *kind {
                 OrphanKind::Grant(fence) => GrantKnowledge::Undelivered(fence),
-                OrphanKind::Departed(fence) => GrantKnowledge::Departed(fence),
+                OrphanKind::Departed(fence, keeper) => GrantKnowledge::Departed(fence, keeper),
             };
             let dispatch = &self.dispatch;
             let give_back = self

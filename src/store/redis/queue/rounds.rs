@@ -97,7 +97,10 @@ impl Rounds {
             if self.is_another_run().await? {
                 let here = |name: &LockName| self.has(Slot::of_name(name));
                 self.gateway.parking.notify_forgotten(here);
-                self.gateway.repeat_departures(here);
+                // A server that does not say its run would be sent all of them in every round that comes late.
+                if self.run_id.is_some() {
+                    self.gateway.repeat_departures(here);
+                }
             }
         }
         let mut names = self.gateway.parking.names();

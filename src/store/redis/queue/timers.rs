@@ -16,7 +16,7 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    lock::{FencingToken, LockName, TokenHash},
+    lock::{FencingToken, KeeperId, LockName, TokenHash},
     store::partition::{Partition, PartitionedCommands},
 };
 
@@ -34,8 +34,8 @@ pub(crate) enum OrphanKind {
     /// The grant with this fence. An attempt that was answered the grant otherwise keeps it.
     Grant(FencingToken),
     /// The attempt has ended, and another server has taken over since: its place in the queue there, or the grant with this
-    /// fence.
-    Departed(Option<FencingToken>),
+    /// fence, which this keeper had taken over if there is one.
+    Departed(Option<FencingToken>, Option<KeeperId>),
 }
 
 /// One timer for each, however often it is set.

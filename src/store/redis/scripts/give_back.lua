@@ -15,7 +15,7 @@
 --      of the attempt at this gateway is meant, too
 --   5  who knows as its keeper that it was answered to nobody, or nothing
 -- Reply
---   given_back ARGV 1: news
+--   given_back ARGV 1: news, fence  that of the lease, in 16 digits
 --   kept ARGV 1: news     its lease was adopted or answered again under its idempotency key, or was
 --                         delivered after all
 --   nothing ARGV 1: news  it holds nothing, and never will; or the grant that is meant is over
@@ -121,4 +121,4 @@ if share then
 elseif passed ~= 'passed' then
   redis.call('DEL', lock)
 end
-return 'given_back ' .. id .. ' ' .. field(news)
+return 'given_back ' .. id .. ' ' .. field(news) .. field(string.sub(lease, 71, 86))

@@ -10,7 +10,7 @@ use super::{
         client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
         layout::id,
-        queue::gateway::RedisGateway,
+        queue::{gateway::RedisGateway, timers::OrphanKind},
     },
     Scripts, queueing,
 };
@@ -27,8 +27,9 @@ pub(in crate::store::redis) enum GrantKnowledge {
     /// Nobody: it was kept back, and has this fence. Its idempotency key is not used.
     WaitsForReplicas(FencingToken),
     /// Nobody: its attempt has ended on another server, or on this one before it lost data. Given back is the place of the
-    /// attempt at this gateway, or the grant with this fence. Its idempotency key is not used.
-    Departed(Option<FencingToken>),
+    /// attempt at this gateway, or the grant with this fence, which this keeper has taken over if there is one. Its
+    /// idempotency key is not used.
+    Departed(Option<FencingToken>, Option<KeeperId>),
     /// Nobody: its keeper has answered it to nobody, and nor has anybody before. Its idempotency key is not used.
     Unanswered(KeeperId),
 }
@@ -44,9 +45,22 @@ pub(in crate::store::redis) enum TakeBackOutcome {
 
 /// What the script says.
 enum GiveBackReply {
-    Now,
+    /// It ended the grant with this fence.
+    Now(Option<FencingToken>),
     Nothing,
     Kept,
+}
+
+// === impl GrantKnowledge ===
+
+impl GrantKnowledge {
+    fn keeper(self) -> Option<KeeperId> {
+        match self {
+            Self::Unanswered(keeper) => Some(keeper),
+            Self::Departed(_, keeper) => keeper,
+            Self::MayBeDelivered | Self::Undelivered(_) | Self::WaitsForReplicas(_) => None,
+        }
+    }
 }
 
 // === impl Scripts ===
@@ -62,7 +76,7 @@ impl Scripts {
     ) -> Result<GiveBack, StoreError> {
         let run = self.run_give_back(dispatch, gateway, keys, token, known);
         Ok(match run.await? {
-            GiveBackReply::Now => GiveBack::GivenBack,
+            GiveBackReply::Now(_) => GiveBack::GivenBack,
             GiveBackReply::Nothing => GiveBack::NothingHeld,
             GiveBackReply::Kept => GiveBack::Kept,
         })
@@ -80,7 +94,7 @@ impl Scripts {
         let known = GrantKnowledge::WaitsForReplicas(fence);
         let run = self.run_give_back(dispatch, gateway, keys, token, known);
         Ok(match run.await? {
-            GiveBackReply::Now | GiveBackReply::Nothing => TakeBackOutcome::Ended,
+            GiveBackReply::Now(_) | GiveBackReply::Nothing => TakeBackOutcome::Ended,
             GiveBackReply::Kept => TakeBackOutcome::Kept,
         })
     }
@@ -100,20 +114,25 @@ impl Scripts {
             match known {
                 GrantKnowledge::MayBeDelivered => command.arg(0).arg(""),
                 GrantKnowledge::Undelivered(fence) => command.arg(1).arg(digits(fence)),
-                GrantKnowledge::WaitsForReplicas(_) => command.arg(2).arg(""),
-                GrantKnowledge::Departed(fence) => {
+                GrantKnowledge::WaitsForReplicas(_) | GrantKnowledge::Unanswered(_) => {
+                    command.arg(2).arg("")
+                }
+                GrantKnowledge::Departed(fence, _) => {
                     command.arg(3).arg(fence.map(digits).unwrap_or_default())
                 }
-                GrantKnowledge::Unanswered(keeper) => {
-                    command.arg(2).arg("").arg(keeper.to_string())
-                }
             };
+            if let Some(keeper) = known.keeper() {
+                command.arg(keeper.to_string());
+            }
         };
         let run = dispatch.run(&self.give_back, keys, &id, fill);
         let mut reply = run.await?.reply;
         gateway.ingest(keys, reply.news()?);
         let outcome = match reply.kind() {
-            "given_back" => GiveBackReply::Now,
+            "given_back" => {
+                let fence = reply.str().and_then(|digits| digits.parse().ok());
+                GiveBackReply::Now(fence.and_then(|fence| FencingToken::new(fence).ok()))
+            }
             "nothing" => GiveBackReply::Nothing,
             "kept" => GiveBackReply::Kept,
             _ => return Err(reply.unexpected()),
@@ -122,14 +141,16 @@ impl Scripts {
             // Its attempt may go on.
             (GiveBackReply::Kept, _)
             | (GiveBackReply::Nothing, GrantKnowledge::Undelivered(_))
-            | (_, GrantKnowledge::Departed(_)) => None,
-            (_, GrantKnowledge::MayBeDelivered | GrantKnowledge::Unanswered(_)) => Some(None),
+            | (_, GrantKnowledge::Departed(..)) => None,
             (_, GrantKnowledge::Undelivered(fence) | GrantKnowledge::WaitsForReplicas(fence)) => {
                 Some(Some(fence))
             }
+            (GiveBackReply::Now(fence), _) => Some(*fence),
+            (GiveBackReply::Nothing, _) => Some(None),
         };
         if let Some(fence) = ended {
-            gateway.departures.add(keys.name(), *token, fence);
+            let kind = OrphanKind::Departed(fence, known.keeper());
+            gateway.departures.add(keys.name(), *token, kind);
         }
         Ok(outcome)
     }

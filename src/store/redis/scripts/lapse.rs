@@ -7,7 +7,7 @@ use super::{
         client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
         layout::id,
-        queue::gateway::RedisGateway,
+        queue::{gateway::RedisGateway, timers::OrphanKind},
     },
     Scripts,
 };
@@ -27,7 +27,13 @@ impl Scripts {
         let fill = |command: &mut ScriptCall, _| {
             command.arg(keys.lock()).arg(&id).arg(gateway.id.as_str());
         };
-        let mut reply = dispatch.run(&self.lapse, keys, &id, fill).await?.reply;
+        let answer = dispatch.run(&self.lapse, keys, &id, fill).await;
+        // If the server does not answer, the next one may still have the place.
+        if !(answer.as_ref()).is_ok_and(|answer| answer.reply.kind() == "kept") {
+            let place = OrphanKind::Departed(None, None);
+            gateway.departures.add(keys.name(), *token, place);
+        }
+        let mut reply = answer?.reply;
         match reply.kind() {
             "lapsed" => Ok(reply.integer() == Some(1)),
             "kept" => Ok(false),

@@ -12,7 +12,7 @@ use super::{
         client::{calls::ScriptCall, dispatch::Dispatch, run::RunId},
         keys::Keys,
         layout::id,
-        queue::gateway::RedisGateway,
+        queue::{gateway::RedisGateway, timers::OrphanKind},
     },
     Scripts, queueing,
 };
@@ -43,7 +43,8 @@ impl Scripts {
         let leaving = match reply.kind() {
             "left" => {
                 if keep_for.is_none() {
-                    gateway.departures.add(keys.name(), *token, None);
+                    let place = OrphanKind::Departed(None, None);
+                    gateway.departures.add(keys.name(), *token, place);
                 }
                 Leaving::Left(reply.contention(keys)?)
             }

@@ -7,15 +7,18 @@ use latchgate::{
     config::{Millis, RedisConfig},
     engine::{AcquireError, AcquireRequest},
     lifecycle::Lifecycle,
-    lock::Lease,
-    store::{Store, StoreError, Unavailability, Uncertainty, contract::Acquisition},
+    lock::{KeeperId, Lease},
+    store::{
+        Store, StoreError, Unavailability, Uncertainty,
+        contract::{Acquisition, GiveBack, RenewalTtl, Renewer},
+    },
 };
 
 use super::{
     super::{
         power_loss::{LOGGED, length, lose_the_end},
         replicated::too_few,
-        rig::{attempt, eventually, open, quick, ttl},
+        rig::{attempt, eventually, granted, open, quick, ttl},
         waiting::gate::{TestGateway, keyed, request},
     },
     FakeSentinel, SentinelReply,
@@ -159,6 +162,101 @@ async fn a_grant_that_was_taken_back_ends_on_the_next_master_too() {
         (servers[1].integer(&["EXISTS", key]).await == 0).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
+    let lifecycle = Lifecycle::new();
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let sentinel =
+        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
+    let store = open(&url([sentinel.node()].into_iter()), &quick(), &lifecycle);
+    let [undelivered, unanswered] = ["undelivered", "unanswered"].map(attempt);
+    granted(store.acquire(&undelivered).await);
+    granted(store.acquire(&unanswered).await);
+    let keeper = KeeperId::random();
+    let (name, token) = (&unanswered.name, &unanswered.token);
+    let adopted = store.renew_as(Renewer::Adopter(keeper), name, token, RenewalTtl::default());
+    adopted.await.unwrap();
+    let keys = ["lg:{undelivered}:lock", "lg:{unanswered}:lock"];
+    let mut copies = Vec::new();
+    for key in keys {
+        copies.push(servers[0].text(&["GET", key]).await);
+    }
+    let given_back = [
+        store.give_back(&undelivered.name, &undelivered.token).await,
+        store.give_back_unanswered(name, token, keeper).await,
+    ];
+    assert_eq!(given_back, [const { Ok(GiveBack::GivenBack) }; 2]);
+    // The replica had the grants, and has not heard what came after them.
+    for (key, copy) in keys.iter().zip(&copies) {
+        servers[1].run(&["SET", key, copy, "PX", "300000"]).await;
+    }
+    sentinel.say(SentinelReply::Master(servers[1].port(), 2));
+    sentinel.hint();
+    eventually("nobody holds them", async || {
+        let held = servers[1].integer(&["EXISTS", keys[0], keys[1]]).await;
+        (held == 0).then_some(())
+    })
+    .await;
+}
+
+/// The key of the only ticket of a lock, and the ticket.
+async fn ticket(server: &RedisServer, lock: &str) -> (String, String) {
+    let mut keys = server.keys().await;
+    keys.retain(|key| key.starts_with(&format!("lg:{{{lock}}}:of:")));
+    let [key] = &keys[..] else {
+        panic!("{keys:?}");
+    };
+    (key.clone(), server.text(&["GET", key]).await)
+}
+
+#[tokio::test]
+async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_master() {
+    let lifecycle = Lifecycle::new();
+    let servers = [RedisServer::start().await, RedisServer::start().await];
+    let sentinel =
+        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
+    let gate = TestGateway::with(&url([sentinel.node()].into_iter()), &quick());
+    let locks = ["returned", "lapsed"];
+    let (mut tickets, mut asked) = (Vec::new(), Vec::new());
+    for lock in locks {
+        take(&gate, lock).await;
+        asked.push(gate.queue(keyed(lock, "key")).await);
+        tickets.push(ticket(&servers[0], lock).await);
+    }
+    // The place of the first is kept, taken again, and lapses before the place of the second does.
+    drop(asked.remove(0));
+    eventually("the place is kept", async || {
+        (ticket(&servers[0], locks[0]).await != tickets[0]).then_some(())
+    })
+    .await;
+    let _returned = gate.queue(keyed(locks[0], "key")).await;
+    drop(asked);
+    eventually("the place has lapsed", async || {
+        (queued(&servers[0], locks[1]).await == 0).then_some(())
+    })
+    .await;
+    // The replica has not heard of any of this.
+    for (lock, (key, ticket)) in locks.iter().zip(&tickets) {
+        let lease = servers[0]
+            .text(&["GET", &format!("lg:{{{lock}}}:lock")])
+            .await;
+        let (wait, id) = (format!("lg:{{{lock}}}:wait"), &key[key.len() - 65..]);
+        let lock = format!("lg:{{{lock}}}:lock");
+        let ms = LONG_MS.to_string();
+        servers[1].run(&["SET", &lock, &lease, "PX", &ms]).await;
+        servers[1].run(&["SET", key, ticket, "PX", &ms]).await;
+        servers[1].run(&["RPUSH", &wait, id]).await;
+    }
+    sentinel.say(SentinelReply::Master(servers[1].port(), 2));
+    sentinel.hint();
+    eventually("the place that has lapsed is gone", async || {
+        (queued(&servers[1], locks[1]).await == 0).then_some(())
+    })
+    .await;
+    let (key, ticket) = &tickets[0];
+    assert_eq!(servers[1].text(&["GET", key]).await, *ticket);
 }
 
 #[tokio::test]
