@@ -34,6 +34,9 @@ struct IdentityState {
     reached: Instant,
     /// When a connection last reached another server than the one before.
     moved: Option<Instant>,
+    /// How long to wait when the address leads to several servers again, and since when it has led to one.
+    pause: Duration,
+    settled: Instant,
 }
 
 /// Where an address leads.
@@ -90,6 +93,8 @@ impl Identity {
                 connections,
                 reached: Instant::now(),
                 moved: None,
+                pause: FIRST_PAUSE,
+                settled: Instant::now(),
             }),
         }
     }
@@ -132,12 +137,21 @@ impl Identity {
             Leads::To(_) => {
                 let certain = state.reached.elapsed() + AGE_IS_OFF;
                 let moved = run.age().is_some_and(|age| age >= certain);
+                let now = Instant::now();
+                let mut until = now;
                 if moved {
-                    state.moved = Some(Instant::now());
+                    // A proxy that balances unevenly leads several connections to one server now and then.
+                    if state.moved.is_some() && state.settled.elapsed() < LONGEST_PAUSE {
+                        until += state.pause;
+                        state.pause = (2 * state.pause).min(LONGEST_PAUSE);
+                    } else {
+                        state.pause = FIRST_PAUSE;
+                    }
+                    state.moved = Some(now);
                 }
                 state.leads = Leads::Doubtful {
-                    until: Instant::now(),
-                    pause: FIRST_PAUSE,
+                    until,
+                    pause: state.pause,
                     why: Unavailability::SeveralServers,
                 };
                 std::mem::replace(&mut state.connections, next()).cancel();
@@ -159,7 +173,7 @@ impl Identity {
         let (until, next_pause, why) = match runs {
             Ok(runs) if runs.iter().all(|run| run.id() == runs[0].id()) => {
                 state.leads = Leads::To(runs[0].id().cloned());
-                state.reached = now;
+                (state.reached, state.settled, state.pause) = (now, now, pause);
                 return false;
             }
             Ok(_) => (
@@ -189,7 +203,7 @@ impl Identity {
         }
         matches!(state.leads, Leads::To(None)).then_some(
             "the server does not say its run_id (INFO server), so nobody notices if its address moves to \
-             another server",
+             another server, and what ended lately is not ended again at a server that takes over",
         )
     }
 
@@ -252,6 +266,36 @@ mod tests {
             "{again:?}"
         );
         assert_eq!(identity.warning(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_moves_again_soon_is_not_used_for_longer_each_time() {
+        let identity = Identity::new(CancellationToken::new());
+        note(&identity, &run("a", 99), &identity.connections());
+        let moves_to = |server| {
+            let moved = note(&identity, &run(server, 99), &identity.connections());
+            assert!(
+                matches!(moved, Reached::Another { moved: true }),
+                "{moved:?}"
+            );
+        };
+        let mut pause = Duration::ZERO;
+        for server in ["b", "a", "b", "a"] {
+            advance(Duration::from_secs(1)).await;
+            moves_to(server);
+            if let Some(almost) = pause.checked_sub(Duration::from_millis(1)) {
+                advance(almost).await;
+                assert_eq!(identity.doubt(), Err(Unavailability::SeveralServers));
+                advance(Duration::from_millis(1)).await;
+            }
+            assert!(identity.doubt().is_ok(), "{pause:?}");
+            // All of these connections have reached the same one, by chance.
+            identity.settle(Ok(vec![run(server, 99), run(server, 99)]));
+            pause = (2 * pause).max(FIRST_PAUSE);
+        }
+        advance(LONGEST_PAUSE).await;
+        moves_to("b");
+        assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS)));
     }
 
     #[tokio::test(start_paused = true)]
