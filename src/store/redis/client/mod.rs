@@ -8,6 +8,7 @@ pub(super) mod destination;
 pub(super) mod dispatch;
 mod driver;
 mod endpoint;
+mod epoch_regression;
 pub(super) mod failure;
 mod identity;
 mod login;

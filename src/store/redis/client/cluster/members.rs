@@ -27,6 +27,7 @@ use super::{
         credentials::Credentials,
         destination::Destination,
         endpoint::Endpoint,
+        epoch_regression::EpochRegression,
         failure::{Redirect, RedirectKind},
         route::Route,
         shard::Shard,
@@ -52,6 +53,8 @@ pub(crate) struct Cluster {
     pub(super) refresh_requested: Notify,
     /// Why nobody says who has what, if nobody does.
     pub(super) last_error: Mutex<Option<Unavailability>>,
+    /// Since when no master answers, and others agree on an older layout.
+    pub(super) epoch_regression: EpochRegression<u64>,
     /// Which server is listened to, counted from the first.
     listened_to: AtomicUsize,
 }
@@ -77,6 +80,7 @@ impl Cluster {
             changed: watch::Sender::new(0),
             refresh_requested: Notify::new(),
             last_error: Mutex::default(),
+            epoch_regression: EpochRegression::default(),
             listened_to: AtomicUsize::new(usize::try_from(first).unwrap_or_default()),
         }
     }

@@ -24,6 +24,9 @@ const SOONEST: Duration = Duration::from_millis(25);
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 /// How many are asked: enough that one of them knows what has changed.
 const ASKED: usize = 16;
+/// After how long without an answer of any master others are believed an older layout: longer than a server takes that is
+/// cut off to notice it (`cluster-node-timeout`, 15 seconds by default). The cluster was made anew then.
+const MUST_PERSIST: Duration = Duration::from_secs(30);
 
 // === impl Cluster ===
 
@@ -69,7 +72,8 @@ impl Cluster {
         let mut answers = ask_shards(&asked, ANSWER_WITHIN).await;
         // Of the masters: others may all have missed the same change.
         let most = answers.views.len() > asked.len() / 2;
-        if answers.views.is_empty() {
+        let silent = answers.views.is_empty();
+        if silent {
             answers = self.ask_any_known(answers).await;
         }
         let all = answers.last_error.is_none();
@@ -86,8 +90,17 @@ impl Cluster {
         };
         // A server that was cut off for a while leads nobody back.
         if view.epoch < layout.epoch && !most {
-            return false;
+            let same = answers.views.iter().filter(|it| rank(it) == rank(view));
+            let agreed = silent && view.sound && same.count() > answers.views.len() / 2;
+            if !agreed {
+                self.epoch_regression.clear();
+                return false;
+            }
+            if !(self.epoch_regression).has_persisted(&view.epoch, MUST_PERSIST) {
+                return false;
+            }
         }
+        self.epoch_regression.clear();
         self.apply_view(view);
         all && view.sound && self.layout().unassigned().0 == 0
     }
@@ -121,6 +134,7 @@ mod tests {
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpListener, TcpStream},
+        time::{advance, pause, resume},
     };
 
     use super::{super::view::SlotRange, *};
@@ -148,11 +162,10 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn while_no_master_answers_others_lead_nobody_back() {
+    /// A cluster whose only master does not answer, which was followed at epoch 6. The one in the URL answers at epoch 3.
+    async fn with_silent_master(lifecycle: &Lifecycle) -> (Cluster, RedisNode) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let lifecycle = Lifecycle::new();
         lifecycle.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 drop(answer(client, port).await);
@@ -177,9 +190,30 @@ mod tests {
             }],
             replicas: Vec::new(),
         });
+        (cluster, master)
+    }
+
+    #[tokio::test]
+    async fn while_no_master_answers_others_lead_nobody_back() {
+        let lifecycle = Lifecycle::new();
+        let (cluster, master) = with_silent_master(&lifecycle).await;
         assert!(!cluster.refresh().await);
         let layout = cluster.layout();
-        let owner = layout.owner(slot(0)).and_then(|it| it.node());
+        let owner = layout.owner(Slot::numbered(0).unwrap());
+        let owner = owner.and_then(|it| it.node());
         assert_eq!((layout.epoch, owner), (6, Some(&master)));
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
+        let lifecycle = Lifecycle::new();
+        let (cluster, _) = with_silent_master(&lifecycle).await;
+        for (passes, followed) in [(0, 6), (20, 6), (10, 3)] {
+            pause();
+            advance(Duration::from_secs(passes)).await;
+            resume();
+            cluster.refresh().await;
+            assert_eq!(cluster.layout().epoch, followed);
+        }
     }
 }

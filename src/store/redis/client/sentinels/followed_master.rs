@@ -27,9 +27,8 @@ use crate::{
 use super::{
     super::{
         connection::Connection, credentials::Credentials, endpoint::Endpoint,
-        pubsub::PubSubConnection,
+        epoch_regression::EpochRegression, pubsub::PubSubConnection,
     },
-    epoch_regression::EpochRegression,
     master::Master,
     master_lookup::{CachedLookup, MasterLookup},
     question::{Candidate, SentinelReplies, ask, majority},
@@ -50,13 +49,18 @@ pub(crate) struct FollowedMaster {
     pub(super) master: Mutex<Option<Arc<Master>>>,
     /// The latest word that was followed, or that more than half have given.
     epoch: AtomicU64,
-    epoch_regression: EpochRegression,
+    epoch_regression: EpochRegression<RedisNode>,
     /// How often another master was followed than before.
     pub(super) changes: AtomicU64,
     /// Told when the master may have changed.
     pub(super) hinted: Notify,
 }
 
+/// For how long most sentinels must name a server by an earlier word: after so long they do not learn any more, and
+/// their state was made anew. For a moment they do so in every failover, because the one that leads it knows of the new
+/// master first, and tells the others within two seconds. Believed at once, they would lead back to a master that still
+/// takes writes.
+const MUST_PERSIST: Duration = Duration::from_secs(5);
 /// How old the answers of the sentinels may be for those who connect: they must not be asked for each of
 /// many tries.
 const FRESH: Duration = Duration::from_millis(50);
@@ -183,7 +187,7 @@ impl FollowedMaster {
                 return Ok((master, true));
             }
             if candidate.epoch < latest
-                && !(most && self.epoch_regression.has_persisted(&candidate.node))
+                && !(most && (self.epoch_regression).has_persisted(&candidate.node, MUST_PERSIST))
             {
                 let node = &candidate.node;
                 let why = format!("only by an outdated word {node} is named as the master");

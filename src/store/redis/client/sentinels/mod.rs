@@ -1,6 +1,5 @@
 //! Which server is the master: the sentinels are asked, and what they say is verified.
 
-mod epoch_regression;
 mod followed_master;
 mod hints;
 mod master;
