@@ -4,13 +4,11 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Requester;
@@ -123,7 +121,7 @@ impl Bounds {
     }
 
     fn minute(&self) -> MutexGuard<'_, Minute> {
-        self.minute.lock().unwrap_or_else(PoisonError::into_inner)
+        self.minute.lock()
     }
 }
 

@@ -3,13 +3,14 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tracing::{error, info};
 
@@ -170,7 +171,7 @@ impl MissingLines {
                 "the audit log cannot be written; lines are missing from it"
             );
         }
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
+        *self.why.lock() = Some(why.to_owned());
     }
 
     fn reported(&self, count: u64) {
@@ -187,7 +188,7 @@ impl MissingLines {
         if unreported == 0 {
             return None;
         }
-        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = self.why.lock();
         let why = why.as_deref().unwrap_or("it is not known why");
         Some(format!("{unreported} lines could not be written: {why}"))
     }

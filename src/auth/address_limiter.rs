@@ -4,12 +4,13 @@ use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{Excess, Rate};
@@ -76,9 +77,7 @@ impl AddressLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.generations
-            .lock()
-            .expect("no code panics while it counts")
+        self.generations.lock()
     }
 }
 
@@ -223,10 +222,7 @@ impl Tally {
         use_it: impl FnOnce(&mut Bucket, Rate, Instant) -> T,
     ) -> Option<T> {
         let rate = rate?;
-        let mut bucket = self
-            .requests
-            .lock()
-            .expect("no code panics while it counts");
+        let mut bucket = self.requests.lock();
         let bucket = bucket.get_or_insert_with(|| Bucket::full(rate, now));
         Some(use_it(bucket, rate, now))
     }

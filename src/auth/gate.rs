@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -162,7 +163,7 @@ impl Gate {
     pub fn replace(&self, ring: KeyRing) {
         let Some(guarded) = &self.0 else { return };
         let is_named = |name: &Arc<str>| ring.keys().iter().any(|key| key.name == *name);
-        guarded.tallies().retain(|name, _| is_named(name));
+        guarded.tallies.lock().retain(|name, _| is_named(name));
         guarded.ring.send_replace(Arc::new(ring));
         guarded.is_outdated.send_replace(false);
     }
@@ -262,7 +263,13 @@ impl Gate {
         secret: ApiKeyId,
         session_until: Option<SystemTime>,
     ) -> Access {
-        let tally = Arc::clone(guarded.tallies().entry(Arc::clone(&key.name)).or_default());
+        let tally = Arc::clone(
+            guarded
+                .tallies
+                .lock()
+                .entry(Arc::clone(&key.name))
+                .or_default(),
+        );
         Access::with(Arc::clone(key), secret, self.clone(), tally, session_until)
     }
 }
@@ -284,12 +291,6 @@ impl GateInner {
             Ok(()) => refusal,
             Err(retry_after) => Refusal::TooMany { retry_after },
         }
-    }
-
-    fn tallies(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Arc<Tally>>> {
-        self.tallies
-            .lock()
-            .expect("no code panics while it holds the tallies")
     }
 }
 

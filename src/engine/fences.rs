@@ -1,11 +1,8 @@
 //! Watches that fencing tokens rise, as the store promises.
 
-use std::{
-    collections::hash_map::RandomState,
-    hash::BuildHasher,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::hash_map::RandomState, hash::BuildHasher};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::error;
 
 use crate::{
@@ -76,7 +73,7 @@ impl Fences {
     fn slot(&self, name: &LockName) -> MutexGuard<'_, Option<LastGrant>> {
         let hash = self.hasher.hash_one(name) % NAMES as u64;
         let at = usize::try_from(hash).expect("the remainder of a usize fits in a usize");
-        self.seen[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen[at].lock()
     }
 }
 

@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::lock::{LockName, TokenHash};
@@ -85,8 +86,7 @@ impl HoldStreams {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut HoldStreamSenders) -> T) -> T {
-        let held = self.0.held.lock();
-        let mut held = held.expect("no code panics while it holds the list");
+        let mut held = self.0.held.lock();
         let outcome = change(&mut held);
         self.0.count.store(held.len(), Ordering::Relaxed);
         outcome

@@ -4,11 +4,12 @@ use std::{
     collections::{HashMap, hash_map},
     hash::{BuildHasherDefault, Hasher},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Duration, Instant},
@@ -301,7 +302,7 @@ impl LeaseRegistry {
     fn for_each_active(&self, mut each: impl FnMut(&RegisteredLease)) {
         let now = Instant::now();
         for shard in &self.shards {
-            let shard = lock(shard);
+            let shard = shard.lock();
             let leases = shard.leases.values().flat_map(LeaseEntry::leases);
             leases.filter(|lease| lease.until > now).for_each(&mut each);
         }
@@ -310,14 +311,8 @@ impl LeaseRegistry {
     fn shard(&self, token: &TokenHash) -> MutexGuard<'_, Shard> {
         // Another byte than the one that the map hashes by.
         let last = token.as_bytes()[31];
-        lock(&self.shards[usize::from(last) % SHARDS])
+        self.shards[usize::from(last) % SHARDS].lock()
     }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard
-        .lock()
-        .expect("no code panics while it holds a shard of the registry")
 }
 
 // === impl Shard ===
@@ -434,7 +429,7 @@ mod tests {
     };
 
     fn listed(leases: &LeaseRegistry) -> usize {
-        leases.shards.iter().map(|it| lock(it).leases.len()).sum()
+        leases.shards.iter().map(|it| it.lock().leases.len()).sum()
     }
 
     fn lasting(seconds: u64) -> HeldLease {

@@ -1,11 +1,8 @@
 //! The engine itself: what it is made of and how it is started.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
@@ -235,7 +232,7 @@ const SWEEP_FROM: usize = 64;
 impl ReservedPositions {
     /// A place is kept until then.
     fn reserve(&self, key: IdempotencyHash, until: Instant, counted: Option<LimitSlot>) {
-        let mut reserved = self.lock();
+        let mut reserved = self.0.lock();
         reserved.position(key, until).counted = Some(CountedWaiter(counted));
         if reserved.positions.len() > reserved.sweep_at.max(SWEEP_FROM) {
             reserved.sweep(Instant::now());
@@ -248,17 +245,17 @@ impl ReservedPositions {
     pub(super) fn park(&self, key: IdempotencyHash, until: Instant, mut parked: Parked) {
         // It counts here, if at all.
         parked.keep();
-        self.lock().position(key, until).parked = Some((parked, until));
+        self.0.lock().position(key, until).parked = Some((parked, until));
     }
 
     /// Lets go of what is over.
     pub(super) fn remove_expired(&self) {
-        self.lock().sweep(Instant::now());
+        self.0.lock().sweep(Instant::now());
     }
 
     /// The request under this key was repeated, and counts as a waiter itself.
     fn resume(&self, key: &IdempotencyHash) {
-        let mut reserved = self.lock();
+        let mut reserved = self.0.lock();
         if let Some(position) = reserved.positions.get_mut(key) {
             position.counted = None;
             if position.parked.is_none() {
@@ -270,23 +267,19 @@ impl ReservedPositions {
     /// Whether fewer than `most` wait or may come back, if so many wait.
     pub(super) fn has_room_beside(&self, waiting: usize, most: usize) -> bool {
         // No fewer than those that count, so that positions are counted only where room is short.
-        let reserved = self.lock().positions.len();
+        let reserved = self.0.lock().positions.len();
         waiting + reserved < most || self.total_with(waiting) < most
     }
 
     /// How many wait or may come back, if so many wait. Nobody counts twice.
     pub(super) fn total_with(&self, waiting: usize) -> usize {
-        let mut reserved = self.lock();
+        let mut reserved = self.0.lock();
         reserved.sweep(Instant::now());
         let counted = reserved
             .positions
             .values()
             .filter(|it| it.counted.is_some());
         waiting + counted.count()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Reserved> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,9 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::lock::{LockName, TokenHash};
@@ -100,9 +101,7 @@ impl PositionWatchers {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, WatchedAttempt>> {
-        self.watched
-            .lock()
-            .expect("no code panics while it holds the list")
+        self.watched.lock()
     }
 }
 

@@ -3,10 +3,12 @@
 use std::{
     io::{self, Write},
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::Duration,
 };
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Where whole log lines are left to be written.
 ///
@@ -64,14 +66,10 @@ impl LogLines {
 
     /// Waits until everything is written that was left here, but no longer than this.
     pub(super) fn flush(&self, within: Duration) {
-        let waiting = self.lock();
         let unwritten = |waiting: &mut PendingLines| waiting.writing || !waiting.lines.is_empty();
-        // Either way it is time to go on.
-        drop(
-            self.0
-                .changed
-                .wait_timeout_while(waiting, within, unwritten),
-        );
+        let changed = &self.0.changed;
+        // In both cases the program goes on.
+        let _ = changed.wait_while_for(&mut self.lock(), unwritten, within);
     }
 
     fn write_to(&self, mut output: impl Write, report_lost: impl Fn(u64)) {
@@ -99,8 +97,7 @@ impl LogLines {
         let mut waiting = self.lock();
         while waiting.lines.is_empty() {
             waiting.asleep = true;
-            let woken = self.0.changed.wait(waiting);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+            self.0.changed.wait(&mut waiting);
         }
         waiting.asleep = false;
         waiting.writing = true;
@@ -109,11 +106,7 @@ impl LogLines {
     }
 
     fn lock(&self) -> MutexGuard<'_, PendingLines> {
-        // Lines are appended whole, or not at all.
-        self.0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock()
     }
 }
 

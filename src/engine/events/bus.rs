@@ -3,13 +3,14 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc, watch},
     time::{Instant, sleep_until, timeout},
@@ -101,7 +102,7 @@ impl Bus {
 
     /// How many listen here.
     pub(in crate::engine) fn listeners(&self) -> usize {
-        self.0.subscribers().listeners()
+        self.0.subscribers.lock().listeners()
     }
 
     /// Publishes the event that `news` makes, if there are listeners anywhere.
@@ -118,16 +119,6 @@ impl Bus {
 impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bus").finish_non_exhaustive()
-    }
-}
-
-// === impl BusShared ===
-
-impl BusShared {
-    pub(super) fn subscribers(&self) -> MutexGuard<'_, Subscribers> {
-        self.subscribers
-            .lock()
-            .expect("no code panics while it holds the subscribers")
     }
 }
 
@@ -247,7 +238,7 @@ impl Publisher {
             self.withheld.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
-            self.shared.subscribers().cleared_at(),
+            self.shared.subscribers.lock().cleared_at(),
         ];
         times.into_iter().flatten().min()
     }
@@ -255,7 +246,7 @@ impl Publisher {
     fn update_activity(&mut self) {
         let now = Instant::now();
         self.interest_until = self.interest_until.filter(|&until| until > now);
-        let mut subscribers = self.shared.subscribers();
+        let mut subscribers = self.shared.subscribers.lock();
         subscribers.clear_if_idle(now);
         let here = subscribers.is_recording();
         let wanted = here || self.interest_until.is_some();
@@ -376,7 +367,7 @@ impl Publisher {
         let Some(event) = self.ingest.process(news, origin) else {
             return;
         };
-        let mut subscribers = self.shared.subscribers();
+        let mut subscribers = self.shared.subscribers.lock();
         subscribers.write(event);
         let next = subscribers.journal.next();
         drop(subscribers);

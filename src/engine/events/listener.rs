@@ -77,7 +77,7 @@ impl Engine {
 impl Bus {
     fn listen(&self, prefix: NamePrefix, behind: Option<&str>) -> Result<Listener, ListenError> {
         let shared = &self.0;
-        let mut subscribers = shared.subscribers();
+        let mut subscribers = shared.subscribers.lock();
         if subscribers.listeners() >= shared.most_listeners {
             return Err(ListenError::TooMany);
         }
@@ -141,7 +141,12 @@ impl Listener {
             // Before the look at them: none is missed that is written meanwhile.
             self.written.mark_unchanged();
             let drains = self.shared.lifecycle.is_draining();
-            let read = self.shared.subscribers().journal.read(self.next, AT_ONCE);
+            let read = self
+                .shared
+                .subscribers
+                .lock()
+                .journal
+                .read(self.next, AT_ONCE);
             let Ok(events) = read else {
                 return ListenerItem::Unread;
             };
@@ -175,7 +180,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.subscribers().leave();
+        self.shared.subscribers.lock().leave();
         self.shared.changed.notify_one();
     }
 }

@@ -125,7 +125,7 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
         leases: Vec::new(),
         count: 150,
     };
-    *store.holder.lock().unwrap() = Some(Holder::Shared(others));
+    *store.holder.lock() = Some(Holder::Shared(others));
     let (engine, _lifecycle) = engine(&store);
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     settle().await;

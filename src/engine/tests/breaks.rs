@@ -1,7 +1,8 @@
 //! A break is seen through, and heard of by the stream that it hits.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::{
@@ -23,7 +24,7 @@ type Records = Arc<Mutex<Vec<Result<Holder, BreakError>>>>;
 async fn broken(store: &Arc<ScriptedStore>, records: &Records) -> Result<Holder, BreakError> {
     let (engine, _lifecycle) = engine(store);
     let kept = Arc::clone(records);
-    let record = |outcome| async move { kept.lock().unwrap().push(outcome) };
+    let record = |outcome| async move { kept.lock().push(outcome) };
     engine
         .break_lock(name(), None, reason(), None, record)
         .await
@@ -39,10 +40,10 @@ async fn is_recorded_before_it_is_answered_whatever_comes_of_it() {
         Err(unknown()),
     ] {
         let store = ScriptedStore::queueing();
-        store.breakings.lock().unwrap().push_back(answer);
+        store.breakings.lock().push_back(answer);
         let records = Records::default();
         let outcome = broken(&store, &records).await;
-        let recorded = records.lock().unwrap().pop().expect("it is recorded");
+        let recorded = records.lock().pop().expect("it is recorded");
         assert_eq!(format!("{recorded:?}"), format!("{outcome:?}"));
     }
 }
@@ -54,11 +55,11 @@ async fn is_carried_out_and_recorded_although_its_caller_hangs_up() {
     let soon = Duration::from_millis(10);
     let hung_up = timeout(soon, broken(&store, &records)).await;
     assert!(hung_up.is_err(), "the store does not answer");
-    assert!(store.broken.lock().unwrap().is_empty());
+    assert!(store.broken.lock().is_empty());
     store.open_gate();
     settle().await;
-    assert_eq!(store.broken.lock().unwrap().len(), 1);
-    assert_eq!(records.lock().unwrap().len(), 1);
+    assert_eq!(store.broken.lock().len(), 1);
+    assert_eq!(records.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +73,7 @@ async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
         .unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     let lost = Renewal::Lost(Loss::Broken { held: false });
-    store.renewals.lock().unwrap().push_back(Ok(lost));
+    store.renewals.lock().push_back(Ok(lost));
     let told = Instant::now();
     tell(&store, &token);
     let end = hold.next().await;
@@ -105,9 +106,9 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     let other = LockName::new("other").unwrap();
     let token = token.hash();
     store.breaks.publish(BrokenLease { name: other, token });
-    let asked = *store.renewals_asked.lock().unwrap();
+    let asked = *store.renewals_asked.lock();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(*store.renewals_asked.lock().unwrap(), asked);
+    assert_eq!(*store.renewals_asked.lock(), asked);
 }
 
 /// A quorum breaks a lease at one node after the other: asked after the first, a majority keeps it yet.
@@ -122,10 +123,10 @@ async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
         .unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     let takes = Duration::from_millis(20);
-    *store.renewals_take.lock().unwrap() = takes;
+    *store.renewals_take.lock() = takes;
     let lost = Renewal::Lost(Loss::Broken { held: false });
     let answers = [Ok(Renewal::Renewed(held(), Duration::ZERO)), Ok(lost)];
-    store.renewals.lock().unwrap().extend(answers);
+    store.renewals.lock().extend(answers);
     let told = Instant::now();
     tell(&store, &token);
     sleep(takes / 2).await;
@@ -145,7 +146,7 @@ async fn one_whose_caller_panics_is_recorded() {
     let holder = Holder::Lease(held());
     let store = ScriptedStore::queueing().with_closed_gate();
     let breaking = Ok(Breaking::Broken(holder.clone()));
-    store.breakings.lock().unwrap().push_back(breaking);
+    store.breakings.lock().push_back(breaking);
     let records = Records::default();
     let (asked, kept) = (Arc::clone(&store), Arc::clone(&records));
     #[expect(
@@ -161,13 +162,10 @@ async fn one_whose_caller_panics_is_recorded() {
         tokio::join!(broken, panics);
     });
     assert!(caller.await.unwrap_err().is_panic());
-    assert!(
-        records.lock().unwrap().is_empty(),
-        "the store has not answered"
-    );
+    assert!(records.lock().is_empty(), "the store has not answered");
     store.open_gate();
     settle().await;
-    assert!(matches!(records.lock().unwrap().as_slice(), [Ok(it)] if *it == holder));
+    assert!(matches!(records.lock().as_slice(), [Ok(it)] if *it == holder));
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,7 +181,7 @@ async fn a_list_shows_what_its_caller_may_see_and_goes_on_behind_what_it_may_not
         locks: vec![lock("team:a"), lock("team2:a")],
         next,
     };
-    store.pages.lock().unwrap().push_back(Ok(page));
+    store.pages.lock().push_back(Ok(page));
     let (engine, _lifecycle) = engine(&store);
     let query = ListQuery {
         filter: crate::store::list_filter::ListFilter::default(),

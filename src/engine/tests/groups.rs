@@ -37,7 +37,7 @@ pub(super) fn answering(
     let mut answers = answers.into_iter();
     let store = ScriptedStore::answering(Ok(answers.next().unwrap()));
     let rest = answers.map(Ok);
-    store.acquisitions.lock().unwrap().extend(rest);
+    store.acquisitions.lock().extend(rest);
     store
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn start(engine: &Engine, request: GroupRequest) -> JoinHandle<
 }
 
 fn asked(store: &ScriptedStore) -> Vec<(String, TokenHash)> {
-    let attempts = store.attempts.lock().unwrap();
+    let attempts = store.attempts.lock();
     let asked = attempts
         .iter()
         .map(|it| (it.name.as_str().to_owned(), it.token));
@@ -66,7 +66,7 @@ fn asked_names(store: &ScriptedStore) -> Vec<String> {
 }
 
 pub(super) fn given_back(store: &ScriptedStore) -> Vec<String> {
-    let names = store.given_back_names.lock().unwrap();
+    let names = store.given_back_names.lock();
     let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
     names.sort_unstable();
     names
@@ -79,7 +79,7 @@ pub(super) fn refusal(outcome: Outcome) -> (Option<String>, AcquireError) {
 
 fn lose(store: &ScriptedStore, name: &str) {
     let name = LockName::new(name).unwrap();
-    store.lost.lock().unwrap().push(name);
+    store.lost.lock().push(name);
 }
 
 /// As a lease is granted while others are waited for.
@@ -101,9 +101,9 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
         assert_eq!(name, expected);
         assert_eq!(*token, group.hash, "one token for all");
     }
-    let attempts = store.attempts.lock().unwrap().clone();
+    let attempts = store.attempts.lock().clone();
     assert!(attempts.iter().all(|it| it.ttl.as_millis() == 9_999));
-    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed = store.renewed.lock().clone();
     let renewed: Vec<_> = renewed
         .iter()
         .map(|(name, ttl)| (name.as_str(), *ttl))
@@ -134,10 +134,10 @@ async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
     let (engine, _lifecycle) = engine(&store);
     let caller = start(&engine, group(&waiting_request(None))).await;
     assert_eq!(asked_names(&store), ["a", "b"]);
-    let before = store.renewals_asked.lock().unwrap().to_owned();
+    let before = store.renewals_asked.lock().to_owned();
     // The lease of `a` has 30 s here, of which a third passes.
     sleep(Duration::from_millis(9_990)).await;
-    assert_eq!(*store.renewals_asked.lock().unwrap(), before);
+    assert_eq!(*store.renewals_asked.lock(), before);
     store.tell(News::Granted(held()));
     let group = caller.await.unwrap().unwrap();
     assert_eq!(group.waited, Duration::from_millis(9_990));
@@ -151,7 +151,7 @@ async fn a_part_that_lasts_briefly_is_renewed_in_time() {
     let (engine, _lifecycle) = engine(&store);
     let _caller = start(&engine, group(&waiting_request(None))).await;
     sleep(Duration::from_millis(3_400)).await;
-    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed = store.renewed.lock().clone();
     let a = LockName::new("a").unwrap();
     assert_eq!(renewed, [(a, None)]);
 }
@@ -173,7 +173,7 @@ async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token()
     lose(&store, "b");
     sleep(Duration::from_millis(3_400)).await;
     // It has left the queue of `c`, and has given all back, whatever is known of it.
-    assert_eq!(*store.left.lock().unwrap(), [(first, None)]);
+    assert_eq!(*store.left.lock(), [(first, None)]);
     assert_eq!(given_back(&store)[..2], ["a", "b"]);
     let asked = asked(&store);
     assert_eq!(asked[3..].iter().map(|it| &it.0).collect::<Vec<_>>(), NAMES);
@@ -208,7 +208,7 @@ async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
         let caller = start(&engine, group(&waiting_request(None))).await;
         caller.abort();
         settle().await;
-        assert_eq!(store.left.lock().unwrap().len(), 1);
+        assert_eq!(store.left.lock().len(), 1);
         assert_eq!(given_back(&store), NAMES[..taken]);
         assert_eq!(asked(&store).len(), taken + 1);
         assert!(store.parking.is_empty());
@@ -291,7 +291,7 @@ async fn a_store_that_is_away_half_way_leaves_nothing() {
     for error in [away(), unknown()] {
         let store = ScriptedStore::answering(Ok(granted()));
         let next = Err(error.clone());
-        store.acquisitions.lock().unwrap().push_back(next);
+        store.acquisitions.lock().push_back(next);
         let (engine, _lifecycle) = engine(&store);
         let outcome = engine.acquire_group(group(&request(None)), || {}).await;
         let (name, why) = refusal(outcome);
@@ -326,7 +326,7 @@ async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
         .acquire_group(group(&waiting_request(KEY)), || {})
         .await;
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
-    let attempts = store.attempts.lock().unwrap().clone();
+    let attempts = store.attempts.lock().clone();
     let keyed = attempts.iter().map(|it| it.idempotency.is_some());
     assert_eq!(keyed.collect::<Vec<_>>(), [true, false, false]);
     assert!(attempts.iter().all(|it| it.wait.is_none()));
@@ -345,7 +345,7 @@ async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key
     assert_eq!(asked[2].1, asked[4].1);
     // At once, and not after the grace: it was not answered.
     assert_eq!(given_back(&store), ["c"]);
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
     store.tell(News::Granted(super::scripted_store::held()));
     caller.await.unwrap().unwrap().delivery.delivered();
 }
@@ -371,16 +371,16 @@ async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place()
     caller.abort();
     settle().await;
     let token = asked(&store)[3].1;
-    assert_eq!(*store.left.lock().unwrap(), [(token, None)]);
+    assert_eq!(*store.left.lock(), [(token, None)]);
     assert_eq!(given_back(&store), ["a", "b"]);
 }
 
 /// The answer to who asks again for the lock that has the key.
 fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
-    let first = store.attempts.lock().unwrap()[0].clone();
+    let first = store.attempts.lock()[0].clone();
     let salt = salt.unwrap_or(first.idempotency.unwrap().salt);
     let again = Acquisition::Replayed(held(), salt, None);
-    store.acquisitions.lock().unwrap().push_back(Ok(again));
+    store.acquisitions.lock().push_back(Ok(again));
 }
 
 #[tokio::test(start_paused = true)]
@@ -430,7 +430,6 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
     store
         .acquisitions
         .lock()
-        .unwrap()
         .push_back(Ok(Acquisition::Replayed(
             super::scripted_store::held(),
             salt,
@@ -445,14 +444,7 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
     assert_ne!(group.hash, taken, "it has the token of the other salt");
     settle().await;
     assert_eq!(given_back(&store), ["a", "b"]);
-    assert!(
-        store
-            .given_back
-            .lock()
-            .unwrap()
-            .iter()
-            .all(|it| *it == taken)
-    );
+    assert!(store.given_back.lock().iter().all(|it| *it == taken));
     group.delivery.delivered();
 }
 
@@ -470,7 +462,7 @@ async fn superseded(store: &ScriptedStore, engine: &Engine) {
 async fn what_a_newer_request_goes_on_with_is_left_to_it() {
     let held = Acquisition::Held(contention());
     let store = answering([held, granted(), granted(), queued()]);
-    store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+    store.give_backs.lock().push_back(GiveBack::Kept);
     let (engine, _lifecycle) = engine(&store);
     superseded(&store, &engine).await;
     sleep(Duration::from_mins(1)).await;
@@ -483,7 +475,7 @@ async fn what_a_newer_request_cannot_go_on_with_is_given_back_at_once() {
     let store = answering([held, granted(), granted(), queued()]);
     // The newer request has its place, and another token.
     let nothing = GiveBack::NothingHeld;
-    store.give_backs.lock().unwrap().push_back(nothing);
+    store.give_backs.lock().push_back(nothing);
     let (engine, _lifecycle) = engine(&store);
     superseded(&store, &engine).await;
     assert_eq!(given_back(&store), NAMES);
@@ -517,7 +509,7 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
         };
         let request = GroupRequest::new(names, part).unwrap();
         drop(engine.acquire_group(request, || {}).await);
-        let attempts = store.attempts.lock().unwrap();
+        let attempts = store.attempts.lock();
         attempts[0].idempotency.as_ref().unwrap().fingerprint
     };
     let [ac, ac_again, bc] = [
@@ -538,7 +530,7 @@ async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
     let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
     // Without it the group is not finished.
-    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed = store.renewed.lock().clone();
     let renewed: Vec<_> = renewed.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(renewed, ["b", "a"]);
     settle().await;
@@ -547,7 +539,7 @@ async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
 }
 
 fn unanswered(store: &ScriptedStore) -> Vec<String> {
-    let unanswered = store.unanswered.lock().unwrap();
+    let unanswered = store.unanswered.lock();
     let names = unanswered.iter().map(|(name, ..)| name.as_str().to_owned());
     names.collect()
 }
@@ -582,7 +574,7 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     assert!(asked(&store)[1..].iter().all(|it| it.1 == group.hash));
     // All last as long as was asked for before it is answered.
-    let renewed = store.renewed.lock().unwrap().clone();
+    let renewed = store.renewed.lock().clone();
     let renewed: Vec<_> = renewed
         .iter()
         .map(|(name, ttl)| (name.as_str(), *ttl))
@@ -595,7 +587,7 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     assert!(!group.delivery.is_replay());
     drop(group);
     sleep(GRACE + Duration::from_secs(1)).await;
-    assert_eq!(*store.released.lock().unwrap(), [token_of(&salt)]);
+    assert_eq!(*store.released.lock(), [token_of(&salt)]);
     assert_eq!(given_back(&store), ["a", "b"]);
 }
 
@@ -615,14 +607,13 @@ async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
     settle().await;
     let keeper = KeeperId::of_attempt(&asked(&store)[0].1);
     let c = LockName::new("c").unwrap();
-    let unanswered = store.unanswered.lock().unwrap().clone();
+    let unanswered = store.unanswered.lock().clone();
     assert_eq!(unanswered, [(c, token_of(&salt), keeper)]);
     assert_eq!(given_back(&store), NAMES, "whoever has taken the others");
     assert!(
         store
             .given_back
             .lock()
-            .unwrap()
             .iter()
             .all(|it| *it == token_of(&salt))
     );
@@ -636,7 +627,7 @@ async fn a_part_of_a_group_that_was_not_finished_and_was_given_back_means_to_beg
     let withdrawn = Err(Unavailability::Withdrawn.into());
     let ours = [granted(), granted(), granted()].map(Ok);
     let rest = [withdrawn].into_iter().chain(ours);
-    store.acquisitions.lock().unwrap().extend(rest);
+    store.acquisitions.lock().extend(rest);
     let (engine, _lifecycle) = engine(&store);
     let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
@@ -656,7 +647,7 @@ async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again
     let group = outcome.unwrap();
     assert_eq!(asked_names(&store), ["c", "a", "b", "c", "c"]);
     assert_eq!(group.hash, asked(&store)[4].1);
-    assert_eq!(*store.given_back.lock().unwrap(), [token_of(&salt)]);
+    assert_eq!(*store.given_back.lock(), [token_of(&salt)]);
     assert_eq!(unanswered(&store), ["c"]);
     group.delivery.delivered();
 }
@@ -664,8 +655,8 @@ async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again
 #[tokio::test(start_paused = true)]
 async fn whoever_does_not_keep_the_lock_with_the_key_any_more_does_not_finish_the_group() {
     let store = answering([granted(), granted(), granted()]);
-    *store.adopted_by.lock().unwrap() = Some(KeeperId::random());
-    store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+    *store.adopted_by.lock() = Some(KeeperId::random());
+    store.give_backs.lock().push_back(GiveBack::Kept);
     let (engine, _lifecycle) = engine(&store);
     let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
     let (name, error) = refusal(outcome);
@@ -684,8 +675,8 @@ async fn what_is_granted_at_a_hang_up_stays_if_a_repeated_request_goes_on_with_i
         } else {
             Ok(granted())
         };
-        store.acquisitions.lock().unwrap().push_back(next);
-        store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+        store.acquisitions.lock().push_back(next);
+        store.give_backs.lock().push_back(GiveBack::Kept);
         let (engine, _lifecycle) = engine(&store);
         store.gate.add_permits(1);
         let caller = start(&engine, group(&request(KEY))).await;
@@ -702,7 +693,7 @@ async fn with_a_key_a_lock_that_may_have_been_granted_decides_about_those_before
     for leave in [Ok(Leaving::Granted(held())), Err(unknown())] {
         let held = Acquisition::Held(contention());
         let store = answering([held, granted(), granted(), queued()]).answering_leave(leave);
-        store.give_backs.lock().unwrap().push_back(GiveBack::Kept);
+        store.give_backs.lock().push_back(GiveBack::Kept);
         let (engine, _lifecycle) = engine(&store);
         let caller = start(&engine, group(&waiting_request(KEY))).await;
         caller.abort();
@@ -716,7 +707,7 @@ async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_n
     let held = Acquisition::Held(contention());
     let store = answering([held, granted(), granted()]);
     let last = Err(unknown());
-    store.acquisitions.lock().unwrap().push_back(last);
+    store.acquisitions.lock().push_back(last);
     let (engine, _lifecycle) = engine(&store);
     let outcome = engine
         .acquire_group(group(&waiting_request(KEY)), || {})
@@ -732,7 +723,7 @@ async fn the_rest_stays_if_somebody_else_has_ended_the_lock_that_has_the_key() {
     // Another gateway has answered the group again, and then somebody has broken this lock of it.
     let store = answering([granted(), granted(), granted()]);
     let nothing = GiveBack::NothingHeld;
-    store.give_backs.lock().unwrap().push_back(nothing);
+    store.give_backs.lock().push_back(nothing);
     let (engine, _lifecycle) = engine(&store);
     drop(engine.acquire_group(group(&request(KEY)), || {}).await);
     sleep(GRACE + Duration::from_secs(1)).await;
@@ -743,9 +734,9 @@ async fn the_rest_stays_if_somebody_else_has_ended_the_lock_that_has_the_key() {
 async fn the_rest_is_given_back_if_an_earlier_copy_has_ended_the_lock_that_has_the_key() {
     let store = answering([granted(), granted(), granted()]);
     // The reply of the earlier copy was lost.
-    store.give_back_errors.lock().unwrap().push_back(unknown());
+    store.give_back_errors.lock().push_back(unknown());
     let nothing = GiveBack::NothingHeld;
-    store.give_backs.lock().unwrap().push_back(nothing);
+    store.give_backs.lock().push_back(nothing);
     let (engine, _lifecycle) = engine(&store);
     drop(engine.acquire_group(group(&request(KEY)), || {}).await);
     sleep(GRACE + Duration::from_secs(1)).await;
@@ -758,20 +749,16 @@ async fn a_repeated_request_that_fails_half_way_gives_back_the_whole_group() {
     let (engine, _lifecycle) = engine(&store);
     let first = engine.acquire_group(group(&request(KEY)), || {}).await;
     let (first, token) = (first.unwrap(), asked(&store)[0].1);
-    let salt = store.attempts.lock().unwrap()[0]
-        .idempotency
-        .clone()
-        .unwrap()
-        .salt;
+    let salt = store.attempts.lock()[0].idempotency.clone().unwrap().salt;
     let keeper = Some(KeeperId::of_attempt(&token));
     let again = Acquisition::Replayed(held(), salt, keeper);
-    store.acquisitions.lock().unwrap().push_back(Ok(again));
-    store.renewals.lock().unwrap().push_back(Err(away()));
-    *store.renewals_take.lock().unwrap() = Duration::from_secs(1);
+    store.acquisitions.lock().push_back(Ok(again));
+    store.renewals.lock().push_back(Err(away()));
+    *store.renewals_take.lock() = Duration::from_secs(1);
     let caller = start(&engine, group(&request(KEY))).await;
     drop(first);
     refusal(caller.await.unwrap());
     sleep(GRACE + Duration::from_secs(1)).await;
-    assert_eq!(*store.released.lock().unwrap(), [token]);
+    assert_eq!(*store.released.lock(), [token]);
     assert_eq!(given_back(&store), ["a", "b"]);
 }

@@ -64,7 +64,7 @@ async fn it_is_released_when_nobody_listens_any_more() {
     let (hold, _lifecycle) = granted_hold(&store).await;
     drop(hold);
     settle().await;
-    assert_eq!(store.released.lock().unwrap().len(), 1);
+    assert_eq!(store.released.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,28 +72,24 @@ async fn a_reader_that_reads_nothing_is_gone_in_the_end() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (_hold, _lifecycle) = granted_hold(&store).await;
     sleep(20 * TTL / 3).await;
-    assert_eq!(store.released.lock().unwrap().len(), 1);
+    assert_eq!(store.released.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_of_the_store_costs_nothing() {
     let store = ScriptedStore::answering(Ok(granted()));
     for error in [away(), unknown(), away(), unknown()] {
-        store.renewals.lock().unwrap().push_back(Err(error));
+        store.renewals.lock().push_back(Err(error));
     }
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
-    assert_eq!(*store.renewals_asked.lock().unwrap(), 5);
+    assert_eq!(*store.renewals_asked.lock(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_outage_loses_it_before_its_ttl_is_over() {
     let store = ScriptedStore::answering(Ok(granted()));
-    store
-        .renewals
-        .lock()
-        .unwrap()
-        .extend((0..1000).map(|_| Err(away())));
+    store.renewals.lock().extend((0..1000).map(|_| Err(away())));
     let started = Instant::now();
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     let (end, _) = end_of(&mut hold).await;
@@ -101,7 +97,7 @@ async fn a_long_outage_loses_it_before_its_ttl_is_over() {
     assert!(started.elapsed() < TTL, "{:?}", started.elapsed());
     assert!(started.elapsed() > TTL * 49 / 50, "{:?}", started.elapsed());
     settle().await;
-    let released = store.released.lock().unwrap().len();
+    let released = store.released.lock().len();
     assert_eq!(released, 1, "the lease may still live, and nobody holds it");
 }
 
@@ -123,14 +119,13 @@ async fn a_lease_that_somebody_ended_is_lost_at_the_next_renewal() {
     store
         .renewals
         .lock()
-        .unwrap()
         .push_back(Ok(Renewal::Lost(Loss::HeldByAnother)));
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     let (end, renewals) = end_of(&mut hold).await;
     assert!(matches!(end, HoldEnd::Lost(LossReason::Ended)), "{end:?}");
     assert_eq!(renewals, 0);
     settle().await;
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +139,7 @@ async fn the_hold_limit_is_told_as_such() {
         hold_expires_in: Some(2 * TTL),
         ..held()
     })));
-    store.renewals.lock().unwrap().extend([
+    store.renewals.lock().extend([
         Ok(Renewal::Renewed(
             HeldLease {
                 hold_expires_in: Some(TTL + TTL / 2),
@@ -170,9 +165,9 @@ async fn draining_renews_once_more_and_does_not_release() {
     lifecycle.drain();
     let (end, _) = end_of(&mut hold).await;
     assert!(matches!(end, HoldEnd::Draining { .. }), "{end:?}");
-    assert_eq!(*store.renewals_asked.lock().unwrap(), 1);
+    assert_eq!(*store.renewals_asked.lock(), 1);
     lifecycle.stop(Duration::from_secs(1)).await.unwrap();
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
     assert_eq!(store.given_back(), 0);
 }
 
@@ -216,7 +211,7 @@ async fn nobody_listens_any_more_while_it_is_queued() {
     let (engine, _lifecycle) = engine(&store);
     drop(engine.hold(waiting_request(None)).await.unwrap());
     settle().await;
-    assert_eq!(store.left.lock().unwrap().len(), 1);
+    assert_eq!(store.left.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +227,7 @@ async fn a_living_lease_is_adopted() {
     assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
     drop(hold);
     settle().await;
-    assert_eq!(*store.released.lock().unwrap(), [token.hash()]);
+    assert_eq!(*store.released.lock(), [token.hash()]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,7 +236,6 @@ async fn a_lost_lease_is_not_adopted() {
     store
         .renewals
         .lock()
-        .unwrap()
         .push_back(Ok(Renewal::Lost(Loss::Free)));
     let (engine, _lifecycle) = engine(&store);
     let error = adopt(&engine, Token::random()).await.unwrap_err();
@@ -284,7 +278,7 @@ async fn a_grant_that_was_waited_for_is_renewed_before_it_is_told() {
         Err(away()),
         Ok(Renewal::Renewed(renewed.clone(), Duration::ZERO)),
     ];
-    store.renewals.lock().unwrap().extend(answers);
+    store.renewals.lock().extend(answers);
     let (engine, _lifecycle) = engine(&store);
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
@@ -293,14 +287,14 @@ async fn a_grant_that_was_waited_for_is_renewed_before_it_is_told() {
         panic!("not granted")
     };
     assert_eq!(lease.held, renewed);
-    assert_eq!(*store.renewals_asked.lock().unwrap(), 2);
+    assert_eq!(*store.renewals_asked.lock(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_came_too_late_is_not_told() {
     let store = ScriptedStore::queueing();
     let lost = Ok(Renewal::Lost(Loss::HeldByAnother));
-    store.renewals.lock().unwrap().push_back(lost);
+    store.renewals.lock().push_back(lost);
     let (engine, _lifecycle) = engine(&store);
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
@@ -323,7 +317,7 @@ async fn whoever_left_too_much_unread_hears_that_and_nothing_old() {
 async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
     for is_late in [false, true] {
         let store = ScriptedStore::answering(Ok(granted()));
-        store.releases.lock().unwrap().push_back(Release::Released);
+        store.releases.lock().push_back(Release::Released);
         let (engine, _lifecycle) = engine(&store);
         let mut hold = engine.hold(request(None)).await.unwrap();
         let Some(HoldEvent::Granted(lease)) = hold.next().await else {
@@ -339,7 +333,7 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
         let (end, renewals) = ended.expect("it ends at once");
         assert!(matches!(end, HoldEnd::Released), "{end:?}");
         assert_eq!(renewals, 0);
-        assert_eq!(store.released.lock().unwrap().len(), 1);
+        assert_eq!(store.released.lock().len(), 1);
     }
 }
 
@@ -355,17 +349,17 @@ async fn an_older_hold_of_an_adopted_lease_ends_without_releasing_it() {
     assert!(matches!(end, HoldEnd::Lost(LossReason::Adopted)), "{end:?}");
     drop(older);
     settle().await;
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
     drop(newer);
     settle().await;
-    assert_eq!(store.released.lock().unwrap().len(), 1);
+    assert_eq!(store.released.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_gateway_says_what_is_left() {
     for (renewal, left) in [(None, TTL), (Some(Err(away())), TTL * 3 / 4)] {
         let store = ScriptedStore::answering(Ok(granted()));
-        store.renewals.lock().unwrap().extend(renewal);
+        store.renewals.lock().extend(renewal);
         let (mut hold, lifecycle) = granted_hold(&store).await;
         sleep(TTL / 4).await;
         lifecycle.drain();
@@ -385,7 +379,7 @@ async fn a_draining_gateway_adopts_nothing() {
     lifecycle.drain();
     let error = adopt(&engine, Token::random()).await.unwrap_err();
     assert!(matches!(error, AdoptError::Draining), "{error:?}");
-    assert_eq!(*store.renewals_asked.lock().unwrap(), 0);
+    assert_eq!(*store.renewals_asked.lock(), 0);
 }
 
 #[tokio::test(start_paused = true)]

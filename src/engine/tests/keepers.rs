@@ -19,27 +19,27 @@ fn at(ahead: u64) -> Position {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_answered_is_tried_again_as_the_same_keeper() {
     let store = ScriptedStore::answering(Ok(granted()));
-    store.release_errors.lock().unwrap().push_back(unknown());
+    store.release_errors.lock().push_back(unknown());
     let (engine, _lifecycle) = engine(&store);
     let hold = engine.hold(request(None)).await.unwrap();
     settle().await;
     drop(hold);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(store.released.lock().unwrap().len(), 1);
+    assert_eq!(store.released.lock().len(), 1);
     assert_eq!(store.given_back(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_ends_nothing_that_was_adopted_meanwhile() {
     let store = ScriptedStore::answering(Ok(granted()));
-    store.release_errors.lock().unwrap().push_back(unknown());
+    store.release_errors.lock().push_back(unknown());
     let (engine, _lifecycle) = engine(&store);
     let hold = engine.hold(request(None)).await.unwrap();
     settle().await;
-    *store.adopted_by.lock().unwrap() = Some(KeeperId::random());
+    *store.adopted_by.lock() = Some(KeeperId::random());
     drop(hold);
     sleep(Duration::from_secs(10)).await;
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
     assert_eq!(store.given_back(), 0);
 }
 
@@ -53,13 +53,13 @@ async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store
         .await
         .unwrap();
     assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
-    let keeps = *store.adopted_by.lock().unwrap();
+    let keeps = *store.adopted_by.lock();
     let mut newer = engine
         .adopt(name(), token, Authorization::default())
         .await
         .unwrap();
     // In the store it was the other way round.
-    *store.adopted_by.lock().unwrap() = keeps;
+    *store.adopted_by.lock() = keeps;
     assert!(matches!(newer.next().await, Some(HoldEvent::Granted(_))));
     assert!(matches!(older.next().await, Some(HoldEvent::Renewed(_))));
     let end = newer.next().await;
@@ -80,7 +80,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
         hold.next().await,
         Some(HoldEvent::Queued(Position { ahead: 2, .. }))
     ));
-    let token = store.attempts.lock().unwrap()[0].token;
+    let token = store.attempts.lock()[0].token;
     for ahead in [2, 2, 1, 1, 0] {
         store.parking.positions().publish(&token, at(ahead));
         settle().await;
@@ -105,7 +105,7 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
     let store = ScriptedStore::queueing();
     let (engine, _lifecycle) = engine(&store);
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
-    let token = store.attempts.lock().unwrap()[0].token;
+    let token = store.attempts.lock()[0].token;
     for ahead in (3..200).rev() {
         store.parking.positions().publish(&token, at(ahead));
         settle().await;
@@ -119,7 +119,7 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
         matches!(event, Some(HoldEvent::Queued(position)) if position == at(3)),
         "{event:?}"
     );
-    assert!(store.left.lock().unwrap().is_empty());
+    assert!(store.left.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +138,7 @@ async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
     assert!(hold.next().await.is_none());
     settle().await;
     // Whoever holds it has what is left of its TTL to stop.
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
 
     // Before it holds anything, it is not known what has become of it.
     let store = ScriptedStore::queueing();
@@ -153,5 +153,5 @@ async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
         "{end:?}"
     );
     settle().await;
-    assert_eq!(store.released.lock().unwrap().len(), 1);
+    assert_eq!(store.released.lock().len(), 1);
 }

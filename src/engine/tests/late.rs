@@ -47,7 +47,7 @@ fn renewed(held: HeldLease) -> Renewal {
 }
 
 fn answers_renew(store: &Arc<ScriptedStore>, answer: Result<Renewal, StoreError>) {
-    store.renewals.lock().unwrap().push_back(answer);
+    store.renewals.lock().push_back(answer);
 }
 
 fn left(granted: &Granted) -> Duration {
@@ -68,7 +68,7 @@ async fn a_grant_counts_from_when_it_was_asked_for() {
     let granted = granted.unwrap();
     assert_eq!(left(&granted), TTL / 3);
     granted.delivery.delivered();
-    assert_eq!(*store.renewals_asked.lock().unwrap(), 0, "it did not wait");
+    assert_eq!(*store.renewals_asked.lock(), 0, "it did not wait");
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
         advance(stood_still).await;
         let granted = caller.await.unwrap().unwrap();
         assert!(left(&granted) >= TTL / 2, "{:?}", left(&granted));
-        assert_eq!(*store.renewals_asked.lock().unwrap(), renewals);
+        assert_eq!(*store.renewals_asked.lock(), renewals);
         granted.delivery.delivered();
         settle().await;
         assert_eq!(store.given_back(), 0);
@@ -125,7 +125,7 @@ async fn a_confirmation_that_comes_late_is_renewed_as_well() {
     let (engine, _lifecycle) = engine(&store);
     let caller = queued_at(&engine).await;
     let confirmed = Confirmation::Confirmed(fresh());
-    store.confirmations.lock().unwrap().push_back(Ok(confirmed));
+    store.confirmations.lock().push_back(Ok(confirmed));
     store.hang_confirmations(TTL * 3 / 4);
     let later = Instant::now() + TTL * 3 / 4;
     answers_renew(
@@ -152,11 +152,11 @@ async fn who_waited_for_a_lease_that_is_over_asks_again() {
     };
     answers_renew(&store, Ok(Renewal::Lost(Loss::HeldByAnother)));
     let again = Acquisition::Granted(held());
-    store.acquisitions.lock().unwrap().push_back(Ok(again));
+    store.acquisitions.lock().push_back(Ok(again));
     store.tell(News::Granted(over));
     let granted = caller.await.unwrap().unwrap();
     assert_eq!(left(&granted), TTL);
-    assert_eq!(store.attempts.lock().unwrap().len(), 2);
+    assert_eq!(store.attempts.lock().len(), 2);
     granted.delivery.delivered();
 }
 
@@ -224,7 +224,7 @@ async fn a_lease_at_its_hold_limit_is_granted_with_what_is_left() {
     let granted = caller.await.unwrap().unwrap();
     assert_eq!(left(&granted), TTL / 4);
     granted.delivery.delivered();
-    assert_eq!(*store.renewals_asked.lock().unwrap(), 0);
+    assert_eq!(*store.renewals_asked.lock(), 0);
 }
 
 #[tokio::test(start_paused = true)]

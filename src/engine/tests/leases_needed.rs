@@ -61,7 +61,7 @@ async fn a_lease_that_was_granted_elsewhere_counts_once_it_is_renewed_here() {
         .unwrap();
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     let lost = Ok(Renewal::Lost(Loss::Free));
-    store.renewals.lock().unwrap().push_back(lost);
+    store.renewals.lock().push_back(lost);
     engine
         .renew(name(), token, RenewalTtl::default())
         .await

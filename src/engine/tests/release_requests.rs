@@ -1,7 +1,8 @@
 //! A lease whose holder is asked first is broken when the time for its release is over, if it is still there.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, advance, timeout};
 
 use crate::{
@@ -36,7 +37,7 @@ fn lease(fence: u64) -> HeldLease {
 
 fn answering(requesting: Requesting) -> Arc<ScriptedStore> {
     let store = ScriptedStore::queueing();
-    store.requestings.lock().unwrap().push_back(Ok(requesting));
+    store.requestings.lock().push_back(Ok(requesting));
     store
 }
 
@@ -49,7 +50,7 @@ async fn request_of(
     let kept = Arc::clone(records);
     let record = move |record| {
         let kept = Arc::clone(&kept);
-        async move { kept.lock().unwrap().push(record) }
+        async move { kept.lock().push(record) }
     };
     let asked = engine.request_release(name(), None, asked_for(), record);
     (asked.await, lifecycle)
@@ -57,7 +58,7 @@ async fn request_of(
 
 /// Which leases were to be broken.
 fn broken(store: &ScriptedStore) -> Vec<Option<BreakTarget>> {
-    store.broken.lock().unwrap().clone()
+    store.broken.lock().clone()
 }
 
 fn target(fence: u64) -> BreakTarget {
@@ -83,14 +84,14 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
     // The first was released meanwhile.
     let second = Holder::Lease(lease(9));
     let answers = [Ok(Breaking::NotHeld), Ok(Breaking::Broken(second.clone()))];
-    store.breakings.lock().unwrap().extend(answers);
+    store.breakings.lock().extend(answers);
     let records = Records::default();
     let (asked, _lifecycle) = request_of(&store, &records).await;
     assert_eq!(asked.unwrap(), shared);
     let requested = [(None, asked_for())];
-    assert_eq!(*store.requested.lock().unwrap(), requested);
+    assert_eq!(*store.requested.lock(), requested);
     assert!(matches!(
-        records.lock().unwrap().as_slice(),
+        records.lock().as_slice(),
         [ReleaseRecord::Requested(Ok(holder))] if *holder == shared
     ));
     settle().await;
@@ -100,7 +101,7 @@ async fn what_was_not_released_is_broken_when_the_time_is_over_and_not_before() 
     assert_eq!(broken(&store), [Some(target(7)), Some(target(9))]);
     // Of what had gone there is nothing to record.
     assert!(matches!(
-        records.lock().unwrap().as_slice(),
+        records.lock().as_slice(),
         [_, ReleaseRecord::Broken(holder)] if *holder == second
     ));
 }
@@ -119,7 +120,7 @@ async fn what_is_refused_is_recorded_and_nothing_is_broken_after_it() {
         let store = answering(answer);
         let records = Records::default();
         let (asked, _lifecycle) = request_of(&store, &records).await;
-        let recorded = records.lock().unwrap().pop().expect("it is recorded");
+        let recorded = records.lock().pop().expect("it is recorded");
         let expected = format!("{:?}", ReleaseRecord::Requested(asked));
         assert_eq!(format!("{recorded:?}"), expected);
         pass(2 * WITHIN).await;
@@ -136,7 +137,7 @@ async fn is_carried_out_to_its_end_although_its_caller_hangs_up() {
     assert!(hung_up.is_err(), "the store does not answer");
     store.open_gate();
     settle().await;
-    assert_eq!(records.lock().unwrap().len(), 1);
+    assert_eq!(records.lock().len(), 1);
     pass(WITHIN).await;
     assert_eq!(broken(&store), [Some(target(7))]);
 }
@@ -189,7 +190,7 @@ async fn those_who_share_a_lock_are_broken_together() {
     // No command is answered, and yet all are asked for.
     store.gate.forget_permits(1_000);
     pass(WITHIN).await;
-    assert_eq!(*store.breaks_asked.lock().unwrap(), 9);
+    assert_eq!(*store.breaks_asked.lock(), 9);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore},
     time::Instant,
@@ -139,13 +140,13 @@ impl ScriptedStore {
         self: Arc<Self>,
         answer: Result<Leaving, StoreError>,
     ) -> Arc<Self> {
-        self.leavings.lock().unwrap().push_back(answer);
+        self.leavings.lock().push_back(answer);
         self
     }
 
     /// Tells the only attempt that waits.
     pub(super) fn tell(&self, news: News) {
-        let attempts = self.attempts.lock().unwrap();
+        let attempts = self.attempts.lock();
         let Attempt { name, token, .. } = attempts.last().unwrap();
         let delivered = self.parking.deliver(name, token, news);
         assert!(delivered, "nobody waits for news");
@@ -163,7 +164,7 @@ impl ScriptedStore {
 
     /// From now on a confirmation is answered so much later.
     pub(super) fn hang_confirmations(&self, late: Duration) {
-        *self.confirm_takes.lock().unwrap() = late;
+        *self.confirm_takes.lock() = late;
     }
 
     /// Nobody gets an answer until [`ScriptedStore::open_gate`].
@@ -181,19 +182,19 @@ impl ScriptedStore {
     }
 
     fn finds_lost(&self, name: &LockName) -> bool {
-        let mut lost = self.lost.lock().unwrap();
+        let mut lost = self.lost.lock();
         let at = lost.iter().position(|lost| lost == name);
         at.map(|at| lost.remove(at)).is_some()
     }
 
     pub(super) fn given_back(&self) -> usize {
-        self.given_back.lock().unwrap().len()
+        self.given_back.lock().len()
     }
 
     pub(super) async fn until_given_back(&self) -> TokenHash {
         loop {
             let changed = self.changed.notified();
-            if let Some(token) = self.given_back.lock().unwrap().first() {
+            if let Some(token) = self.given_back.lock().first() {
                 return *token;
             }
             changed.await;
@@ -203,16 +204,16 @@ impl ScriptedStore {
 
 impl Store for ScriptedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
-        self.attempts.lock().unwrap().push(attempt.clone());
-        let answer = self.acquisitions.lock().unwrap().pop_front();
+        self.attempts.lock().push(attempt.clone());
+        let answer = self.acquisitions.lock().pop_front();
         self.pass_gate().await;
         answer.expect("the test says what acquire answers")
     }
 
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
-        let takes = *self.confirm_takes.lock().unwrap();
+        let takes = *self.confirm_takes.lock();
         tokio::time::sleep(takes).await;
-        let answer = self.confirmations.lock().unwrap().pop_front();
+        let answer = self.confirmations.lock().pop_front();
         answer.expect("the test says what confirm answers")
     }
 
@@ -222,10 +223,10 @@ impl Store for ScriptedStore {
         token: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        self.left.lock().unwrap().push((*token, keep_for));
+        self.left.lock().push((*token, keep_for));
         self.changed.notify_waiters();
         self.pass_gate().await;
-        let answer = self.leavings.lock().unwrap().pop_front();
+        let answer = self.leavings.lock().pop_front();
         answer.expect("the test says what leave answers")
     }
 
@@ -240,8 +241,8 @@ impl Store for ScriptedStore {
         _token: &TokenHash,
         ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
-        *self.renewals_asked.lock().unwrap() += 1;
-        self.renewed.lock().unwrap().push((name.clone(), ttl.asked));
+        *self.renewals_asked.lock() += 1;
+        self.renewed.lock().push((name.clone(), ttl.asked));
         if self.finds_lost(name) {
             return Ok(Renewal::Lost(Loss::Free));
         }
@@ -249,18 +250,18 @@ impl Store for ScriptedStore {
         match renewer {
             Renewer::Bearer => {}
             Renewer::Keeper(keeper) => {
-                let keeps = *self.adopted_by.lock().unwrap();
+                let keeps = *self.adopted_by.lock();
                 if keeps.is_some_and(|adopter| adopter != keeper) {
                     return Ok(Renewal::Adopted);
                 }
             }
-            Renewer::Adopter(keeper) => *self.adopted_by.lock().unwrap() = Some(keeper),
+            Renewer::Adopter(keeper) => *self.adopted_by.lock() = Some(keeper),
         }
         if self.renewals_hang.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        let answer = self.renewals.lock().unwrap().pop_front();
-        let takes = *self.renewals_take.lock().unwrap();
+        let answer = self.renewals.lock().pop_front();
+        let takes = *self.renewals_take.lock();
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
         }
@@ -274,16 +275,16 @@ impl Store for ScriptedStore {
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         self.pass_gate().await;
-        if let Some(error) = self.release_errors.lock().unwrap().pop_front() {
+        if let Some(error) = self.release_errors.lock().pop_front() {
             return Err(error);
         }
-        let keeps = *self.adopted_by.lock().unwrap();
+        let keeps = *self.adopted_by.lock();
         if keeper.is_some() && keeps.is_some() && keeps != keeper {
             return Ok(Release::Adopted);
         }
-        self.released.lock().unwrap().push(*token);
+        self.released.lock().push(*token);
         self.changed.notify_waiters();
-        let answer = self.releases.lock().unwrap().pop_front();
+        let answer = self.releases.lock().pop_front();
         Ok(answer.unwrap_or(Release::Lost(Loss::Free)))
     }
 
@@ -296,13 +297,13 @@ impl Store for ScriptedStore {
             std::future::pending::<()>().await;
         }
         self.pass_gate().await;
-        if let Some(error) = self.give_back_errors.lock().unwrap().pop_front() {
+        if let Some(error) = self.give_back_errors.lock().pop_front() {
             return Err(error);
         }
-        self.given_back.lock().unwrap().push(*token);
-        self.given_back_names.lock().unwrap().push(name.clone());
+        self.given_back.lock().push(*token);
+        self.given_back_names.lock().push(name.clone());
         self.changed.notify_waiters();
-        let answer = self.give_backs.lock().unwrap().pop_front();
+        let answer = self.give_backs.lock().pop_front();
         Ok(answer.unwrap_or(GiveBack::GivenBack))
     }
 
@@ -313,20 +314,20 @@ impl Store for ScriptedStore {
         keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
         let asked = (name.clone(), *token, keeper);
-        self.unanswered.lock().unwrap().push(asked);
+        self.unanswered.lock().push(asked);
         self.give_back(name, token).await
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
         Ok(Inspection {
-            holder: self.holder.lock().unwrap().clone(),
+            holder: self.holder.lock().clone(),
             queue: Vec::new(),
             waiters: 0,
         })
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
-        let answer = self.pages.lock().unwrap().pop_front();
+        let answer = self.pages.lock().pop_front();
         answer.unwrap_or(Ok(Page {
             locks: Vec::new(),
             next: None,
@@ -338,11 +339,11 @@ impl Store for ScriptedStore {
         _name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        *self.breaks_asked.lock().unwrap() += 1;
+        *self.breaks_asked.lock() += 1;
         self.pass_gate().await;
-        self.broken.lock().unwrap().push(target);
+        self.broken.lock().push(target);
         self.changed.notify_waiters();
-        let answer = self.breakings.lock().unwrap().pop_front();
+        let answer = self.breakings.lock().pop_front();
         answer.unwrap_or(Ok(Breaking::NotHeld))
     }
 
@@ -353,12 +354,9 @@ impl Store for ScriptedStore {
         request: &ReleaseRequest,
     ) -> Result<Requesting, StoreError> {
         self.pass_gate().await;
-        self.requested
-            .lock()
-            .unwrap()
-            .push((target, request.clone()));
+        self.requested.lock().push((target, request.clone()));
         self.changed.notify_waiters();
-        let answer = self.requestings.lock().unwrap().pop_front();
+        let answer = self.requestings.lock().pop_front();
         answer.unwrap_or(Ok(Requesting::NotHeld))
     }
 

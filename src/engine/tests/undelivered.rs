@@ -39,7 +39,7 @@ async fn a_lease_that_is_not_delivered_is_given_back_at_once() {
     let token = granted.lease.token.hash();
     drop(granted);
     settle().await;
-    assert_eq!(*store.given_back.lock().unwrap(), [token]);
+    assert_eq!(*store.given_back.lock(), [token]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,25 +65,21 @@ async fn leases_at_a_part_of_the_store_that_is_away_delay_none_at_another() {
         };
         drop(engine.acquire(lost).await.unwrap());
         let next = Ok(granted());
-        store.acquisitions.lock().unwrap().push_back(next);
+        store.acquisitions.lock().push_back(next);
     }
     settle().await;
     let granted = engine.acquire(request(None)).await.unwrap();
     let token = granted.lease.token.hash();
     drop(granted);
     settle().await;
-    assert_eq!(*store.given_back.lock().unwrap(), [token]);
+    assert_eq!(*store.given_back.lock(), [token]);
 }
 
 /// The answer to who asks again after `granted`, of the lease that was granted to it.
 fn answered_again(store: &ScriptedStore, granted: &Granted, before: Option<KeeperId>) {
-    let salt = store.attempts.lock().unwrap()[0]
-        .idempotency
-        .as_ref()
-        .unwrap()
-        .salt;
+    let salt = store.attempts.lock()[0].idempotency.as_ref().unwrap().salt;
     let again = Acquisition::Replayed(granted.lease.held.clone(), salt, before);
-    store.acquisitions.lock().unwrap().push_back(Ok(again));
+    store.acquisitions.lock().push_back(Ok(again));
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +94,7 @@ async fn a_lease_that_somebody_may_have_heard_of_is_never_given_back_by_who_asks
         assert!(again.delivery.is_replay());
         drop(again);
         tokio::time::sleep(Duration::from_mins(1)).await;
-        assert!(store.released.lock().unwrap().is_empty());
+        assert!(store.released.lock().is_empty());
     }
 }
 
@@ -113,7 +109,7 @@ async fn a_lease_that_was_delivered_is_kept_whatever_is_answered_again_and_lost(
     drop(engine.acquire(request(KEY)).await.unwrap());
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(store.given_back(), 0);
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,23 +123,20 @@ async fn a_lease_whose_answers_were_all_lost_is_released_after_the_grace_by_who_
     for _ in 0..2 {
         answered_again(&store, &first, Some(before));
         answers.push(engine.acquire(request(KEY)).await.unwrap());
-        let asked = store.attempts.lock().unwrap();
+        let asked = store.attempts.lock();
         before = KeeperId::of_attempt(&asked.last().unwrap().token);
     }
     assert_eq!(answers[1].lease.token.hash(), token);
     // Nobody else may release it as its keeper.
-    *store.adopted_by.lock().unwrap() = Some(before);
+    *store.adopted_by.lock() = Some(before);
     drop(answers);
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(
-        store.released.lock().unwrap().is_empty(),
-        "one is on its way"
-    );
+    assert!(store.released.lock().is_empty(), "one is on its way");
     drop(first);
     tokio::time::sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
-    assert!(store.released.lock().unwrap().is_empty());
+    assert!(store.released.lock().is_empty());
     tokio::time::sleep(Duration::from_millis(4)).await;
-    assert_eq!(*store.released.lock().unwrap(), [token]);
+    assert_eq!(*store.released.lock(), [token]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +149,7 @@ async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
     let token = collected.lease.token.hash();
     drop(collected);
     tokio::time::sleep(GRACE + Duration::from_millis(2)).await;
-    assert_eq!(*store.released.lock().unwrap(), [token]);
+    assert_eq!(*store.released.lock(), [token]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +199,7 @@ async fn an_attempt_that_certainly_did_not_happen_is_not_given_back() {
 async fn giving_back_goes_on_until_the_store_has_answered() {
     let store = ScriptedStore::answering(Ok(granted()));
     let away = StoreError::Unavailable(Unavailability::Connect("refused".to_owned()));
-    *store.give_back_errors.lock().unwrap() = (0..40)
+    *store.give_back_errors.lock() = (0..40)
         .map(|turn| {
             if turn % 2 == 0 {
                 away.clone()
@@ -264,14 +257,14 @@ async fn a_release_is_carried_out_although_its_caller_hung_up() {
     let changed = store.changed.notified();
     store.open_gate();
     changed.await;
-    assert_eq!(*store.released.lock().unwrap(), [token.hash()]);
+    assert_eq!(*store.released.lock(), [token.hash()]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_answered_is_tried_again_if_its_caller_hung_up() {
     for (hangs_up, expected) in [(true, 1), (false, 0)] {
         let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
-        store.release_errors.lock().unwrap().push_back(unknown());
+        store.release_errors.lock().push_back(unknown());
         let (engine, _lifecycle) = engine(&store);
         let release = engine.release(name(), Token::random().hash());
         if hangs_up {
@@ -283,7 +276,7 @@ async fn a_release_that_is_not_answered_is_tried_again_if_its_caller_hung_up() {
             release.await.unwrap_err();
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(store.released.lock().unwrap().len(), expected);
+        assert_eq!(store.released.lock().len(), expected);
     }
 }
 
@@ -291,7 +284,7 @@ async fn a_release_that_is_not_answered_is_tried_again_if_its_caller_hung_up() {
 async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_meanwhile() {
     for is_answered in [true, false] {
         let store = ScriptedStore::answering(Ok(granted()));
-        store.release_errors.lock().unwrap().push_back(unknown());
+        store.release_errors.lock().push_back(unknown());
         let (engine, _lifecycle) = engine(&store);
         let first = engine.acquire(request(KEY)).await.unwrap();
         let token = first.lease.token.hash();
@@ -306,7 +299,7 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
             again.delivery.delivered();
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(store.released.lock().unwrap().is_empty(), is_answered);
+        assert_eq!(store.released.lock().is_empty(), is_answered);
     }
 }
 
@@ -314,7 +307,7 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
 async fn a_panic_half_way_is_an_unknown_outcome_and_is_given_back() {
     let store = ScriptedStore::answering(Ok(granted()));
     // The test says nothing of what acquire answers, so the store panics.
-    store.acquisitions.lock().unwrap().clear();
+    store.acquisitions.lock().clear();
     let (engine, _lifecycle) = engine(&store);
     let error = engine.acquire(request(None)).await.unwrap_err();
     assert!(
@@ -329,8 +322,8 @@ async fn a_panic_half_way_is_an_unknown_outcome_and_is_given_back() {
 async fn stopping_gives_back_everything_although_an_earlier_one_failed() {
     let store = ScriptedStore::answering(Ok(granted()));
     let more = (0..9).map(|_| Ok(granted()));
-    store.acquisitions.lock().unwrap().extend(more);
-    store.give_back_errors.lock().unwrap().push_back(unknown());
+    store.acquisitions.lock().extend(more);
+    store.give_back_errors.lock().push_back(unknown());
     let (engine, lifecycle) = engine(&store);
     drop(engine.acquire(request(None)).await.unwrap());
     settle().await;
@@ -368,7 +361,7 @@ async fn who_is_refused_waits_for_no_store_that_is_away() {
     for (name, waits) in [(AWAY, Duration::from_secs(5)), ("a", Duration::ZERO)] {
         let store = answering([granted(), Acquisition::Held(contention())]);
         let away = StoreError::from(Unavailability::Overloaded);
-        store.give_back_errors.lock().unwrap().push_back(away);
+        store.give_back_errors.lock().push_back(away);
         let (engine, _lifecycle) = engine(&store);
         let names = GroupNames::parse([name, "b"]).unwrap();
         let part = |name: &LockName| {

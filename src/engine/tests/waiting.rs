@@ -67,7 +67,7 @@ async fn a_wait_that_runs_out_leaves_the_queue() {
         "{error:?}"
     );
     assert_eq!(started.elapsed(), WAIT);
-    assert_eq!(store.left.lock().unwrap()[0].1, None);
+    assert_eq!(store.left.lock()[0].1, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +137,7 @@ async fn one_who_waited_is_not_told_that_nothing_follows_if_too_few_replicas_hav
     };
     let store = ScriptedStore::queueing();
     let answer = Err(StoreError::Unavailable(too_few.clone()));
-    store.confirmations.lock().unwrap().push_back(answer);
+    store.confirmations.lock().push_back(answer);
     let (engine, _lifecycle) = engine(&store);
     let caller = start(&engine, waiting_request(None)).await;
     store.tell(News::GrantedProvisionally);
@@ -154,7 +154,7 @@ async fn with_a_key_the_place_is_kept_for_the_grace() {
     let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
     let (engine, _lifecycle) = engine(&store);
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
-    assert_eq!(store.left.lock().unwrap()[0].1, Some(GRACE));
+    assert_eq!(store.left.lock()[0].1, Some(GRACE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +163,7 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
         let store = ScriptedStore::queueing().answering_leave(Err(away()));
         let (engine, _lifecycle) = engine(&store);
         engine.acquire(waiting_request(key)).await.unwrap_err();
-        let token = store.attempts.lock().unwrap()[0].token;
+        let token = store.attempts.lock()[0].token;
         sleep(GRACE / 2).await;
         assert_eq!(store.parking.contains(&token), kept);
         // It is no waiter beside the place that its caller is counted for.
@@ -181,7 +181,7 @@ async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
     let store = ScriptedStore::queueing().answering_leave(Err(away()));
     let (engine, _lifecycle) = engine(&store);
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
-    let attempt = store.attempts.lock().unwrap()[0].clone();
+    let attempt = store.attempts.lock()[0].clone();
     sleep(GRACE / 2).await;
     engine.reserve_position(attempt.idempotency.unwrap().hash, None);
     sleep(GRACE / 2 + Duration::from_millis(10)).await;
@@ -194,7 +194,7 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     let store = ScriptedStore::queueing().answering_leave(Err(away()));
     let (engine, _lifecycle) = engine(&store);
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
-    let attempt = store.attempts.lock().unwrap()[0].clone();
+    let attempt = store.attempts.lock()[0].clone();
     let key = attempt.idempotency.unwrap().hash;
     let counted = || engine.0.reserved_positions.total_with(store.parking.len());
     let has_room = |most| {
@@ -247,11 +247,7 @@ async fn one_that_was_queued_and_cannot_ask_again_is_given_back() {
     ] {
         for key in [None, KEY] {
             let store = ScriptedStore::queueing();
-            store
-                .acquisitions
-                .lock()
-                .unwrap()
-                .push_back(Err(error.clone()));
+            store.acquisitions.lock().push_back(Err(error.clone()));
             let (engine, _lifecycle) = engine(&store);
             let caller = start(&engine, waiting_request(key)).await;
             store.tell(News::Forgotten);
@@ -264,8 +260,8 @@ async fn one_that_was_queued_and_cannot_ask_again_is_given_back() {
             assert_eq!(is_unknown, unknown, "{told:?}");
             sleep(GRACE).await;
             settle().await;
-            let token = store.attempts.lock().unwrap()[0].token;
-            assert_eq!(*store.given_back.lock().unwrap(), [token]);
+            let token = store.attempts.lock()[0].token;
+            assert_eq!(*store.given_back.lock(), [token]);
             assert!(store.parking.is_empty());
         }
     }
@@ -278,11 +274,7 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
         waiters: 77,
     };
     let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(now.clone())));
-    store
-        .confirmations
-        .lock()
-        .unwrap()
-        .push_back(Ok(Confirmation::Lost));
+    store.confirmations.lock().push_back(Ok(Confirmation::Lost));
     let (engine, _lifecycle) = engine(&store);
     let mut brief = waiting_request(KEY);
     brief.wait = Duration::from_millis(1);
@@ -294,8 +286,8 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
         panic!("{refused:?}");
     };
     assert_eq!(contention, now);
-    let token = store.attempts.lock().unwrap()[0].token;
-    assert_eq!(*store.left.lock().unwrap(), [(token, Some(GRACE))]);
+    let token = store.attempts.lock()[0].token;
+    assert_eq!(*store.left.lock(), [(token, Some(GRACE))]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,7 +296,7 @@ async fn a_caller_that_hangs_up_leaves_the_queue_at_once() {
     let (engine, _lifecycle) = engine(&store);
     start(&engine, waiting_request(None)).await.abort();
     settle().await;
-    assert_eq!(store.left.lock().unwrap().len(), 1);
+    assert_eq!(store.left.lock().len(), 1);
     assert!(store.parking.is_empty());
 }
 
@@ -319,8 +311,8 @@ async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_que
             caller.abort();
             store.tell(news);
             settle().await;
-            assert_eq!(store.attempts.lock().unwrap().len(), 1, "it asks again");
-            assert_eq!(store.left.lock().unwrap().len(), 1, "it leaves");
+            assert_eq!(store.attempts.lock().len(), 1, "it asks again");
+            assert_eq!(store.left.lock().len(), 1, "it leaves");
         }
     }
 }
@@ -353,30 +345,25 @@ async fn a_provisional_grant_is_confirmed_before_it_is_answered() {
     store
         .confirmations
         .lock()
-        .unwrap()
         .push_back(Ok(Confirmation::Confirmed(held())));
     let (engine, _lifecycle) = engine(&store);
     let caller = start(&engine, waiting_request(None)).await;
     store.tell(News::GrantedProvisionally);
     caller.await.unwrap().unwrap().delivery.delivered();
-    assert!(store.confirmations.lock().unwrap().is_empty());
+    assert!(store.confirmations.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unconfirmed_grant_sends_the_attempt_again_for_what_is_left_of_its_wait() {
     let store = ScriptedStore::queueing();
-    store
-        .confirmations
-        .lock()
-        .unwrap()
-        .push_back(Ok(Confirmation::Lost));
-    store.acquisitions.lock().unwrap().push_back(Ok(queued()));
+    store.confirmations.lock().push_back(Ok(Confirmation::Lost));
+    store.acquisitions.lock().push_back(Ok(queued()));
     let (engine, _lifecycle) = engine(&store);
     let caller = start(&engine, waiting_request(None)).await;
     sleep(Duration::from_secs(4)).await;
     store.tell(News::GrantedProvisionally);
     settle().await;
-    let patience = store.attempts.lock().unwrap()[1].wait.unwrap().max_wait;
+    let patience = store.attempts.lock()[1].wait.unwrap().max_wait;
     assert_eq!(patience + Duration::from_secs(4), WAIT);
     store.tell(News::Granted(held()));
     caller.await.unwrap().unwrap().delivery.delivered();
@@ -385,7 +372,7 @@ async fn an_unconfirmed_grant_sends_the_attempt_again_for_what_is_left_of_its_wa
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_was_lost_is_joined_again() {
     let store = ScriptedStore::queueing();
-    store.acquisitions.lock().unwrap().push_back(Ok(granted()));
+    store.acquisitions.lock().push_back(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     let caller = start(&engine, waiting_request(None)).await;
     store.tell(News::Forgotten);
@@ -402,7 +389,7 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
         caller.await.unwrap().unwrap_err(),
         AcquireError::Superseded
     ));
-    assert!(store.left.lock().unwrap().is_empty());
+    assert!(store.left.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -419,7 +406,7 @@ async fn one_that_is_superseded_in_the_instant_in_which_its_wait_runs_out_is_tol
         caller.await.unwrap().unwrap_err(),
         AcquireError::Superseded
     ));
-    assert_eq!(store.left.lock().unwrap().len(), 1);
+    assert_eq!(store.left.lock().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -432,7 +419,7 @@ async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
         caller.await.unwrap().unwrap_err(),
         AcquireError::Draining
     ));
-    assert_eq!(store.left.lock().unwrap()[0].1, Some(GRACE));
+    assert_eq!(store.left.lock()[0].1, Some(GRACE));
 }
 
 #[tokio::test(start_paused = true)]
@@ -450,7 +437,7 @@ async fn an_attempt_that_does_not_wait_takes_no_place() {
         ),
         "{error:?}"
     );
-    assert_eq!(store.attempts.lock().unwrap()[0].wait, None);
+    assert_eq!(store.attempts.lock()[0].wait, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,9 @@
 //! Renew has room of its own, and release too, so that other requests, however many, cost nobody a lock. They
 //! do not share it, because a release needs no API key and a renewal does.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 
 use http::{HeaderMap, HeaderName, Method};
 use tokio::time::{Duration, Instant};
@@ -90,7 +89,7 @@ impl ConcurrencyLimits {
 
     /// Counts a request that was refused. Answers how many there are, if it is time to log that.
     pub(super) fn note_refusal(&self) -> Option<u64> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = self.refused.lock();
         let (count, logged_at) = &mut *refused;
         *count += 1;
         if logged_at.is_some_and(|logged_at| logged_at.elapsed() < NOTICE) {

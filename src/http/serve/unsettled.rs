@@ -5,11 +5,9 @@
 //! only if nothing of it was sent. What the caller has acknowledged says nothing: one that reads its answer and
 //! then resets has not acknowledged it, and one that is killed before it reads has.
 
-use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::debug;
 
 use crate::{auth::LeaseSlot, engine::Delivery};
@@ -180,9 +178,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<UnsettledGrant<G>>> {
-        self.grants
-            .lock()
-            .expect("no code panics while it holds the grants of a connection")
+        self.grants.lock()
     }
 }
 
@@ -217,7 +213,7 @@ mod tests {
 
     impl Deliverable for Witness {
         fn delivered(mut self) {
-            self.1.lock().unwrap().delivered.push(self.0);
+            self.1.lock().delivered.push(self.0);
             self.0 = 0;
         }
     }
@@ -225,7 +221,7 @@ mod tests {
     impl Drop for Witness {
         fn drop(&mut self) {
             if self.0 > 0 {
-                self.1.lock().unwrap().given_back.push(self.0);
+                self.1.lock().given_back.push(self.0);
             }
         }
     }
@@ -251,7 +247,7 @@ mod tests {
 
         #[track_caller]
         fn check(&self, delivered: &[u32], given_back: &[u32]) {
-            let outcomes = self.outcomes.lock().unwrap();
+            let outcomes = self.outcomes.lock();
             assert_eq!(outcomes.delivered, delivered, "delivered");
             assert_eq!(outcomes.given_back, given_back, "given back");
         }
@@ -354,7 +350,7 @@ mod tests {
         assert!(!rig.grants.are_many());
         assert_eq!(rig.grants.count(), 2);
         rig.grants.on_end(|| Some(300 * u64::from(most + 1)));
-        let outcomes = rig.outcomes.lock().unwrap();
+        let outcomes = rig.outcomes.lock();
         assert_eq!(outcomes.given_back, [most + 2]);
     }
 }

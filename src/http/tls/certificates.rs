@@ -3,12 +3,13 @@
 use std::{
     fmt,
     sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use rustls::{
     ServerConfig,
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
@@ -64,12 +65,12 @@ impl Certificates {
     }
 
     fn loaded(&self) -> RwLockReadGuard<'_, LoadedCertificates> {
-        self.0.loaded.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.loaded.read()
     }
 
     /// New connections are made with these from now on.
     pub(super) fn replace(&self, new: LoadedCertificates) {
-        *(self.0.loaded.write()).unwrap_or_else(PoisonError::into_inner) = new;
+        *self.0.loaded.write() = new;
         self.0.is_outdated.store(false, Ordering::Relaxed);
     }
 

@@ -1,9 +1,8 @@
 //! What is known of the disk.
 
-use std::{
-    sync::{Mutex, MutexGuard},
-    time::Duration,
-};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
@@ -32,7 +31,7 @@ struct Report {
 impl DiskHealth {
     /// Why the disk cannot be written, if it cannot.
     pub(super) fn now(&self, clock: &dyn Clock) -> Option<String> {
-        let report = self.lock();
+        let report = self.0.lock();
         let failure = report.failure.as_ref().or(report.shortage.as_ref());
         failure.cloned().or_else(|| {
             let taken = Moment::now(clock).since(report.writing_since?);
@@ -42,12 +41,12 @@ impl DiskHealth {
 
     /// A write begins.
     pub(super) fn record_write_start(&self, since: Moment) {
-        self.lock().writing_since = Some(since);
+        self.0.lock().writing_since = Some(since);
     }
 
     /// A write was durable.
     pub(super) fn record_write_done(&self) {
-        let mut report = self.lock();
+        let mut report = self.0.lock();
         *report = Report {
             shortage: report.shortage.take(),
             ..Report::default()
@@ -56,12 +55,12 @@ impl DiskHealth {
 
     /// No lock is acquired for want of space, or there is enough again.
     pub(super) fn set_shortage(&self, why: Option<String>) {
-        self.lock().shortage = why;
+        self.0.lock().shortage = why;
     }
 
     /// A write failed.
     pub(super) fn record_failure(&self, why: &str) {
-        let mut report = self.lock();
+        let mut report = self.0.lock();
         *report = Report {
             failure: Some(why.to_owned()),
             shortage: report.shortage.take(),
@@ -71,7 +70,7 @@ impl DiskHealth {
 
     /// The file is not in its place any more.
     pub(super) fn record_misplaced(&self, why: &str) {
-        let mut report = self.lock();
+        let mut report = self.0.lock();
         *report = Report {
             failure: Some(why.to_owned()),
             misplaced: true,
@@ -82,12 +81,6 @@ impl DiskHealth {
 
     /// Whether it is not.
     pub(super) fn is_misplaced(&self) -> bool {
-        self.lock().misplaced
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Report> {
-        self.0
-            .lock()
-            .expect("nothing panics while it holds the report on the disk")
+        self.0.lock().misplaced
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, SyncSender, TrySendError},
     },
@@ -12,6 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use parking_lot::RwLock;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
@@ -129,7 +130,7 @@ impl EmbeddedStore {
         if self.closed.load(Ordering::Acquire) {
             return Err(Unavailability::Closing.into());
         }
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         // Not before it was waited for: what is left is told as of now.
         let now = Moment::now(&*self.clock);
         Ok(read_state(&state, now))

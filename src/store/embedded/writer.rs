@@ -3,13 +3,14 @@
 use std::{
     ops::ControlFlow,
     sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
     time::Duration,
 };
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use tracing::{error, info, warn};
 
@@ -560,9 +561,9 @@ impl Writer {
 }
 
 fn read(state: &RwLock<State>) -> RwLockReadGuard<'_, State> {
-    state.read().unwrap_or_else(PoisonError::into_inner)
+    state.read()
 }
 
 fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
-    state.write().unwrap_or_else(PoisonError::into_inner)
+    state.write()
 }

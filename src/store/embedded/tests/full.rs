@@ -268,7 +268,7 @@ async fn what_is_kept_for_a_full_disk_is_written_in_pieces() {
     for lease in &held {
         rig.granted(lease).await;
     }
-    let live = usize::try_from(rig.store().state.read().unwrap().live_bytes()).unwrap();
+    let live = usize::try_from(rig.store().state.read().live_bytes()).unwrap();
     // Through several segments.
     for lease in held.iter().cycle().take(2_000) {
         renew(&rig, lease).await.unwrap();

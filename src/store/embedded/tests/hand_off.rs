@@ -2,11 +2,12 @@
 //! lost, and no lock is left to somebody who has gone.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     atomic::{AtomicUsize, Ordering},
     mpsc,
 };
 
+use parking_lot::Mutex;
 use tokio::time::{Duration, sleep};
 
 use super::{
@@ -142,7 +143,7 @@ async fn a_grant_of_which_nobody_hears_passes_on_when_the_disk_heals() {
     rig.disk.on_sync(move || {
         if seen.fetch_add(1, Ordering::SeqCst) + 1 == syncs {
             // The last of this transaction: it succeeds, and the next one does not.
-            drop(gone.lock().unwrap().take());
+            drop(gone.lock().take());
             disk.fail(Fault::ReadOnly);
         }
     });
@@ -173,9 +174,9 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
             // Until the commands of the next transaction are there.
             0 => {
                 reach.send(()).unwrap();
-                gone_on.lock().unwrap().recv().unwrap();
+                gone_on.lock().recv().unwrap();
             }
-            number if number == syncs => drop(gone.lock().unwrap().take()),
+            number if number == syncs => drop(gone.lock().take()),
             _ => {}
         });
     let again = waiting_under("lock", key);

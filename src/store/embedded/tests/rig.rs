@@ -131,7 +131,7 @@ impl Rig {
 
     /// How many rows are remembered.
     pub(super) fn remembered(&self) -> u64 {
-        let all = self.store().state.read().unwrap().all();
+        let all = self.store().state.read().all();
         all.iter().map(Rows::len).sum()
     }
 

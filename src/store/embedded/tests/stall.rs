@@ -1,11 +1,12 @@
 //! The disk takes its time: nobody is answered, or shown, what is not durable.
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::store::{
@@ -155,7 +156,7 @@ impl Gate {
         rig.disk.on_sync(move || {
             reach.try_send(()).ok();
             // Once the sender is gone the gate stays open.
-            gone_on.lock().unwrap().recv().ok();
+            gone_on.lock().recv().ok();
         });
         Self { reached, go_on }
     }

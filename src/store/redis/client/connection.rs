@@ -9,13 +9,14 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
 };
 
 use bb8_redis::redis::{Cmd, Pipeline, ServerError, Value};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::{
@@ -235,7 +236,7 @@ pub(crate) fn answered(error: &ServerError) -> Failure {
 
 impl ConnectionShared {
     pub(crate) fn state(&self) -> MutexGuard<'_, RedisConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Takes commands to be sent, unless the connection has ended or too many replies are owed: then nothing

@@ -2,10 +2,11 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use bb8_redis::redis::{ProtocolVersion, RedisConnectionInfo};
+use parking_lot::Mutex;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio_rustls::TlsConnector;
 use tracing::warn;
@@ -161,7 +162,7 @@ impl Credentials {
     /// What to connect with now. Files that have changed and cannot be used leave in place what was
     /// read before. It may read files: not on a thread that serves callers.
     pub(crate) fn current(&self) -> Result<LoadedCredentials, CredentialsError> {
-        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.read.lock();
         // Before they are read: a change in between is seen.
         let stamps = self.stamps();
         if let Some((then, loaded)) = &*last

@@ -3,13 +3,11 @@
 //! What certainly did not happen is tried again for a short while. What may have happened is sent
 //! again until the deadline: every script recognises its own repetition.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use bb8_redis::redis::{Cmd, Pipeline, Value};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
 use crate::{

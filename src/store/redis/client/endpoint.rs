@@ -2,12 +2,13 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use bb8_redis::redis::{Pipeline, RedisConnectionInfo, Value, aio::PubSub};
 use bytes::BytesMut;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -302,10 +303,7 @@ impl Endpoint {
 
     /// Starts the task that moves the bytes of a connection.
     fn drive(&self, shared: &Arc<ConnectionShared>, stream: Wire, connections: &CancellationToken) {
-        let mut open_connections = self
-            .open_connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut open_connections = self.open_connections.lock();
         open_connections.retain(|shared| shared.strong_count() > 0);
         open_connections.push(Arc::downgrade(shared));
         drop(open_connections);
@@ -362,10 +360,7 @@ impl Endpoint {
     }
 
     fn close_connections(&self) {
-        let open_connections = self
-            .open_connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let open_connections = self.open_connections.lock();
         for shared in open_connections.iter().filter_map(Weak::upgrade) {
             shared.close();
         }

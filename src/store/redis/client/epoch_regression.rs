@@ -1,6 +1,6 @@
 //! For how long an earlier word than one that was followed has been given.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use tokio::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ pub(super) struct EpochRegression<T>(Mutex<Option<(T, Instant)>>);
 impl<T: Clone + PartialEq> EpochRegression<T> {
     /// They say this; whether they have done so for long enough to be believed.
     pub(super) fn has_persisted(&self, said: &T, must_persist: Duration) -> bool {
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.0.lock();
         match &*since {
             Some((before, since)) if before == said => since.elapsed() >= must_persist,
             _ => {
@@ -24,7 +24,7 @@ impl<T: Clone + PartialEq> EpochRegression<T> {
 
     /// A later answer counts again.
     pub(super) fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 }
 

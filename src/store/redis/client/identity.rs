@@ -7,8 +7,7 @@
 //! made at once reach the same run. An address that leads to several servers in turn is refused, and is tried
 //! less often each time.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard},
     time::{Duration, Instant},
@@ -107,7 +106,7 @@ impl Identity {
     /// How many connections must reach the same run before one is used; `None` if that is known. Fails while
     /// the address is not to be tried.
     pub(super) fn doubt(&self) -> Result<Option<usize>, Unavailability> {
-        match &self.state().leads {
+        match &self.state.lock().leads {
             Leads::Doubtful { until, why, .. } if *until > Instant::now() => Err(why.clone()),
             Leads::Doubtful { pause, .. } if *pause > FIRST_PAUSE => Ok(Some(CONNECTIONS_IN_DOUBT)),
             Leads::Doubtful { .. } => Ok(Some(CONNECTIONS)),
@@ -117,7 +116,7 @@ impl Identity {
 
     /// Cancelled when the connections that are made until then are closed.
     pub(super) fn connections(&self) -> CancellationToken {
-        self.state().connections.clone()
+        self.state.lock().connections.clone()
     }
 
     /// Takes note of what a new connection has reached, which was begun while `connections` counted. If it is
@@ -128,7 +127,7 @@ impl Identity {
         connections: &CancellationToken,
         next: impl FnOnce() -> CancellationToken,
     ) -> Reached {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &state.leads {
             Leads::To(known) if known.as_ref() == run.id() => {}
             Leads::Unknown => state.leads = Leads::To(run.id().cloned()),
@@ -165,7 +164,7 @@ impl Identity {
     /// Takes note of what several connections have reached that were made at once. Answers whether it is known by
     /// now that they reach several servers.
     pub(super) fn settle(&self, runs: Result<Vec<Run>, Unavailability>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Leads::Doubtful { pause, .. } = state.leads else {
             return false;
         };
@@ -194,7 +193,7 @@ impl Identity {
 
     /// What readiness says although a connection could be made.
     pub(super) fn warning(&self) -> Option<&'static str> {
-        let state = self.state();
+        let state = self.state.lock();
         if state.moved.is_some_and(|at| at.elapsed() < TOLD_FOR) {
             return Some(
                 "its address has moved to another server in the last ten minutes, which knows no lock of the \
@@ -205,10 +204,6 @@ impl Identity {
             "the server does not say its run_id (INFO server), so nobody notices if its address moves to \
              another server, and what ended lately is not ended again at a server that takes over",
         )
-    }
-
-    fn state(&self) -> MutexGuard<'_, IdentityState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,9 +3,8 @@
 //! `WAIT` tells of what its own connection wrote before. So a marker is written on a connection that is
 //! kept for this, and all that the server did before the marker is on a replica that has the marker.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use bb8_redis::redis::{Cmd, Pipeline, Value};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard},
     time::{Duration, Instant},
@@ -109,15 +108,14 @@ impl MarkerConnection {
 
     /// What came of the last marker.
     pub(crate) fn last(&self) -> Option<MarkerRound> {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.lock()
     }
 
     /// Writes a marker, and waits for those who have it. All is over by `limit`.
     pub(crate) async fn round(&self, replica_wait: ReplicaWait, limit: Instant) -> Option<u32> {
         let begun = Instant::now();
         let confirmed = self.mark(replica_wait, limit).await;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(MarkerRound { begun, confirmed });
+        *self.last.lock() = Some(MarkerRound { begun, confirmed });
         confirmed
     }
 
@@ -130,7 +128,7 @@ impl MarkerConnection {
             .min(left.saturating_sub(for_the_answer));
         let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         // A wait whose caller has gone keeps the connection busy until its time is over.
-        let earlier = *self.unanswered_now();
+        let earlier = *self.unanswered.lock();
         if earlier.is_some_and(|due| due <= now) {
             self.connection.retire();
         }
@@ -139,7 +137,7 @@ impl MarkerConnection {
             return None;
         }
         let due = earlier.unwrap_or(now) + replica_wait.timeout + replica_wait.answer_within;
-        *self.unanswered_now() = Some(earlier.unwrap_or(due));
+        *self.unanswered.lock() = Some(earlier.unwrap_or(due));
         let wait = |mut script: ScriptCall| {
             script.arg(&self.marker).arg(MARKER_LASTS_MS);
             let mut commands = Pipeline::with_capacity(2);
@@ -154,7 +152,7 @@ impl MarkerConnection {
         {
             replies = connection.send_all(&wait(self.script.in_full()), due).await;
         }
-        *self.unanswered_now() = None;
+        *self.unanswered.lock() = None;
         match replies.as_deref() {
             Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
             Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
@@ -166,11 +164,5 @@ impl MarkerConnection {
             }
             _ => None,
         }
-    }
-
-    fn unanswered_now(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.unanswered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

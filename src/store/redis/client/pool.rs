@@ -10,13 +10,14 @@ use std::{
     fmt,
     future::pending,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use arc_swap::ArcSwap;
 use bb8_redis::bb8;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Duration, Instant, sleep, timeout_at},
@@ -295,7 +296,7 @@ impl Homes {
     }
 
     fn taken(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 
@@ -341,9 +342,7 @@ impl PoolState {
     }
 
     fn last_error(&self) -> MutexGuard<'_, Option<String>> {
-        self.last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.last_error.lock()
     }
 }
 

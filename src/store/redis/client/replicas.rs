@@ -5,11 +5,9 @@
 //! another server taken over in between, or had this one been started anew, it would have ended. Where the
 //! name of the server leads to another one meanwhile, the two say of which run they are.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Mutex as AsyncMutex,
     time::{Duration, Instant, timeout_at},
@@ -67,7 +65,7 @@ impl Replicas {
 
     /// How many had the last marker in time, if that is known.
     pub(crate) fn confirmed(&self) -> Option<u32> {
-        let markers = self.markers_now().clone();
+        let markers = self.markers.lock().clone();
         markers.and_then(|markers| markers.last()?.confirmed)
     }
 
@@ -111,7 +109,7 @@ impl Replicas {
         }
         let opened = self.open(pool, marker()).await;
         match &opened {
-            Ok(markers) => *self.markers_now() = Some(Arc::clone(markers)),
+            Ok(markers) => *self.markers.lock() = Some(Arc::clone(markers)),
             Err(why) => *self.failed_now() = Some((Instant::now(), why.clone())),
         }
         opened
@@ -160,18 +158,14 @@ impl Replicas {
 
     /// The open connection. When the address of the server leads to another one, it is closed.
     fn open_markers(&self) -> Option<Arc<MarkerConnection>> {
-        let now = self.markers_now();
+        let now = self.markers.lock();
         let open = now.as_ref();
         open.filter(|markers| !markers.connection().is_broken())
             .cloned()
     }
 
-    fn markers_now(&self) -> MutexGuard<'_, Option<Arc<MarkerConnection>>> {
-        self.markers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn failed_now(&self) -> MutexGuard<'_, Option<(Instant, Unavailability)>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failed.lock()
     }
 }
 

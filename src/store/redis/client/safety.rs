@@ -1,7 +1,8 @@
 //! What is known of a server: whether locks are safe there, when it was last looked at.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
+use std::sync::atomic::AtomicBool;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
     time::Instant,
@@ -80,17 +81,17 @@ impl Admission {
 
     /// By how many seconds the server's clock was ahead of ours when it was last looked at.
     pub(crate) fn clock_skew(&self) -> Option<f64> {
-        *self.skew.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.skew.lock()
     }
 
     /// Takes note of that.
     pub(crate) fn note_skew(&self, ahead: f64) {
-        *self.skew.lock().unwrap_or_else(PoisonError::into_inner) = Some(ahead);
+        *self.skew.lock() = Some(ahead);
     }
 
     /// What was last read of the eviction policy.
     pub(crate) fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.policy.lock()
     }
 
     /// Whether the server answered when it was last looked at.
@@ -100,17 +101,11 @@ impl Admission {
     }
 
     pub(crate) fn last(&self) -> Option<Findings> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.last.lock().clone()
     }
 
     pub(crate) fn last_verdict(&self) -> Option<Result<(), String>> {
-        self.last_verdict
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.last_verdict.lock().clone()
     }
 }
 

@@ -1,7 +1,8 @@
 //! For how long other gateways want to hear the news of this one.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use super::super::keys::GatewayId;
@@ -30,7 +31,7 @@ impl NewsWanted {
         if let (Some(id), Some(Ok(ms))) = (id, lasts)
             && id != me.as_str()
         {
-            *self.lock() = Some(Duration::from_millis(ms).min(LONGEST));
+            *self.lasts.lock() = Some(Duration::from_millis(ms).min(LONGEST));
             self.asked.notify_one();
         }
     }
@@ -45,14 +46,14 @@ impl NewsWanted {
     /// This gateway asks all others for so long.
     pub(crate) fn ask(&self, lasts: Duration) {
         let until = Instant::now() + lasts.min(LONGEST);
-        *self.ours.lock().expect("no code panics while it holds it") = Some(until);
+        *self.ours.lock() = Some(until);
     }
 
     /// Ends when a gateway has come that does not know yet that this one wants news, with for how long.
     pub(crate) async fn newcomer(&self) -> Duration {
         loop {
             self.newcomer.notified().await;
-            let ours = *self.ours.lock().expect("no code panics while it holds it");
+            let ours = *self.ours.lock();
             let left = ours.map(|until| until.saturating_duration_since(Instant::now()));
             if let Some(left) = left.filter(|left| !left.is_zero()) {
                 return left;
@@ -63,17 +64,11 @@ impl NewsWanted {
     /// Ends when something was asked since the last call.
     pub(crate) async fn next(&self) -> Duration {
         loop {
-            if let Some(lasts) = self.lock().take() {
+            if let Some(lasts) = self.lasts.lock().take() {
                 return lasts;
             }
             self.asked.notified().await;
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Duration>> {
-        self.lasts
-            .lock()
-            .expect("no code panics while it holds what was asked")
     }
 }
 

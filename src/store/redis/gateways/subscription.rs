@@ -1,10 +1,6 @@
 //! Listens to the messages of other gateways, on a connection of its own that comes back by itself.
 
-use std::{
-    pin::pin,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use tokio::time::sleep;
@@ -124,6 +120,6 @@ impl Subscription {
 
     fn note(&self, refusal: Option<String>) {
         let refused = &self.dispatch.unsubscribed;
-        *refused.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        *refused.lock() = refusal;
     }
 }

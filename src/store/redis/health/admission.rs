@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 use bb8_redis::redis::cmd;
@@ -136,12 +136,9 @@ impl Admission {
         };
         if let Some(found) = &last_verdict {
             self.is_safe.store(found.is_ok(), Ordering::Release);
-            *self
-                .last_verdict
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = last_verdict;
+            *self.last_verdict.lock() = last_verdict;
         }
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(findings.clone());
+        *self.last.lock() = Some(findings.clone());
         self.found.notify_one();
         findings
     }

@@ -1,10 +1,7 @@
 //! Looks whether the server is one in which locks are safe: at the start, on every new connection,
 //! once a minute, and whenever somebody asks.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
 use bb8_redis::redis::{Cmd, Value};
 use tokio::time::{Duration, Instant, sleep};
@@ -103,7 +100,7 @@ impl Examiner {
 
     fn findings(&self, shard: &Shard, probed: &Probed, eviction: Health) -> Findings {
         let refused = &self.dispatch.unsubscribed;
-        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = refused.lock();
         let permissions = judge(probed, refused.as_deref(), self.acl_line);
         drop(refused);
         let clock = self.judge_clock(shard, probed.time);

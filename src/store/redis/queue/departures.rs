@@ -4,12 +4,9 @@
 //! started again, may still have the ticket of an attempt that has left, or a grant that was taken back. Without this, the
 //! lock would be held there by an attempt that nobody waits for.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::lock::{LockName, TokenHash};
@@ -36,7 +33,7 @@ impl Departures {
             token,
             kind,
         };
-        let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.0.lock();
         while ended.len() >= MAX_REMEMBERED
             || (ended.front()).is_some_and(|(at, _)| at.elapsed() >= REMEMBERED)
         {
@@ -47,7 +44,7 @@ impl Departures {
 
     /// The remembered attempts for some of the locks.
     pub(crate) fn remembered(&self, concerned: impl Fn(&LockName) -> bool) -> Vec<OrphanedAttempt> {
-        let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.0.lock();
         let of_these = ended
             .iter()
             .filter(|(at, attempt)| at.elapsed() < REMEMBERED && concerned(&attempt.name));

@@ -3,12 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -192,7 +193,7 @@ impl RedisGateway {
         contention: &Contention,
         next_look: Option<Duration>,
     ) {
-        self.slots().insert(keys.slot(), Instant::now());
+        self.slots.lock().insert(keys.slot(), Instant::now());
         match &contention.holder {
             // A grant that is not confirmed yet may end sooner once it is.
             Some(Holder::Lease(lease)) => {
@@ -219,7 +220,7 @@ impl RedisGateway {
     /// before may have been cleared away as dead, and asks again. Where nobody was queued through this
     /// gateway yet, it could not be known, and whoever has just been queued stays.
     fn note_lapsed(&self, slot: Slot) {
-        if self.slots().contains_key(&slot) {
+        if self.slots.lock().contains_key(&slot) {
             self.parking
                 .notify_forgotten(|name| Slot::of_name(name) == slot);
         }
@@ -265,7 +266,7 @@ impl RedisGateway {
     /// The slots in which this gateway must be known to be alive, given those in which somebody
     /// waits.
     pub(crate) fn slots_to_keep(&self, waited_for: impl Fn(Slot) -> bool) -> Vec<Slot> {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         // Somebody may have been queued since it was found out who waits.
         slots.retain(|&slot, last| waited_for(slot) || last.elapsed() < ALIVE);
         slots.keys().copied().collect()
@@ -308,13 +309,7 @@ impl RedisGateway {
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<Slot, Instant>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn announced(&self) -> MutexGuard<'_, HashMap<Slot, Instant>> {
-        self.announced
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.announced.lock()
     }
 }

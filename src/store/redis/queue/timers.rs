@@ -4,11 +4,11 @@
 use std::{
     collections::{BTreeSet, HashMap},
     hash::Hash,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, sleep, sleep_until},
@@ -124,7 +124,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Schedule<K>> {
-        self.timers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.timers.lock()
     }
 }
 
@@ -230,10 +230,7 @@ async fn try_to_give_back(
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Mutex, PoisonError},
-        time::Duration,
-    };
+    use std::time::Duration;
 
     use futures_util::FutureExt;
     use tokio::time::{Instant, timeout};
@@ -287,7 +284,7 @@ mod tests {
     }
 
     fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-        of.lock().unwrap_or_else(PoisonError::into_inner)
+        of.lock()
     }
 
     /// How the names begin of locks at a server that never answers.

@@ -3,12 +3,13 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify, watch},
     time::Instant,
@@ -84,12 +85,12 @@ const MARGIN: Duration = Duration::from_secs(5);
 impl LocalQueue {
     /// How many stand here.
     pub(super) fn len(&self, now: Instant) -> u64 {
-        count(self.queue().living(now).count())
+        count(self.queue.lock().living(now).count())
     }
 
     /// The first of them and how many there are.
     pub(super) fn head_and_len(&self, now: Instant) -> (Vec<Waiter>, u64) {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         let living = queue.living(now).take(INSPECTED_WAITERS);
         let head = living.map(|it| it.to_waiter(now)).collect();
         (head, count(queue.living(now).count()))
@@ -97,14 +98,14 @@ impl LocalQueue {
 
     /// Where each of these stands.
     pub(super) fn ahead_of(&self, token: &TokenHash, now: Instant) -> Option<u64> {
-        let queue = self.queue();
+        let queue = self.queue.lock();
         let ahead = queue.living(now).position(|it| it.attempt.token == *token);
         ahead.map(count)
     }
 
     /// Takes a place behind everybody, or the one under its idempotency key.
     pub(super) fn join(&self, attempt: &Attempt, waiting: Waiting, now: Instant) -> JoinOutcome {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let mut waiter = LocalWaiter {
             attempt: Arc::new(attempt.clone()),
             since: now,
@@ -150,7 +151,7 @@ impl LocalQueue {
     /// One that does not wait gives the place up that was taken under its key. With whose it was, if that
     /// one waits; `Err`: it was taken in other words.
     pub(super) fn drop_keyed(&self, attempt: &Attempt) -> Result<Option<TokenHash>, ()> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let Some(at) = queue
             .waiters
             .iter()
@@ -173,7 +174,7 @@ impl LocalQueue {
         keep_for: Option<Duration>,
         now: Instant,
     ) -> LeaveOutcome {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let tried = queue.tried == Some(*token);
         queue.leave(token, keep_for, now, tried)
     }
@@ -185,12 +186,12 @@ impl LocalQueue {
         keep_for: Option<Duration>,
         now: Instant,
     ) -> LeaveOutcome {
-        self.queue().leave(token, keep_for, now, false)
+        self.queue.lock().leave(token, keep_for, now, false)
     }
 
     /// The first who may be granted the lock. `None`: nobody stands here, and nobody contends any more.
     pub(super) fn head(&self, now: Instant) -> Option<LocalWaiter> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.waiters.retain(|it| it.until > now);
         let head = queue.waiters.front().cloned();
         queue.contended = head.is_some();
@@ -199,7 +200,7 @@ impl LocalQueue {
 
     /// Whoever has the turn tries for the head from here on; `false`: it is not there any more as it was.
     pub(super) fn try_for(&self, head: &LocalWaiter) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let is_there = queue.is_head(head);
         queue.tried = is_there.then_some(head.attempt.token);
         is_there
@@ -207,7 +208,7 @@ impl LocalQueue {
 
     /// Takes the head out, if it still is as it was.
     pub(super) fn take(&self, head: &LocalWaiter) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let is_there = queue.is_head(head);
         if is_there {
             queue.waiters.pop_front();
@@ -222,7 +223,7 @@ impl LocalQueue {
 
     /// The try is over.
     pub(super) fn end(&self) {
-        self.queue().tried = None;
+        self.queue.lock().tried = None;
         self.over.send_modify(|over| *over += 1);
     }
 
@@ -233,10 +234,6 @@ impl LocalQueue {
         let mut over = self.over.subscribe();
         // The queue cannot go while it is asked.
         drop(over.wait_for(|over| *over > begun).await);
-    }
-
-    fn queue(&self) -> MutexGuard<'_, QueueState> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -345,7 +342,7 @@ impl LocalQueues {
     }
 
     fn table(&self) -> MutexGuard<'_, QueueTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

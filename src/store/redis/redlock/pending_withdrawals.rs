@@ -1,9 +1,8 @@
 //! Which nodes may have something of an attempt that is about to be withdrawn from them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::lock::{LockName, TokenHash};
 
@@ -51,7 +50,7 @@ impl PendingWithdrawals {
     }
 
     fn tries(&self) -> MutexGuard<'_, HashMap<NodeAttempt, usize>> {
-        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tries.lock()
     }
 }
 

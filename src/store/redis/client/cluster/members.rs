@@ -6,10 +6,11 @@
 //! another has taken its place, what it still answers may be forgotten.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch},
     time::{Duration, Instant},
@@ -161,7 +162,7 @@ impl Cluster {
     pub(crate) fn follow(&self, slot: Slot, redirect: &Redirect, by: &Shard) -> Destination {
         let by = by.node().expect("a server of a cluster has an address");
         let node = redirect.node(by);
-        let mut layout = self.layout_now();
+        let mut layout = self.layout.lock();
         let shard = self.redirect_target(&layout, &node);
         self.moves[slot.index()].fetch_add(1, Ordering::AcqRel);
         match redirect.kind {
@@ -195,7 +196,7 @@ impl Cluster {
 
     /// Goes by what one of the servers has said.
     pub(super) fn apply_view(&self, view: &ClusterView) {
-        let mut now = self.layout_now();
+        let mut now = self.layout.lock();
         let next = Layout::of(view, |node| match now.at(node) {
             Some(shard) => Arc::clone(shard),
             None => self
@@ -244,7 +245,7 @@ impl Cluster {
     }
 
     pub(super) fn layout(&self) -> Arc<Layout> {
-        Arc::clone(&self.layout_now())
+        Arc::clone(&self.layout.lock())
     }
 
     pub(crate) async fn close(&self) {
@@ -253,7 +254,7 @@ impl Cluster {
             .drain(..)
             .map(|(shard, _)| shard)
             .collect();
-        let layout = std::mem::replace(&mut *self.layout_now(), Arc::new(Layout::unknown()));
+        let layout = std::mem::replace(&mut *self.layout.lock(), Arc::new(Layout::unknown()));
         for shard in layout.shards.iter().chain(&redirect_targets) {
             shard.disconnect();
             shard.pool.close().await;
@@ -262,10 +263,7 @@ impl Cluster {
 
     /// Why it is not known who has a slot.
     fn no_owner_error(&self) -> Unavailability {
-        let last_error = self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last_error = self.last_error.lock();
         let unasked =
             || Unavailability::Connect("no server of the cluster was reached yet".to_owned());
         last_error.clone().unwrap_or_else(unasked)
@@ -319,13 +317,7 @@ impl Cluster {
         });
     }
 
-    fn layout_now(&self) -> MutexGuard<'_, Arc<Layout>> {
-        self.layout.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn redirect_targets_now(&self) -> MutexGuard<'_, Vec<(Arc<Shard>, Instant)>> {
-        self.redirect_targets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.redirect_targets.lock()
     }
 }

@@ -1,7 +1,5 @@
 //! What there is to see of the cluster.
 
-use std::sync::PoisonError;
-
 use crate::{
     store::{
         Unavailability,
@@ -18,10 +16,7 @@ impl Cluster {
     /// What readiness says.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let layout = self.layout();
-        let last_error = self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let last_error = self.last_error.lock();
         let count = layout.shards.len();
         let (health, note) = match (last_error.as_ref(), layout.unassigned()) {
             (Some(Unavailability::Misconfigured(why)), _) => {

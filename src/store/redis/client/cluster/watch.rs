@@ -1,6 +1,6 @@
 //! Keeps asking who has which slots.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::{Duration, sleep};
 use tokio_util::sync::CancellationToken;
@@ -78,10 +78,7 @@ impl Cluster {
         }
         let all = answers.last_error.is_none();
         let latest = answers.views.iter().max_by_key(|view| rank(view));
-        *self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = match latest {
+        *self.last_error.lock() = match latest {
             Some(_) => None,
             None => answers.last_error,
         };

@@ -8,10 +8,11 @@
 //! that have missed it, lead nobody back.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
     time::{Duration, Instant, sleep},
@@ -163,13 +164,13 @@ impl FollowedMaster {
             at: Instant::now(),
             outcome: outcome.clone(),
         };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(lookup);
+        *self.last.lock() = Some(lookup);
         outcome
     }
 
     /// What the sentinels have said since then, if anything.
     fn cached_lookup(&self, since: Instant) -> Option<MasterLookup> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         let last = last.as_ref().filter(|last| last.at >= since)?;
         Some(last.outcome.clone())
     }
@@ -237,7 +238,7 @@ impl FollowedMaster {
     /// Follows another master. What is connected to the one before is cut off first.
     fn follow(&self, master: Master) -> Arc<Master> {
         let master = Arc::new(master);
-        let mut now = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.master.lock();
         if let Some(before) = now.take() {
             before.endpoint.disconnect();
             self.changes.fetch_add(1, Ordering::Relaxed);
@@ -251,11 +252,7 @@ impl FollowedMaster {
 
     /// Stops following a master that is none any more.
     fn unfollow(&self, candidate: &Candidate) {
-        let before = self
-            .master
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let before = self.master.lock().take();
         if let Some(before) = before {
             before.endpoint.disconnect();
             self.changes.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +262,7 @@ impl FollowedMaster {
     }
 
     pub(super) fn current_master(&self) -> Option<Arc<Master>> {
-        let master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        let master = self.master.lock();
         master.clone()
     }
 }

@@ -1,11 +1,9 @@
 //! A server that was a master when it was last asked.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
-};
+use std::{sync::Arc, time::SystemTime};
 
 use bb8_redis::redis::{Value, cmd};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::store::Unavailability;
@@ -42,7 +40,7 @@ impl Master {
     pub(super) async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
         let connection = verify(&self.endpoint).await?;
         let run = connection.run().cloned();
-        let mut known = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.run.lock();
         if !named && (run.is_none() || *known != run) {
             let why = "it was started anew, and no sentinel says that it still is the master";
             return Err(Unavailability::Connect(why.to_owned()));

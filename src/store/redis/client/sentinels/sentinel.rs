@@ -1,8 +1,9 @@
 //! One sentinel, and whom it names.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bb8_redis::redis::{Pipeline, Value};
+use parking_lot::Mutex;
 use tokio::{
     sync::Mutex as AsyncMutex,
     time::{Duration, Instant, timeout_at},
@@ -79,7 +80,7 @@ impl Sentinel {
 
     /// Whether it is known of late whether it answers.
     pub(super) fn was_asked_within(&self, time: Duration) -> bool {
-        let asked = self.errors_now().queried_at;
+        let asked = self.errors.lock().queried_at;
         asked.is_some_and(|asked| asked.elapsed() <= time)
     }
 
@@ -127,12 +128,12 @@ impl Sentinel {
 
     /// Why nothing comes from it, if nothing does.
     pub(super) fn last_error(&self) -> Option<String> {
-        self.errors_now().why().cloned()
+        self.errors.lock().why().cloned()
     }
 
     /// Takes note of how it is, and says so when that changes: readiness names nobody.
     fn note(&self, change: impl FnOnce(&mut SentinelErrors)) {
-        let mut errors = self.errors_now();
+        let mut errors = self.errors.lock();
         let was_well = errors.why().is_none();
         change(&mut errors);
         let why = errors.why().cloned();
@@ -147,10 +148,6 @@ impl Sentinel {
 
     pub(super) async fn close(&self) {
         self.endpoint.close().await;
-    }
-
-    fn errors_now(&self) -> MutexGuard<'_, SentinelErrors> {
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
