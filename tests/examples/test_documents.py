@@ -306,6 +306,13 @@ class Webhooks(Document):
         self.assertEqual(self.deliver("d"), 503)
         self.assertEqual(self.log.read_text().count("begin"), 2)
 
+    def test_a_delivery_that_cannot_be_handled_is_refused_for_good(self):
+        self.receive()
+        for delivery, repository in (("", "shop/web"), ("a/b", "shop/web"), ("f", "shop/my web"), ("f", 7)):
+            self.assertEqual(self.deliver(delivery, repository), 400, (delivery, repository))
+        self.assertFalse(self.log.exists() and self.log.read_text())
+        self.assertEqual(self.deliver("f"), 200)
+
     def test_a_deploy_that_hangs_is_ended_with_all_that_it_started_before_the_lock_is_released(self):
         self.receive()
         (self.home / "hangs").touch()

@@ -40,8 +40,8 @@ impl From<AcquireError> for Problem {
             }
             AcquireError::TooManyWaiters => Self::new(
                 Code::TooManyWaiters,
-                "As many requests wait for this lock, or at this gateway, as are allowed. Nothing \
-                 happened.",
+                "As many requests wait for this lock (limits.max_waiters_per_name), or at this gateway \
+                 (limits.max_waiters), as are allowed. Nothing happened.",
             )
             .with(Extra::RetryAfter {
                 ms: FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0),

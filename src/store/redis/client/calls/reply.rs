@@ -226,7 +226,7 @@ impl Reply {
             },
             "counter" => StoreError::ForeignData {
                 key: keys.fence().to_owned(),
-                found: "a string that is no fence counter".into(),
+                found: "a counter that is not a number and".into(),
             },
             _ => self.unexpected(),
         }
