@@ -119,7 +119,7 @@ async fn those_who_share_a_lock_are_in_it_whoever_comes_and_goes_meanwhile() {
             let ttl = crate::lock::Ttl::from_millis(LONG / (1 + turn as u64 % 5)).unwrap();
             let renewed = rig
                 .store()
-                .renew(&lease.name, &lease.token, Some(ttl).into())
+                .renew(&lease.name, &lease.token, Some(ttl))
                 .await;
             assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
             let passing = one_of(9_999, "pool", LONG);
