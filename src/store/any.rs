@@ -56,81 +56,6 @@ struct Measurement<'a> {
 /// Boxes the futures of a store.
 struct BoxedStore<S>(Arc<S>);
 
-/// The commands of [`Store`] with boxed futures, for a store that is not known here.
-#[async_trait]
-trait DynStore: Send + Sync {
-    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError>;
-
-    async fn confirm(&self, name: &LockName, token: &TokenHash)
-    -> Result<Confirmation, StoreError>;
-
-    async fn leave(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keep_for: Option<Duration>,
-    ) -> Result<Leaving, StoreError>;
-
-    async fn renew_as(
-        &self,
-        renewer: Renewer,
-        name: &LockName,
-        token: &TokenHash,
-        ttl: RenewalTtl,
-    ) -> Result<Renewal, StoreError>;
-
-    async fn release_as(
-        &self,
-        keeper: Option<KeeperId>,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Result<Release, StoreError>;
-
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError>;
-
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError>;
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError>;
-
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError>;
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        target: Option<BreakTarget>,
-    ) -> Result<Breaking, StoreError>;
-
-    async fn request_release(
-        &self,
-        name: &LockName,
-        target: Option<BreakTarget>,
-        request: &ReleaseRequest,
-    ) -> Result<Requesting, StoreError>;
-
-    fn shares(&self) -> bool;
-
-    fn breaks(&self) -> &BreakFeed;
-
-    fn parking(&self) -> &Parking;
-
-    fn partition(&self, name: &LockName) -> Partition;
-
-    fn relay(&self) -> Option<&dyn Relay>;
-
-    async fn check(&self) -> Vec<Check>;
-
-    fn figures(&self) -> StoreFigures;
-
-    async fn close(&self);
-
-    fn describe(&self) -> String;
-}
-
 /// Does the same with the store, whichever it is.
 macro_rules! with_store {
     ($any:expr, $store:ident => $ask:expr) => {
@@ -209,123 +134,6 @@ impl AnyStore {
     }
 }
 
-impl Store for AnyStore {
-    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
-        measured!(self, "acquire", store => store.acquire(attempt))
-    }
-
-    async fn confirm(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Result<Confirmation, StoreError> {
-        measured!(self, "confirm", store => store.confirm(name, token))
-    }
-
-    async fn leave(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keep_for: Option<Duration>,
-    ) -> Result<Leaving, StoreError> {
-        measured!(self, "leave", store => store.leave(name, token, keep_for))
-    }
-
-    async fn renew_as(
-        &self,
-        renewer: Renewer,
-        name: &LockName,
-        token: &TokenHash,
-        ttl: RenewalTtl,
-    ) -> Result<Renewal, StoreError> {
-        measured!(self, "renew", store => store.renew_as(renewer, name, token, ttl))
-    }
-
-    async fn release_as(
-        &self,
-        keeper: Option<KeeperId>,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Result<Release, StoreError> {
-        measured!(self, "release", store => store.release_as(keeper, name, token))
-    }
-
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        measured!(self, "give_back", store => store.give_back(name, token))
-    }
-
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError> {
-        measured!(self, "give_back", store => store.give_back_unanswered(name, token, keeper))
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        measured!(self, "inspect", store => store.inspect(name).map_err(StoreError::of_read))
-    }
-
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        measured!(self, "list", store => store.list(query).map_err(StoreError::of_read))
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        target: Option<BreakTarget>,
-    ) -> Result<Breaking, StoreError> {
-        measured!(self, "break", store => store.break_lock(name, target))
-    }
-
-    async fn request_release(
-        &self,
-        name: &LockName,
-        target: Option<BreakTarget>,
-        request: &ReleaseRequest,
-    ) -> Result<Requesting, StoreError> {
-        measured!(self, "request_release", store => store.request_release(name, target, request))
-    }
-
-    fn shares(&self) -> bool {
-        with_store!(self, store => store.shares())
-    }
-
-    fn breaks(&self) -> &BreakFeed {
-        with_store!(self, store => store.breaks())
-    }
-
-    fn parking(&self) -> &Parking {
-        with_store!(self, store => store.parking())
-    }
-
-    fn partition(&self, name: &LockName) -> Partition {
-        with_store!(self, store => store.partition(name))
-    }
-
-    fn relay(&self) -> Option<&dyn Relay> {
-        with_store!(self, store => store.relay())
-    }
-
-    async fn check(&self) -> Vec<Check> {
-        let _span = self.metrics.as_ref().and_then(|_| self.span("check"));
-        with_store!(self, store => store.check().await)
-    }
-
-    fn figures(&self) -> StoreFigures {
-        with_store!(self, store => store.figures())
-    }
-
-    async fn close(&self) {
-        with_store!(self, store => store.close().await);
-    }
-
-    fn describe(&self) -> String {
-        with_store!(self, store => store.describe())
-    }
-}
-
 impl From<Arc<EmbeddedStore>> for AnyStore {
     fn from(store: Arc<EmbeddedStore>) -> Self {
         Self::of(StoreKind::Embedded(store))
@@ -374,121 +182,90 @@ impl Measurement<'_> {
     }
 }
 
-// === impl BoxedStore ===
+// === impl Store ===
 
-#[async_trait]
-impl<S: Store> DynStore for BoxedStore<S> {
-    async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
-        self.0.acquire(attempt).await
+/// Implements the methods of [`Store`] for a store whose kind is known at run time: for [`AnyStore`], which measures those
+/// that have a name for it, and for a store that is not known here, with boxed futures.
+macro_rules! store_methods {
+    (
+        commands { $($command:ident($($arg:ident: $type:ty),*) -> $reply:ty, $operation:literal;)+ }
+        reads { $($read:ident($read_arg:ident: $read_type:ty) -> $read_reply:ty, $read_operation:literal;)+ }
+        facts { $($fact:ident($($fact_arg:ident: $fact_type:ty)?) -> $told:ty;)+ }
+    ) => {
+        #[async_trait]
+        trait DynStore: Send + Sync {
+            $(async fn $command(&self, $($arg: $type),*) -> Result<$reply, StoreError>;)+
+            $(async fn $read(&self, $read_arg: $read_type) -> Result<$read_reply, StoreError>;)+
+            $(fn $fact(&self, $($fact_arg: $fact_type)?) -> $told;)+
+            async fn check(&self) -> Vec<Check>;
+            async fn close(&self);
+        }
+
+        #[async_trait]
+        impl<S: Store> DynStore for BoxedStore<S> {
+            $(async fn $command(&self, $($arg: $type),*) -> Result<$reply, StoreError> {
+                self.0.$command($($arg),*).await
+            })+
+            $(async fn $read(&self, $read_arg: $read_type) -> Result<$read_reply, StoreError> {
+                self.0.$read($read_arg).await
+            })+
+            $(fn $fact(&self, $($fact_arg: $fact_type)?) -> $told {
+                self.0.$fact($($fact_arg)?)
+            })+
+            async fn check(&self) -> Vec<Check> {
+                self.0.check().await
+            }
+            async fn close(&self) {
+                self.0.close().await;
+            }
+        }
+
+        impl Store for AnyStore {
+            $(async fn $command(&self, $($arg: $type),*) -> Result<$reply, StoreError> {
+                measured!(self, $operation, store => store.$command($($arg),*))
+            })+
+            $(async fn $read(&self, $read_arg: $read_type) -> Result<$read_reply, StoreError> {
+                measured!(self, $read_operation, store => store.$read($read_arg).map_err(StoreError::of_read))
+            })+
+            $(fn $fact(&self, $($fact_arg: $fact_type)?) -> $told {
+                with_store!(self, store => store.$fact($($fact_arg)?))
+            })+
+            async fn check(&self) -> Vec<Check> {
+                let _span = self.metrics.as_ref().and_then(|_| self.span("check"));
+                with_store!(self, store => store.check().await)
+            }
+            async fn close(&self) {
+                with_store!(self, store => store.close().await);
+            }
+        }
+    };
+}
+
+store_methods! {
+    commands {
+        acquire(attempt: &Attempt) -> Acquisition, "acquire";
+        confirm(name: &LockName, token: &TokenHash) -> Confirmation, "confirm";
+        leave(name: &LockName, token: &TokenHash, keep_for: Option<Duration>) -> Leaving, "leave";
+        renew_as(renewer: Renewer, name: &LockName, token: &TokenHash, ttl: RenewalTtl) -> Renewal, "renew";
+        release_as(keeper: Option<KeeperId>, name: &LockName, token: &TokenHash) -> Release, "release";
+        give_back(name: &LockName, token: &TokenHash) -> GiveBack, "give_back";
+        give_back_unanswered(name: &LockName, token: &TokenHash, keeper: KeeperId) -> GiveBack, "give_back";
+        break_lock(name: &LockName, target: Option<BreakTarget>) -> Breaking, "break";
+        request_release(
+            name: &LockName, target: Option<BreakTarget>, request: &ReleaseRequest
+        ) -> Requesting, "request_release";
     }
-
-    async fn confirm(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Result<Confirmation, StoreError> {
-        self.0.confirm(name, token).await
+    reads {
+        inspect(name: &LockName) -> Inspection, "inspect";
+        list(query: &ListQuery) -> Page, "list";
     }
-
-    async fn leave(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keep_for: Option<Duration>,
-    ) -> Result<Leaving, StoreError> {
-        self.0.leave(name, token, keep_for).await
-    }
-
-    async fn renew_as(
-        &self,
-        renewer: Renewer,
-        name: &LockName,
-        token: &TokenHash,
-        ttl: RenewalTtl,
-    ) -> Result<Renewal, StoreError> {
-        self.0.renew_as(renewer, name, token, ttl).await
-    }
-
-    async fn release_as(
-        &self,
-        keeper: Option<KeeperId>,
-        name: &LockName,
-        token: &TokenHash,
-    ) -> Result<Release, StoreError> {
-        self.0.release_as(keeper, name, token).await
-    }
-
-    async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        self.0.give_back(name, token).await
-    }
-
-    async fn give_back_unanswered(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        keeper: KeeperId,
-    ) -> Result<GiveBack, StoreError> {
-        self.0.give_back_unanswered(name, token, keeper).await
-    }
-
-    async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        self.0.inspect(name).await
-    }
-
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
-        self.0.list(query).await
-    }
-
-    async fn break_lock(
-        &self,
-        name: &LockName,
-        target: Option<BreakTarget>,
-    ) -> Result<Breaking, StoreError> {
-        self.0.break_lock(name, target).await
-    }
-
-    async fn request_release(
-        &self,
-        name: &LockName,
-        target: Option<BreakTarget>,
-        request: &ReleaseRequest,
-    ) -> Result<Requesting, StoreError> {
-        self.0.request_release(name, target, request).await
-    }
-
-    fn shares(&self) -> bool {
-        self.0.shares()
-    }
-
-    fn breaks(&self) -> &BreakFeed {
-        self.0.breaks()
-    }
-
-    fn parking(&self) -> &Parking {
-        self.0.parking()
-    }
-
-    fn partition(&self, name: &LockName) -> Partition {
-        self.0.partition(name)
-    }
-
-    fn relay(&self) -> Option<&dyn Relay> {
-        self.0.relay()
-    }
-
-    async fn check(&self) -> Vec<Check> {
-        self.0.check().await
-    }
-
-    fn figures(&self) -> StoreFigures {
-        self.0.figures()
-    }
-
-    async fn close(&self) {
-        self.0.close().await;
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
+    facts {
+        shares() -> bool;
+        breaks() -> &BreakFeed;
+        parking() -> &Parking;
+        partition(name: &LockName) -> Partition;
+        relay() -> Option<&dyn Relay>;
+        figures() -> StoreFigures;
+        describe() -> String;
     }
 }
