@@ -1,7 +1,7 @@
-//! What takes bytes from outside, each as a function that any bytes can be given to.
+//! Functions that call the decoders of bytes from outside: each accepts any bytes.
 //!
-//! A module of the gateway's library, because decoders are private there. `fuzz/` leads a coverage-guided fuzzer to them;
-//! the tests beside them try mutations for a few seconds.
+//! A module of the gateway's library, because its decoders are private. The fuzz targets in `fuzz/` call these functions
+//! with a coverage-guided fuzzer; the tests in this folder try mutations for a few seconds.
 
 #[cfg(test)]
 mod hunt;

@@ -169,8 +169,8 @@ impl<'bytes> ParsedSegment<'bytes> {
         Self::parse_with(bytes, true)
     }
 
-    /// Reads a segment that a newer one has followed. How it ends does not matter, unless whole records are there: of
-    /// those that are missing the next segment does not go on.
+    /// Reads a segment that a newer one has followed. If records are missing at its end, `follows` of the next segment
+    /// shows it. Noise behind the last whole record is no damage, unless whole records stand behind the noise.
     pub(super) fn parse_older(bytes: &'bytes [u8]) -> Result<Self, LogError> {
         Self::parse_with(bytes, false)
     }

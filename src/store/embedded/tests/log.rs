@@ -434,14 +434,22 @@ fn noise_at_the_end_of_a_segment_that_another_follows_is_no_reason_to_refuse_the
         put_first(tail);
         assert_eq!(held(&read(&disk).unwrap().0), [(name("lock:7"), 7)]);
     }
-    // What it has behind the noise is nowhere else.
-    let mut other = sound.clone();
-    other[ends[2] + 8..ends[3]].fill(0xa5);
-    other.truncate(ends[3]);
-    other.extend_from_slice(&sound[ends[2]..]);
-    disk.draft(&other).unwrap();
-    disk.put_in_place(1).unwrap();
-    assert!(read(&disk).is_err());
+}
+
+#[test]
+fn a_whole_record_behind_the_noise_of_an_older_segment_is_a_reason_to_refuse_the_log() {
+    let (disk, mut log, ends) = three_records();
+    let sound = disk.newest();
+    log.rewrite(&meta(1), &[row(7)]).unwrap();
+    let mut torn = sound[..ends[3]].to_vec();
+    torn[ends[2] + 8..].fill(0xa5);
+    // The new segment goes on from the torn record, and so from a segment that has lost it: only a record behind it is
+    // in no other segment.
+    for (behind, is_refused) in [(&[][..], false), (&sound[ends[2]..], true)] {
+        disk.draft(&[&torn, behind].concat()).unwrap();
+        disk.put_in_place(1).unwrap();
+        assert_eq!(read(&disk).is_err(), is_refused);
+    }
 }
 
 #[test]

@@ -166,8 +166,8 @@ impl Shared {
     }
 }
 
-/// Whether an attempt has the lock; `None` while the answers do not decide it. So many `doomed` nodes are not asked, and
-/// what a node has confirmed that is not `is_sure` does not count.
+/// Whether an attempt has the lock; `None` while the answers do not decide it. `doomed` is the number of nodes that were
+/// not asked, because the attempt is withdrawn there. The confirmation of a node counts only if `is_sure(node)`.
 fn confirmation(
     answers: &NodeReplies<Result<Confirmation, StoreError>>,
     doomed: usize,
