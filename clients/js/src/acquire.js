@@ -121,7 +121,9 @@ export class Acquire {
       }
       const lease = answer.ok && (await this.#granted(answer));
       if (lease) return lease;
-      if (!answer.ok && !this.#goesOn(answer, wait)) throw refusal(answer, undefined, this.#names);
+      if (!answer.ok && !this.#goesOn(answer, wait)) {
+        throw this.#retry.doubted(refusal(answer, undefined, this.#names), answer.status === 409 && answer.body?.code);
+      }
       this.#retry.failed = 0;
       if (answer.status === 400) continue;
       hasty = now() - answer.sentAt < wait / 2 || answer.status !== 423 ? hasty + 1 : 0;

@@ -51,7 +51,7 @@ export function refusal({ status, ok, body, location }, Failure, names) {
   const problem = body?.code ? body : undefined;
   const held = names && problem?.code === 'locked' && heldBy(problem, names);
   // The query and the password of a location may be secrets.
-  const redirect = location ? `: a redirect to ${location.replace(/[?#].*|[^/]*@/g, '')}, which is not followed` : '';
+  const redirect = location ? `: a redirect to ${location.replace(/[?#].*/, '').replace(/^(\w*:?\/\/)[^/]*@/, '$1')}, which is not followed` : '';
   const text = held || (problem?.detail ?? problem?.title ?? problem?.code ?? `the answer (status ${status}) is not understood${redirect}`);
   Failure ??=
     status === 423 ? LockHeld : problem?.code === 'lease-lost' ? LeaseLost : ok || status === 504 ? OutcomeUnknown : LatchgateError;

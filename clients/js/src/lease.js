@@ -4,7 +4,7 @@ import { backoff, backgroundTimer, now, sleep, wallOffset } from './clock.js';
 import { toMs } from './duration.js';
 import { LeaseLost, refusal } from './errors.js';
 import { held, releaseOnExit } from './exit.js';
-import { ANSWER_MS, RETRY_MS, Retry, doubtful, send } from './request.js';
+import { ANSWER_MS, RETRY_MS, Retry, send } from './request.js';
 
 /** How often at least the clocks are compared. */
 const TICK_MS = 1_000;
@@ -331,7 +331,7 @@ export class Lease {
     if (!answer.ok) {
       const error = refusal(answer);
       // Of several locks an earlier copy may have ended all; the gateway remembers that of one of them only.
-      throw error instanceof LeaseLost && this.names.length > 1 && retry.inDoubt ? doubtful(error) : error;
+      throw retry.doubted(error, error instanceof LeaseLost && this.names.length < 2);
     }
     const failed = answer.body?.results.filter(({ code }) => code) ?? [];
     const body = failed.find(({ code }) => code !== 'lease-lost' || !retry.inDoubt);

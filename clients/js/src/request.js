@@ -50,7 +50,8 @@ export function connect({ href, origin }, key, fetch) {
   const base = href.replace(/\/$/, '');
 
   /**
-   * Resolves to an answer that stands, or to `{ failure, inDoubt, pauseMs }` if a later copy may do better.
+   * Resolves to an answer that stands, or to `{ failure, inDoubt, isFinal, pauseMs }`: unless `isFinal`, a later copy may
+   * do better.
    * Rejects with the reason of `signal`.
    */
   return async function sendCopy({ method, path, token, idempotencyKey, body, keepalive }, timeoutMs, signal) {
@@ -91,8 +92,7 @@ export function connect({ href, origin }, key, fetch) {
       const what = timedOut ? 'did not answer in time' : reached && told ? 'closed the connection' : 'cannot be reached';
       const Failure = inDoubt && told ? OutcomeUnknown : GatewayUnreachable;
       const failure = new Failure(`${origin} ${what}`, { cause: timedOut ? undefined : cause });
-      if (refused) throw failure;
-      return { failure, inDoubt };
+      return { failure, inDoubt, isFinal: refused };
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', abort);
@@ -148,17 +148,21 @@ export class Retry {
   }
 
   /** Pauses before the next copy, or throws what the last one came to. The last one is sent when the time is over. */
-  async after({ failure, inDoubt, pauseMs }) {
+  async after({ failure, inDoubt, isFinal, pauseMs }) {
     this.failed += 1;
     this.inDoubt ||= inDoubt;
-    if (!this.left || (inDoubt && this.once)) throw this.inDoubt && !inDoubt ? doubtful(failure) : failure;
+    if (isFinal || !this.left || (inDoubt && this.once)) throw this.doubted(failure, inDoubt);
     await sleep(Math.min(backoff(this.failed, pauseMs), this.left), this.signal, this.background);
   }
-}
 
-/** What one copy left in doubt no later failure settles. */
-export const doubtful = (failure) =>
-  new OutcomeUnknown(`an earlier copy was not answered; then: ${failure.message}`, { cause: failure });
+  /** The error for a failure: `OutcomeUnknown` after a copy in doubt, unless the failure `settles` what became of all copies. */
+  doubted(failure, settles) {
+    const { status, message } = failure;
+    return this.inDoubt && !settles
+      ? new OutcomeUnknown(`an earlier copy was not answered; then: ${message}`, { status, cause: failure })
+      : failure;
+  }
+}
 
 /** Sends a request until it is answered or its time is over. */
 export async function send(sendCopy, request, retry) {

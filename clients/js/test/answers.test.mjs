@@ -108,10 +108,10 @@ test('what is no answer of a gateway is repeated', async () => {
 
 test('no redirect is followed', async () => {
   const redirect = (location) => () => new Response(null, { status: 307, headers: { location } });
-  const { locks, asked } = gateway(redirect('https://u:s3cret@elsewhere:1/locks/x?key=s3cret'), redirect('/login'));
+  const { locks, asked } = gateway(redirect('https://u:s3cret@elsewhere:1/locks/team@prod?key=s3cret'), redirect('/login'));
   const error = await locks.acquire('x').catch((it) => it);
   assert.deepEqual([error instanceof LatchgateError, error.status, asked.length, asked[0].redirect], [true, 307, 1, 'manual']);
-  assert.equal(error.message, 'the answer (status 307) is not understood: a redirect to https://elsewhere:1/locks/x, which is not followed');
+  assert.equal(error.message, 'the answer (status 307) is not understood: a redirect to https://elsewhere:1/locks/team@prod, which is not followed');
   assert.match((await locks.acquire('x').catch((it) => it)).message, / to \/login, which/);
 });
 
@@ -126,7 +126,7 @@ test('a bug of the gateway is not repeated', async () => {
 
 test('an acquire that ends without knowing takes back what may have been granted', async () => {
   const { locks, asked } = gateway(broken, () => problem(403, 'forbidden'), lease);
-  await assert.rejects(locks.acquire('x', { wait: '5s' }), { code: 'forbidden' });
+  await assert.rejects(locks.acquire('x', { wait: '5s' }), { code: 'outcome-unknown', status: 403 });
   await afterwards(asked, 4);
   assert.deepEqual(asked.map(({ method, body }) => [method, body?.wait_ms > 0]), [['POST', true], ['POST', true], ['POST', false], ['DELETE', false]]);
   assert.equal(keys(asked), 1);
@@ -419,6 +419,8 @@ test('what no later copy does better is refused at once', async () => {
     await afterwards(asked, 1);
     assert.equal(asked.length, 1);
   }
+  const { locks: doubting } = gateway(broken, expired);
+  await assert.rejects(doubting.acquire('x'), OutcomeUnknown);
   const mistakes = [
     () => new Headers({ a: '\u2603' }),
     () => new Headers({ a: 'b\nc' }),

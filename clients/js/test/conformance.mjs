@@ -461,6 +461,17 @@ define('C25', 'a refusal is not repeated', async (t) => {
   await t.fault('status', 1, { method: 'POST', status: 408, code: 'request-timeout' });
   await t.locks.acquire(t.lock);
   equal((await t.log('POST')).length, 3, 'requests after 408');
+  // A refusal says nothing about an earlier copy.
+  const refused = async (bare) => {
+    const name = `${t.lock}-${bare}`;
+    const path = `/locks/${name}`;
+    const lease = await t.locks.acquire(name, { ttl: '1m', renew: false });
+    for (const method of ['POST', 'DELETE']) await t.fault('lose-request', 1, { method, path });
+    await t.fault('status', 99, { path, status: 403, code: 'forbidden', bare });
+    equal((await rejected(lease.release(), OutcomeUnknown)).status, 403, 'status');
+    await rejected(t.locks.acquire(name, { wait: '1m' }), OutcomeUnknown);
+  };
+  await Promise.all([refused(false), refused(true)]);
 });
 
 define('C26', 'a broken connection is repeated', async (t) => {
@@ -638,6 +649,11 @@ define('C31', '429 is asked again, whoever answers', async (t) => {
   // A timer may fire a millisecond early.
   between(now() - began, 1_990, 4_000, 'time');
   equal((await t.log('POST', `/locks/${late}`)).length, 2, 'copies');
+  const gone = `${t.lock}-gone`;
+  await t.fault('status', 99, { path: `/locks/${gone}`, status: 502, bare: true });
+  const again = now();
+  await rejected(t.locks.acquire(gone, { wait: '2s' }), OutcomeUnknown);
+  between(now() - again, 1_990, 4_000, 'time');
 });
 
 define('C32', 'an answer that drips is given up in time', async (t) => {

@@ -67,7 +67,7 @@ def test_an_answer_that_is_no_document_is_refused() -> None:
 @pytest.mark.parametrize(
     "location, to",
     [
-        ("https://u:s3cret@locks.example:1/locks/n?key=s3cret#s3cret", "https://locks.example:1/locks/n"),
+        ("https://u:s3cret@locks.example:1/locks/team@prod?key=s3cret#s3cret", "https://locks.example:1/locks/team@prod"),
         ("/login?next=s3cret", "/login"),
     ],
 )

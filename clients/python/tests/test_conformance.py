@@ -532,6 +532,19 @@ def test_c25_a_refusal_is_not_retried(clients: Clients, rig: Rig, name: str) -> 
     assert len(rig.log("POST", name)) == 3
 
 
+@pytest.mark.parametrize("bare", [False, True])
+def test_c25_a_refusal_says_nothing_about_an_earlier_copy(clients: Clients, rig: Rig, name: str, bare: bool) -> None:
+    locks = clients(rig.proxy)
+    lease = locks.acquire(name, ttl="1m")
+    for method, again in (("DELETE", lease.release), ("POST", lambda: locks.acquire(name, wait="1m"))):
+        rig.fault("lose-request", count=1, method=method)
+        rig.fault("status", count=100, status=403, code="forbidden", bare=bare)
+        with pytest.raises(OutcomeUnknown) as caught:
+            again()
+        assert caught.value.status == 403
+        rig.no_faults()
+
+
 def test_c26_closed_connections_are_retried(clients: Clients, rig: Rig, name: str) -> None:
     locks = clients(rig.proxy)
     rig.fault("lose-request", count=3, method="POST")
@@ -696,6 +709,12 @@ def test_c31_who_is_put_off_beyond_the_wait_asks_at_its_end(clients: Clients, ri
     assert caught.value.code == "too-many-leases"
     assert 2 <= time.monotonic() - begun <= 4
     assert len(rig.log("POST", name)) == 2
+    rig.no_faults()
+    rig.fault("status", count=100, method="POST", status=502, bare=True)
+    begun = time.monotonic()
+    with pytest.raises(OutcomeUnknown):
+        locks.acquire(name, wait="2s")
+    assert 2 <= time.monotonic() - begun <= 4
 
 
 @pytest.mark.parametrize("where", ["head", "body"])

@@ -131,10 +131,17 @@ impl CallResponse {
         }
     }
 
-    /// The error for an answer that no gateway gives.
+    /// The error for an answer that no gateway gives: it says nothing about earlier copies.
     pub(crate) fn unexpected(self, what: &str) -> ClientError {
+        let what = format!("status {}, {what}", self.status.as_u16());
+        if self.in_doubt {
+            return ClientError::OutcomeUnknown {
+                reason: format!("an earlier copy of the request was not answered; then {what}"),
+                problem: None,
+            };
+        }
         ClientError::Unexpected {
-            what: format!("status {}, {what}", self.status.as_u16()),
+            what,
             url: self.url,
         }
     }
@@ -186,7 +193,7 @@ mod tests {
         thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
-            let to = "https://u:s3cret@locks.example/locks/a?key=s3cret";
+            let to = "https://u:s3cret@locks.example/locks/team@prod?key=s3cret";
             let head = format!("HTTP/1.1 308 X\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
             stream.write_all(head.as_bytes()).unwrap();
         });
@@ -200,7 +207,7 @@ mod tests {
             error.unwrap_err().to_string(),
             format!(
                 "{url} gave an answer that is none of a gateway's: status 308, a redirect to \
-                 https://locks.example/locks/a, which is not followed: name that address if it is the gateway's"
+                 https://locks.example/locks/team@prod, which is not followed: name that address if it is the gateway's"
             )
         );
     }

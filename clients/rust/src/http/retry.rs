@@ -118,15 +118,16 @@ impl Retry {
         // The pauses of several clients differ, so that they do not come back at the same time.
         let spread = |requested: Duration| requested.mul_f64(1.0 + random_fraction() / 2.0);
         let pause = own.max(requested.map_or(Duration::ZERO, spread));
+        if self.may_end_late {
+            return (!left.is_zero()).then_some(pause.min(left));
+        }
         if pause < left {
             return Some(pause);
         }
         // A call that is put off beyond its deadline asks once more.
         let requested = requested.filter(|_| !self.was_put_off && !left.is_zero())?;
         self.was_put_off = true;
-        Some(if self.may_end_late {
-            left
-        } else if requested < left {
+        Some(if requested < left {
             (requested + left) / 2
         } else {
             left.saturating_sub(LAST_COPY.min(left / 2))

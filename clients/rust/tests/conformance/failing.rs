@@ -102,6 +102,31 @@ async fn c25_a_refusal_is_not_asked_twice() {
 }
 
 #[tokio::test]
+async fn c25_a_refusal_says_nothing_about_an_earlier_copy() {
+    for bare in [false, true] {
+        let rig = Rig::start();
+        let client = rig.client();
+        let lease = client.acquire(&rig.name, &ttl(LONG)).await.unwrap();
+        rig.fault("lose-request", 1, json!({ "method": "DELETE" }))
+            .await;
+        rig.fault("lose-request", 1, json!({ "method": "POST" }))
+            .await;
+        let forbidden = json!({ "status": 403, "code": "forbidden", "bare": bare });
+        rig.fault("status", 100, forbidden).await;
+        let released = client.release_lease(&lease).await;
+        assert!(
+            matches!(released, Err(ClientError::OutcomeUnknown { .. })),
+            "{released:?}"
+        );
+        let acquired = client.acquire(&rig.name, &wait(LONG)).await;
+        assert!(
+            matches!(acquired, Err(ClientError::OutcomeUnknown { .. })),
+            "{acquired:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn c26_a_connection_that_is_closed_is_followed_by_another() {
     let rig = Rig::start();
     rig.fault("lose-request", 3, json!({ "method": "POST" }))

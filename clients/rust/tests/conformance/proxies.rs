@@ -64,6 +64,17 @@ async fn c31_who_is_put_off_beyond_the_wait_asks_at_its_end() {
     let took = begun.elapsed();
     assert!((seconds(2)..=seconds(4)).contains(&took), "{took:?}");
     assert_eq!(rig.log("POST").await.len(), 2);
+    let gone = json!({ "method": "POST", "status": 502, "bare": true });
+    let rig = Rig::start();
+    rig.fault("status", 100, gone).await;
+    let begun = Instant::now();
+    let error = rig.client().acquire(&rig.name, &wait(seconds(2))).await;
+    assert!(
+        matches!(error, Err(ClientError::OutcomeUnknown { .. })),
+        "{error:?}"
+    );
+    let took = begun.elapsed();
+    assert!((seconds(2)..=seconds(4)).contains(&took), "{took:?}");
 }
 
 #[tokio::test]

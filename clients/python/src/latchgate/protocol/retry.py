@@ -79,14 +79,15 @@ class Retry:
         """What one copy left in doubt, no later failure settles."""
         if in_doubt or not self.in_doubt:
             return error
-        return OutcomeUnknown(f"an earlier copy of the request was not answered; then {error}", problem=error.problem)
+        reason = f"an earlier copy of the request was not answered; then {error}"
+        return OutcomeUnknown(reason, status=error.status, problem=error.problem)
 
     def refusal(self, answer: Answer, names: Sequence[str] = ()) -> LatchgateError:
         """The error that an answer to a request for these locks is."""
         problem = answer.problem()
         if problem is None:
             what = _redirect(answer) or "without a problem document: this is no gateway"
-            return LatchgateError(f"status {answer.status} {what}", status=answer.status)
+            return self.doubted(LatchgateError(f"status {answer.status} {what}", status=answer.status))
         error = refusal(problem, names)
         # These say how the lock stands, earlier copies included; the others speak of this copy alone.
         if answer.status == 409 or problem["code"] in ("locked", "lease-lost"):
