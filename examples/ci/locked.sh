@@ -14,6 +14,7 @@ case $name in
 *[!A-Za-z0-9._:@~-]* | . | .. | "") say "a name has the characters A-Z a-z 0-9 . _ : @ ~ -"; exit 2 ;;
 esac
 [ ${#name} -le 200 ] || { say "a name has at most 200 characters"; exit 2; }
+command -v curl >/dev/null || { say "there is no curl"; exit 2; }
 url=${LATCHGATE_URL:-http://localhost:7420}
 lock=${url%/}/locks/$name
 ttl=${LOCK_TTL:-60} longest=${LOCK_WAIT:-600} # seconds
@@ -63,8 +64,9 @@ call() {
     answer=$status$(field code)
     if [ $reached != 0 ]; then
         status=000 answer=000lost
-        [ "${sent:-0}" != 0 ] || answer=000unsent
-        # Of TLS 1.3 the request is written before a gateway refuses the certificate of curl, which no gateway reads then.
+        # If curl was killed, there is no size: the request may have been sent.
+        [ "${sent:-1}" != 0 ] || answer=000unsent
+        # In TLS 1.3 curl writes the request before the gateway refuses the certificate. The gateway does not read it then.
         [ $reached != 60 ] && ! grep -q 'alert.*\(certificate\|unknown ca\|access denied\|decrypt error\)' "$home/error" ||
             answer=000refused
     fi
@@ -206,11 +208,11 @@ while :; do
     fi
     case $answer in
     423*) code=101 said=$(field owner) said="held by ${said:-somebody}" ;;
-    000refused) say "a certificate is refused: $(tr -d '[:cntrl:]' <"$home/error")"; exit 103 ;;
+    000refused) say "a certificate is refused: $(head -n 1 "$home/error" | tr -d '[:cntrl:]')"; exit 103 ;;
     000unsent)
         case $reached in
-        1 | 3) say "LATCHGATE_URL is none that curl understands"; exit 2 ;;
-        58 | 77) say "curl cannot use its file with certificates"; exit 2 ;;
+        1 | 3) say "LATCHGATE_URL is none that curl understands"; state=none; exit 2 ;;
+        58 | 77) say "curl cannot use its file with certificates"; state=none; exit 2 ;;
         esac
         code=103 said="no gateway answers"
         ;;

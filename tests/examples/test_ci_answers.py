@@ -1,6 +1,8 @@
 """What the script of the recipes makes of each answer of the gateway, and of what it is given."""
 
 import json
+import os
+import shutil
 import time
 import unittest
 
@@ -45,26 +47,46 @@ class Answers(ShellJob, unittest.TestCase):
 
     def test_a_redirect_says_where_to_and_shows_no_secret(self):
         with Proxy(self.gateway) as proxy:
-            proxy.answers = [(308, "", {"Location": "https://u:s3cret@locks.example/locks/x?key=s3cret"})]
+            proxy.answers = [(308, "", {"Location": "https://u:s3cret@locks.example/locks/team@prod?key=s3cret"})]
             job = self.start("echo deployed", proxy.url)
             said, _ = job.communicate(timeout=60)
-            to = "a redirect to https://locks.example/locks/x, which is not followed"
+            to = "a redirect to https://locks.example/locks/team@prod, which is not followed"
             self.assertEqual((job.returncode, said), (106, f"locked.sh: {LOCK}: refused: 308, {to}\n"))
             self.check_nothing_is_left()
 
     def test_a_certificate_that_is_refused_is_not_tried_again(self):
         with wants_certificate(self.repository) as port:
             for rc, code, why in (
-                ("", 103, "a certificate is refused"),
-                ("insecure", 103, "a certificate is refused"),
+                ("", 103, r"a certificate is refused: curl: \(60\) [^:]*: self[- ]signed certificate"),
+                ("insecure", 103, "a certificate is refused: curl: .*alert certificate required.*"),
                 (f"cacert = {self.repository}/missing", 2, "curl cannot use its file with certificates"),
             ):
                 with self.subTest(rc=rc):
                     (self.repository / ".curlrc").write_text(rc)
+                    began = time.monotonic()
                     job = self.start("echo deployed", f"https://localhost:{port}", HOME=str(self.repository))
                     said, _ = job.communicate(timeout=30)
                     self.assertEqual(job.returncode, code, said)
-                    self.assertIn(why, said)
+                    self.assertRegex(said.splitlines()[-1], f"^locked.sh: {LOCK}: {why}$")
+                    # Nothing was asked for, so there is nothing to take back.
+                    self.assertTrue(code != 2 or time.monotonic() - began < 4)
+
+    def test_a_request_whose_curl_was_killed_may_have_been_sent(self):
+        killed = self.repository / "curl"
+        killed.write_text("#!/bin/sh\nkill -s KILL $$\n")
+        killed.chmod(0o755)
+        job = self.start("echo deployed", LOCK_WAIT="1", PATH=f"{self.repository}:{os.environ['PATH']}")
+        said, _ = job.communicate(timeout=30)
+        self.assertEqual(job.returncode, 105, said)
+        self.assertIn("given up: no whole answer came", said)
+
+    def test_without_curl_nothing_is_asked(self):
+        tools = self.repository / "tools"
+        tools.mkdir()
+        (tools / "sh").symlink_to(shutil.which("sh"))
+        job = self.start("echo deployed", PATH=str(tools))
+        said, _ = job.communicate(timeout=30)
+        self.assertEqual((job.returncode, said), (2, f"locked.sh: {LOCK}: there is no curl\n"))
 
     def test_a_grant_that_took_long_is_renewed_before_the_command_starts(self):
         with Proxy(self.gateway) as proxy:
@@ -205,7 +227,7 @@ class Answers(ShellJob, unittest.TestCase):
         for url, code, why in (("nonsense://h", 2, "none that curl understands"), ("http://h:99999999", 2, "none that curl")):
             with self.subTest(url=url):
                 job = self.start("echo deployed", url)
-                said, _ = job.communicate(timeout=20)
+                said, _ = job.communicate(timeout=4)
                 self.assertEqual(job.returncode, code, said)
                 self.assertIn(why, said)
 
