@@ -54,14 +54,12 @@ pub(super) enum CliError {
     #[error(transparent)]
     KeysChange(#[from] KeysChangeError),
     /// A key was added to a keys file, but could not be printed, so that nobody can use it.
-    #[error("cannot write the key: {error}; nobody knows it: remove {name} from {}", file.display())]
+    #[error("cannot write the key: {error}; nobody knows it: {remedy}")]
     KeyNotWritten {
         /// Why.
         error: io::Error,
-        /// What must be removed from the keys file: a key, or a secret of a key.
-        name: String,
-        /// The keys file.
-        file: PathBuf,
+        /// How the key is removed from the keys file again.
+        remedy: String,
     },
     /// The secret of sessions cannot be used.
     #[error(transparent)]
@@ -222,29 +220,10 @@ const FLAGS: [(&str, &str); 15] = [
 fn in_flags(error: &ClientError) -> String {
     let text = error.to_string();
     match error {
-        ClientError::Refused(_) | ClientError::Unavailable(_) => {
-            FLAGS.iter().fold(text, |text, (name, flag)| {
-                if name.ends_with("_ms`") {
-                    with_unit(&text, name).replace(name, flag)
-                } else {
-                    text.replace(name, flag)
-                }
-            })
-        }
+        ClientError::Refused(_) | ClientError::Unavailable(_) => FLAGS
+            .iter()
+            .fold(text, |text, (name, flag)| text.replace(name, flag)),
         // The texts of other errors contain words of other callers, such as the owner of a lease.
         _ => text,
     }
-}
-
-/// Adds the unit to the number of milliseconds that a text says a field is.
-fn with_unit(text: &str, field: &str) -> String {
-    let is = format!("{field} is ");
-    let mut parts = text.split(&is);
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        let after = part.trim_start_matches(|digit: char| digit.is_ascii_digit());
-        let number = &part[..part.len() - after.len()];
-        let unit = if number.is_empty() { "" } else { "ms" };
-        format!("{text}{is}{number}{unit}{after}")
-    })
 }

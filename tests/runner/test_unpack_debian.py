@@ -71,8 +71,7 @@ class Unpack(unittest.TestCase):
         self.fake("uname", "echo aarch64")
         code, said = self.unpack()
         self.assertEqual(code, 1, said)
-        self.assertIn("this machine is no x86-64", said)
-        self.assertIn("but aarch64", said)
+        self.assertIn("one can only be unpacked for x86-64, and this machine is aarch64", said)
 
     def test_a_download_that_hangs_is_given_up(self):
         self.package("one", ["usr/bin/one"])

@@ -103,8 +103,7 @@ impl NewArgs {
             // Nobody will ever know the key.
             Some(file) => CliError::KeyNotWritten {
                 error,
-                name: self.name.clone(),
-                file: file.clone(),
+                remedy: format!("remove {} from {}", self.name, file.display()),
             },
         })?;
         if let (Some(file), false) = (&self.append, self.json) {

@@ -15,18 +15,19 @@ use super::{change::change, list::KeysFileArgs};
 
 /// Give a key a second secret, and later take the first one away
 ///
-/// Prints the new secret, once: the key that is to be used from now on. Until --finish the old one lets its user in, too;
-/// nothing expires by itself. Give the new one to everybody who uses the key, and then run the command with --finish,
+/// Prints the new secret, once: the key that is to be used from now on. Until --finish both secrets are valid: nothing
+/// expires by itself. Give the new one to everybody who uses the key, and then run the command with --finish,
 /// which removes the old one: the first of the two in the file. If the new one was lost, --finish --keep with the id of
 /// the old one removes the new one.
 ///
 /// The keys file is replaced in one step, and only by one that a gateway would take. The rest of it, its mode and its
-/// owner stay as they are. Gateways read it within two seconds.
+/// owner stay as they are; a comment between the two secrets is removed with one of them. Gateways read the file within
+/// two seconds.
 #[derive(Args)]
 pub(in crate::cli) struct RotateArgs {
     /// What the key is called
     name: String,
-    /// Remove the old secret: whoever uses it is not let in any more
+    /// Remove the old secret: gateways refuse it from then on
     #[arg(long)]
     finish: bool,
     /// The id of the secret that --finish keeps [default: that of the new one]
@@ -67,16 +68,15 @@ impl RotateArgs {
         } else {
             key.expose().to_owned()
         };
+        let remedy = format!("`latchgate key rotate {name} --finish --keep {old_id}` removes it");
         output::answer(&answer).map_err(|error| CliError::KeyNotWritten {
             error,
-            name: format!("the secret {id} of {name}"),
-            file: file.to_owned(),
+            remedy: remedy.clone(),
         })?;
         if !self.json {
             output::note(&format!(
                 "added the secret {id} to the key {name} in {}; it is shown only this once. The old one, {old_id}, is \
-                 valid until `latchgate key rotate {name} --finish`. If the new one is lost, `latchgate key rotate \
-                 {name} --finish --keep {old_id}` removes it",
+                 valid until `latchgate key rotate {name} --finish`. If the new one is lost, {remedy}",
                 file.display()
             ));
         }

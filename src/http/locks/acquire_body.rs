@@ -166,7 +166,7 @@ pub(super) fn ttl(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Option<Ttl>
     let ms = fields.whole("ttl_ms")?;
     let (least, most) = (limits.min_ttl_ms.0, limits.max_ttl_ms.0);
     if !(least..=most).contains(&ms) {
-        let reason = format!("is {ms}; allowed are {least} to {most} milliseconds");
+        let reason = format!("is {ms} ms; allowed are {least} to {most} ms");
         fields.refuse("ttl_ms", reason);
         return None;
     }
@@ -177,7 +177,7 @@ fn wait(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Option<Duration> {
     let ms = fields.whole("wait_ms")?;
     let most = limits.max_wait_ms.0;
     if ms > most {
-        let reason = format!("is {ms}; at most {most} milliseconds are allowed");
+        let reason = format!("is {ms} ms; at most {most} ms are allowed");
         fields.refuse("wait_ms", reason);
     }
     Some(Duration::from_millis(ms))
@@ -187,7 +187,7 @@ fn hold_limit(fields: &mut Fields<'_>, limits: &LimitsConfig, ttl: Ttl) -> Optio
     let ms = fields.whole("max_hold_ms")?;
     let most = limits.max_hold_limit_ms.0;
     if ms > most {
-        let reason = format!("is {ms}; at most {most} milliseconds are allowed");
+        let reason = format!("is {ms} ms; at most {most} ms are allowed");
         fields.refuse("max_hold_ms", reason);
         return None;
     }

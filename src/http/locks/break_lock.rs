@@ -316,10 +316,7 @@ fn grace(fields: &mut Fields<'_>) -> Option<Duration> {
     let grace = Duration::from_millis(fields.whole(GRACE)?);
     if grace > ReleaseRequest::LONGEST {
         let (is, most) = (grace.as_millis(), ReleaseRequest::LONGEST.as_millis());
-        fields.refuse(
-            GRACE,
-            format!("is {is}; allowed are 0 to {most} milliseconds"),
-        );
+        fields.refuse(GRACE, format!("is {is} ms; allowed are 0 to {most} ms"));
         return None;
     }
     (!grace.is_zero()).then_some(grace)

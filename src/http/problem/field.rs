@@ -13,7 +13,7 @@ pub(in crate::http) struct FieldError {
     #[schema(value_type = String, example = "ttl_ms")]
     pub(in crate::http) field: Cow<'static, str>,
     /// What is wrong with it and what is expected, to be read after the name of the field.
-    #[schema(example = "is 50; allowed are 100 to 86400000 milliseconds")]
+    #[schema(example = "is 50 ms; allowed are 100 to 86400000 ms")]
     pub(in crate::http) reason: String,
 }
 

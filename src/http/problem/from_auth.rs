@@ -145,9 +145,8 @@ impl Problem {
         match caller.max_ttl() {
             Some(cap) if ttl > cap => {
                 let (ttl, cap) = (ttl.as_millis(), cap.as_millis());
-                let detail = format!(
-                    "`ttl_ms` is {ttl}; the API key may ask for at most {cap} milliseconds."
-                );
+                let detail =
+                    format!("`ttl_ms` is {ttl} ms; the API key may ask for at most {cap} ms.");
                 Err(Self::new(Code::LimitExceeded, detail))
             }
             _ => Ok(()),

@@ -168,10 +168,10 @@ fn retry_after() -> Header {
 fn example(code: ProblemCode) -> Option<Example> {
     let (detail, extra) = match code {
         ProblemCode::InvalidRequest => (
-            "`ttl_ms` is 50; allowed are 100 to 86400000 milliseconds.",
+            "`ttl_ms` is 50 ms; allowed are 100 to 86400000 ms.",
             json!({"errors": [{
                 "field": "ttl_ms",
-                "reason": "is 50; allowed are 100 to 86400000 milliseconds",
+                "reason": "is 50 ms; allowed are 100 to 86400000 ms",
             }]}),
         ),
         ProblemCode::Locked => (

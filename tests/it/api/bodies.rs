@@ -19,15 +19,15 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         ),
         (
             r#"{"ttl_ms": 99}"#,
-            "ttl_ms: is 99; allowed are 100 to 86400000 milliseconds",
+            "ttl_ms: is 99 ms; allowed are 100 to 86400000 ms",
         ),
         (
             r#"{"ttl_ms": 86400001}"#,
-            "ttl_ms: is 86400001; allowed are 100 to 86400000 milliseconds",
+            "ttl_ms: is 86400001 ms; allowed are 100 to 86400000 ms",
         ),
         (
             r#"{"ttl_ms": 18446744073709551615}"#,
-            "ttl_ms: is 18446744073709551615; allowed are 100 to 86400000 milliseconds",
+            "ttl_ms: is 18446744073709551615 ms; allowed are 100 to 86400000 ms",
         ),
         (
             r#"{"ttl_ms": 18446744073709551616}"#,
@@ -55,15 +55,15 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         ),
         (
             r#"{"wait_ms": 55001}"#,
-            "wait_ms: is 55001; at most 55000 milliseconds are allowed",
+            "wait_ms: is 55001 ms; at most 55000 ms are allowed",
         ),
         (
             r#"{"max_hold_ms": 29999}"#,
-            "max_hold_ms: is 29999, less than the TTL of 30000 milliseconds",
+            "max_hold_ms: is 29999 ms, less than the TTL of 30000 ms",
         ),
         (
             r#"{"max_hold_ms": 604800001}"#,
-            "max_hold_ms: is 604800001; at most 604800000 milliseconds are allowed",
+            "max_hold_ms: is 604800001 ms; at most 604800000 ms are allowed",
         ),
         (r#"{"owner": ""}"#, "owner: is empty; leave it out instead"),
         (r#"{"owner": 7}"#, "owner: is 7; a text is expected"),
@@ -207,8 +207,8 @@ async fn the_limits_are_the_configured_ones() {
             .await
             .errors(),
         [
-            "ttl_ms: is 999; allowed are 1000 to 60000 milliseconds",
-            "max_hold_ms: is 90001; at most 90000 milliseconds are allowed",
+            "ttl_ms: is 999 ms; allowed are 1000 to 60000 ms",
+            "max_hold_ms: is 90001 ms; at most 90000 ms are allowed",
         ]
     );
     let headers = [JSON, WITH_TOKEN].concat();
@@ -218,7 +218,7 @@ async fn the_limits_are_the_configured_ones() {
         .await;
     assert_eq!(
         renewed.errors(),
-        ["ttl_ms: is 60001; allowed are 1000 to 60000 milliseconds"]
+        ["ttl_ms: is 60001 ms; allowed are 1000 to 60000 ms"]
     );
 }
 

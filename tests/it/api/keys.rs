@@ -268,7 +268,7 @@ async fn a_ttl_above_the_cap_is_refused_and_the_default_stays_below_it() {
         let detail = answer.json()["detail"].to_string();
         assert_eq!(
             detail,
-            "\"`ttl_ms` is 10001; the API key may ask for at most 10000 milliseconds.\""
+            "\"`ttl_ms` is 10001 ms; the API key may ask for at most 10000 ms.\""
         );
         assert!(asked("10000").await.status.is_success());
     }

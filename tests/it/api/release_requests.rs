@@ -100,11 +100,11 @@ async fn a_grace_that_makes_no_sense_is_refused_before_anybody_is_asked() {
     for (body, error) in [
         (
             r#"{"reason":"x","grace_ms":3600001}"#,
-            "grace_ms: is 3600001; allowed are 0 to 3600000 milliseconds",
+            "grace_ms: is 3600001 ms; allowed are 0 to 3600000 ms",
         ),
         (
             r#"{"reason":"x","grace_ms":18446744073709551615}"#,
-            "grace_ms: is 18446744073709551615; allowed are 0 to 3600000 milliseconds",
+            "grace_ms: is 18446744073709551615 ms; allowed are 0 to 3600000 ms",
         ),
         (
             r#"{"reason":"x","grace_ms":"30s"}"#,

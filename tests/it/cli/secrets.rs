@@ -119,11 +119,11 @@ fn what_a_gateway_lacks_is_named_as_the_command_line_has_it() {
         "has no API key. Name a file with it by --key-file, or set LATCHGATE_KEY (unauthorized";
     assert!(missing.contains(said), "{missing}");
     let long = refused(&["acquire", "deploy", "--ttl", "2m"], Some(&key.key));
-    let said = "--ttl is 120000ms; the API key may ask for at most 60000 milliseconds";
+    let said = "--ttl is 120000 ms; the API key may ask for at most 60000 ms";
     assert!(long.contains(said), "{long}");
     let arguments = ["acquire", "deploy", "--ttl", "1ms", "--max-hold", "1ms"];
     let several = refused(&arguments, Some(&key.key));
-    assert!(several.contains("request: --ttl is 1ms;"), "{several}");
+    assert!(several.contains("request: --ttl is 1 ms;"), "{several}");
     assert!(several.contains("; --max-hold "), "{several}");
 }
 

@@ -14,10 +14,10 @@ pub struct HoldLimit(Duration);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HoldLimitError {
     /// It is zero or more than seven days.
-    #[error("is {0}; a hold limit is 100 to 604800000 milliseconds")]
+    #[error("is {0} ms; a hold limit is 100 to 604800000 ms")]
     OutOfRange(u64),
     /// It would end the lease before its TTL does.
-    #[error("is {limit}, less than the TTL of {ttl} milliseconds")]
+    #[error("is {limit} ms, less than the TTL of {ttl} ms")]
     BelowTtl {
         /// The hold limit in milliseconds.
         limit: u64,

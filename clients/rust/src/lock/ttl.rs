@@ -8,7 +8,7 @@ pub struct Ttl(Duration);
 
 /// The number is no time to live.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("is {0}; a TTL is 100 to 86400000 milliseconds")]
+#[error("is {0} ms; a TTL is 100 to 86400000 ms")]
 pub struct TtlError(u64);
 
 // === impl Ttl ===
