@@ -105,7 +105,7 @@ pub(super) struct LogFiles {
 const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
 /// Space for a segment when the disk is full.
-const RESERVE: &str = "latchgate.reserve";
+pub(super) const RESERVE: &str = "latchgate.reserve";
 /// How much of it is written at once.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
@@ -235,7 +235,8 @@ impl Volume for LogFiles {
 
     fn recycle(&self, generation: u64) -> io::Result<u64> {
         let name = file_name(generation);
-        let len = self.open(&name, OFlags::RDONLY)?.metadata()?.len();
+        // The reserve is written to: a segment of another user is none.
+        let len = self.open(&name, OFlags::WRONLY)?.metadata()?.len();
         // What replaces it has its place first: a process that was killed may not have come to that.
         self.directory.sync_all()?;
         renameat(&self.directory, name, &self.directory, RESERVE)?;
@@ -248,6 +249,7 @@ impl Volume for LogFiles {
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
+        self.directory.sync_all()?;
         self.remove_file(&file_name(generation))
     }
 

@@ -58,7 +58,7 @@ pub(super) trait Volume: fmt::Debug + Send {
     /// Keeps the space of a segment that is not needed any more, which is no segment then, durably. Answers how
     /// much that is.
     fn recycle(&self, generation: u64) -> io::Result<u64>;
-    /// Removes a segment. It may come back after a loss of power.
+    /// Removes a segment, when those that are there have their place durably. It may come back after a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
     /// How many bytes of zeros a segment grows by.
     fn growth(&self) -> usize;
@@ -100,8 +100,6 @@ pub(super) struct Log {
     is_torn: bool,
     /// How many bytes are kept for when the disk is full.
     reserved: u64,
-    /// Whether these were needed, and none are kept since.
-    reserve_spent: bool,
     /// Whether space can be kept at all, as far as is known.
     keeps_space: bool,
     /// How the disk last said that it is full, if it is.
@@ -205,20 +203,14 @@ impl Log {
             base: generation,
         };
         let draft = Draft::new(link, meta, everything);
-        let put_in_place = || draft.put_in_place(&*volume, generation, WhenFull::UseReserve);
-        let mut placed = put_in_place();
-        if placed.as_ref().is_err_and(WriteFailure::is_of_space) {
-            // The process may have ended when the reserve was a segment already, and what it replaces not yet
-            // the reserve.
-            let mut left_over = volume.generations().map_err(WriteFailure::certain)?;
-            left_over.retain(|&it| it < end.base);
-            if let Some(&oldest) = left_over.iter().min() {
-                volume.recycle(oldest).map_err(WriteFailure::certain)?;
-                placed = put_in_place();
-            }
+        let mut reserved = volume.reserved().map_err(WriteFailure::certain)?;
+        // Before there is another segment: each start that is killed would leave one more, and the first of them does
+        // not lead to the last. On a full disk, the reserve may have become a segment, and nothing the reserve yet.
+        remove_before(&*volume, end.base, &mut reserved).map_err(WriteFailure::certain)?;
+        let placed = draft.put_in_place(&*volume, generation, WhenFull::UseReserve)?;
+        if placed.in_reserve {
+            reserved = 0;
         }
-        let placed = placed?;
-        let reserved = volume.reserved().map_err(WriteFailure::uncertain)?;
         let mut log = Self {
             segment: placed.segment,
             generation,
@@ -233,7 +225,6 @@ impl Log {
             sequence: draft.last,
             is_torn: false,
             reserved,
-            reserve_spent: placed.in_reserve,
             keeps_space: true,
             shortage: placed.in_reserve.then_some(ErrorKind::StorageFull),
             record: Vec::new(),
@@ -328,7 +319,6 @@ impl Log {
     fn keep_reserve(&mut self, len: u64) -> io::Result<()> {
         self.volume.keep_reserve(len)?;
         self.reserved = len;
-        self.reserve_spent = false;
         Ok(())
     }
 
@@ -515,7 +505,6 @@ impl Log {
         self.sequence = draft.last;
         if placed.in_reserve {
             self.reserved = 0;
-            self.reserve_spent = true;
         }
         self.allocated_before = self.allocated;
         let before = std::mem::replace(&mut self.segment, placed.segment);
@@ -534,24 +523,28 @@ impl Log {
 
     fn forget_older(&mut self) {
         self.full_at = self.volume.shortest_segment().max(GARBAGE * self.end);
-        let generations = self.volume.generations().unwrap_or_default();
-        let mut older: Vec<_> = generations
-            .into_iter()
-            .filter(|&it| it < self.base)
-            .collect();
-        // The first one is the longest while what lives is copied out of it.
-        older.sort_unstable();
-        for older in older {
-            if self.reserve_spent
-                && let Ok(len) = self.volume.recycle(older)
-            {
-                self.reserved = len;
-                self.reserve_spent = false;
-            } else if let Err(error) = self.volume.remove(older) {
-                warn!(%error, older, "cannot remove an old file of the data directory");
-            }
+        if let Err(error) = remove_before(&*self.volume, self.base, &mut self.reserved) {
+            warn!(%error, "cannot remove an old file of the data directory");
         }
     }
+}
+
+/// Removes the segments before this one. If no space is kept for a full disk, that of the first of them is: it is the
+/// longest while what lives is copied out of it.
+fn remove_before(volume: &dyn Volume, base: u64, reserved: &mut u64) -> io::Result<()> {
+    let mut older = volume.generations()?;
+    older.retain(|&it| it < base);
+    older.sort_unstable();
+    for older in older {
+        if *reserved == 0
+            && let Ok(len) = volume.recycle(older)
+        {
+            *reserved = len;
+        } else {
+            volume.remove(older)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_full(error: &io::Error) -> bool {

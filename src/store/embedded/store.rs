@@ -37,7 +37,7 @@ use crate::{
 use super::{
     OpenError,
     command::{Command, ReplySender},
-    directory::Directory,
+    directory::{Directory, RESERVE},
     health::DiskHealth,
     lease::Moment,
     list::{ListProgress, PageBuilder},
@@ -368,6 +368,10 @@ impl EmbeddedStore {
             written_at: now,
             rows: state.len(),
         };
+        // Before a segment begins: a start that fails here changes nothing.
+        volume
+            .reserved()
+            .map_err(|error| OpenError::of(&directory.path().join(RESERVE), error))?;
         // This shows at once whether the directory can be written.
         let mut log = Log::begin(volume, end, &meta, &state.all())
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;

@@ -97,6 +97,9 @@ fn a_link_in_the_place_of_a_file_is_refused_and_what_it_leads_to_is_left_alone()
             assert!(refused.contains(name), "{refused}");
             assert!(refused.contains("symbolic link"), "{refused}");
             fs::remove_file(&link).unwrap();
+            // A start that fails leaves no segment.
+            let log = directory.path().join("latchgate.00000001.log");
+            assert!(!log.exists(), "{name}");
         }
         assert_eq!(fs::read_to_string(&file).unwrap(), "not ours");
         assert!(!missing.exists());

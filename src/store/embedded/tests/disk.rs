@@ -30,6 +30,8 @@ pub(super) enum Fault {
     CapacityThenDies(usize, usize),
     /// Every write fails: the file system was made read-only.
     ReadOnly,
+    /// The reserve belongs to another user.
+    ForeignReserve,
     /// Nothing works at all.
     Dead,
     /// After so many more writes, syncs, renames and removals nothing works any more.
@@ -228,6 +230,9 @@ impl Volume for Disk {
     fn reserved(&self) -> io::Result<u64> {
         let platter = self.platter();
         platter.works()?;
+        if platter.fault == Fault::ForeignReserve {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         let len = platter.reserve.map(|file| platter.files[file].cached.len());
         Ok(len.unwrap_or(0) as u64)
     }
@@ -278,6 +283,7 @@ impl Volume for Disk {
     }
 
     fn remove(&self, generation: u64) -> io::Result<()> {
+        self.sync(None)?;
         let mut platter = self.platter();
         platter.writable()?;
         let removed = platter.entries.remove(&generation);
