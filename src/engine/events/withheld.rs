@@ -99,9 +99,6 @@ impl WithheldGrants {
         if grants.is_empty() {
             self.by_lock.remove(name);
         }
-        if self.by_lock.is_empty() {
-            self.due.clear();
-        }
         taken
     }
 }
@@ -136,7 +133,26 @@ mod tests {
         }
         // A look at every grant for each of them takes ten times as long.
         assert!(begun.elapsed() < Duration::from_secs(2));
+        let last = *withheld.due.back().map(|(until, _)| until).unwrap();
+        assert!(withheld.take_due(last).is_empty());
         assert_eq!(withheld.next_due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_grant_that_is_put_back_is_due_at_its_time() {
+        let name = LockName::new("a").unwrap();
+        let mut withheld = WithheldGrants::default();
+        withheld.put(
+            name.clone(),
+            news(EventKind::Acquired, &name),
+            LeaseOrigin::Here,
+        );
+        let due = withheld.next_due().unwrap();
+        for grant in withheld.take_same_lock(&name) {
+            withheld.put_back(name.clone(), grant);
+        }
+        assert_eq!(withheld.next_due(), Some(due));
+        assert_eq!(withheld.take_due(due).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -104,6 +104,7 @@ impl GroupLeaseBody {
             .collect();
         let left = held.iter().map(|(_, lease)| lease.good_for()).min();
         let left = left.unwrap_or_default();
+        let renew_after = held.iter().map(|(_, lease)| lease.renew_after()).min();
         let hold_left = held.iter().filter_map(|(_, lease)| lease.hold_expires_in);
         let hold_left = hold_left.min();
         let first = held.first().map(|(_, lease)| lease.clone());
@@ -116,7 +117,7 @@ impl GroupLeaseBody {
             ttl_ms: first.as_ref().map_or(0, |lease| lease.ttl.as_millis()),
             expires_in_ms: millis(left),
             expires_at: timestamp(now.checked_add(left)),
-            renew_after_ms: millis(left / 3),
+            renew_after_ms: millis(renew_after.unwrap_or_default()),
             hold_expires_in_ms: hold_left.map(millis),
             owner: first
                 .as_ref()

@@ -74,14 +74,13 @@ const QUEUED: Duration = Duration::from_secs(30);
 ///
 /// With the header `Lock-Token` the stream adopts the lease with this token, with the same fencing
 /// token. Nothing is acquired then, and neither the body nor an `Idempotency-Key` changes anything
-/// about the lease; a TTL above that of the API key is cut to it. From then on this stream keeps the lease, and the last one that adopted it if
+/// about the lease; a TTL above that of the API key becomes that of the key. From then on this stream keeps the lease, and the last one that adopted it if
 /// there are several: an older stream, at this gateway or another, ends with `lost` (`adopted`) at
 /// the latest when it would have renewed, and does not release the lease however late it closes. So
 /// does a stream whose lease was answered again under its `Idempotency-Key`.
 ///
-/// Whoever has the token may also renew the lease. A `ttl_ms` given there becomes that of the lease: a
-/// stream of the same gateway renews by it from then on, one of another gateway learns of it only
-/// when it renews next, and ends with `lost` if that is too late.
+/// Whoever has the token may also renew the lease. A `ttl_ms` given there becomes that of the lease. The stream
+/// learns of it when it renews next, and renews by it from then on.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
 /// `max_hold_ms` is 86400000 (24 h) if it is left out. If the gateway dies, the lease ends within

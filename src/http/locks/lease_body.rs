@@ -104,7 +104,7 @@ impl LeaseBody {
             expires_in_ms: millis(left),
             expires_at: displayed(now.checked_add(left)),
             acquired_at: displayed(now.checked_sub(held.held_for)),
-            renew_after_ms: millis(left / 3),
+            renew_after_ms: millis(held.renew_after()),
             hold_expires_in_ms: held.hold_expires_in.map(millis),
             owner: held.owner,
             metadata: MetadataBody(held.metadata),

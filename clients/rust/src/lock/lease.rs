@@ -69,6 +69,12 @@ impl HeldLease {
         })
     }
 
+    /// After how long its holder should renew it: a third of its TTL, or of what is left if that is less.
+    #[must_use]
+    pub fn renew_after(&self) -> Duration {
+        self.good_for().min(self.ttl.duration()) / 3
+    }
+
     /// The lease as it is now; nothing may be left of it.
     #[must_use]
     pub fn at(self, now: Instant) -> Self {

@@ -80,8 +80,12 @@ pub(in crate::http) async fn renew_group(
         match renewal {
             Ok(lease) => {
                 let held = lease.held.at(Instant::now());
-                let told = held.good_for();
-                left = Some(left.map_or(told, |shortest: Duration| shortest.min(told)));
+                let (told, next) = (held.good_for(), held.renew_after());
+                left = Some(
+                    left.map_or((told, next), |(left, soonest): (Duration, Duration)| {
+                        (left.min(told), soonest.min(next))
+                    }),
+                );
                 results.push(PartResult::done(name, Some(&held)));
             }
             Err(error) => {
@@ -99,10 +103,10 @@ pub(in crate::http) async fn renew_group(
     }
     charge.forgive();
     match (left, failure) {
-        (Some(left), _) => Ok(JsonResponse(RenewedGroupBody {
+        (Some((left, renew_after)), _) => Ok(JsonResponse(RenewedGroupBody {
             results,
             expires_in_ms: millis(left),
-            renew_after_ms: millis(left / 3),
+            renew_after_ms: millis(renew_after),
         })),
         (None, Some(problem)) => Err(problem),
         (None, None) => Err(Problem::all_lost(results)),

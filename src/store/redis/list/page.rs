@@ -92,7 +92,7 @@ impl RedisListing<'_> {
                     let why = "the server changes again and again".to_owned();
                     return Err(Unavailability::Refused(why).into());
                 }
-                walk.begin(walk.node);
+                walk.begin(0);
                 continue;
             }
             walk.run = Some(step.run);

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     lock::{HeldLease, Limit, LockName},
     store::{
-        StoreError, Uncertainty,
+        StoreError, Unavailability, Uncertainty,
         contract::{HeldLock, Holder, SHOWN_HOLDERS},
     },
 };
@@ -231,7 +231,9 @@ impl RedisListing<'_> {
         let holder = match seen.await {
             Ok(seen) => seen.holder(),
             // While a slot moves, the keys of a lock may be at two servers. The list misses the lock.
-            Err(StoreError::Unavailable(_)) if self.dispatch.topology.is_cluster() => {
+            Err(StoreError::Unavailable(Unavailability::Refused(_)))
+                if self.dispatch.topology.is_cluster() =>
+            {
                 return Ok(None);
             }
             Err(error) => return Err(error),

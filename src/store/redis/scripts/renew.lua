@@ -81,6 +81,14 @@ elseif adopts and not whole then
   return 'moving ' .. id .. ' '
 end
 
+local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
+-- No renewal makes a lease end earlier than Redis would end it.
+local kept = ends < was and string.sub(until_its_end(held, us), 103, 118)
+local lasts = kept and ends < kept
+if lasts then
+  ends, left = kept, math.ceil((kept - us) / 1000)
+end
+
 -- import attempt_marks
 
 local before = kept_by(held)
@@ -93,12 +101,6 @@ if adopts and before ~= keeper then
   remember_end('2' .. before, 'a', left + TOMBSTONE)
   before = keeper
 end
-local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
-local lasts = ends < was
-if lasts then
-  -- The lease lasts longer than its ttl from now: its end stays, as far as Redis keeps it.
-  ends = string.sub(until_its_end(held, us), 103, 118)
-end
 -- Its holder renews it, so that the grant was delivered.
 held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl)
   .. string.sub(held, 127, 151) .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
@@ -110,7 +112,6 @@ else
   redis.call('SET', lock, held, 'PX', left)
 end
 if whole and string.byte(held, 68) == 49 then
-  left = math.ceil((ends - us) / 1000)
   redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
 end
 return 'renewed ' .. id .. ' ' .. field(held) .. field(us) .. field(was)

@@ -83,6 +83,7 @@ impl Cluster {
             None => answers.last_error,
         };
         let Some(view) = latest else {
+            self.epoch_regression.clear();
             return false;
         };
         // A server that was cut off for a while leads nobody back.
