@@ -149,8 +149,8 @@ export interface Lease {
   /** Throws the `LeaseLost` if the lease is over, also right after the process was suspended. */
   check(): void;
   /**
-   * Renews now: for the TTL that it has, or for another one. Retried within what is left. A shorter TTL counts from the call, also if
-   * no answer comes.
+   * Renews now: for the TTL that it has, or for another one. Retried within what is left. A shorter TTL does not end the lease earlier at
+   * the gateway, but once it is answered the client counts on no more than it.
    */
   renew(ttl?: Duration): Promise<void>;
   /**

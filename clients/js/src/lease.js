@@ -223,7 +223,7 @@ export class Lease {
   #renewed({ body, sentAt, sentWall }, parts) {
     const least = (field) => Math.min(...parts.map((part) => part[field] ?? Infinity));
     for (const part of parts) if (part.releaseRequested) this.#asked(part, sentAt);
-    // No gateway says more than the TTL.
+    // After a renewal with a shorter TTL a gateway may say more.
     const left = Math.min(body.expiresInMs, least('expiresInMs'), this.ttlMs);
     this.#overdue = this.#releaseBy <= sentAt + left + SAME_REQUEST_MS;
     this.#until = Math.min(sentAt + left, this.#releaseBy) - margin(left);
@@ -254,10 +254,6 @@ export class Lease {
     while (this.#renewing) await this.#renewing;
     this.signal.throwIfAborted();
     const timeout = Math.min(Math.max(this.ttlMs / 9, 250), ANSWER_MS);
-    // A renewal with a shorter TTL may be carried out although its answer is lost, so the lease counts as shorter from now on.
-    const earlier = ttlMs === undefined ? 0 : Math.max(this.#until - (now() + ttlMs - margin(ttlMs)), 0);
-    this.#until -= earlier;
-    this.#schedule();
     this.#renewing = this.#sendCopy(this.#request('PUT', '/renew', { ttl_ms: ttlMs }), timeout, this.signal)
       .then((answer) => this.#heard(answer, ttlMs))
       .catch((failure) => ({ failure }));
@@ -267,7 +263,6 @@ export class Lease {
       this.#failed += 1;
       this.#lastFailure = result.failure;
       if (result.inDoubt) this.#inDoubt = true;
-      else this.#until += earlier;
       // Without an answer it is not known whether the machine slept, so the lease is taken to be shorter.
       this.#countSleep();
       // A longer pause could use up the time that is left of the lease.

@@ -77,22 +77,28 @@ define('C05', 'renew gives the lease its TTL again, or another', async (t) => {
   between(lease.expiresInMs, 0, 1_800, 'before the renewal');
   await lease.renew();
   between(lease.expiresInMs, 2_000, 3_000, 'renewed');
-  await lease.renew('20s');
-  between(lease.expiresInMs, 17_000, 20_000, 'with another TTL');
+  await lease.renew('10s');
+  between(lease.expiresInMs, 7_000, 10_000, 'with another TTL');
   await lease.renew(1_500);
+  between(lease.expiresInMs, 0, 1_500, 'with a shorter TTL');
+  equal(lease.ttlMs, 1_500, 'the TTL');
   const asked = (await t.log('PUT')).length;
   // On a busy machine one may have been sent again.
   between(asked, 3, 6, 'renewals that were asked for');
   const reason = await within(20_000, aborted(lease.signal), 'the end of the lease');
   equal(reason.why, 'expired', 'why');
+  equal((await t.state()).state, 'held', 'state after the shorter TTL');
   equal((await t.log('PUT')).length, asked, 'renewals');
   await t.free(20_000);
 });
 
 define('C06', 'a lease is renewed by itself', async (t) => {
   const lease = await t.locks.acquire(t.lock, { ttl: '3s' });
+  const shortened = await t.b.acquire(`${t.lock}:shorter`, { ttl: '6s' });
+  await shortened.renew('3s');
   await sleep(5_000);
   lease.check();
+  shortened.check();
   equal((await t.state()).holders[0]?.fencingToken, lease.fencingToken, 'holder');
   const renewals = await t.log('PUT');
   between(renewals.length, 3, 12, 'renewals');

@@ -371,7 +371,7 @@ impl PartResults {
         let hold_left = smallest(|it| it.hold_expires_in_ms);
         let mut lease = before.clone().answered(self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
-        // As of one lock: no gateway says more.
+        // A gateway may say more after a renewal with a shorter TTL.
         lease.expires_in = Duration::from_millis(left).min(lease.ttl);
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);

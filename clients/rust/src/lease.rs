@@ -169,7 +169,7 @@ impl Lease {
             fence: FencingToken::new(wire.fencing_token).ok()?,
             mode: mode(wire.mode.as_deref(), wire.slot)?,
             ttl,
-            // No gateway says more, and what is believed here is held for so long.
+            // A gateway may say more after a renewal with a shorter TTL. What is believed here is held for so long.
             expires_in: Duration::from_millis(wire.expires_in_ms).min(ttl),
             renew_after: Duration::from_millis(wire.renew_after_ms),
             hold_expires_in: wire.hold_expires_in_ms.map(Duration::from_millis),

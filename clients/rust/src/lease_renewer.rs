@@ -32,9 +32,9 @@ use crate::{
 /// [`LeaseRenewer::check`] tells: it looks at the clock. What happens between the check and the step, only the fencing token
 /// tells, and on some systems the clock stands still while the machine sleeps.
 ///
-/// Whoever else has the token can end the lease, or shorten it by a renewal with a smaller TTL. This task is
-/// not notified of that: a renewal asks for the TTL that the lease had when it began to be kept, but one that
-/// comes after its end finds it lost, and until then it is believed to last.
+/// Whoever else has the token can end the lease. This task is not notified of that: the next renewal finds the
+/// lease lost, and until then it is believed to last. A renewal asks for the TTL that the lease had when it began
+/// to be kept, whatever TTL others with the token have set.
 ///
 /// Somebody may ask for the lock ([`LeaseRenewer::requests`]). The lease is renewed until the time for its release is
 /// over, and is lost then.

@@ -23,8 +23,8 @@ struct Body {
 impl Client {
     /// Makes a living lease last `ttl` from now, or its own TTL again.
     ///
-    /// A second copy only counts from a later moment, so what is not answered is sent again. If no answer comes at all, the
-    /// lease may last no longer than `ttl` from when this was called, whatever an earlier answer said.
+    /// A second copy only counts from a later moment, so what is not answered is sent again. No renewal ends a lease earlier:
+    /// a shorter `ttl` is that of the renewals that follow. If no answer comes at all, what an earlier answer said holds.
     pub async fn renew(
         &self,
         name: &LockName,

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use latchgate_client::{
-    AcquireRequest, ClientError, FencingToken, LockName, LockState, Loss, Metadata, Mode, Owner,
+    AcquireRequest, ClientError, FencingToken, LeaseRenewer, LockName, LockState, Loss, Metadata,
+    Mode, Owner,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -104,22 +105,27 @@ async fn c04_inspect_shows_who_holds_the_lock() {
 async fn c05_renew_gives_the_lease_its_ttl_again_or_another_one() {
     let rig = Rig::start();
     let client = rig.client();
-    let lease = client.acquire(&rig.name, &ttl(seconds(20))).await.unwrap();
+    let lease = client.acquire(&rig.name, &ttl(seconds(5))).await.unwrap();
     // Nobody renews what nobody keeps.
     sleep(millis(1_200)).await;
     assert!(rig.log("PUT").await.is_empty());
     let left = async || Duration::from_millis(rig.look().await.holders[0].expires_in_ms.unwrap());
-    assert!(left().await < seconds(19));
+    assert!(left().await < seconds(4));
     let renew = async |ttl| client.renew(&rig.name, &lease.token, ttl).await.unwrap();
     let renewed = renew(None).await;
-    assert_eq!((renewed.fence, renewed.ttl), (lease.fence, seconds(20)));
-    assert!(renewed.expires_in > seconds(19) && renewed.good_until() > lease.good_until());
-    let longer = renew(Some(seconds(600))).await;
-    assert!(longer.ttl == seconds(600) && longer.expires_in > seconds(500));
+    assert_eq!((renewed.fence, renewed.ttl), (lease.fence, seconds(5)));
+    assert!(renewed.expires_in > seconds(4) && renewed.good_until() > lease.good_until());
+    let longer = renew(Some(seconds(10))).await;
+    assert!(longer.ttl == seconds(10) && longer.expires_in > seconds(9));
     let shorter = renew(Some(millis(1_500))).await;
-    assert!(shorter.good_until() < Instant::now() + millis(1_500));
+    assert_eq!(
+        (shorter.ttl, shorter.expires_in),
+        (millis(1_500), millis(1_500))
+    );
+    // The gateway keeps the end of the lease.
+    assert!(left().await > seconds(5));
     rig.until_free(LONG).await;
-    assert!(Instant::now() >= shorter.good_until());
+    assert!(Instant::now() >= longer.good_until());
     let lost = client.renew(&rig.name, &lease.token, None).await;
     assert!(matches!(lost, Err(ClientError::Lost(_))), "{lost:?}");
 }
@@ -127,10 +133,18 @@ async fn c05_renew_gives_the_lease_its_ttl_again_or_another_one() {
 #[tokio::test]
 async fn c06_a_lease_is_renewed_by_itself() {
     let rig = Rig::start();
-    let kept = keep(&rig.client(), &rig.name, ttl(seconds(3))).await;
+    let client = rig.client();
+    let kept = keep(&client, &rig.name, ttl(seconds(3))).await;
+    let other = LockName::new("shorter").unwrap();
+    let lease = client.acquire(&other, &ttl(seconds(6))).await.unwrap();
+    let shorter = client.renew(&other, &lease.token, Some(seconds(3)));
+    let shortened = LeaseRenewer::start(&client, shorter.await.unwrap())
+        .await
+        .unwrap();
     let lost = timeout(seconds(5), kept.renewer.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
     kept.renewer.check().unwrap();
+    shortened.check().unwrap();
     assert_eq!(rig.fences().await, [kept.fence()]);
     // About one a second: no sooner than the gateway says.
     let renewals = rig.log("PUT").await;

@@ -93,7 +93,7 @@ class Lease(LeaseView):
             holdings.add(state)
 
     async def renew(self, ttl: Optional[Duration] = None) -> None:
-        """Renews the lease: it lasts for its TTL, or for ``ttl``, from now on."""
+        """Makes it last its TTL again, or another one, from now on. A shorter one ends no lease earlier at the gateway."""
         self.check()
         ttl_ms = finite_ms(ttl, "ttl")
         async with self._renewing:

@@ -81,7 +81,7 @@ class Lease(LeaseView):
             holdings.add(state)
 
     def renew(self, ttl: Optional[Duration] = None) -> None:
-        """Makes it last its TTL again, or another one, from now on."""
+        """Makes it last its TTL again, or another one, from now on. A shorter one ends no lease earlier at the gateway."""
         self.check()
         ttl_ms = finite_ms(ttl, "ttl")
         with self._renewing:

@@ -114,7 +114,7 @@ def _grant(document: Mapping[str, Any], answer: Answer) -> Grant:
         parts=tuple(_part(lease) for lease in leases),
         token=token,
         ttl=ttl_ms / 1000,
-        # No gateway says more.
+        # After a renewal with a shorter TTL a gateway may say more.
         expires_in=min(_number(document, "expires_in_ms"), ttl_ms) / 1000,
         renew_after=_number(document, "renew_after_ms") / 1000,
         hold_expires_in=_seconds_or_none(document, "hold_expires_in_ms"),

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
-from dataclasses import dataclass
 from typing import Callable, Optional
 
 from ..errors import LeaseLost
 from ..records import ReleaseRequest
 from .clock import now
-from .grant import Grant, margin
+from .grant import Grant
 
 #: A request that ends sooner than the last by less than this is the same: each answer takes another time.
 SAME_REQUEST = 0.5
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A renewal that was sent, and whose answer is not there."""
-
-    sent_at: float
-    #: Until when it lets the lease last at least, which may be sooner than before.
-    until: float
-    #: When to renew again, so that there is an answer before.
-    renew_by: float
 
 
 class LeaseState:
@@ -41,8 +28,6 @@ class LeaseState:
         self.until = grant.good_until
         #: Until when it may last at most.
         self._lasts_until = grant.received_at + grant.expires_in
-        #: Renewals for less than there was, which may have been carried out or not.
-        self._in_doubt: list[Asked] = []
         #: What a renewal asks for, whatever others with the token have made of it; ``None``: what the lease has.
         self.asked_ttl: Optional[float] = grant.ttl
         #: Why the last renewal failed.
@@ -122,26 +107,11 @@ class LeaseState:
 
     # === Renewals ===
 
-    def asks(self, ttl: Optional[float]) -> Asked:
-        """A renewal is about to be sent. From then on the lease may last as long as that gives it, and no longer."""
-        sent_at = now()
+    def asks(self, ttl: Optional[float]) -> None:
+        """A renewal is about to be sent. From then on the lease may last as long as that gives it."""
         lasts = self.grant.ttl if ttl is None else ttl
-        asked = Asked(sent_at, sent_at + max(lasts - margin(lasts), 0.0), sent_at + lasts / 3)
         with self._lock:
-            self._lasts_until = max(self._lasts_until, sent_at + lasts)
-            is_shorter = ttl is not None and asked.until < self.until
-            if is_shorter:
-                self._in_doubt.append(asked)
-                self.until = asked.until
-        if is_shorter:
-            self.on_shorter()
-        return asked
-
-    def refused(self, asked: Asked) -> None:
-        """A renewal was certainly not carried out."""
-        with self._lock:
-            self._in_doubt = [other for other in self._in_doubt if other is not asked]
-            self._reckon()
+            self._lasts_until = max(self._lasts_until, now() + lasts)
 
     def renewed(self, grant: Grant) -> None:
         """It was renewed. What ended before the answer came does not come back."""
@@ -153,21 +123,11 @@ class LeaseState:
                 return
             self.grant = grant
             self._lasts_until = max(self._lasts_until, grant.received_at + grant.expires_in)
-            self._in_doubt = [asked for asked in self._in_doubt if asked.sent_at > grant.sent_at]
-            before = self.until
-            self._reckon()
-            is_shorter = self.until < before
+            is_shorter = grant.good_until < self.until
+            self.until = grant.good_until
         if is_shorter:
             self.on_shorter()
         self._hear(grant)
-
-    def renew_by(self) -> float:
-        """When to renew at the latest because of what is in doubt."""
-        with self._lock:
-            return min((asked.renew_by for asked in self._in_doubt), default=math.inf)
-
-    def _reckon(self) -> None:
-        self.until = min([self.grant.good_until, *(asked.until for asked in self._in_doubt)])
 
     # === Its release ===
 

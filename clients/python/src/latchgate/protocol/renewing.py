@@ -62,7 +62,7 @@ def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operat
     state.asked_ttl = ttl
     grant = state.grant
     retry = Retry(now() + settings.deadline)
-    asked = state.asks(ttl)
+    state.asks(ttl)
 
     def time_out() -> float:
         state.check()
@@ -75,14 +75,8 @@ def renew(settings: Settings, state: LeaseState, ttl: Optional[float]) -> Operat
     except LeaseLost as lost:
         _lose(state, lost, answer)
         raise
-    except OutcomeUnknown:
-        # It may be carried out still, after the next renewal: that asks for no more than this one did.
-        if ttl is not None and before is not None:
-            state.asked_ttl = min(ttl, before)
-        raise
     except LatchgateError:
         state.asked_ttl = before
-        state.refused(asked)
         raise
     state.renewed(renewed)
     state.check()
@@ -108,30 +102,26 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
     """
     failed = 0
     renew_at = first_renewal(state.grant)
-    not_before = 0.0
     kept = state.grant
     while True:
         if state.grant is not kept:
             # It was renewed by hand.
-            kept, failed, not_before = state.grant, 0, 0.0
+            kept, failed = state.grant, 0
             renew_at = first_renewal(kept)
         if state.is_over():
             return
-        due = max(min(renew_at, state.renew_by()), not_before)
-        pause = min(due, state.until) - now()
+        pause = min(renew_at, state.until) - now()
         if pause > 0:
             yield Pause(min(pause, STRETCH))
             continue
         ttl = state.asked_ttl
-        asked = state.asks(ttl)
+        state.asks(ttl)
         time_out = copy_time_out(settings, state.until - now())
         answer = yield from send_copy(_call(kept, ttl), time_out)
         failure: LatchgateError
         retry_after: Optional[float] = None
         if isinstance(answer, Failure):
             failure, retry_after = answer.error, answer.retry_after
-            if not answer.in_doubt:
-                state.refused(asked)
         else:
             try:
                 state.renewed(_renewed(kept, ttl, answer, Retry(now())))
@@ -141,8 +131,6 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
                 return
             except LatchgateError as error:
                 failure = error
-                if not isinstance(error, OutcomeUnknown):
-                    state.refused(asked)
                 if ttl is not None and answer.status in (400, 403):
                     # A key that may not ask for as much any more may renew what there is.
                     state.asked_ttl = None
@@ -152,7 +140,7 @@ def keep(settings: Settings, state: LeaseState) -> Operation[None]:
         state.trouble = str(failure)
         longest = kept.ttl / 10
         pause_asked = 0.0 if retry_after is None else asked_pause(retry_after)
-        renew_at = not_before = now() + min(max(backoff(failed), pause_asked), longest)
+        renew_at = now() + min(max(backoff(failed), pause_asked), longest)
 
 
 def first_renewal(grant: Grant) -> float:
