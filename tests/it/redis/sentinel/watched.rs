@@ -45,17 +45,17 @@ impl Watched {
     async fn begin_to_watch(clock: Option<&Clock>) -> Self {
         let watched = Self::begin(2, 3, &[&patient()], clock).await;
         watched.settled(0).await;
-        for sentinel in &watched.sentinels {
-            let quick = [
-                "SENTINEL",
-                "SET",
-                SERVICE,
-                "down-after-milliseconds",
-                DOWN_AFTER_MS,
-            ];
-            assert_eq!(sentinel.run(&quick).await, Value::Okay);
-        }
+        watched.notices_after(DOWN_AFTER_MS).await;
         watched
+    }
+
+    /// Sets after how many milliseconds a master that does not answer is gone. A replica whose link to it was down for
+    /// ten times as long before that may not become the master.
+    pub(super) async fn notices_after(&self, ms: &str) {
+        for sentinel in &self.sentinels {
+            let set = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", ms];
+            assert_eq!(sentinel.run(&set).await, Value::Okay);
+        }
     }
 
     /// One replica, and a sentinel that names the master and knows nobody else yet. It replaces nobody who
