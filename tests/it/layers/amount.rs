@@ -305,7 +305,7 @@ fn no_room_grows() {
         match held.get(name) {
             None => wrong.push(format!("{name}: {count}, and the table has no row for it")),
             Some(held) if count > held => {
-                wrong.push(format!("{name}: {count} instead of at most {held}"))
+                wrong.push(format!("{name}: {count} instead of at most {held}"));
             }
             Some(held) if held - count > SLACK && !may_bless => {
                 wrong.push(format!(
