@@ -100,7 +100,7 @@ struct ReaperEntry {
     lease: AbandonedLease,
 }
 
-/// What a command that gives back needs.
+/// The parts of the engine that the reaper uses to release a lease.
 pub(super) struct ReaperContext {
     pub(super) store: AnyStore,
     pub(super) leases: Arc<LeaseRegistry>,
@@ -464,7 +464,7 @@ mod tests {
             task.accept(lease(release), 0);
             task.accept(lease(AbandonedBy::Attempt), 0);
             assert_eq!(task.overflowing, [false, true]);
-            // One that has ended makes room, for a moment.
+            // Two releases that have ended make room for a moment.
             task.waiting.pop();
             task.waiting.pop();
             task.accept(lease(release), 0);

@@ -32,7 +32,7 @@ use crate::{
 /// [`LeaseRenewer::check`] tells: it looks at the clock. What happens between the check and the step, only the fencing token
 /// tells, and on some systems the clock stands still while the machine sleeps.
 ///
-/// Whoever else has the token can end the lease. This task is not notified of that: the next renewal finds the
+/// Every caller with the token can end the lease. The renewal task is not notified of that: the next renewal finds the
 /// lease lost, and until then it is believed to last. A renewal asks for the TTL that the lease had when it began
 /// to be kept, whatever TTL others with the token have set.
 ///

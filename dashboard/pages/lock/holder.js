@@ -71,7 +71,7 @@ function Sharers({ lock, take }) {
           </div>
           ${take &&
           html`<button type="button" class="quiet" aria-label=${`Break the lease ${one.fencing_token}`} onClick=${() => take(one)}>Break…</button>`}
-          <span class="unseen">time left</span>
+          <span class="out-of-sight">time left</span>
           <${TimeLeft} lock=${one.shown} />
           <p class="fact">fencing token <span class="mono">${one.fencing_token}</span></p>
           ${one.group && html`<p class="fact">acquired with <${Group} name=${name} of=${one} /></p>`}

@@ -79,8 +79,8 @@ const QUEUED: Duration = Duration::from_secs(30);
 /// the latest when it would have renewed, and does not release the lease however late it closes. So
 /// does a stream whose lease was answered again under its `Idempotency-Key`.
 ///
-/// Whoever has the token may also renew the lease. A `ttl_ms` given there becomes that of the lease. The stream
-/// learns of it when it renews next, and renews by it from then on.
+/// Every caller with the token may also renew the lease. The `ttl_ms` of such a renewal becomes the TTL of the lease. The
+/// stream learns the TTL with its next renewal, and uses it from then on.
 ///
 /// A lock that is held is refused with 423 before there is a stream, unless the request waits.
 /// `max_hold_ms` is 86400000 (24 h) if it is left out. If the gateway dies, the lease ends within

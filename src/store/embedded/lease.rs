@@ -155,7 +155,7 @@ impl Lease {
         }
     }
 
-    /// The same lease, made to last for its TTL from now, or until its end if that is later.
+    /// The lease after a renewal: it lasts for its TTL from now, or until its former end if that is later.
     pub(super) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
         Self {

@@ -51,7 +51,7 @@ pub(super) const ID: usize = 65;
 /// How long the head of a lease is, and that of a ticket.
 const HEAD: usize = 215;
 const TICKET_HEAD: usize = 154;
-/// What is blank, and the keeper of a lease that nobody has adopted.
+/// The unused bytes and the keeper of a lease that no stream has adopted: both are blank.
 const BLANKS: &str =
     "                                                                                ";
 /// How long what belongs to an idempotency key is: its hash, fingerprint and salt.

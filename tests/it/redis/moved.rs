@@ -289,16 +289,22 @@ async fn an_address_that_leads_to_two_servers_in_turn_is_refused_for_as_long_as_
     }
 }
 
-#[tokio::test]
-async fn a_login_that_may_not_ask_for_the_run_is_served_and_readiness_says_what_is_missed() {
+/// A server that does not tell its run to the gateway's user.
+async fn mute(lifecycle: &Lifecycle) -> (RedisServer, RedisStore) {
     let server = RedisServer::start().await;
     server
         .run(&[
             "ACL", "SETUSER", "mute", "on", ">secret", "~lg:*", "&lg:*", "+@all", "-info",
         ])
         .await;
+    let store = open(&server.url_as("mute", "secret"), &quick(), lifecycle);
+    (server, store)
+}
+
+#[tokio::test]
+async fn a_login_that_may_not_ask_for_the_run_is_served_and_readiness_says_what_is_missed() {
     let lifecycle = Lifecycle::new();
-    let store = open(&server.url_as("mute", "secret"), &quick(), &lifecycle);
+    let (_server, store) = mute(&lifecycle).await;
     granted(store.acquire(&fresh()).await);
     match health(&store, "connection").await {
         Some(Health::Warning(why)) => assert!(why.contains("run_id"), "{why}"),
@@ -308,14 +314,8 @@ async fn a_login_that_may_not_ask_for_the_run_is_served_and_readiness_says_what_
 
 #[tokio::test]
 async fn at_a_server_that_does_not_say_its_run_nobody_leaves_again_in_each_late_round() {
-    let server = RedisServer::start().await;
-    server
-        .run(&[
-            "ACL", "SETUSER", "mute", "on", ">secret", "~lg:*", "&lg:*", "+@all", "-info",
-        ])
-        .await;
     let lifecycle = Lifecycle::new();
-    let store = open(&server.url_as("mute", "secret"), &quick(), &lifecycle);
+    let (server, store) = mute(&lifecycle).await;
     granted(store.acquire(&attempt("lock")).await);
     let gone = attempt("lock");
     store.leave(&gone.name, &gone.token, None).await.unwrap();

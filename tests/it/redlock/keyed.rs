@@ -72,6 +72,16 @@ async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
     assert_eq!(after, Acquisition::IdempotencyExpired);
 }
 
+/// Queues an attempt and lets it leave: its place is kept.
+async fn queue_and_leave(rig: &Rig, left: &Attempt) {
+    let _parked = rig.store.parking().park(left.name.clone(), left.token);
+    let queued = rig.store.acquire(left).await;
+    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let grace = Some(Duration::from_secs(30));
+    let leaving = rig.store.leave(&left.name, &left.token, grace).await;
+    assert!(matches!(leaving, Ok(Leaving::Left(_))), "{leaving:?}");
+}
+
 #[tokio::test]
 async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_are_lost() {
     let patient = RedlockConfig {
@@ -96,13 +106,7 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
         }),
         ..keyed(key)
     };
-    let parked = rig.store.parking().park(left.name.clone(), left.token);
-    let queued = rig.store.acquire(&left).await;
-    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
-    let grace = Some(Duration::from_secs(30));
-    let leaving = rig.store.leave(&left.name, &left.token, grace).await;
-    assert!(matches!(leaving, Ok(Leaving::Left(_))), "{leaving:?}");
-    drop(parked);
+    queue_and_leave(&rig, &left).await;
     rig.release(&holder).await;
     let lease = eventually("its place is granted the lock", async || {
         match rig.store.inspect(&left.name).await.ok()?.holder? {
@@ -150,13 +154,7 @@ async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() 
         }),
         ..keyed(key())
     };
-    let parked = rig.store.parking().park(left.name.clone(), left.token);
-    let queued = rig.store.acquire(&left).await;
-    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
-    let grace = Some(Duration::from_secs(30));
-    let leaving = rig.store.leave(&left.name, &left.token, grace).await;
-    assert!(matches!(leaving, Ok(Leaving::Left(_))), "{leaving:?}");
-    drop(parked);
+    queue_and_leave(&rig, &left).await;
     let theirs = ["SET", "lg:{lock}:lock", "theirs"];
     rig.server(2).run(&theirs).await;
     rig.release(&holder).await;

@@ -102,7 +102,7 @@ impl CallResponse {
             return self.unexpected("no problem document");
         };
         match problem.code.as_str() {
-            // These three describe the lock after all copies of the request.
+            // The problems `locked` and `lease-lost` and every 409 describe the lock as all copies of the request left it.
             "locked" => ClientError::Held(problem),
             "lease-lost" => ClientError::Lost(problem),
             _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),

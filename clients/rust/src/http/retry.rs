@@ -50,13 +50,13 @@ impl Retry {
         }
     }
 
-    /// From now on it is sent for as long as its deadline allows.
+    /// Lets the request be sent again until its deadline.
     pub(crate) fn persist_until(&mut self, deadline: Instant) {
         self.deadline = deadline;
         self.most = None;
     }
 
-    /// The same for an acquire that waits until its deadline: the last copy may be sent at the deadline.
+    /// Lets an acquire be sent again until its deadline, at which the last copy may be sent.
     pub(crate) fn persist_to_the_end(&mut self, deadline: Instant) {
         self.persist_until(deadline);
         self.may_end_late = true;
@@ -89,7 +89,7 @@ impl Retry {
         Ok(())
     }
 
-    /// The same for an error. A refusal is returned at once.
+    /// Waits before the next copy after an error of the connection. Returns a refusal at once.
     pub(crate) async fn after_error(&mut self, error: ClientError) -> Result<(), ClientError> {
         match error {
             ClientError::Unreachable { .. }

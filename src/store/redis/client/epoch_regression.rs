@@ -1,16 +1,16 @@
-//! For how long an earlier word than one that was followed has been given.
+//! For how long most servers have reported an older epoch than the one that the gateway follows.
 
 use parking_lot::Mutex;
 
 use tokio::time::{Duration, Instant};
 
-/// Since when most of those who are asked say the same by an earlier word than one that was followed.
+/// The answer with an older epoch that most servers give, and since when they give it.
 pub(super) struct EpochRegression<T>(Mutex<Option<(T, Instant)>>);
 
 // === impl EpochRegression ===
 
 impl<T: Clone + PartialEq> EpochRegression<T> {
-    /// They say this; whether they have done so for long enough to be believed.
+    /// Records that most servers give this answer now. Whether they have given it for `must_persist`.
     pub(super) fn has_persisted(&self, said: &T, must_persist: Duration) -> bool {
         let mut since = self.0.lock();
         match &*since {
@@ -22,7 +22,7 @@ impl<T: Clone + PartialEq> EpochRegression<T> {
         }
     }
 
-    /// A later answer counts again.
+    /// Records that no older epoch is reported any more.
     pub(super) fn clear(&self) {
         *self.0.lock() = None;
     }
@@ -50,7 +50,7 @@ mod tests {
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
-        // Of another one it is said anew, and so it is after a later word.
+        // The time starts again with each other answer, and after a newer epoch.
         assert!(!epoch_regression.has_persisted(&other, MUST_PERSIST));
         advance(MUST_PERSIST / 2).await;
         assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));

@@ -88,8 +88,7 @@ impl Examiner {
                 }
                 Ok(mut probed) => {
                     if slot.is_some() {
-                        let of_cluster = self.dispatch.of_cluster(shard).await?;
-                        probed.listing.extend(of_cluster);
+                        probed.listing.push(self.dispatch.may_ask(shard).await?);
                     }
                     return Ok(probed);
                 }

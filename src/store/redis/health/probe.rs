@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::cmd;
 use tokio::time::{Duration, Instant};
 
 use crate::store::{Unavailability, Uncertainty};
 
 use super::super::{
     client::{
-        answered,
         calls::{Reply, Script, ScriptCall},
         destination::Destination,
         dispatch::Dispatch,
@@ -72,25 +71,16 @@ impl Dispatch {
             .ok_or_else(|| Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned())))
     }
 
-    /// Finds out which of the commands that only a cluster has this user may run on a server.
-    pub(super) async fn of_cluster(
+    /// Finds out whether this user may run ASKING, which a script cannot try.
+    pub(super) async fn may_ask(
         &self,
         shard: &Arc<Shard>,
-    ) -> Result<Vec<(String, Permission)>, Failure> {
-        let mut commands = Pipeline::with_capacity(1);
-        commands.cmd("ASKING");
-        let replies = self.batch_to(shard, &commands).await?;
-        let names = ["ASKING"];
-        let permissions = names.iter().zip(replies).map(|(name, reply)| {
-            let permission = match reply {
-                Value::ServerError(error) if lacks_permission(&answered(&error)) => {
-                    Permission::Missing
-                }
-                _ => Permission::Given,
-            };
-            ((*name).to_owned(), permission)
-        });
-        Ok(permissions.collect())
+    ) -> Result<(String, Permission), Failure> {
+        let permission = match self.plain_to(shard, &cmd("ASKING")).await {
+            Err(failure) if lacks_permission(&failure) => Permission::Missing,
+            answer => answer.map(|_ok| Permission::Given)?,
+        };
+        Ok(("ASKING".to_owned(), permission))
     }
 }
 
@@ -149,6 +139,8 @@ fn lacks_permission(failure: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use bb8_redis::redis::Value;
+
     use super::*;
 
     /// The names of the commands, and of those that a list needs, that a probe with these errors finds

@@ -26,7 +26,7 @@ impl Reply {
         Record::read(&text)?.lease(now, self.sent())
     }
 
-    /// A lease that was renewed, and what was left of it before, if this copy of the command has renewed it.
+    /// A lease that was renewed, and how much time it had left before.
     pub(super) fn renewed(&mut self, keys: &Keys) -> Result<(HeldLease, Duration), StoreError> {
         let told = self.text().and_then(|text| {
             let now = self.micros()?;

@@ -86,7 +86,7 @@ impl Cluster {
             self.epoch_regression.clear();
             return false;
         };
-        // A server that was cut off for a while leads nobody back.
+        // A server that returns from a partition must not revert the topology to an older epoch.
         if view.epoch < layout.epoch && !most {
             let same = answers.views.iter().filter(|it| rank(it) == rank(view));
             let agreed = silent && view.sound && same.count() > answers.views.len() / 2;
