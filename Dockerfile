@@ -14,8 +14,9 @@ WORKDIR /build
 # so that the crates are built which that depends on.
 COPY Cargo.toml Cargo.lock ./
 COPY clients/rust/Cargo.toml ./clients/rust/
-RUN mkdir -p src clients/rust/src \
-    && touch src/lib.rs clients/rust/src/lib.rs \
+COPY crates/vocabulary/Cargo.toml ./crates/vocabulary/
+RUN mkdir -p src clients/rust/src crates/vocabulary/src \
+    && touch src/lib.rs clients/rust/src/lib.rs crates/vocabulary/src/lib.rs \
     && echo 'fn main() {}' | tee build.rs > src/main.rs \
     && cargo build --locked --release --lib --bins
 
@@ -26,10 +27,11 @@ COPY build ./build
 COPY dashboard ./dashboard
 COPY clients/js/src ./clients/js/src
 COPY clients/rust ./clients/rust
+COPY crates ./crates
 COPY src ./src
 # Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown
-RUN touch build.rs src/lib.rs src/main.rs clients/rust/src/lib.rs \
+RUN touch build.rs src/lib.rs src/main.rs clients/rust/src/lib.rs crates/vocabulary/src/lib.rs \
     && LATCHGATE_COMMIT="${REVISION:-}" cargo build --locked --release --bins \
     && install -D target/release/latchgate /out/usr/bin/latchgate \
     && install -d -m 0700 /out/var/lib/latchgate

@@ -3,11 +3,13 @@
 //! The crate is both the `latchgate` program and the library it is made of. Modules depend on each
 //! other in one direction only; `ARCHITECTURE.md` draws the map and a test checks it.
 //!
-//! What it has in common with those who call it, the vocabulary of locks before all, is in the crate of its client
-//! (`clients/rust`).
+//! The vocabulary of locks, which it shares with its clients, is a crate of its own (`crates/vocabulary`), as is the client
+//! in Rust (`clients/rust`), which the commands use.
 
 #[doc(inline)]
-pub use latchgate_client::{self as client, bounded_file, lock, tls, trace_context};
+pub use latchgate_client::{self as client, bounded_file, tls};
+#[doc(inline)]
+pub use latchgate_vocabulary::{self as lock, trace_context};
 
 pub mod audit;
 pub mod auth;

@@ -10,7 +10,7 @@ from pathlib import Path
 from . import ROOT, archive, fail, licences, output, run
 
 CARGO_DEB = "3.8.0"
-CLIENT = "latchgate-client"
+CRATES = ["latchgate-vocabulary", "latchgate-client"]
 ACTION = ROOT / "clients/github-action/pack"
 # What builds the Python package: those of the packages in this list, which its tests are run with as well.
 PYTHON_LIST = "clients/python/tests/requirements/newest.txt"
@@ -79,11 +79,13 @@ class Release:
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
 
-    def crate(self):
+    def crates(self):
         # Compiled by `scripts/test` before, and by cargo once more when it is published.
-        run("cargo", "package", "--locked", "--quiet", "--no-verify", *self.may_be_dirty, "--package", CLIENT)
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        shutil.copy(target / "package" / f"{CLIENT}-{self.version}.crate", self.folder("crates"))
+        named = [word for crate in CRATES for word in ("--package", crate)]
+        run("cargo", "package", "--locked", "--quiet", "--no-verify", *self.may_be_dirty, *named)
+        target, folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")), self.folder("crates")
+        for crate in CRATES:
+            shutil.copy(target / "package" / f"{crate}-{self.version}.crate", folder)
 
     def action(self):
         """The GitHub action, if it is here, as the root of its own repository has it."""

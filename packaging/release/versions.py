@@ -30,7 +30,7 @@ def locked(path):
     return [
         (f"{path}, {package['name']}", package["version"])
         for package in toml(path)["package"]
-        if package["name"] in ("latchgate", "latchgate-client") and "source" not in package
+        if package["name"] in ("latchgate", "latchgate-client", "latchgate-vocabulary") and "source" not in package
     ]
 
 
@@ -44,7 +44,13 @@ def stated():
     places = [
         ("Cargo.toml", program()),
         ("Cargo.toml, latchgate-client", toml("Cargo.toml")["dependencies"]["latchgate-client"]["version"]),
+        ("Cargo.toml, latchgate-vocabulary", toml("Cargo.toml")["dependencies"]["latchgate-vocabulary"]["version"]),
         ("clients/rust/Cargo.toml", toml("clients/rust/Cargo.toml")["package"]["version"]),
+        (
+            "clients/rust/Cargo.toml, latchgate-vocabulary",
+            toml("clients/rust/Cargo.toml")["dependencies"]["latchgate-vocabulary"]["version"],
+        ),
+        ("crates/vocabulary/Cargo.toml", toml("crates/vocabulary/Cargo.toml")["package"]["version"]),
         ("clients/js/package.json", json.loads(read("clients/js/package.json"))["version"]),
         ("openapi/latchgate.json", json.loads(read("openapi/latchgate.json"))["info"]["version"]),
         *found("clients/python/src/latchgate/version.py", r'^__version__ = "(.*)"$'),

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token};
+use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal};
 
 use super::{
     LossReason,
@@ -80,10 +80,8 @@ impl ManagedLease {
     }
 
     pub(super) fn renewed(&mut self, held: &HeldLease, sent: Instant) {
-        // Clocks do not run at quite the same speed; the margin is Redlock's, for the time that is left.
-        let drift = held.expires_in / 100 + Duration::from_millis(2);
         self.ttl = held.ttl.duration();
-        self.valid_until = sent + held.expires_in.saturating_sub(drift);
+        self.valid_until = renewal::certain_until(sent, held.expires_in);
         self.at_limit = held.is_at_limit();
         let request = held.release_requested.as_ref();
         self.release_by = request.map(|request| held.as_of + request.within);
@@ -96,7 +94,7 @@ impl ManagedLease {
         self.renew_at = if self.at_limit {
             self.valid_until
         } else {
-            sent + spread(self.ttl / 3)
+            sent + renewal::spread(self.ttl / 3)
         };
     }
 
@@ -134,10 +132,4 @@ impl Drop for ManagedLease {
             self.abandon(Some(LossReason::Failed));
         }
     }
-}
-
-/// A tenth less at random, so that leases granted together are not renewed together for ever.
-fn spread(period: Duration) -> Duration {
-    let share = getrandom::u32().unwrap_or_default();
-    period.mul_f64(1.0 - 0.1 * f64::from(share) / f64::from(u32::MAX))
 }

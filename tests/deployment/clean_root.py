@@ -82,9 +82,9 @@ def build(root, toolchain):
             outputs.append(re.findall(r"^\s+Compiling (\S+)", ran.stderr, re.M))
     # The first builds what others wrote, the second the program alone: so a layer saves the time.
     first, second = outputs
-    if len(first) < 100 or sorted(second) != ["latchgate", "latchgate-client"]:
+    if len(first) < 100 or sorted(second) != ["latchgate", "latchgate-client", "latchgate-vocabulary"]:
         sys.exit(f"clean-root: the first step built {len(first)} crates, the second {second}")
-    say(f"built {len(first)} crates, then the program alone, with its client")
+    say(f"built {len(first)} crates, then the program alone, with its client and their vocabulary")
 
 
 def copy(source, target):

@@ -185,12 +185,13 @@ class Clients(Place):
         self.holds("node", "main.js", self.url, "test_javascript", cwd=self.place)
 
     def test_rust(self):
-        (crate,) = RELEASE.glob("crates/*.crate")
-        client = unpacked(crate, self.place)
+        crates = sorted(RELEASE.glob("crates/*.crate"))
+        client, vocabulary = [unpacked(crate, self.place).name for crate in crates]
         (self.place / "src").mkdir()
         (self.place / "Cargo.toml").write_text(
             '[package]\nname = "user"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[profile.dev]\ndebug = false\n'
-            f'[dependencies]\nlatchgate-client = {{ version = "={VERSION}", path = "{client.name}" }}\n'
+            f'[dependencies]\nlatchgate-client = {{ version = "={VERSION}", path = "{client}" }}\n'
+            f'[patch.crates-io]\nlatchgate-vocabulary = {{ path = "{vocabulary}" }}\n'
             'tokio = { version = "1", features = ["macros", "rt"] }\n'
         )
         # The versions that everything else was tested with; what is not needed is left out.

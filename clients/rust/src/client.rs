@@ -16,10 +16,9 @@ use reqwest::{
 };
 
 use crate::{
-    ApiKey, Owner,
+    ApiKey, Owner, TraceContext,
     background::Background,
     tls::{ClientFiles, TlsError, no_tls},
-    trace_context::TraceContext,
 };
 
 /// How a gateway is called.

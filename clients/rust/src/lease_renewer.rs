@@ -17,8 +17,11 @@ use tokio::{
 use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
     give_back::ReleaseOnDrop,
-    http::{Retry, pause, random_fraction},
-    lock,
+    http::{Retry, pause},
+    lock::{
+        self,
+        renewal::{self, random_fraction},
+    },
 };
 
 /// A lease that is kept by a task of its own.
@@ -320,12 +323,10 @@ impl RenewTask {
         self.renew_at = if self.at_limit {
             self.until
         } else {
-            // Leases that were granted together are not renewed together for ever.
-            let early = 0.1 * random_fraction();
             // Late enough to ask again and again, early enough to ask again.
             let left = lease.good_for();
             let after = lease.renew_after.max(left / LEAST_PART).min(left / 2);
-            lease.sent_at() + after.mul_f64(1.0 - early)
+            lease.sent_at() + renewal::spread(after)
         };
     }
 
@@ -354,11 +355,8 @@ impl RenewTask {
     }
 }
 
-/// When a lease is over for us: clocks do not run at quite the same speed.
 fn certain_until(lease: &Lease) -> Instant {
-    let left = lease.good_for();
-    let drift = left / 100 + Duration::from_millis(2);
-    lease.sent_at() + left.saturating_sub(drift)
+    renewal::certain_until(lease.sent_at(), lease.good_for())
 }
 
 /// How long one renewal may take: so that in the second third of the lease a few addresses that do

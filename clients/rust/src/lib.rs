@@ -17,6 +17,7 @@ mod acquiring;
 mod api_key;
 mod background;
 mod backup;
+/// The gateway reads its files with it, too. It may change with any version, as everything that is hidden here.
 #[doc(hidden)]
 pub mod bounded_file;
 mod break_lock;
@@ -31,20 +32,15 @@ mod inspect;
 mod lease;
 mod lease_renewer;
 mod list;
-/// The vocabulary that the client has in common with the gateway. What is not named at the root of this crate may change
-/// with any version.
-#[doc(hidden)]
-pub mod lock;
 mod problem;
 mod release;
 mod release_request;
 mod renew;
-/// As [`lock`].
 #[doc(hidden)]
 pub mod tls;
-#[doc(hidden)]
-pub mod trace_context;
 mod with_lock;
+
+use latchgate_vocabulary as lock;
 
 pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
 pub use api_key::{ApiKey, ApiKeyError};
@@ -62,9 +58,9 @@ pub use lock::{
     GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
     MetadataError, Mode, NameError, NamePrefix, Owner, OwnerError, Reason, ReasonError, SearchText,
     SearchTextError, Token, TokenError,
+    trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use problem::{FieldError, Holder, Problem};
 pub use release_request::ReleaseRequest;
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
-pub use trace_context::{TraceContext, TraceId, TraceParent};
 pub use with_lock::WithLockError;

@@ -32,7 +32,13 @@ fn exists(path: &str, sources: &[Source]) -> bool {
     let words: Vec<_> = path.split("::").collect();
     let at = |words: &[&str]| {
         let place = words.join("/");
-        let places = ["tests/it", "src", "clients/rust/src"].map(|root| format!("{root}/{place}"));
+        let places = [
+            "tests/it",
+            "src",
+            "clients/rust/src",
+            "crates/vocabulary/src",
+        ]
+        .map(|root| format!("{root}/{place}"));
         sources.iter().filter(move |source| {
             let is_at = |place: &String| {
                 source.path == format!("{place}.rs") || source.path == format!("{place}/mod.rs")
@@ -51,7 +57,7 @@ fn exists(path: &str, sources: &[Source]) -> bool {
 fn every_test_that_the_table_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let report = fs::read_to_string(root.join("docs/reliability-report.md")).unwrap();
-    let sources = sources(&["src", "clients/rust/src", "tests"]);
+    let sources = sources(&["src", "clients/rust/src", "crates", "tests"]);
     let tortures = fs::read_to_string(root.join("tests/torture/faults/fault.rs")).unwrap();
     let rows = rows(&report);
     assert!(rows.len() > 30, "{} faults", rows.len());

@@ -109,12 +109,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// The same of the client's crate, for what the gateway has in common with it; the rest of it may use everything.
-const ALLOWED_OF_CLIENT: &[(&str, &[&str])] = &[
-    ("lock", &[]),
-    ("bounded_file", &[]),
-    ("trace_context", &[]),
-    ("tls", &["lock", "bounded_file"]),
-];
+const ALLOWED_OF_CLIENT: &[(&str, &[&str])] =
+    &[("bounded_file", &[]), ("tls", &["lock", "bounded_file"])];
 
 #[test]
 fn modules_use_only_what_lies_below_them() {

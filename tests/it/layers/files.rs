@@ -10,7 +10,7 @@ const NO_NAMES: [&str; 7] = [
 ];
 
 fn all() -> Vec<Source> {
-    sources(&["src", "clients/rust", "tests"])
+    sources(&["src", "clients/rust", "crates", "tests"])
 }
 
 fn none_is(what: &str, wrong: impl Fn(&Source) -> bool) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::lock::renewal::random_fraction;
+
 /// The longest first pause, which doubles with every copy.
 const BASE: Duration = Duration::from_millis(200);
 /// The longest pause of all.
@@ -19,12 +21,6 @@ pub(crate) fn pause(copy: u32) -> Duration {
 fn longest(copy: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(copy.saturating_sub(1));
     BASE.saturating_mul(doubled).min(MOST)
-}
-
-/// Anything from 0 to 1.
-pub(crate) fn random_fraction() -> f64 {
-    // Without random bytes all clients pause for as long as they may, which does no harm.
-    getrandom::u32().map_or(1.0, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod call_response;
 mod retry;
 mod retryable_failure;
 
-pub(crate) use backoff::{pause, random_fraction};
+pub(crate) use backoff::pause;
 pub(crate) use call::Call;
 pub(crate) use call_response::{CallResponse, NoAnswer, cause};
 pub(crate) use retry::Retry;

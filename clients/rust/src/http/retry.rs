@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::{Client, ClientError};
+use crate::{Client, ClientError, lock::renewal::random_fraction};
 
 use super::{
-    backoff::{LONGEST_PAUSE, pause, random_fraction},
+    backoff::{LONGEST_PAUSE, pause},
     retryable_failure::RetryableFailure,
 };
 

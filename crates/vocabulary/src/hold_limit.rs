@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Ttl;
+use crate::Ttl;
 
 /// The hold limit of a lease (`max_hold_ms`), counted from its grant on the store's clock.
 ///

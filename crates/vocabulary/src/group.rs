@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{LockName, NameError};
+use crate::{LockName, NameError};
 
 /// The names of locks that are taken as one: 2 to 16, each once, in sorted order.
 ///

@@ -1,6 +1,6 @@
 //! How the names of some locks begin.
 
-use super::{LockName, NameError};
+use crate::{LockName, NameError};
 
 /// The beginning of lock names: 0 to 200 bytes of the characters that a name has. Empty, it is the
 /// beginning of every name.

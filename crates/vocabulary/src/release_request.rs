@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Reason;
+use crate::Reason;
 
 /// Somebody wants the lock: its holder is asked to release it within a time. Then the gateway that has asked breaks the
 /// lease; if that gateway has died, the lease ends by itself soon after.

@@ -1,4 +1,7 @@
-//! The vocabulary of locks: pure types, each valid by construction, no input or output.
+//! The vocabulary of locks, which the gateway and its clients share: types that are valid by construction, and rules that
+//! both sides follow. Nothing here reads or writes anything.
+//!
+//! The client in Rust (`latchgate-client`) names the types that programs need. Everything else may change with any version.
 
 mod caller;
 mod fence;
@@ -14,9 +17,11 @@ mod name_prefix;
 mod owner;
 mod reason;
 mod release_request;
+pub mod renewal;
 mod search;
 mod sharing;
 mod token;
+pub mod trace_context;
 mod ttl;
 
 pub use caller::CallerId;

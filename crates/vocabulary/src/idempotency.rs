@@ -5,7 +5,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-use super::{
+use crate::{
     CallerId, FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner,
     Sharing, Token, Ttl, token,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{TokenHash, token};
+use crate::{TokenHash, token};
 
 /// Who keeps a lease: renews it, and releases it when there is no more need of it.
 ///
@@ -39,7 +39,7 @@ impl fmt::Debug for KeeperId {
 
 #[cfg(test)]
 mod tests {
-    use crate::lock::Token;
+    use crate::Token;
 
     use super::*;
 

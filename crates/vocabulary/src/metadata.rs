@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Group, LockName};
+use crate::{Group, LockName};
 
 /// A flat set of texts by name: at most 16 entries and 2 KiB, without control characters.
 ///

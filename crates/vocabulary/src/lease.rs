@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{FencingToken, LockName, Metadata, Mode, Owner, ReleaseRequest, Token, Ttl};
+use crate::{FencingToken, LockName, Metadata, Mode, Owner, ReleaseRequest, Token, Ttl};
 
 /// A lease as the store saw it when it answered.
 ///
