@@ -16,7 +16,7 @@ use super::{
 use crate::support::RedisServer;
 
 /// What a sentinel must let the gateway do, as the documentation has it.
-const WATCHER: &str = "user watcher on >watchword resetchannels &+switch-master &+promoted-slave \
+const WATCHER: &str = "user watcher on >watchword resetchannels &+switch-master \
     -@all +sentinel|get-master-addr-by-name +sentinel|master +subscribe +ping";
 
 async fn server() -> RedisServer {

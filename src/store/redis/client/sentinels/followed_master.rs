@@ -12,16 +12,19 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
     time::{Duration, Instant, sleep},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
     clock::Clock,
     config::{RedisConfig, RedisNode, SentinelUrl},
+    lifecycle::Lifecycle,
     store::Unavailability,
 };
 
@@ -31,7 +34,6 @@ use super::{
         epoch_regression::EpochRegression, pubsub::PubSubConnection,
     },
     master::Master,
-    master_lookup::{CachedLookup, MasterLookup},
     question::{Candidate, SentinelReplies, ask, majority},
     sentinel::Sentinel,
 };
@@ -40,22 +42,26 @@ use super::{
 pub(crate) struct FollowedMaster {
     pub(super) service: String,
     pub(super) sentinels: Vec<Sentinel>,
-    pub(super) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
-    pub(super) timeout: Duration,
+    timeout: Duration,
     /// Held while the sentinels are asked, so that those who ask together get one answer.
     turn: AsyncMutex<()>,
-    last: Mutex<Option<CachedLookup>>,
-    pub(super) master: Mutex<Option<Arc<Master>>>,
+    /// The last answer of the sentinels, and what came of it.
+    last: Mutex<Option<(Instant, MasterLookup)>>,
+    master: Mutex<Option<Arc<Master>>>,
     /// The latest word that was followed, or that more than half have given.
     epoch: AtomicU64,
     epoch_regression: EpochRegression<RedisNode>,
     /// How often another master was followed than before.
     pub(super) changes: AtomicU64,
-    /// Told when the master may have changed.
-    pub(super) hinted: Notify,
+    /// Told when the master may have changed: the sentinels are then asked at once.
+    switched: Notify,
 }
+
+/// The master, and whether a sentinel has named it; or why there is none.
+type MasterLookup = Result<(Arc<Master>, bool), Unavailability>;
 
 /// For how long most sentinels must name a server by an earlier word: after so long they do not learn any more, and
 /// their state was made anew. For a moment they do so in every failover, because the one that leads it knows of the new
@@ -93,7 +99,7 @@ impl FollowedMaster {
             epoch: AtomicU64::new(0),
             epoch_regression: EpochRegression::default(),
             changes: AtomicU64::new(0),
-            hinted: Notify::new(),
+            switched: Notify::new(),
         }
     }
 
@@ -127,15 +133,30 @@ impl FollowedMaster {
         Some(Arc::clone(&master.endpoint))
     }
 
+    /// Keeps following the master, until the program stops or the store is closed.
+    pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
+        let (stopped, closed) = (lifecycle.stopped(), closing.clone());
+        lifecycle.spawn_background(async move {
+            let listening = self.sentinels.iter();
+            let listening = listening.map(|it| it.await_switches(&self.service, &self.switched));
+            tokio::select! {
+                () = self.watch() => {}
+                _never = join_all(listening) => {}
+                () = stopped => {}
+                () = closed.cancelled() => {}
+            }
+        });
+    }
+
     /// Asks for the master again and again.
-    pub(super) async fn watch(&self) {
+    async fn watch(&self) {
         loop {
             let pause = match self.ask(Duration::ZERO).await {
                 Ok(_) => RECHECK,
                 Err(_told_to_those_who_connect) => RECHECK_WITHOUT,
             };
             tokio::select! {
-                () = self.hinted.notified() => {}
+                () = self.switched.notified() => {}
                 () = sleep(pause) => {}
             }
         }
@@ -155,24 +176,15 @@ impl FollowedMaster {
         let now = Instant::now();
         let since = now.checked_sub(age).unwrap_or(now);
         let _turn = self.turn.lock().await;
-        if let Some(outcome) = self.cached_lookup(since) {
-            return outcome;
+        if let Some((at, outcome)) = &*self.last.lock()
+            && *at >= since
+        {
+            return outcome.clone();
         }
         let answers = ask(&self.sentinels, &self.service, self.timeout).await;
         let outcome = self.decide(answers).await;
-        let lookup = CachedLookup {
-            at: Instant::now(),
-            outcome: outcome.clone(),
-        };
-        *self.last.lock() = Some(lookup);
+        *self.last.lock() = Some((Instant::now(), outcome.clone()));
         outcome
-    }
-
-    /// What the sentinels have said since then, if anything.
-    fn cached_lookup(&self, since: Instant) -> Option<MasterLookup> {
-        let last = self.last.lock();
-        let last = last.as_ref().filter(|last| last.at >= since)?;
-        Some(last.outcome.clone())
     }
 
     async fn decide(&self, answers: SentinelReplies) -> MasterLookup {

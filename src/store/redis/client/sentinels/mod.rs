@@ -1,9 +1,7 @@
 //! Which server is the master: the sentinels are asked, and what they say is verified.
 
 mod followed_master;
-mod hints;
 mod master;
-mod master_lookup;
 mod question;
 mod report;
 mod sentinel;

@@ -1,12 +1,13 @@
 //! One sentinel, and whom it names.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use bb8_redis::redis::{Pipeline, Value};
+use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
-    sync::Mutex as AsyncMutex,
-    time::{Duration, Instant, timeout_at},
+    sync::{Mutex as AsyncMutex, Notify},
+    time::{Duration, Instant, sleep, timeout_at},
 };
 use tracing::{info, warn};
 
@@ -17,7 +18,6 @@ use super::super::{
     credentials::Credentials,
     endpoint::Endpoint,
     failure::Failure,
-    pubsub::PubSubConnection,
 };
 
 /// One sentinel.
@@ -33,8 +33,6 @@ pub(super) struct Sentinel {
 struct SentinelErrors {
     query_error: Option<String>,
     subscription_error: Option<String>,
-    /// When it was last known whether it answers.
-    queried_at: Option<Instant>,
 }
 
 /// Whom a sentinel names.
@@ -44,6 +42,11 @@ pub(super) struct Named {
     /// How often the master had changed by then; the higher one is the later word.
     pub(super) epoch: u64,
 }
+
+/// On which a sentinel announces a new master, when the sentinels agree that a failover is over.
+const SWITCHES: &str = "+switch-master";
+/// How soon a sentinel is listened to again that could not be, or not any more.
+const PAUSE: Duration = Duration::from_secs(1);
 
 // === impl Sentinel ===
 
@@ -71,17 +74,8 @@ impl Sentinel {
             Err(Unavailability::Connect("no answer in time".to_owned()))
         });
         let last_error = answer.as_ref().err().map(ToString::to_string);
-        self.note(|now| {
-            now.query_error = last_error;
-            now.queried_at = Some(Instant::now());
-        });
+        self.note(|now| now.query_error = last_error);
         answer
-    }
-
-    /// Whether it is known of late whether it answers.
-    pub(super) fn was_asked_within(&self, time: Duration) -> bool {
-        let asked = self.errors.lock().queried_at;
-        asked.is_some_and(|asked| asked.elapsed() <= time)
     }
 
     async fn ask_once(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
@@ -110,20 +104,30 @@ impl Sentinel {
         Ok(new)
     }
 
-    /// Listens to what it has to tell.
-    pub(super) async fn listen(
-        &self,
-        channels: &[&str],
-    ) -> Result<PubSubConnection, Unavailability> {
-        let pubsub = self.endpoint.subscribe(channels).await;
-        let last_error = pubsub.as_ref().err().map(ToString::to_string);
-        self.note(|now| now.subscription_error = last_error);
-        pubsub
-    }
-
-    /// Takes note that its messages do not arrive any more.
-    pub(super) fn note_unsubscribed(&self) {
-        self.note(|now| now.subscription_error = Some("the connection was lost".to_owned()));
+    /// Listens for ever, and notifies `switched` when the sentinel announces another master of the service. An
+    /// announcement proves nothing: it causes the sentinels to be asked at once.
+    pub(super) async fn await_switches(&self, service: &str, switched: &Notify) {
+        loop {
+            match self.endpoint.subscribe(&[SWITCHES]).await {
+                Ok(pubsub) => {
+                    // A sentinel that is slow to answer is not waited for, so this may be the only sign that the
+                    // sentinel is back.
+                    self.note(|now| *now = SentinelErrors::default());
+                    // Something may have been missed before.
+                    switched.notify_one();
+                    let mut messages = pin!(pubsub.messages());
+                    while let Some(message) = messages.next().await {
+                        if message.split(' ').next() == Some(service) {
+                            switched.notify_one();
+                        }
+                    }
+                    let lost = "the connection was lost".to_owned();
+                    self.note(|now| now.subscription_error = Some(lost));
+                }
+                Err(why) => self.note(|now| now.subscription_error = Some(why.to_string())),
+            }
+            sleep(PAUSE).await;
+        }
     }
 
     /// Why nothing comes from it, if nothing does.
