@@ -1,6 +1,8 @@
 //! The table: what each error of Redis means for the command that got it, and where one points that says that
 //! another server has the slot.
 
+use std::fmt;
+
 use crate::{
     config::RedisNode,
     store::{StoreError, Unavailability, Uncertainty},
@@ -230,12 +232,27 @@ impl Redirect {
     }
 }
 
+// === impl Unavailability ===
+
+impl Unavailability {
+    /// The same, with the place that it was found at.
+    pub(super) fn at(self, place: impl fmt::Display) -> Self {
+        match self {
+            Self::Connect(what) => Self::Connect(format!("{place}: {what}")),
+            Self::Refused(what) => Self::Refused(format!("{place}: {what}")),
+            Self::Misconfigured(what) => Self::Misconfigured(format!("{place}: {what}")),
+            other => other,
+        }
+    }
+}
+
 /// Says what to do about a refusal, if a permission is what is missing: of those in this line.
-pub(crate) fn hint(refusal: String, acl_line: &str) -> String {
-    if refusal.starts_with(LACKS_PERMISSION) {
-        explain(&refusal, acl_line)
-    } else {
-        refusal
+pub(crate) fn hint(refusal: Unavailability, acl_line: &str) -> Unavailability {
+    match refusal {
+        Unavailability::Misconfigured(what) if what.starts_with(LACKS_PERMISSION) => {
+            Unavailability::Misconfigured(explain(&what, acl_line))
+        }
+        other => other,
     }
 }
 

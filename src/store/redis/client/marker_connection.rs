@@ -73,14 +73,8 @@ impl MarkerConnection {
         };
         let mut command = Cmd::new();
         command.arg("WAIT").arg(0).arg(1);
-        if let Err(failure) = connection.send(&command, limit).await {
-            return Err(match failure.reason() {
-                Unavailability::Misconfigured(why) => {
-                    Unavailability::Misconfigured(hint(why, ACL_LINE))
-                }
-                why => why,
-            });
-        }
+        let waited = connection.send(&command, limit).await;
+        waited.map_err(|failure| hint(failure.reason(), ACL_LINE))?;
         Ok(Self {
             connection,
             run,

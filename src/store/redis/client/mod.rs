@@ -1,5 +1,6 @@
 //! The way to the servers: connections, what is sent on them, and which server it is sent to.
 
+pub(super) mod ask_many;
 pub(super) mod calls;
 pub(super) mod cluster;
 mod connection;

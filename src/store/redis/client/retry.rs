@@ -2,7 +2,7 @@
 
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::store::{StoreError, Unavailability, Uncertainty};
+use crate::store::{StoreError, Uncertainty};
 
 use super::{
     dispatch::Pauses,
@@ -35,11 +35,7 @@ impl RetryPolicy {
                 (why.into(), true)
             }
             Failure::Elsewhere(redirect) => (redirect.reason().into(), true),
-            Failure::Refused(Unavailability::Misconfigured(why)) => (
-                Unavailability::Misconfigured(hint(why, ACL_LINE)).into(),
-                false,
-            ),
-            Failure::Refused(why) => (why.into(), false),
+            Failure::Refused(why) => (hint(why, ACL_LINE).into(), false),
             Failure::Unknown(why @ Uncertainty::UnexpectedReply(_)) => (why.into(), false),
             Failure::Unknown(why) => (why.into(), true),
             Failure::NoScript | Failure::WrongType => {

@@ -132,9 +132,8 @@ impl Findings {
     }
 
     pub(crate) fn of_failure(failure: Failure, acl_line: &str) -> Self {
-        match describe(failure) {
+        match hint(describe(failure), acl_line) {
             Unavailability::Misconfigured(why) => {
-                let why = hint(why, acl_line);
                 let checks = [
                     ("connection", Health::Passing),
                     ("permissions", Health::Misconfigured(why.clone())),

@@ -1,13 +1,12 @@
-//! The nodes together: asks all of them at once, and does not wait for the slowest.
+//! The nodes of a quorum: asks all of them at once, and counts what they have answered.
 
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::store::{StoreError, Uncertainty, contract::Loss};
 
-use super::node::Node;
+use super::{super::client::ask_many::ask_many, node::Node};
 
 /// The nodes of a quorum.
 pub(super) struct Quorum {
@@ -62,35 +61,17 @@ impl Quorum {
     {
         let began = Instant::now();
         let asked = self.nodes.iter().filter(|node| whom(node));
-        let mut asked: FuturesUnordered<_> = asked
-            .map(|node| {
-                let answer = question(node);
-                async move { (node.index, answer.await) }
-            })
-            .collect();
+        let questions = asked.map(|node| {
+            let answer = question(node);
+            async move { (node.index, answer.await) }
+        });
         let mut answers = NodeReplies::none(self.nodes.len());
-        let mut until: Option<Instant> = None;
-        loop {
-            let late = async {
-                match until {
-                    Some(until) => sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                answer = asked.next() => match answer {
-                    Some((node, answer)) => answers.put(node, answer),
-                    None => return answers,
-                },
-                () = late => return answers,
-            }
-            if until.is_none() && enough(&answers) {
-                let now = Instant::now();
-                let linger = (now - began).clamp(LINGER, LONGEST_LINGER);
-                until = Some(now + linger);
-            }
-        }
+        let take = |(node, answer)| {
+            answers.put(node, answer);
+            enough(&answers).then(|| began.elapsed().clamp(LINGER, LONGEST_LINGER))
+        };
+        ask_many(questions, None, take).await;
+        answers
     }
 }
 

@@ -137,6 +137,7 @@ mod tests {
             node: RedisNode::new("h", port),
         };
         let view = ClusterView {
+            by: RedisNode::new("h", 1),
             epoch: 3,
             sound: true,
             ranges: vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)],

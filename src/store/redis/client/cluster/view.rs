@@ -12,6 +12,8 @@ use super::super::connection::answered;
 /// Who has which slots, as one server of a cluster sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClusterView {
+    /// The server that sees it so, as it was asked.
+    pub(super) by: RedisNode,
     /// How often the cluster had changed by then; the higher one is the later word.
     pub(super) epoch: u64,
     /// Whether the server sees enough of the cluster to be a part of it.
@@ -68,6 +70,7 @@ impl ClusterView {
         };
         let epoch = field("cluster_current_epoch").and_then(|digits| digits.parse().ok());
         let mut view = Self {
+            by: by.clone(),
             epoch: epoch.ok_or_else(odd)?,
             sound: field("cluster_state").as_deref() == Some("ok"),
             ranges: Vec::new(),

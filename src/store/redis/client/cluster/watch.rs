@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::lifecycle::Lifecycle;
 
 use super::{
+    super::ask_many::majority,
     members::Cluster,
     question::{ClusterReplies, ask_others, ask_shards},
     view::ClusterView,
@@ -24,7 +25,7 @@ const SOONEST: Duration = Duration::from_millis(25);
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 /// How many are asked: enough that one of them knows what has changed.
 const ASKED: usize = 16;
-/// After how long without an answer of any master others are believed an older layout: longer than a server takes that is
+/// After how long without an answer of any master the servers in the URL are believed an older layout: longer than a server takes that is
 /// cut off to notice it (`cluster-node-timeout`, 15 seconds by default). The cluster was made anew then.
 const MUST_PERSIST: Duration = Duration::from_secs(30);
 
@@ -88,9 +89,12 @@ impl Cluster {
         };
         // A server that returns from a partition must not revert the topology to an older epoch.
         if view.epoch < layout.epoch && !most {
-            let same = answers.views.iter().filter(|it| rank(it) == rank(view));
-            let agreed = silent && view.sound && same.count() > answers.views.len() / 2;
-            if !agreed {
+            // Of the servers in the URL: a single server that answers is not most of those that were asked.
+            let named = self.seeds.iter().filter(|seed| {
+                let mut views = answers.views.iter().filter(|it| it.by == **seed);
+                views.any(|it| rank(it) == rank(view))
+            });
+            if !(silent && view.sound && named.count() >= majority(self.seeds.len())) {
                 self.epoch_regression.clear();
                 return false;
             }
@@ -161,7 +165,8 @@ mod tests {
     }
 
     /// A cluster whose only master does not answer, which was followed at epoch 6. The one in the URL answers at epoch 3.
-    async fn with_silent_master(lifecycle: &Lifecycle) -> (Cluster, RedisNode) {
+    /// `away`: servers in the URL that do not answer.
+    async fn with_silent_master(lifecycle: &Lifecycle, away: &str) -> (Cluster, RedisNode) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         lifecycle.spawn(async move {
@@ -169,7 +174,7 @@ mod tests {
                 drop(answer(client, port).await);
             }
         });
-        let url = format!("redis+cluster://127.0.0.1:{port}");
+        let url = format!("redis+cluster://127.0.0.1:{port}{away}");
         let Ok(StoreUrl::Cluster(url)) = url.parse() else {
             panic!("it is a cluster");
         };
@@ -179,6 +184,7 @@ mod tests {
         drop(silent);
         let slot = |number| Slot::numbered(number).unwrap();
         cluster.apply_view(&ClusterView {
+            by: master.clone(),
             epoch: 6,
             sound: true,
             ranges: vec![SlotRange {
@@ -194,7 +200,7 @@ mod tests {
     #[tokio::test]
     async fn while_no_master_answers_others_lead_nobody_back() {
         let lifecycle = Lifecycle::new();
-        let (cluster, master) = with_silent_master(&lifecycle).await;
+        let (cluster, master) = with_silent_master(&lifecycle, "").await;
         assert!(!cluster.refresh().await);
         let layout = cluster.layout();
         let owner = layout.owner(Slot::numbered(0).unwrap());
@@ -205,13 +211,20 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
         let lifecycle = Lifecycle::new();
-        let (cluster, _) = with_silent_master(&lifecycle).await;
-        for (passes, followed) in [(0, 6), (20, 6), (10, 3)] {
-            pause();
-            advance(Duration::from_secs(passes)).await;
-            resume();
-            cluster.refresh().await;
-            assert_eq!(cluster.layout().epoch, followed);
+        // Half of the servers in the URL are not most of them.
+        for (away, believed) in [
+            ("", 3),
+            (",127.0.0.1:1", 6),
+            (",127.0.0.1:1,127.0.0.1:2", 6),
+        ] {
+            let (cluster, _) = with_silent_master(&lifecycle, away).await;
+            for (passes, followed) in [(0, 6), (20, 6), (10, believed)] {
+                pause();
+                advance(Duration::from_secs(passes)).await;
+                resume();
+                cluster.refresh().await;
+                assert_eq!(cluster.layout().epoch, followed, "{away}");
+            }
         }
     }
 }

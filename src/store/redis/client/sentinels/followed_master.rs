@@ -30,11 +30,11 @@ use crate::{
 
 use super::{
     super::{
-        connection::Connection, credentials::Credentials, endpoint::Endpoint,
+        ask_many::majority, connection::Connection, credentials::Credentials, endpoint::Endpoint,
         epoch_regression::EpochRegression, pubsub::PubSubConnection,
     },
     master::Master,
-    question::{Candidate, SentinelReplies, ask, majority},
+    question::{Candidate, SentinelReplies, ask},
     sentinel::Sentinel,
 };
 
@@ -238,12 +238,11 @@ impl FollowedMaster {
         let credentials = Arc::clone(&self.credentials);
         let node = candidate.node.clone();
         let endpoint = Endpoint::new(node, credentials, self.connect_timeout);
-        let named = |what: String| format!("{}, which the sentinels name: {what}", candidate.node);
         let verified = Master::verify(endpoint, self.clock.wall()).await;
         verified.map_err(|why| match why {
-            Unavailability::Connect(what) => Unavailability::Connect(named(what)),
-            Unavailability::Refused(what) => Unavailability::Refused(named(what)),
-            other => other,
+            // What readiness explains begins with what is missing.
+            Unavailability::Misconfigured(_) => why,
+            why => why.at(format_args!("{}, which the sentinels name", candidate.node)),
         })
     }
 

@@ -1,11 +1,13 @@
 //! Asks all sentinels at once who the master is.
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::time::{Duration, Instant};
 
 use crate::{config::RedisNode, store::Unavailability};
 
-use super::sentinel::{Named, Sentinel};
+use super::{
+    super::ask_many::{ask_many, majority},
+    sentinel::{Named, Sentinel},
+};
 
 /// What the sentinels have answered.
 #[derive(Debug)]
@@ -35,31 +37,25 @@ pub(super) async fn ask(
     service: &str,
     timeout: Duration,
 ) -> SentinelReplies {
-    let mut until = Instant::now() + timeout;
-    let limit = until;
-    let mut asked: FuturesUnordered<_> = sentinels
-        .iter()
-        .map(async |sentinel| (sentinel.node(), sentinel.ask(service, limit).await))
-        .collect();
+    let limit = Instant::now() + timeout;
+    let questions = sentinels.iter().map(async |sentinel| {
+        let answer = sentinel.ask(service, limit).await;
+        let at = |why: Unavailability| why.at(format_args!("sentinel {}", sentinel.node()));
+        answer.map_err(at)
+    });
     let (mut named, mut last_error) = (Vec::new(), None);
-    while let Ok(Some((sentinel, answer))) = timeout_at(until, asked.next()).await {
+    let take = |answer| {
         match answer {
             Ok(answer) => named.push(answer),
-            Err(why) => last_error = Some(worse(last_error, of(sentinel, why))),
+            Err(why) => last_error = Some(worse(last_error.take(), why)),
         }
-        if named.len() >= majority(sentinels.len()) {
-            until = until.min(Instant::now() + GRACE);
-        }
-    }
+        (named.len() >= majority(sentinels.len())).then_some(GRACE)
+    };
+    ask_many(questions, Some(limit), take).await;
     SentinelReplies {
         candidates: rank(named),
         last_error,
     }
-}
-
-/// More than half.
-pub(super) fn majority(of: usize) -> usize {
-    of / 2 + 1
 }
 
 fn rank(named: Vec<Named>) -> Vec<Candidate> {
@@ -78,17 +74,6 @@ fn rank(named: Vec<Named>) -> Vec<Candidate> {
     }
     candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.epoch, candidate.by)));
     candidates
-}
-
-/// Says which sentinel it is.
-fn of(sentinel: &RedisNode, why: Unavailability) -> Unavailability {
-    let of = |what: &str| format!("sentinel {sentinel}: {what}");
-    match why {
-        Unavailability::Connect(what) => Unavailability::Connect(of(&what)),
-        Unavailability::Refused(what) => Unavailability::Refused(of(&what)),
-        Unavailability::Misconfigured(what) => Unavailability::Misconfigured(of(&what)),
-        other => other,
-    }
 }
 
 /// What is told if there is more than one reason. While one of them may be about to pass, it is not the

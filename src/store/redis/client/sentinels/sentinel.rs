@@ -31,7 +31,8 @@ pub(super) struct Sentinel {
 /// Why nothing comes from a sentinel, if nothing does.
 #[derive(Default)]
 struct SentinelErrors {
-    query_error: Option<String>,
+    /// What it has answered instead of naming a master.
+    refusal: Option<String>,
     subscription_error: Option<String>,
 }
 
@@ -73,8 +74,12 @@ impl Sentinel {
         let answer = asked.unwrap_or_else(|_elapsed| {
             Err(Unavailability::Connect("no answer in time".to_owned()))
         });
-        let last_error = answer.as_ref().err().map(ToString::to_string);
-        self.note(|now| now.query_error = last_error);
+        match &answer {
+            Ok(_) => self.note(|now| now.refusal = None),
+            // Its subscription tells within seconds whether the sentinel can be reached, slow or not.
+            Err(Unavailability::Connect(_)) => {}
+            Err(why) => self.note(|now| now.refusal = Some(why.to_string())),
+        }
         answer
     }
 
@@ -110,9 +115,7 @@ impl Sentinel {
         loop {
             match self.endpoint.subscribe(&[SWITCHES]).await {
                 Ok(pubsub) => {
-                    // A sentinel that is slow to answer is not waited for, so this may be the only sign that the
-                    // sentinel is back.
-                    self.note(|now| *now = SentinelErrors::default());
+                    self.note(|now| now.subscription_error = None);
                     // Something may have been missed before.
                     switched.notify_one();
                     let mut messages = pin!(pubsub.messages());
@@ -159,9 +162,7 @@ impl Sentinel {
 
 impl SentinelErrors {
     fn why(&self) -> Option<&String> {
-        self.query_error
-            .as_ref()
-            .or(self.subscription_error.as_ref())
+        (self.refusal.as_ref()).or(self.subscription_error.as_ref())
     }
 }
 
