@@ -1,7 +1,6 @@
 //! `GET /backup`: the embedded store as a file, while it is running.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     io::{self, ErrorKind},
     sync::Arc,
@@ -18,10 +17,6 @@ use http::{
     header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use tracing::info;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response as OpenApiResponse},
-};
 
 use crate::{
     audit::Requester, auth::scope, config::StoreUrl, engine::BackupParts, lock::NamePrefix,
@@ -29,12 +24,9 @@ use crate::{
 
 use super::{
     extract::{Caller, NoQuery, Provenance},
-    problem::{Problem, ProblemCode as Code, problem_responses},
+    problem::{Problem, ProblemCode as Code},
     state::AppState,
 };
-
-/// The problems of backups.
-struct BackupProblems;
 
 /// What a backup is called where it is restored.
 const FILE: HeaderValue =
@@ -55,7 +47,6 @@ const FILE: HeaderValue =
     tag = "health",
     responses(
         (status = 200, description = "The file.", content((String = "application/octet-stream"))),
-        BackupProblems,
     )
 )]
 pub(super) async fn backup(
@@ -111,22 +102,4 @@ fn parts(made: BackupParts) -> impl futures_util::Stream<Item = io::Result<Bytes
             Some((Err(ErrorKind::TimedOut.into()), made))
         }
     })
-}
-
-// === impl BackupProblems ===
-
-impl IntoResponses for BackupProblems {
-    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        problem_responses(&[
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::OriginRefused,
-            Code::RateLimited,
-            Code::WrongStore,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-            Code::OutcomeUnknown,
-        ])
-    }
 }

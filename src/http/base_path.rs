@@ -20,11 +20,6 @@ impl BasePath {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// The path below the prefix, if it is below it.
-    pub(super) fn strip<'a>(&self, path: &'a str) -> Option<&'a str> {
-        path.strip_prefix(&*self.0)
-    }
 }
 
 impl fmt::Display for BasePath {

@@ -3,21 +3,19 @@
 use std::{borrow::Cow, sync::Arc};
 
 use axum::{
-    Router,
-    extract::{Request, State},
+    extract::State,
     response::{IntoResponse, Response},
-    routing::get,
 };
 use bytes::Bytes;
 use http::{
-    HeaderName, HeaderValue,
+    HeaderName, HeaderValue, Uri,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE},
 };
 use utoipa_swagger_ui::Config;
 
 use super::{
+    edge::RequestContext,
     extract::AcceptsHtml,
-    methods::answering,
     problem::{Problem, ProblemCode},
     state::AppState,
 };
@@ -27,9 +25,6 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
-
-/// Where the page has its parts.
-pub(super) const ASSETS: &str = "/docs/{*asset}";
 
 /// Try the API
 ///
@@ -53,17 +48,12 @@ pub(super) async fn docs(State(gateway): State<Arc<AppState>>, _: AcceptsHtml) -
 }
 
 /// What the page loads.
-pub(super) fn assets() -> Router<Arc<AppState>> {
-    Router::new().route(ASSETS, answering(get(loaded), "GET, HEAD"))
-}
-
-async fn loaded(State(gateway): State<Arc<AppState>>, request: Request) -> Response {
-    let (_, name) = request
-        .uri()
-        .path()
-        .split_once("/docs/")
-        .unwrap_or_default();
-    match file(&gateway, name) {
+pub(super) async fn asset(
+    State(gateway): State<Arc<AppState>>,
+    context: RequestContext,
+    uri: Uri,
+) -> Response {
+    match file(&gateway, context.parameter(uri.path()).unwrap_or_default()) {
         Some((media, bytes)) => {
             let keep = [(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"))];
             (media, keep, bytes).into_response()

@@ -1,6 +1,6 @@
 //! `GET /metrics`: what the gateway counts and measures.
 
-use std::{collections::BTreeMap, sync::Arc, time::UNIX_EPOCH};
+use std::{sync::Arc, time::UNIX_EPOCH};
 
 use axum::{
     extract::State,
@@ -11,25 +11,12 @@ use http::{
     header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE},
 };
 
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response as OpenApiResponse},
-};
-
 use crate::{auth::scope, store::contract::Health};
 
-use super::{
-    extract::Caller,
-    health,
-    problem::{ProblemCode, problem_responses},
-    state::AppState,
-};
+use super::{extract::Caller, health, state::AppState};
 
 /// The form that Prometheus asks for. Its text is also valid in the older form.
 const OPEN_METRICS: &str = "application/openmetrics-text";
-
-/// The problems of metrics.
-struct MetricsProblems;
 
 /// What does the gateway count and measure?
 ///
@@ -46,7 +33,6 @@ struct MetricsProblems;
             (String = "text/plain"),
             (String = "application/openmetrics-text")
         )),
-        MetricsProblems,
     )
 )]
 pub(super) async fn metrics(
@@ -88,19 +74,6 @@ async fn scraped(gateway: &AppState, headers: &HeaderMap) -> Response {
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     (headers, text).into_response()
-}
-
-// === impl MetricsProblems ===
-
-impl IntoResponses for MetricsProblems {
-    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        problem_responses(&[
-            ProblemCode::Unauthorized,
-            ProblemCode::Forbidden,
-            ProblemCode::OriginRefused,
-            ProblemCode::RateLimited,
-        ])
-    }
 }
 
 fn wants_open_metrics(headers: &HeaderMap) -> bool {

@@ -12,11 +12,10 @@ mod health;
 mod index;
 mod json_response;
 mod locks;
-mod methods;
 mod metrics;
 mod openapi;
 mod problem;
-mod router;
+mod routes;
 mod serve;
 mod session;
 mod state;
@@ -25,8 +24,8 @@ mod tls;
 
 pub use edge::{EdgeFuture, EdgeService};
 pub use problem::{ProblemCode, problems_markdown};
-pub use router::{metrics_router, openapi, service};
-pub use serve::{InFlightRequests, Service, serve};
+pub use routes::{metrics_service, openapi, service};
+pub use serve::{InFlightRequests, serve};
 pub use state::AppState;
 pub use tls::{Certificates, CertificatesWatch};
 

@@ -1,11 +1,11 @@
 //! The OpenAPI document: the same contract that people read, for machines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, Server,
-    path::{Operation, Parameter},
+    path::{Operation as Description, Parameter},
     security::{
         ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
     },
@@ -16,23 +16,12 @@ use crate::config::LimitsConfig;
 
 use super::{
     base_path::BasePath,
-    edge::is_probe,
+    edge::{Operation, Schemas},
     file::File,
     json_response::json,
-    problem::{
-        ProblemCode as Code, ProblemDocument, share_problems, shared_responses, text_header,
-    },
+    problem::{ProblemCode as Code, ProblemDocument, add_problems, shared_responses, text_header},
     session::SESSION_COOKIE,
 };
-
-/// The operations that take a body and can do without. A release has its token in the header then.
-const BODY_IS_OPTIONAL: [&str; 5] = [
-    "acquireLock",
-    "renewLock",
-    "renewLocks",
-    "holdLock",
-    "releaseLockByPost",
-];
 
 /// The parameters that are the same wherever they are, and what they are called in the document.
 const SHARED_PARAMETERS: [(&str, &str); 3] = [
@@ -58,26 +47,25 @@ const SESSION_DESCRIPTION: &str = "The session that a page of the gateway gets f
 const BEARER_DESCRIPTION: &str = "An API key, `lgk_..`, as the operator of the gateway gave it to \
     you. A gateway without keys needs none and ignores it.";
 
-/// The document of a gateway with the default configuration, over its routes.
-pub(super) fn completed(mut document: OpenApi) -> OpenApi {
-    let mut shared = BTreeMap::new();
-    for (path, item) in &mut document.paths.paths {
-        let operations = [
-            &mut item.get,
-            &mut item.post,
-            &mut item.put,
-            &mut item.delete,
-        ];
-        for operation in operations.into_iter().flatten() {
-            complete(operation, path);
-            let parameters = operation.parameters.iter_mut().flatten();
-            for parameter in parameters {
-                share(parameter, &mut shared);
-            }
-        }
-    }
+/// The document of a gateway with the default configuration, over its operations.
+pub(super) fn document(operations: &[Operation]) -> OpenApi {
+    let mut document = preface();
     let components = document.components.get_or_insert_default();
-    components.parameters = shared;
+    let mut schemas = Schemas::new();
+    for operation in operations {
+        let Some(describe) = operation.describe else {
+            continue;
+        };
+        let (methods, mut description) = describe(&mut schemas);
+        complete(&mut description, operation);
+        for parameter in description.parameters.iter_mut().flatten() {
+            share(parameter, &mut components.parameters);
+        }
+        document
+            .paths
+            .add_path_operation(&operation.path, methods, description);
+    }
+    components.schemas.extend(schemas);
     document
 }
 
@@ -92,7 +80,7 @@ fn share(parameter: &mut RefOr<Parameter>, shared: &mut BTreeMap<String, RefOr<P
 }
 
 /// What stands in front of the routes.
-pub(super) fn preface() -> OpenApi {
+fn preface() -> OpenApi {
     let info = InfoBuilder::new()
         .title("Latchgate")
         .version(env!("CARGO_PKG_VERSION"))
@@ -155,47 +143,46 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
     File::of("application/json", json(&document))
 }
 
-/// Adds what every operation has: problems of the edge, and headers.
-fn complete(operation: &mut Operation, path: &str) {
-    let is_optional = |id: &str| BODY_IS_OPTIONAL.contains(&id);
-    if let Some(RefOr::T(body)) = &mut operation.request_body
-        && operation.operation_id.as_deref().is_some_and(is_optional)
+/// Adds what the table of routes and the edge say of an operation: its problems, and headers.
+fn complete(description: &mut Description, operation: &Operation) {
+    if operation.body_is_optional
+        && let Some(RefOr::T(body)) = &mut description.request_body
     {
         body.required = Some(Required::False);
     }
-    let responses = &mut operation.responses.responses;
-    if responses.contains_key("401") {
-        let key = SecurityRequirement::new::<_, [&str; 0], _>(BEARER, []);
-        let session = SecurityRequirement::new::<_, [&str; 0], _>(SESSION, []);
-        operation.security = Some(vec![key, session, SecurityRequirement::default()]);
+    let mut codes: BTreeSet<_> = operation.problems.concat().into_iter().collect();
+    codes.extend([
+        Code::InvalidRequest,
+        Code::MethodNotAllowed,
+        Code::UriTooLong,
+        Code::HeadersTooLarge,
+        Code::Internal,
+    ]);
+    if !operation.is_probe() {
+        codes.extend([Code::WrongHost, Code::Overloaded]);
     }
     // A file is sent as it is, whatever the caller accepts.
     let is_of_form = |response: &Response| {
         let mut forms = response.content.keys();
         forms.any(|form| form != "application/octet-stream")
     };
-    let has_form = responses.iter().any(|(status, response)| {
+    let own = &mut description.responses.responses;
+    if own.iter().any(|(status, response)| {
         matches!(response, RefOr::T(response) if status.starts_with('2') && is_of_form(response))
-    });
-    let mut common = vec![
-        Code::InvalidRequest,
-        Code::MethodNotAllowed,
-        Code::UriTooLong,
-        Code::HeadersTooLarge,
-        Code::Internal,
-    ];
-    if !is_probe(path) {
-        common.extend([Code::WrongHost, Code::Overloaded]);
+    }) {
+        codes.insert(Code::NotAcceptable);
     }
-    if has_form {
-        common.push(Code::NotAcceptable);
+    if codes.contains(&Code::Unauthorized) {
+        let key = SecurityRequirement::new::<_, [&str; 0], _>(BEARER, []);
+        let session = SecurityRequirement::new::<_, [&str; 0], _>(SESSION, []);
+        description.security = Some(vec![key, session, SecurityRequirement::default()]);
     }
-    share_problems(operation, &common);
-    for response in operation.responses.responses.values_mut() {
+    for response in own.values_mut() {
         if let RefOr::T(response) = response {
             add_request_id(response);
         }
     }
+    add_problems(description, codes);
 }
 
 fn add_request_id(response: &mut Response) {

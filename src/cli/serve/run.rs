@@ -135,7 +135,7 @@ async fn run(
         certificates.is_some(),
         scraped_at.as_ref().map(|(_, address)| *address),
     )));
-    let accept = |listener, service: http::Service, certificates, in_flight| {
+    let accept = |listener, service: http::EdgeService, certificates, in_flight| {
         let (config, metrics, tasks) = (Arc::clone(&config), metrics.clone(), lifecycle.clone());
         lifecycle.spawn(async move {
             let http = &config.http;
@@ -151,12 +151,12 @@ async fn run(
             .await;
         });
     };
-    accept(listener, service.into(), certificates, in_flight.clone());
+    accept(listener, service, certificates, in_flight.clone());
     if let Some((listener, _)) = scraped_at {
         // A scrape keeps no gateway from stopping.
         accept(
             listener,
-            http::metrics_router(gateway).into(),
+            http::metrics_service(gateway),
             None,
             InFlightRequests::new(),
         );

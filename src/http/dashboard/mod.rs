@@ -5,4 +5,4 @@ mod page;
 mod serve;
 
 pub(super) use page::IndexPage;
-pub(super) use serve::{__path_dashboard, FILES, PAGE, dashboard, files};
+pub(super) use serve::{__path_dashboard, below, dashboard};

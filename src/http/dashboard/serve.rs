@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
-    extract::{Request, State},
+    extract::State,
     response::{IntoResponse, Response},
-    routing::get,
 };
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 
 use crate::http::{
+    edge::RequestContext,
     extract::AcceptsHtml,
-    methods::answering,
     problem::{Problem, ProblemCode},
     state::AppState,
 };
@@ -46,32 +44,22 @@ pub(in crate::http) async fn dashboard(
     gateway.page.answer(&headers)
 }
 
-/// What the page loads, and the page itself under the paths that it shows in the address bar.
-pub(in crate::http) fn files() -> Router<Arc<AppState>> {
-    let serving = || answering(get(found), "GET, HEAD");
-    Router::new().route(PAGE, serving()).route(FILES, serving())
-}
-
-/// The page itself, as a path that others are relative to.
-pub(in crate::http) const PAGE: &str = "/dashboard/";
-/// What the page loads, and what it shows in the address bar.
-pub(in crate::http) const FILES: &str = "/dashboard/{*path}";
-
 /// The parts of the page that have a path of their own. A lock's name, with dots or not, stands below
 /// the first of them.
 const VIEWS: [&str; 3] = ["locks", "events", "sign-in"];
 
-async fn found(State(gateway): State<Arc<AppState>>, request: Request) -> Response {
-    let (_, path) = request
-        .uri()
-        .path()
-        .split_once("/dashboard/")
-        .unwrap_or_default();
-    let headers = request.headers();
+/// What the page loads, and the page itself under the paths that it shows in the address bar.
+pub(in crate::http) async fn below(
+    State(gateway): State<Arc<AppState>>,
+    context: RequestContext,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let path = context.parameter(uri.path()).unwrap_or_default();
     match file(path) {
-        Some(_) if path == "index.html" => gateway.page.answer(headers),
-        Some(file) => file.answer(headers),
-        None if is_view(path) => gateway.page.answer(headers),
+        Some(_) if path == "index.html" => gateway.page.answer(&headers),
+        Some(file) => file.answer(&headers),
+        None if is_view(path) => gateway.page.answer(&headers),
         None => {
             Problem::new(ProblemCode::NotFound, "The dashboard has no such file.").into_response()
         }

@@ -11,11 +11,8 @@ use std::{
     task::Poll,
 };
 
-use axum::{
-    Router,
-    extract::{FromRequestParts, Request},
-};
-use http::{Method, request::Parts};
+use axum::extract::FromRequestParts;
+use http::{Method, Request, request::Parts};
 use tokio::time::Instant;
 
 use crate::{
@@ -27,8 +24,9 @@ use crate::{
 
 use super::{
     hosts::Hosts,
+    operation::{Class, Operation},
     origins::Origins,
-    permit::{ConcurrencyLimits, PermitClass, RequestPermit},
+    permit::{ConcurrencyLimits, RequestPermit},
     request_id::{RequestId, RequestIds},
     routes::{Parameter, Route, Routes},
 };
@@ -36,7 +34,6 @@ use super::{
 /// What the edge works with: the same for every request.
 pub(super) struct Edge {
     pub(super) gateway: Arc<AppState>,
-    pub(super) router: Router,
     pub(super) routes: Routes,
     pub(super) limits: ConcurrencyLimits,
     pub(super) request_ids: RequestIds,
@@ -81,10 +78,10 @@ enum RequestName {
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(super) fn begin(edge: &Arc<Edge>, request: &Request) -> Self {
+    pub(super) fn begin<B>(edge: &Arc<Edge>, request: &Request<B>) -> Self {
         let (route, parameter) = edge.routes.find(request.uri().path());
-        let template = edge.routes.route(route).template();
-        let class = PermitClass::of(template, request.method(), request.headers());
+        let operation = edge.routes.route(route).operation(request.method());
+        let class = Class::of(operation, request.method(), request.headers());
         let sent = RequestId::sent(request.headers());
         Self(Arc::new(Context {
             route,
@@ -110,6 +107,16 @@ impl RequestContext {
         self.0.edge.routes.route(self.0.route)
     }
 
+    /// The operation that the request is for. `None`: the path, if there is one, does not take the method.
+    pub(super) fn operation(&self) -> Option<&Operation> {
+        self.route().operation(&self.0.method)
+    }
+
+    /// How the request is treated.
+    pub(in crate::http) fn class(&self) -> Class {
+        self.0.permit.class()
+    }
+
     pub(super) fn method(&self) -> &Method {
         &self.0.method
     }
@@ -132,13 +139,12 @@ impl RequestContext {
 
     /// The variable part of the path, as it was sent.
     pub(in crate::http) fn parameter<'a>(&self, path: &'a str) -> Option<&'a str> {
-        self.0.parameter?.of(path)
+        path.get(self.0.parameter.clone()?)
     }
 
     /// What stands where the path names a lock, as it was sent, if it names one.
     pub(in crate::http) fn lock<'a>(&self, path: &'a str) -> Option<&'a str> {
-        let names_lock = self.route().template().starts_with("/locks/{name}");
-        self.parameter(path).filter(|_| names_lock)
+        self.parameter(path).filter(|_| self.route().names_lock())
     }
 
     /// The name of the caller's API key, if it is known.

@@ -5,6 +5,7 @@ mod access_log;
 mod audited_request;
 mod context;
 mod hosts;
+mod operation;
 mod origins;
 mod permit;
 mod rate_limit;
@@ -15,7 +16,7 @@ mod service;
 mod traced;
 
 pub(super) use context::RequestContext;
+pub(super) use operation::{Class, Operation, Schemas, row};
 pub(super) use origins::RequestSource;
 pub(super) use request_id::RequestId;
-pub(super) use routes::{DirectRoutes, FindDirect, is_probe};
 pub use service::{EdgeFuture, EdgeService};

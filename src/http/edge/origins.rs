@@ -20,7 +20,7 @@ use crate::{
     http::problem::{Problem, ProblemCode},
 };
 
-use super::{hosts, request_id::copied};
+use super::{hosts, operation::Class, request_id::copied};
 
 /// The origins that may use the gateway besides its own.
 pub(super) struct Origins {
@@ -71,7 +71,7 @@ impl Origins {
     pub(super) fn check(
         &self,
         request: &Request,
-        route: &str,
+        class: Class,
         host: Option<&HostPort>,
     ) -> Result<Option<ListedOrigin>, Problem> {
         let headers = request.headers();
@@ -82,7 +82,7 @@ impl Origins {
             return Ok(Some(ListedOrigin(copied(name))));
         }
         let only_looks = match *request.method() {
-            Method::GET | Method::HEAD => !is_stream(route),
+            Method::GET | Method::HEAD => class != Class::Listens,
             // It asks what it may do.
             Method::OPTIONS => true,
             _ => false,
@@ -179,11 +179,6 @@ impl RequestSource {
             Self::Ours
         }
     }
-}
-
-/// Whether the answer to GET has no end.
-fn is_stream(route: &str) -> bool {
-    route == "/events"
 }
 
 /// Whether the browser says nothing else: that the request is its user's own doing, or one of a page

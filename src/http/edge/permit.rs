@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use http::{HeaderMap, HeaderName, Method};
 use tokio::time::{Duration, Instant};
 
 use crate::{
     config::HttpConfig,
     http::problem::{Extra, Problem, ProblemCode},
 };
+
+use super::operation::Class;
 
 /// The room for requests that are worked on.
 #[derive(Debug)]
@@ -30,25 +31,10 @@ pub(super) struct ConcurrencyLimits {
 #[derive(Debug)]
 struct ConcurrencyLimit(AtomicUsize);
 
-/// Which room a request has besides the common one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PermitClass {
-    /// It needs no room: it is answered on the spot.
-    Exempt,
-    /// It has the common room only.
-    None,
-    /// It keeps a lease: it renews it, or adopts it.
-    Renewing,
-    /// It ends a lease.
-    Releasing,
-    /// It asks for metrics, which say what an overloaded gateway is at.
-    Scraping,
-}
-
 /// A request's permit to be worked on, which it gives up while it only waits.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
-    class: PermitClass,
+    class: Class,
     /// Which room it has taken: one of the constants below.
     taken: AtomicU8,
     began: Instant,
@@ -61,8 +47,6 @@ pub(super) struct RequestPermit {
 const NOTHING: u8 = 0;
 const COMMON: u8 = 1;
 const RESERVED: u8 = 2;
-
-const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
 /// How many may ask for metrics at once although there is no room: a pair of Prometheus servers, and a
 /// person.
@@ -99,12 +83,13 @@ impl ConcurrencyLimits {
         Some(std::mem::take(count))
     }
 
-    fn reserved(&self, class: PermitClass) -> Option<&ConcurrencyLimit> {
+    /// The room that requests of a class have besides the common one.
+    fn reserved(&self, class: Class) -> Option<&ConcurrencyLimit> {
         match class {
-            PermitClass::Exempt | PermitClass::None => None,
-            PermitClass::Renewing => Some(&self.renewing),
-            PermitClass::Releasing => Some(&self.releasing),
-            PermitClass::Scraping => Some(&self.scraping),
+            Class::Probes | Class::Ordinary | Class::Listens | Class::Holds => None,
+            Class::Renews => Some(&self.renewing),
+            Class::Releases => Some(&self.releasing),
+            Class::Scrapes => Some(&self.scraping),
         }
     }
 }
@@ -125,37 +110,11 @@ impl ConcurrencyLimit {
     }
 }
 
-// === impl PermitClass ===
-
-impl PermitClass {
-    pub(super) fn of(route: &str, method: &Method, headers: &HeaderMap) -> Self {
-        match (method, route) {
-            // OPTIONS may be a preflight. Refused, the browser would not send the renewal that comes after
-            // it, and which has room.
-            (_, "/healthz" | "/readyz") | (&Method::OPTIONS, _) => Self::Exempt,
-            (&Method::PUT, "/locks/{name}/renew" | "/locks") => Self::Renewing,
-            // It goes on with a lease.
-            (&Method::POST, "/locks/{name}/hold") if headers.contains_key(LOCK_TOKEN) => {
-                Self::Renewing
-            }
-            (&Method::DELETE, "/locks/{name}" | "/locks")
-            | (&Method::POST, "/locks/{name}/release") => Self::Releasing,
-            (_, "/metrics") => Self::Scraping,
-            _ => Self::None,
-        }
-    }
-
-    /// Whether a request takes its room only when its caller has been let in.
-    fn is_taken_late(self) -> bool {
-        matches!(self, Self::Renewing | Self::Scraping)
-    }
-}
-
 // === impl RequestPermit ===
 
 impl RequestPermit {
     /// The permit of a request that begins now, and has no room yet.
-    pub(super) fn new(class: PermitClass) -> Self {
+    pub(super) fn new(class: Class) -> Self {
         Self {
             class,
             taken: AtomicU8::new(NOTHING),
@@ -163,6 +122,10 @@ impl RequestPermit {
             waited_us: AtomicU64::new(0),
             waits_since_us: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn class(&self) -> Class {
+        self.class
     }
 
     /// When the request began.
@@ -173,15 +136,15 @@ impl RequestPermit {
     /// Takes room for a request that has just come, unless it takes its room when its caller has been let
     /// in: [`RequestPermit::take`].
     pub(super) fn begin(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
-        if self.class.is_taken_late() {
-            return Ok(());
+        match self.class {
+            Class::Renews | Class::Scrapes => Ok(()),
+            _ => self.take(limits),
         }
-        self.take(limits)
     }
 
     /// Takes room, if the request has none yet.
     pub(super) fn take(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
-        if self.class == PermitClass::Exempt || self.taken.load(Ordering::Relaxed) != NOTHING {
+        if self.class == Class::Probes || self.taken.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
         }
         let taken = match limits.reserved(self.class) {
@@ -264,32 +227,24 @@ mod tests {
     #[tokio::test]
     async fn a_permit_gives_back_the_room_that_it_took() {
         let limits = limits(1, 1);
-        let [first, second, third] = [PermitClass::Releasing; 3].map(RequestPermit::new);
+        let [first, second, third] = [Class::Releases; 3].map(RequestPermit::new);
         assert!(first.begin(&limits).is_ok());
         assert!(second.begin(&limits).is_ok());
         assert!(third.begin(&limits).is_err());
-        assert!(
-            RequestPermit::new(PermitClass::Exempt)
-                .begin(&limits)
-                .is_ok()
-        );
+        assert!(RequestPermit::new(Class::Probes).begin(&limits).is_ok());
         first.give_up(&limits);
         first.give_up(&limits);
         // The room of those who release, and not the common one.
-        assert!(
-            RequestPermit::new(PermitClass::None)
-                .begin(&limits)
-                .is_err()
-        );
+        assert!(RequestPermit::new(Class::Ordinary).begin(&limits).is_err());
         assert!(third.begin(&limits).is_ok());
         second.give_up(&limits);
-        assert!(RequestPermit::new(PermitClass::None).begin(&limits).is_ok());
+        assert!(RequestPermit::new(Class::Ordinary).begin(&limits).is_ok());
     }
 
     #[tokio::test]
     async fn a_renewal_takes_its_room_when_its_caller_has_been_let_in() {
         let limits = limits(1, 1);
-        let [refused, renewal] = [PermitClass::Renewing; 2].map(RequestPermit::new);
+        let [refused, renewal] = [Class::Renews; 2].map(RequestPermit::new);
         assert!(refused.begin(&limits).is_ok());
         assert!(renewal.begin(&limits).is_ok() && renewal.take(&limits).is_ok());
         assert!(renewal.take(&limits).is_ok());
@@ -300,7 +255,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_time_in_which_a_request_waits_is_no_work() {
         let limits = limits(1, 1);
-        let permit = RequestPermit::new(PermitClass::None);
+        let permit = RequestPermit::new(Class::Ordinary);
         permit.begin(&limits).unwrap();
         let pass = |ms| tokio::time::advance(Duration::from_millis(ms));
         pass(10).await;

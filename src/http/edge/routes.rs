@@ -1,50 +1,38 @@
-//! Which route a request is for, found before anything else is done with it.
+//! Which operation a request is for, found before anything else is done with it.
 
-use std::{pin::Pin, sync::Arc};
+use std::ops::Range;
 
-use axum::{extract::Request, response::Response};
-use http::Method;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, Method, StatusCode, header::ALLOW};
 use matchit::Router;
 
 use crate::{
-    http::{base_path::BasePath, state::AppState},
+    http::{
+        base_path::BasePath,
+        problem::{Extra, Problem, ProblemCode},
+    },
     telemetry::metrics::{Metrics, RouteMetrics},
 };
+
+use super::operation::Operation;
 
 /// All routes, by path.
 pub(super) struct Routes {
     paths: Router<usize>,
     /// The first is that of requests which no route matches.
     known: Vec<Route>,
-    base_path: BasePath,
 }
 
-/// A route, with all that depends on nothing else.
+/// A path with its operations.
 pub(super) struct Route {
     /// The path as the documentation has it, without the base path; empty if there is no such route.
-    template: Arc<str>,
-    direct: Option<FindDirect>,
+    template: String,
+    operations: Vec<Operation>,
     metrics: RouteMetrics,
 }
 
-/// Where in a path its variable part is, counted from the end: a router may cut the path's beginning off.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Parameter {
-    length: usize,
-    after: usize,
-}
-
-/// A request on its way through its handler.
-pub(in crate::http) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
-
-/// Calls a handler.
-pub(in crate::http) type HandleDirect = fn(Request, Arc<AppState>) -> Handled;
-
-/// The handler of a method at a route, if it is called without a router in between.
-pub(in crate::http) type FindDirect = fn(&Method) -> Option<HandleDirect>;
-
-/// What a route has of these.
-pub(in crate::http) type DirectRoutes = fn(template: &str) -> Option<FindDirect>;
+/// Where in a path its variable part is.
+pub(super) type Parameter = Range<usize>;
 
 /// The place of the route of requests that no route matches.
 const UNMATCHED: usize = 0;
@@ -52,33 +40,40 @@ const UNMATCHED: usize = 0;
 // === impl Routes ===
 
 impl Routes {
+    /// The routes below a base path. Operations of one path stand together.
     pub(super) fn new(
-        templates: impl IntoIterator<Item: AsRef<str>>,
-        base_path: BasePath,
-        direct: DirectRoutes,
+        operations: impl IntoIterator<Item = Operation>,
+        base_path: &BasePath,
         metrics: &Metrics,
     ) -> Self {
+        let mut known = vec![Route::new("", metrics)];
+        for operation in operations {
+            if known
+                .last()
+                .is_none_or(|last| last.template != operation.path)
+            {
+                known.push(Route::new(&operation.path, metrics));
+            }
+            known
+                .last_mut()
+                .expect("one was pushed")
+                .operations
+                .push(operation);
+        }
         let mut paths = Router::new();
-        let mut known = vec![Route::new("", direct, metrics)];
-        for template in templates {
-            let template = template.as_ref();
-            let below = match template {
-                // The index is at the prefix, with a slash and without.
-                "/" if !base_path.as_str().is_empty() => vec!["", "/"],
-                template => vec![template],
-            };
-            for path in below {
+        for (at, route) in known.iter().enumerate().skip(1) {
+            // The index of a base path is there without a slash and with one.
+            let is_index = route.template == "/" && !base_path.as_str().is_empty();
+            for path in [&route.template, ""]
+                .into_iter()
+                .take(1 + usize::from(is_index))
+            {
                 paths
-                    .insert(format!("{base_path}{path}"), known.len())
+                    .insert(format!("{base_path}{path}"), at)
                     .expect("each route path is unique");
             }
-            known.push(Route::new(template, direct, metrics));
         }
-        Self {
-            paths,
-            known,
-            base_path,
-        }
+        Self { paths, known }
     }
 
     /// The place of the route of a path, and where in the path its variable part is.
@@ -88,11 +83,8 @@ impl Routes {
         };
         let value = found.params.iter().next().map(|(_, value)| value);
         let parameter = value.map(|value| {
-            let before = value.as_ptr().addr() - path.as_ptr().addr();
-            Parameter {
-                length: value.len(),
-                after: path.len() - before - value.len(),
-            }
+            let start = value.as_ptr().addr() - path.as_ptr().addr();
+            start..start + value.len()
         });
         (*found.value, parameter)
     }
@@ -100,26 +92,16 @@ impl Routes {
     pub(super) fn route(&self, at: usize) -> &Route {
         &self.known[at]
     }
-
-    /// Whether an answer must not be kept by anybody on its way. What has no route is judged by its path.
-    pub(super) fn is_private(&self, route: &Route, path: &str) -> bool {
-        if route.template.is_empty() {
-            let path = self.base_path.strip(path);
-            path.is_some_and(|path| path.starts_with("/locks"))
-        } else {
-            is_private(&route.template)
-        }
-    }
 }
 
 // === impl Route ===
 
 impl Route {
-    fn new(template: &str, direct: DirectRoutes, metrics: &Metrics) -> Self {
+    fn new(template: &str, metrics: &Metrics) -> Self {
         Self {
-            direct: direct(template),
+            template: template.to_owned(),
+            operations: Vec::new(),
             metrics: metrics.route_metrics(template),
-            template: template.into(),
         }
     }
 
@@ -127,35 +109,63 @@ impl Route {
         &self.template
     }
 
-    /// The handler of a method, if it is called without a router in between.
-    pub(super) fn direct(&self, method: &Method) -> Option<HandleDirect> {
-        self.direct?(method)
+    /// Whether the path names a lock.
+    pub(super) fn names_lock(&self) -> bool {
+        self.template.contains("{name}")
     }
 
     pub(super) fn metrics(&self) -> &RouteMetrics {
         &self.metrics
     }
-}
 
-// === impl Parameter ===
+    pub(super) fn operation(&self, method: &Method) -> Option<&Operation> {
+        self.operations
+            .iter()
+            .find(|operation| operation.takes(method))
+    }
 
-impl Parameter {
-    /// The variable part of a path that ends as the one did in which it was found.
-    pub(super) fn of(self, path: &str) -> Option<&str> {
-        let end = path.len().checked_sub(self.after)?;
-        path.get(end.checked_sub(self.length)?..end)
+    /// Whether an answer may be kept on its way. One that no route gives may be about a lock.
+    pub(super) fn is_public(&self) -> bool {
+        self.operations.iter().any(|operation| operation.is_public)
+    }
+
+    /// Whether a person may look at an answer in a browser.
+    pub(super) fn is_page(&self) -> bool {
+        self.operations.iter().all(|operation| operation.is_public)
+    }
+
+    /// The answer to a request that is for no operation.
+    pub(super) fn no_operation(&self, method: &Method, path: &str) -> Result<Response, Problem> {
+        if self.operations.is_empty() {
+            return Err(not_found(path));
+        }
+        let mut methods = Vec::new();
+        for Operation { method, .. } in &self.operations {
+            methods.push(method.as_str());
+            if method == Method::GET {
+                methods.push("HEAD");
+            }
+        }
+        methods.push("OPTIONS");
+        let methods = methods.join(", ");
+        let detail = format!("This path takes {methods}.");
+        let allow = HeaderValue::try_from(methods).expect("names of methods are visible ASCII");
+        if method == Method::OPTIONS {
+            return Ok((StatusCode::NO_CONTENT, [(ALLOW, allow)]).into_response());
+        }
+        Err(Problem::new(ProblemCode::MethodNotAllowed, detail).with(Extra::Allow(allow)))
     }
 }
 
-/// Whether an answer of a route is of one caller and one moment.
-fn is_private(route: &str) -> bool {
-    route.starts_with("/locks") || matches!(route, "/events" | "/session" | "/stats" | "/backup")
-}
-
-/// Whether it asks how the gateway is. Whoever looks after an overloaded gateway must be able to see
-/// that it is alive.
-pub(in crate::http) fn is_probe(route: &str) -> bool {
-    matches!(route, "/healthz" | "/readyz")
+fn not_found(path: &str) -> Problem {
+    let detail = if path.ends_with("/locks/") {
+        "The lock has no name. A lock is /locks/NAME, where NAME is not empty."
+    } else if path.len() > 1 && path.ends_with('/') {
+        "The path ends with a slash, and no route does. Leave the slash out."
+    } else {
+        "No route has this path."
+    };
+    Problem::new(ProblemCode::NotFound, detail)
 }
 
 #[cfg(test)]
@@ -163,12 +173,11 @@ mod tests {
     use super::*;
 
     fn found(base_path: &str, path: &str) -> (String, Option<String>) {
-        let templates = ["/", "/locks", "/locks/{name}", "/locks/{name}/renew"];
-        let base_path = BasePath::new(base_path);
-        let routes = Routes::new(templates, base_path.clone(), |_| None, &Metrics::default());
+        let paths = ["/", "/locks", "/locks/{name}", "/locks/{name}/renew"];
+        let operations = paths.map(|path| Operation::of_file(path, async || ()));
+        let routes = Routes::new(operations, &BasePath::new(base_path), &Metrics::default());
         let (at, parameter) = routes.find(path);
-        let below = base_path.strip(path).unwrap_or(path);
-        let parameter = parameter.map(|parameter| parameter.of(below).unwrap().to_owned());
+        let parameter = parameter.map(|parameter| path[parameter].to_owned());
         (routes.route(at).template().to_owned(), parameter)
     }
 

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     convert::Infallible,
+    future::ready,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
@@ -10,7 +11,6 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::{Body, HttpBody},
     extract::Request,
     response::{IntoResponse, Response},
@@ -24,6 +24,7 @@ use tower::Service;
 
 use crate::{
     http::{
+        base_path::BasePath,
         problem::{Problem, ProblemCode, render},
         state::AppState,
     },
@@ -35,11 +36,12 @@ use super::{
     audited_request::AuditedRequest,
     context::{Edge, RequestContext},
     hosts::{self, Hosts},
+    operation::{Handled, Operation},
     origins::{ListedOrigin, Origins},
     permit::{ConcurrencyLimits, overloaded},
     rate_limit,
     request_id::{RequestIds, X_REQUEST_ID},
-    routes::{DirectRoutes, Handled, Routes, is_probe},
+    routes::Routes,
     security_headers,
     traced::Traced,
 };
@@ -60,7 +62,6 @@ pub struct EdgeFuture {
 struct PendingResponse {
     context: RequestContext,
     traced: Traced,
-    is_private: bool,
     listed: Option<ListedOrigin>,
     audited: Option<Box<AuditedRequest>>,
 }
@@ -68,19 +69,17 @@ struct PendingResponse {
 // === impl EdgeService ===
 
 impl EdgeService {
-    /// Puts the edge around a router whose routes have these templates.
+    /// Puts the edge around these operations. Those of one path stand together.
     pub(in crate::http) fn new(
         gateway: Arc<AppState>,
-        templates: impl IntoIterator<Item: AsRef<str>>,
-        direct: DirectRoutes,
-        router: Router,
+        base_path: &BasePath,
+        operations: impl IntoIterator<Item = Operation>,
     ) -> Self {
         let config = &gateway.config;
         let over_tls = config.http.tls.is_on();
         let metrics = gateway.engine.metrics();
         Self(Arc::new(Edge {
-            router,
-            routes: Routes::new(templates, gateway.base_path.clone(), direct, metrics),
+            routes: Routes::new(operations, base_path, metrics),
             limits: ConcurrencyLimits::new(&config.http),
             request_ids: RequestIds::new(),
             logged: config.log.requests,
@@ -91,8 +90,18 @@ impl EdgeService {
         }))
     }
 
-    /// Answers a request. If the gateway `is_full`, the answer is 503 `overloaded`, and nothing happens.
-    pub(in crate::http) fn answer<B>(&self, request: http::Request<B>, is_full: bool) -> EdgeFuture
+    /// Begins a request: finds out what it is for.
+    pub(in crate::http) fn begin<B>(&self, request: &http::Request<B>) -> RequestContext {
+        RequestContext::begin(&self.0, request)
+    }
+
+    /// Answers a request that has begun. If the gateway `is_full`, the answer is 503 `overloaded`, and nothing happens.
+    pub(in crate::http) fn answer<B>(
+        &self,
+        request: http::Request<B>,
+        context: RequestContext,
+        is_full: bool,
+    ) -> EdgeFuture
     where
         B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
@@ -105,10 +114,7 @@ impl EdgeService {
             }
         });
         let edge = &self.0;
-        let context = RequestContext::begin(edge, &request);
-        let route = context.route();
         let mut pending = PendingResponse {
-            is_private: edge.routes.is_private(route, request.uri().path()),
             traced: Traced::begin(&edge.gateway.tracer, edge.scheme, &request, &context),
             listed: None,
             audited: (edge.gateway.audit.is_kept())
@@ -116,16 +122,16 @@ impl EdgeService {
             context,
         };
         let admitted = edge.admit(&request, &mut pending, is_full);
-        let handled = admitted.map_err(Some).map(|()| {
+        let handled = admitted.and_then(|()| {
             request.extensions_mut().insert(pending.context.clone());
-            let handled = edge.handle(request, &pending.context);
-            match pending.traced.span() {
+            let handled = edge.handle(request, &pending.context)?;
+            Ok(match pending.traced.span() {
                 None => handled,
                 span => Box::pin(trace::within(span, handled)),
-            }
+            })
         });
         EdgeFuture {
-            handled,
+            handled: handled.map_err(Some),
             pending: Some(pending),
         }
     }
@@ -144,7 +150,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> EdgeFuture {
-        self.answer(request, false)
+        let context = self.begin(&request);
+        self.answer(request, context, false)
     }
 }
 
@@ -193,13 +200,15 @@ impl Edge {
         pending: &mut PendingResponse,
         is_full: bool,
     ) -> Result<(), Problem> {
-        let route = pending.context.route().template();
+        let operation = pending.context.operation();
         let host = hosts::named(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
-        if !is_probe(route) {
+        if !operation.is_some_and(Operation::is_probe) {
             self.hosts.check(host.as_deref())?;
         }
-        pending.listed = self.origins.check(request, route, host.as_deref())?;
+        pending.listed = self
+            .origins
+            .check(request, pending.context.class(), host.as_deref())?;
         self.measure(request)?;
         if is_full {
             return Err(overloaded());
@@ -231,17 +240,14 @@ impl Edge {
         Ok(())
     }
 
-    fn handle(&self, request: Request, context: &RequestContext) -> Handled {
-        if let Some(handle) = context.route().direct(request.method()) {
-            return handle(request, Arc::clone(&self.gateway));
+    fn handle(&self, request: Request, context: &RequestContext) -> Result<Handled, Problem> {
+        if let Some(operation) = context.operation() {
+            return Ok(operation.handle(request, Arc::clone(&self.gateway)));
         }
-        let handled = self.router.clone().call(request);
-        Box::pin(async move {
-            match handled.await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            }
-        })
+        let answer = context
+            .route()
+            .no_operation(request.method(), request.uri().path())?;
+        Ok(Box::pin(ready(answer)))
     }
 }
 
@@ -257,16 +263,19 @@ impl PendingResponse {
                 audited.record_refusal(&edge.gateway.audit, &self.context, problem);
             }
             render(problem, &edge.gateway.base_path, id.as_str(), &mut response);
-            measure_again(self.context.method(), &mut response);
         }
+        if self.context.method() == Method::HEAD {
+            leave_body_out(&mut response);
+        }
+        let route = self.context.route();
         let headers = response.headers_mut();
         if let Some(reading) = self.context.rate() {
             rate_limit::insert(reading, headers);
         }
-        security_headers::insert(!self.is_private, headers);
+        security_headers::insert(route.is_page(), headers);
         edge.origins
             .insert_headers(self.listed, self.context.method(), headers);
-        if self.is_private {
+        if !route.is_public() {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
         let status = response.status();
@@ -280,15 +289,12 @@ impl PendingResponse {
     }
 }
 
-/// Says how long the body is that has been put into an answer. Until then it was empty, and the router may
-/// have said so; and it has looked already whether a body may follow.
-fn measure_again(method: &Method, response: &mut Response) {
-    response.headers_mut().remove(CONTENT_LENGTH);
-    if method == Method::HEAD {
-        let length = response.body().size_hint().exact();
-        let length = length.expect("a problem is in memory");
-        response.headers_mut().insert(CONTENT_LENGTH, length.into());
-        *response.body_mut() = Body::empty();
+/// Makes the answer to `GET` that to `HEAD`: it says how long the body would be, if that is known.
+fn leave_body_out(response: &mut Response) {
+    let body = std::mem::take(response.body_mut());
+    let headers = response.headers_mut();
+    if let Some(length) = body.size_hint().exact() {
+        headers.entry(CONTENT_LENGTH).or_insert(length.into());
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 
-use super::{context::RequestContext, routes::is_probe};
+use super::{context::RequestContext, operation::Class};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -33,11 +33,12 @@ impl Traced {
         request: &Request,
         context: &RequestContext,
     ) -> Self {
-        let route = context.route().template();
         // Probes and scrapes come every few seconds, and belong to no caller's trace.
-        if is_probe(route) || route == "/metrics" {
+        let class = context.operation().map(|operation| operation.class);
+        if let Some(Class::Probes | Class::Scrapes) = class {
             return Self::default();
         }
+        let route = context.route().template();
         let parent = only(request.headers(), &TRACEPARENT).and_then(TraceParent::parse);
         let sent = || {
             let parent = parent?;

@@ -1,19 +1,15 @@
 //! `GET /events`: listen to what happens to locks.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::extract::State;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response},
-};
 
 use crate::{
     auth::{Access, scope},
     engine::events::ListenError,
     http::{
         extract::{ApiQuery, Caller, EventStream},
-        problem::{Extra, Problem, ProblemCode as Code, problem_responses},
+        problem::{Extra, Problem, ProblemCode as Code},
         state::AppState,
     },
 };
@@ -24,9 +20,6 @@ use super::{
     last_event_id::{LastEventId, LastEventIdHeader},
     stream::Events,
 };
-
-/// The problems of events, before there is a stream.
-struct EventsProblems;
 
 /// Listen to events
 ///
@@ -80,7 +73,6 @@ struct EventsProblems;
         (status = 200, body = EventSchema, content_type = "text/event-stream",
          description = "The stream of events; the schema is that of one event.",
          headers(("X-Accel-Buffering", description = "Always `no`."))),
-        EventsProblems,
     )
 )]
 pub(in crate::http) async fn events(
@@ -117,22 +109,5 @@ impl From<ListenError> for Problem {
                 "The gateway is about to stop; listen at another one.",
             ),
         }
-    }
-}
-
-// === impl EventsProblems ===
-
-impl IntoResponses for EventsProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::OriginRefused,
-            Code::RateLimited,
-            Code::Internal,
-            Code::Overloaded,
-            Code::Draining,
-        ])
     }
 }

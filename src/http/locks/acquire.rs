@@ -1,12 +1,8 @@
 //! `POST /locks/{name}`: acquire a lock.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::extract::State;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response},
-};
 
 use crate::{
     auth::{Access, LimitSlot, scope},
@@ -16,7 +12,7 @@ use crate::{
         extract::{
             AcceptsJson, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, NoQuery, PreferredWait,
         },
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         serve::{AnsweredOn, LongRequests},
         state::AppState,
     },
@@ -30,9 +26,6 @@ use super::{
     header_params::{KeyHeader, LockPath, PreferHeader},
     lease_body::LeaseBody,
 };
-
-/// The problems of acquire.
-pub(super) struct AcquireProblems;
 
 /// Acquire a lock
 ///
@@ -82,7 +75,6 @@ pub(super) struct AcquireProblems;
          headers(("Location", description = "Where the lock can be inspected."),
                  ("Preference-Applied", description = "`wait=N`, if that was preferred."),
                  ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
-        AcquireProblems,
     )
 )]
 pub(in crate::http) async fn acquire(
@@ -122,38 +114,6 @@ pub(in crate::http) async fn acquire(
         }
     };
     Annotated { answer, notes }
-}
-
-// === impl AcquireProblems ===
-
-impl IntoResponses for AcquireProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::LimitExceeded,
-            Code::OriginRefused,
-            Code::RequestTimeout,
-            Code::IdempotencyMismatch,
-            Code::IdempotencyExpired,
-            Code::Superseded,
-            Code::TooLarge,
-            Code::UnsupportedMediaType,
-            Code::Locked,
-            Code::RateLimited,
-            Code::TooManyWaiters,
-            Code::TooManyLeases,
-            Code::Internal,
-            Code::ForeignData,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-            Code::UnsupportedByStore,
-            Code::FenceExhausted,
-            Code::OutcomeUnknown,
-        ])
-    }
 }
 
 // === Waiter count ===

@@ -1,14 +1,11 @@
 //! `POST /locks/{name}/break`: take a lock away from whoever holds it, at once or after asking for it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use http::StatusCode;
 use tracing::info;
-use utoipa::{
-    IntoResponses, ToSchema,
-    openapi::{RefOr, Response},
-};
+use utoipa::ToSchema;
 
 use crate::{
     audit::{Audit, BreakAttempt, Requester},
@@ -20,7 +17,7 @@ use crate::{
             AcceptsJson, ApiJson, ApiPath, Caller, Fields, NoQuery, Provenance, RequestBody,
         },
         json_response::JsonResponse,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
     lock::{BreakTarget, FencingToken, ForeignMark, LockName, Reason, ReleaseRequest},
@@ -28,9 +25,6 @@ use crate::{
 };
 
 use super::{header_params::LockPath, list::HeldLockBody};
-
-/// The problems of break.
-struct BreakProblems;
 
 /// A break, as it is written down.
 struct BreakRecord {
@@ -83,7 +77,6 @@ struct BreakRecord {
         (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
         (status = 202, body = HeldLockBody,
          description = "With `grace_ms`: who was asked to release the lock, and has until then."),
-        BreakProblems,
     )
 )]
 pub(in crate::http) async fn break_lock(
@@ -188,31 +181,6 @@ impl BreakRecord {
             outcome,
         };
         self.audit.lock_broken(&attempt).await;
-    }
-}
-
-// === impl BreakProblems ===
-
-impl IntoResponses for BreakProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::OriginRefused,
-            Code::RateLimited,
-            Code::RequestTimeout,
-            Code::HolderChanged,
-            Code::NotHeld,
-            Code::TooLarge,
-            Code::UnsupportedMediaType,
-            Code::Internal,
-            Code::ForeignData,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-            Code::OutcomeUnknown,
-        ])
     }
 }
 

@@ -1,12 +1,8 @@
 //! `POST /locks/{name}/hold`: hold a lock for as long as a connection lives.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response},
-};
 
 use crate::{
     auth::scope,
@@ -16,7 +12,7 @@ use crate::{
             ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
             PreferredWait,
         },
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
     lock::LockName,
@@ -28,9 +24,6 @@ use super::{
     header_params::{AdoptedTokenHeader, KeyHeader, LockPath, PreferHeader},
     hold_stream::{EventSchema, HoldCount, HoldStream},
 };
-
-/// The problems of hold, before there is a stream.
-struct HoldProblems;
 
 /// For how long a client that is queued may be silent at least: it holds nothing, and a short pause of its
 /// own must not cost it its place.
@@ -101,7 +94,6 @@ const QUEUED: Duration = Duration::from_secs(30);
          headers(("X-Accel-Buffering", description = "Always `no`."),
                  ("Preference-Applied", description = "`wait=N`, if that was preferred."),
                  ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
-        HoldProblems,
     )
 )]
 #[expect(
@@ -149,37 +141,4 @@ pub(in crate::http) async fn hold(
     };
     let answer = answer.await;
     Annotated { answer, notes }
-}
-
-// === impl HoldProblems ===
-
-impl IntoResponses for HoldProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::LimitExceeded,
-            Code::OriginRefused,
-            Code::RequestTimeout,
-            Code::IdempotencyMismatch,
-            Code::IdempotencyExpired,
-            Code::Superseded,
-            Code::LeaseLost,
-            Code::TooLarge,
-            Code::UnsupportedMediaType,
-            Code::Locked,
-            Code::RateLimited,
-            Code::TooManyWaiters,
-            Code::TooManyLeases,
-            Code::Internal,
-            Code::ForeignData,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-            Code::UnsupportedByStore,
-            Code::FenceExhausted,
-            Code::OutcomeUnknown,
-        ])
-    }
 }

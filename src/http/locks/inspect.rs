@@ -1,23 +1,19 @@
 //! `GET /locks/{name}`: look at a lock.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header::ETAG};
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response as OpenApiResponse},
-};
 
 use crate::{
     auth::scope,
     http::{
         extract::{AcceptsJson, ApiPath, Caller, IfNoneMatch, NoQuery},
         json_response::JsonResponse,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
     lock::LockName,
@@ -28,9 +24,6 @@ use super::{
     header_params::{LockPath, SeenHeader},
     lock_body::LockBody,
 };
-
-/// The problems of inspect.
-struct InspectProblems;
 
 /// Inspect a lock
 ///
@@ -53,7 +46,6 @@ struct InspectProblems;
          headers(("ETag", description = "Who holds it, as a weak tag."))),
         (status = 304, description = "The same as that which `If-None-Match` names holds the lock.",
          headers(("ETag", description = "Who holds it, as a weak tag."))),
-        InspectProblems,
     )
 )]
 pub(in crate::http) async fn inspect(
@@ -95,23 +87,4 @@ fn tag(holder: Option<&Holder>) -> Option<HeaderValue> {
     };
     let tag = HeaderValue::try_from(holder);
     Some(tag.expect("numbers and hexadecimal digits are visible ASCII"))
-}
-
-// === impl InspectProblems ===
-
-impl IntoResponses for InspectProblems {
-    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::OriginRefused,
-            Code::RateLimited,
-            Code::Internal,
-            Code::ForeignData,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-        ])
-    }
 }

@@ -5,16 +5,13 @@
     reason = "utoipa qualifies parameters that are described in the same file"
 )]
 
-use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use axum::extract::State;
 use http::{HeaderName, HeaderValue, header::LINK};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use utoipa::{
-    IntoParams, IntoResponses, ToSchema,
-    openapi::{RefOr, Response},
-};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     auth::{Access, scope},
@@ -22,7 +19,7 @@ use crate::{
         base_path::BasePath,
         extract::{AcceptsJson, ApiQuery, Caller, Parameters, Query},
         json_response::JsonResponse,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
     lock::{LockName, Owner, SearchText},
@@ -34,9 +31,6 @@ use crate::{
 };
 
 use super::lock_body::HolderBody;
-
-/// The problems of list.
-struct ListProblems;
 
 /// List the locks that are held
 ///
@@ -59,7 +53,6 @@ struct ListProblems;
     responses(
         (status = 200, body = PageBody, description = "A page of locks.",
          headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
-        ListProblems,
     )
 )]
 pub(in crate::http) async fn list(
@@ -102,24 +95,6 @@ fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
     }
     HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
         .expect("a base path that routes and what is percent-encoded are visible ASCII")
-}
-
-// === impl ListProblems ===
-
-impl IntoResponses for ListProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::OriginRefused,
-            Code::RateLimited,
-            Code::Internal,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-        ])
-    }
 }
 
 // === List query ===

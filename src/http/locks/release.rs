@@ -1,13 +1,10 @@
 //! `DELETE /locks/{name}` and `POST /locks/{name}/release`: give a lock back.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{Extension, extract::State};
 use tokio::time::Instant;
-use utoipa::{
-    IntoResponses, ToSchema,
-    openapi::{RefOr, Response},
-};
+use utoipa::ToSchema;
 
 use crate::{
     config::LimitsConfig,
@@ -15,7 +12,7 @@ use crate::{
     http::{
         extract::{ApiJson, ApiPath, Fields, LockToken, NoQuery, ReleaseCaller, RequestBody},
         json_response::NoContent,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         serve::UnansweredReleases,
         state::AppState,
     },
@@ -27,9 +24,6 @@ use super::header_params::{LockPath, TokenHeader, TokenHeaderToo};
 
 /// What a caller is told of releases, with those that go on if the caller has gone.
 pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Result<T, Problem>);
-
-/// The problems of release.
-pub(super) struct ReleaseProblems;
 
 /// Release a lease
 ///
@@ -50,7 +44,6 @@ pub(super) struct ReleaseProblems;
     params(LockPath, TokenHeader),
     responses(
         (status = 204, description = "The lease has ended."),
-        ReleaseProblems,
     )
 )]
 pub(in crate::http) async fn release(
@@ -81,7 +74,6 @@ pub(in crate::http) async fn release(
     ),
     responses(
         (status = 204, description = "The lease has ended."),
-        ReleaseProblems,
     )
 )]
 pub(in crate::http) async fn release_by_post(
@@ -127,28 +119,6 @@ async fn end(
         Err(error) => Err(Problem::for_unauthenticated(error)),
     };
     Ok((unanswered.extension(), answer))
-}
-
-// === impl ReleaseProblems ===
-
-impl IntoResponses for ReleaseProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::OriginRefused,
-            Code::RequestTimeout,
-            Code::LeaseLost,
-            Code::TooLarge,
-            Code::UnsupportedMediaType,
-            Code::RateLimited,
-            Code::Internal,
-            Code::ForeignData,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-            Code::OutcomeUnknown,
-        ])
-    }
 }
 
 // === Release body ===

@@ -1,13 +1,10 @@
 //! `PUT /locks/{name}/renew`: keep a lock.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::extract::State;
 use tokio::time::Instant;
-use utoipa::{
-    IntoResponses, ToSchema,
-    openapi::{RefOr, Response},
-};
+use utoipa::ToSchema;
 
 use crate::{
     auth::scope,
@@ -15,7 +12,7 @@ use crate::{
     engine::RenewError,
     http::{
         extract::{AcceptsJson, ApiJson, ApiPath, Caller, Fields, LockToken, NoQuery, RequestBody},
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
     lock::{Lease, LockName, Token, TokenHash, Ttl},
@@ -28,9 +25,6 @@ use super::{
     lease_body::LeaseBody,
     release,
 };
-
-/// The problems of renew.
-pub(super) struct RenewProblems;
 
 /// Renew a lease
 ///
@@ -52,7 +46,6 @@ pub(super) struct RenewProblems;
     ),
     responses(
         (status = 200, body = LeaseBody, description = "The lease, renewed."),
-        RenewProblems,
     )
 )]
 pub(in crate::http) async fn renew(
@@ -106,31 +99,6 @@ pub(super) fn record_renewal(
             true
         }
         Err(RenewError::Store(_)) => false,
-    }
-}
-
-// === impl RenewProblems ===
-
-impl IntoResponses for RenewProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::LimitExceeded,
-            Code::OriginRefused,
-            Code::RequestTimeout,
-            Code::LeaseLost,
-            Code::TooLarge,
-            Code::UnsupportedMediaType,
-            Code::RateLimited,
-            Code::Internal,
-            Code::ForeignData,
-            Code::StoreUnavailable,
-            Code::Overloaded,
-            Code::Draining,
-            Code::OutcomeUnknown,
-        ])
     }
 }
 

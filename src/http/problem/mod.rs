@@ -18,6 +18,4 @@ pub use page::problems_markdown;
 pub(in crate::http) use page::{__path_problem_page, problem_page};
 pub(in crate::http) use part_result::PartResult;
 pub(in crate::http) use report::{Extra, Problem};
-pub(in crate::http) use responses::{
-    problem_responses, share_problems, shared_responses, text_header,
-};
+pub(in crate::http) use responses::{add_problems, groups, shared_responses, text_header};

@@ -19,7 +19,7 @@ use crate::http::{
     state::AppState,
 };
 
-use super::{Problem, ProblemCode, problem_responses};
+use super::{Problem, ProblemCode};
 
 /// What a problem means and what to do about it.
 #[derive(Serialize, ToSchema)]
@@ -39,9 +39,6 @@ pub(in crate::http) struct ProblemExplained {
     action: &'static str,
 }
 
-/// The problems of this route.
-pub(in crate::http) struct PageProblems;
-
 /// What a problem means
 ///
 /// The page that the `type` of a problem points to: what it means and what to do about it, as JSON
@@ -55,7 +52,6 @@ pub(in crate::http) struct PageProblems;
     responses(
         (status = 200, description = "What the problem means.",
          content((ProblemExplained = "application/json"), (String = "text/html"))),
-        PageProblems,
     )
 )]
 pub(in crate::http) async fn problem_page(
@@ -121,15 +117,6 @@ impl ProblemExplained {
             meaning: code.meaning(),
             action: code.action(),
         }
-    }
-}
-
-// === impl PageProblems ===
-
-impl utoipa::IntoResponses for PageProblems {
-    fn responses()
-    -> std::collections::BTreeMap<String, utoipa::openapi::RefOr<utoipa::openapi::Response>> {
-        problem_responses(&[ProblemCode::NotFound])
     }
 }
 

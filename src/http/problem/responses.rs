@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::StatusCode;
 use serde_json::{Value, json};
 use utoipa::openapi::{
-    ContentBuilder, Header, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder,
+    ContentBuilder, Header, ObjectBuilder, Ref, Response, ResponseBuilder,
     example::{Example, ExampleBuilder},
     extensions::Extensions,
     path::Operation,
@@ -15,42 +15,67 @@ use utoipa::openapi::{
 
 use super::ProblemCode;
 
+/// Codes that several operations answer, by what they have in common.
+pub(in crate::http) mod groups {
+    use super::ProblemCode::{self as Code};
+
+    /// The caller needs an API key with a permission.
+    pub(in crate::http) const KEY: &[Code] = &[
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::OriginRefused,
+        Code::RateLimited,
+    ];
+    /// The caller needs the token of the lease and nothing else.
+    pub(in crate::http) const TOKEN: &[Code] = &[Code::OriginRefused, Code::RateLimited];
+    /// The request has a body.
+    pub(in crate::http) const BODY: &[Code] = &[
+        Code::RequestTimeout,
+        Code::TooLarge,
+        Code::UnsupportedMediaType,
+    ];
+    /// The request may ask for a TTL.
+    pub(in crate::http) const TTL: &[Code] = &[Code::LimitExceeded];
+    /// The request asks for a lock, and may wait for it.
+    pub(in crate::http) const GRANT: &[Code] = &[
+        Code::IdempotencyMismatch,
+        Code::IdempotencyExpired,
+        Code::Superseded,
+        Code::Locked,
+        Code::TooManyWaiters,
+        Code::TooManyLeases,
+        Code::UnsupportedByStore,
+        Code::FenceExhausted,
+    ];
+    /// The request is about the lease of a token.
+    pub(in crate::http) const LEASE: &[Code] = &[Code::LeaseLost];
+    /// The request is about whoever holds the lock.
+    pub(in crate::http) const HOLDER: &[Code] = &[Code::HolderChanged, Code::NotHeld];
+    /// The store is asked, and changes nothing.
+    pub(in crate::http) const LOOK: &[Code] =
+        &[Code::ForeignData, Code::StoreUnavailable, Code::Draining];
+    /// The store is told to change something.
+    pub(in crate::http) const WRITE: &[Code] = &[
+        Code::ForeignData,
+        Code::StoreUnavailable,
+        Code::Draining,
+        Code::OutcomeUnknown,
+    ];
+}
+
 /// Where an operation lists the codes that it can answer.
 const CODES: &str = "x-problem-codes";
 
-/// The responses of an operation that can answer these problems, until [`share_problems`] has put the shared
-/// ones in their places: one for each status, which only says which codes it can have.
-pub(in crate::http) fn problem_responses(
-    codes: &[ProblemCode],
-) -> BTreeMap<String, RefOr<Response>> {
-    let by_status = by_status(codes.iter().copied()).into_iter();
-    let responses = by_status.map(|(status, codes)| {
-        let response = ResponseBuilder::new().extensions(Some(listed(codes)));
-        (status.as_str().to_owned(), RefOr::T(response.build()))
-    });
-    responses.collect()
-}
-
-/// Lets an operation answer these problems besides those that it names itself, names all of them in one list,
-/// and refers to the shared responses.
-pub(in crate::http) fn share_problems(operation: &mut Operation, others: &[ProblemCode]) {
-    let mut codes = BTreeSet::new();
+/// Lets an operation answer these problems: lists their codes, and refers to the shared response of each status that is
+/// no answer of the operation's own.
+pub(in crate::http) fn add_problems(operation: &mut Operation, codes: BTreeSet<ProblemCode>) {
     let responses = &mut operation.responses.responses;
-    for (status, response) in problem_responses(others) {
-        responses.entry(status).or_insert(response);
+    for status in codes.iter().map(|code| code.status()) {
+        let own = responses.entry(status.as_str().to_owned());
+        own.or_insert_with(|| Ref::from_response_name(name(status)).into());
     }
-    for (status, response) in responses.iter_mut() {
-        let RefOr::T(own) = response else { continue };
-        let Some(listed) = own.extensions.as_ref().and_then(|it| it.get(CODES)) else {
-            continue;
-        };
-        codes.extend(named(listed));
-        let others = others.iter().copied();
-        codes.extend(others.filter(|code| code.status().as_str() == status));
-        let status = status.parse().expect("a problem has an HTTP status");
-        *response = Ref::from_response_name(name(status)).into();
-    }
-    operation.extensions = Some(listed(codes));
+    let codes = codes.into_iter().map(ProblemCode::as_str);
+    operation.extensions = Some(Extensions::from_iter([(CODES, codes.collect::<Value>())]));
 }
 
 /// The responses that all operations share, by their names: one for each status that a problem has.
@@ -75,16 +100,6 @@ fn by_status(
         by_status.entry(code.status()).or_default().insert(code);
     }
     by_status
-}
-
-fn listed(codes: impl IntoIterator<Item = ProblemCode>) -> Extensions {
-    let codes = codes.into_iter().map(ProblemCode::as_str);
-    Extensions::from_iter([(CODES, codes.collect::<Value>())])
-}
-
-fn named(listed: &Value) -> impl Iterator<Item = ProblemCode> {
-    let slugs = listed.as_array().into_iter().flatten();
-    slugs.filter_map(|slug| ProblemCode::from_slug(slug.as_str()?))
 }
 
 /// What the shared response with a status is called: `TooManyRequests`.

@@ -14,18 +14,14 @@ use tracing::{debug, warn};
 
 use crate::{
     config::{HttpConfig, Millis},
-    http::tls::Certificates,
+    http::{edge::EdgeService, tls::Certificates},
     lifecycle::{Lifecycle, Seat},
     telemetry::metrics::Metrics,
 };
 
 use super::{
-    connection::LongRequests,
-    descriptors,
-    detached::DetachedReleases,
-    in_flight::InFlightRequests,
-    protocol::Protocol,
-    request_handler::{RequestHandler, Service},
+    connection::LongRequests, descriptors, detached::DetachedReleases, in_flight::InFlightRequests,
+    protocol::Protocol, request_handler::RequestHandler,
 };
 
 /// Serves accepted connections, up to a limit.
@@ -67,7 +63,7 @@ const NOTICE: Duration = Duration::from_secs(10);
 /// one that has not done so when the lifecycle closes ends without it, and has asked for nothing.
 pub async fn serve(
     listener: TcpListener,
-    service: impl Into<Service>,
+    edge: EdgeService,
     config: &HttpConfig,
     certificates: Option<Certificates>,
     metrics: &Metrics,
@@ -76,7 +72,7 @@ pub async fn serve(
 ) {
     let most = descriptors::connections(config.max_connections);
     let detached = DetachedReleases::new(config.reserved_requests, metrics.clone(), lifecycle);
-    let handler = RequestHandler::new(service.into(), in_flight, most, detached);
+    let handler = RequestHandler::new(edge, in_flight, most, detached);
     let refusing = handler.refusing();
     let brief = HttpConfig {
         header_timeout_ms: REFUSED_IDLE,

@@ -16,4 +16,3 @@ pub use accept::serve;
 pub(super) use connection::{AnsweredOn, LongRequestPermit, LongRequests, UserTimeout, peer};
 pub(super) use detached::UnansweredReleases;
 pub use in_flight::InFlightRequests;
-pub use request_handler::Service;

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    future::ready,
     pin::Pin,
     sync::{
         Arc,
@@ -11,23 +10,18 @@ use std::{
     task::{Context, Poll},
 };
 
-use axum::{
-    Router,
-    body::{Body, HttpBody},
-    response::IntoResponse,
-};
+use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use futures_util::future::Either;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version,
+    HeaderValue, Request, Response, Version,
     header::{CONNECTION, TRANSFER_ENCODING},
 };
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use tower::Service as _;
 
-use crate::http::edge::EdgeService;
+use crate::http::edge::{Class, EdgeService};
 
 use super::{
     connection::{ConnectionState, OpenRequest},
@@ -35,19 +29,10 @@ use super::{
     in_flight::InFlightRequests,
 };
 
-/// What answers requests. Cheap to clone.
-#[derive(Clone)]
-pub enum Service {
-    /// All routes, with the edge around them.
-    Edge(EdgeService),
-    /// Routes without it.
-    Router(Router),
-}
-
 /// What all requests have in common.
 #[derive(Clone)]
 pub(super) struct RequestHandler {
-    service: Service,
+    edge: EdgeService,
     in_flight: InFlightRequests,
     /// How many requests are open over HTTP/2 on all connections together, until their answers have been
     /// taken, and how many may be.
@@ -81,49 +66,18 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// reset, and its client may lose the answer.
 const MAX_REFUSED_BODY: usize = 64 * 1024;
 
-// === impl Service ===
-
-impl Service {
-    fn call(
-        &self,
-        request: Request<Incoming>,
-        is_full: bool,
-    ) -> impl Future<Output = Result<Response<Body>, Infallible>> + use<> {
-        match self {
-            Self::Edge(service) => Either::Left(service.answer(request, is_full)),
-            Self::Router(_) if is_full => {
-                let refused = StatusCode::SERVICE_UNAVAILABLE.into_response();
-                Either::Right(Either::Left(ready(Ok(refused))))
-            }
-            Self::Router(router) => Either::Right(Either::Right(router.clone().call(request))),
-        }
-    }
-}
-
-impl From<EdgeService> for Service {
-    fn from(service: EdgeService) -> Self {
-        Self::Edge(service)
-    }
-}
-
-impl From<Router> for Service {
-    fn from(router: Router) -> Self {
-        Self::Router(router)
-    }
-}
-
 // === impl RequestHandler ===
 
 impl RequestHandler {
     /// `most` requests may be under way over HTTP/2.
     pub(super) fn new(
-        service: Service,
+        edge: EdgeService,
         in_flight: InFlightRequests,
         most: usize,
         detached: DetachedReleases,
     ) -> Self {
         Self {
-            service,
+            edge,
             in_flight,
             streams: Arc::default(),
             most,
@@ -152,15 +106,18 @@ impl RequestHandler {
         let stream = (request.version() == Version::HTTP_2).then(|| OpenStream::new(&self.streams));
         let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
         let refuses = self.refuses;
-        let is_full = refuses || is_too_many && !keeps_lease(&request);
+        let context = self.edge.begin(&request);
+        let class = context.class();
+        // For what keeps or ends a lease there is always room.
+        let keeps_lease = matches!(class, Class::Renews | Class::Releases);
+        let is_full = refuses || is_too_many && !keeps_lease;
         // What only looks loses nothing when the gateway stops: a health check must not keep it.
         let counted = (!request.method().is_safe()).then(|| self.in_flight.begin());
-        let ends_lease = ends_lease(&request);
         // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
         // another end of this request, so nothing that comes behind it is trusted.
         let closes = refuses || request.headers().contains_key(TRANSFER_ENCODING);
         open.attach_to(&mut request);
-        let service = self.service.clone();
+        let edge = self.edge.clone();
         let answer = async move {
             // Called here and not before: a release that waits for its turn without a caller must not
             // hold the room that a request takes.
@@ -172,7 +129,7 @@ impl RequestHandler {
                         .await,
                 );
             }
-            let mut answer = service.call(request, is_full).await?;
+            let mut answer = edge.answer(request, context, is_full).await?;
             drop(counted);
             // The next request may be sent elsewhere then, and none is under way on this connection
             // when the gateway closes it. Over HTTP/2 the header does not exist, and hyper removes it.
@@ -185,7 +142,7 @@ impl RequestHandler {
                 _stream: stream,
             }))
         };
-        if ends_lease {
+        if class == Class::Releases {
             Either::Right(Detachable::new(
                 answer,
                 UnansweredReleases::go_on,
@@ -196,24 +153,6 @@ impl RequestHandler {
             Either::Left(answer)
         }
     }
-}
-
-/// Whether a request ends a lease, as far as can be seen before its route is known.
-fn ends_lease<B>(request: &Request<B>) -> bool {
-    let path = request.uri().path();
-    match *request.method() {
-        Method::DELETE => path.contains("/locks"),
-        Method::POST => {
-            // A lock may be called `release`.
-            path.ends_with("/release") && !path.ends_with("/locks/release")
-        }
-        _ => false,
-    }
-}
-
-/// Whether a request keeps a lease that somebody has, or ends it: for such there is always room.
-fn keeps_lease<B>(request: &Request<B>) -> bool {
-    *request.method() == Method::PUT || ends_lease(request)
 }
 
 // === impl OpenStream ===
@@ -258,26 +197,6 @@ impl HttpBody for AnswerBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_request_ends_a_lease_if_it_deletes_locks_or_posts_to_a_release() {
-        for (method, path, expected) in [
-            (Method::DELETE, "/locks/a", true),
-            (Method::DELETE, "/base/locks?names=a,b", true),
-            (Method::DELETE, "/locks/session", true),
-            (Method::DELETE, "/session", false),
-            (Method::POST, "/locks/a/release", true),
-            (Method::POST, "/locks/release", false),
-            (Method::PUT, "/locks/a/renew", false),
-        ] {
-            let request = Request::builder()
-                .method(&method)
-                .uri(path)
-                .body(())
-                .unwrap();
-            assert_eq!(ends_lease(&request), expected, "{method} {path}");
-        }
-    }
 
     #[test]
     fn a_stream_counts_itself_until_it_is_dropped() {

@@ -1,24 +1,17 @@
 //! `GET /session`: who somebody is here.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::extract::State;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response},
-};
 
 use crate::http::{
     extract::{AcceptsJson, NoQuery, OptionalCaller},
     json_response::JsonResponse,
-    problem::{Problem, ProblemCode as Code, problem_responses},
+    problem::Problem,
     state::AppState,
 };
 
 use super::session_body::SessionBody;
-
-/// The problems of show.
-struct ShowProblems;
 
 /// Who am I, and what may I do?
 ///
@@ -31,7 +24,6 @@ struct ShowProblems;
     tag = "session",
     responses(
         (status = 200, body = SessionBody, description = "Who asks."),
-        ShowProblems,
     )
 )]
 pub(in crate::http) async fn show(
@@ -44,12 +36,4 @@ pub(in crate::http) async fn show(
         Some(access) => SessionBody::of(access, gateway.clock.wall()),
         None => SessionBody::of_nobody(),
     }))
-}
-
-// === impl ShowProblems ===
-
-impl IntoResponses for ShowProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[Code::Unauthorized, Code::RateLimited])
-    }
 }

@@ -1,16 +1,12 @@
 //! `POST /session`: show a key once, and be known by a cookie from then on.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
     response::{AppendHeaders, IntoResponse, Response},
 };
 use http::header::SET_COOKIE;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response as OpenApiResponse},
-};
 
 use crate::{
     audit::Requester,
@@ -18,15 +14,12 @@ use crate::{
         edge::RequestContext,
         extract::{AcceptsJson, ApiJson, NoQuery, Provenance},
         json_response::JsonResponse,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
 };
 
 use super::{cookies::CookieJar, session_body::SessionBody, sign_in_body::SignInBody};
-
-/// The problems of signing in.
-struct SignInProblems;
 
 /// Sign in
 ///
@@ -50,7 +43,6 @@ struct SignInProblems;
     responses(
         (status = 200, body = SessionBody, description = "Who was signed in.",
          headers(("Set-Cookie", description = "The session, unless the gateway has no API keys."))),
-        SignInProblems,
     )
 )]
 pub(in crate::http) async fn sign_in(
@@ -80,20 +72,4 @@ pub(in crate::http) async fn sign_in(
     let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
     let body = SessionBody::of(&access, gateway.clock.wall());
     Ok((AppendHeaders(cookies), JsonResponse(body)).into_response())
-}
-
-// === impl SignInProblems ===
-
-impl IntoResponses for SignInProblems {
-    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        problem_responses(&[
-            Code::InvalidRequest,
-            Code::Unauthorized,
-            Code::OriginRefused,
-            Code::RequestTimeout,
-            Code::TooLarge,
-            Code::UnsupportedMediaType,
-            Code::RateLimited,
-        ])
-    }
 }

@@ -1,31 +1,24 @@
 //! `DELETE /session`: be known no more.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
     response::{AppendHeaders, IntoResponse, Response},
 };
 use http::header::SET_COOKIE;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response as OpenApiResponse},
-};
 
 use crate::{
     audit::Requester,
     http::{
         extract::{NoQuery, Provenance, SignOutCaller},
         json_response::NoContent,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
 };
 
 use super::cookies::CookieJar;
-
-/// The problems of signing out.
-struct SignOutProblems;
 
 /// Sign out
 ///
@@ -41,7 +34,6 @@ struct SignOutProblems;
     responses(
         (status = 204, description = "The session is forgotten, or there was none.",
          headers(("Set-Cookie", description = "Takes the cookie away."))),
-        SignOutProblems,
     )
 )]
 pub(in crate::http) async fn sign_out(
@@ -60,12 +52,4 @@ pub(in crate::http) async fn sign_out(
     }
     let cookies: Vec<_> = jar.forget().map(|cookie| (SET_COOKIE, cookie)).collect();
     Ok((AppendHeaders(cookies), NoContent).into_response())
-}
-
-// === impl SignOutProblems ===
-
-impl IntoResponses for SignOutProblems {
-    fn responses() -> BTreeMap<String, RefOr<OpenApiResponse>> {
-        problem_responses(&[Code::OriginRefused])
-    }
 }

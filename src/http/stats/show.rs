@@ -1,12 +1,8 @@
 //! `GET /stats`: how this gateway is doing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::extract::State;
-use utoipa::{
-    IntoResponses,
-    openapi::{RefOr, Response},
-};
 
 use crate::{
     auth::{Permission, scope},
@@ -14,16 +10,13 @@ use crate::{
         extract::{AcceptsJson, Caller, NoQuery},
         health,
         json_response::JsonResponse,
-        problem::{Problem, ProblemCode as Code, problem_responses},
+        problem::Problem,
         state::AppState,
     },
     lock::NamePrefix,
 };
 
 use super::stats_body::StatsBody;
-
-/// The problems of stats.
-struct StatsProblems;
 
 /// How is this gateway doing?
 ///
@@ -40,7 +33,6 @@ struct StatsProblems;
     tag = "health",
     responses(
         (status = 200, body = StatsBody, description = "The numbers."),
-        StatsProblems,
     )
 )]
 pub(in crate::http) async fn stats(
@@ -57,17 +49,4 @@ pub(in crate::http) async fn stats(
     Ok(JsonResponse(StatsBody::new(&gateway, readiness, |name| {
         caller.views(name)
     })))
-}
-
-// === impl StatsProblems ===
-
-impl IntoResponses for StatsProblems {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        problem_responses(&[
-            Code::Unauthorized,
-            Code::Forbidden,
-            Code::OriginRefused,
-            Code::RateLimited,
-        ])
-    }
 }

@@ -1,8 +1,9 @@
 //! What web pages may do, asked over a socket as a browser would for them.
 
 use http::Method;
-use latchgate::{config::Config, http::openapi};
-use serde_json::{Map, Value};
+use latchgate::config::Config;
+
+use crate::support::operations::{Operation, operations, paths};
 
 use super::{
     service::Service,
@@ -50,42 +51,17 @@ fn listing() -> Service {
     Service::with(config)
 }
 
-/// Every path that the OpenAPI document lists, as one asks for it, and what it takes.
-fn paths() -> Vec<(String, Map<String, Value>)> {
-    let document = serde_json::to_value(openapi()).unwrap();
-    let paths = document["paths"].as_object().unwrap().iter();
-    let asked = |path: &str| path.replace("{name}", "a").replace("{code}", "locked");
-    let paths = paths.map(|(path, item)| (asked(path), item.as_object().unwrap().clone()));
-    let paths: Vec<_> = paths.collect();
-    assert!(!paths.iter().any(|(path, _)| path.contains('{')));
-    paths
+/// The request lines of all operations, and others.
+fn lines_and<const N: usize>(others: [&str; N]) -> Vec<String> {
+    let lines = operations().into_iter().map(|it| it.line("a"));
+    lines.chain(others.map(str::to_owned)).collect()
 }
 
-/// The request lines of every operation that the OpenAPI document lists.
-fn operations() -> Vec<String> {
-    let of = |(path, item): (String, Map<String, Value>)| {
-        let methods = item.into_iter().map(|(method, _)| method.to_uppercase());
-        methods
-            .map(|method| format!("{method} {path}"))
-            .collect::<Vec<_>>()
-    };
-    paths().into_iter().flat_map(of).collect()
-}
-
-/// The request lines of those that are for no page of elsewhere: what could change something, and
-/// what keeps a connection.
+/// The request lines of those that are for no page of elsewhere.
 fn guarded() -> Vec<String> {
-    let mut lines = vec!["BREW /locks/a".to_owned()];
-    for (path, item) in paths() {
-        for (method, operation) in item {
-            if method != "get" {
-                lines.push(format!("{} {path}", method.to_uppercase()));
-            } else if operation["responses"]["200"]["content"]["text/event-stream"].is_object() {
-                lines.push(format!("GET {path}"));
-            }
-        }
-    }
-    lines
+    let guarded = operations().into_iter().filter(Operation::is_guarded);
+    let lines = guarded.map(|it| it.line("a"));
+    lines.chain(["BREW /locks/a".to_owned()]).collect()
 }
 
 #[test]
@@ -99,8 +75,8 @@ fn the_tables_have_what_is_known_to_be_guarded() {
         "PUT /locks/a/renew",
         "DELETE /locks/a",
         "POST /locks",
-        "PUT /locks",
-        "DELETE /locks",
+        "PUT /locks?names=a,b",
+        "DELETE /locks?names=a,b",
         "GET /events",
     ] {
         assert!(guarded.iter().any(|it| it == line), "{line}: {guarded:?}");
@@ -202,7 +178,7 @@ async fn without_a_list_no_page_of_elsewhere_may_and_none_is_told_anything() {
 async fn a_listed_page_reads_every_answer_and_others_none() {
     let service = listing();
     let others = ["GET /nope", "BREW /locks/a", "GET /docs/index.css"];
-    for line in &[operations(), others.map(str::to_owned).into()].concat() {
+    for line in &lines_and(others) {
         let listed = ask(&service, line, &["Origin: https://ci.example.com"]).await;
         let allowed = listed.values("access-control-allow-origin");
         assert_eq!(allowed, ["https://ci.example.com"], "{line}");
@@ -226,33 +202,11 @@ async fn a_listed_page_reads_every_answer_and_others_none() {
     }
 }
 
-/// The methods that a path takes, as it says them.
-fn taken(item: &Map<String, Value>) -> String {
-    let methods = [
-        ("get", "get, head, "),
-        ("post", "post, "),
-        ("put", "put, "),
-        ("delete", "delete, "),
-    ];
-    let taken = methods.iter().filter(|(name, _)| item.contains_key(*name));
-    let taken: String = taken.map(|(_, methods)| *methods).collect();
-    taken + "options"
-}
-
 #[tokio::test]
 async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
     let service = listing();
-    let mut asked: Vec<_> = paths()
-        .into_iter()
-        .map(|(path, item)| (path, taken(&item)))
-        .collect();
-    asked.push((
-        "/docs/index.css".to_owned(),
-        "get, head, options".to_owned(),
-    ));
-    let lock = asked.iter().find(|(path, _)| path == "/locks/a").unwrap();
-    assert_eq!(lock.1, "get, head, post, delete, options");
-    for (path, methods) in asked {
+    for (path, methods) in paths() {
+        let methods = methods.to_lowercase();
         let line = format!("OPTIONS {path}");
         let asked = [
             "Access-Control-Request-Method: PUT",
@@ -293,7 +247,7 @@ async fn preflights_are_answered_on_every_route_for_listed_pages_alone() {
 async fn no_page_of_elsewhere_embeds_an_answer() {
     let service = Service::start();
     let others = ["GET /docs/swagger-ui.css", "GET /nope", "OPTIONS /locks/a"];
-    for line in &[operations(), others.map(str::to_owned).into()].concat() {
+    for line in &lines_and(others) {
         let head = ask(&service, line, &[]).await;
         let policy = head.values("cross-origin-resource-policy");
         assert_eq!(policy, ["same-origin"], "{line}: {}", head.0);
@@ -304,17 +258,10 @@ async fn no_page_of_elsewhere_embeds_an_answer() {
 #[tokio::test]
 async fn what_a_person_may_look_at_loads_nothing_from_elsewhere_and_is_in_no_frame() {
     let service = Service::start();
-    let document = service.get("/openapi.json").await.json();
-    let paths = document["paths"].as_object().unwrap().iter();
-    let pages = paths
-        .filter(|(path, item)| {
-            let data = ["/locks", "/events", "/session", "/stats", "/backup"]
-                .iter()
-                .any(|data| path.starts_with(data));
-            !data && item["get"].is_object()
-        })
-        .map(|(path, _)| path.replace("{code}", "locked"));
-    let pages: Vec<_> = pages.chain(["/nope".to_owned()]).collect();
+    let pages = operations().into_iter();
+    let pages = pages.filter(|it| it.method == "GET" && !it.answers("unauthorized"));
+    let pages = pages.map(|it| it.target("a")).chain(["/nope".to_owned()]);
+    let pages: Vec<_> = pages.collect();
     assert!(pages.len() > 6, "{pages:?}");
     for path in pages {
         let head = ask(

@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use crate::support::operations::{Operation, operations};
+
 use super::service::{JSON, Service, TOKEN, WITH_TOKEN};
 
 const OTHER: &str = "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA";
@@ -60,16 +62,11 @@ async fn an_encoded_name_is_the_same_lock() {
 #[tokio::test]
 async fn a_query_is_refused_on_every_route_of_a_lock() {
     let service = Service::start();
-    for (method, path) in [
-        (Method::POST, "/locks/a"),
-        (Method::GET, "/locks/a"),
-        (Method::DELETE, "/locks/a"),
-        (Method::PUT, "/locks/a/renew"),
-        (Method::POST, "/locks/a/release"),
-    ] {
+    for operation in operations().into_iter().filter(Operation::names_lock) {
+        let (method, path) = (operation.method.parse().unwrap(), operation.target("a"));
         let target = format!("{path}?ttl_ms=s3cret&x");
-        let answer = service.ask(method.clone(), &target, WITH_TOKEN, "").await;
-        let body = if method == Method::GET {
+        let answer = service.ask(method, &target, WITH_TOKEN, "").await;
+        let body = if operation.method == "GET" {
             ""
         } else {
             ", only fields of the JSON body"

@@ -32,7 +32,7 @@ pub(crate) struct Service {
     pub(crate) lifecycle: Lifecycle,
     metrics: Metrics,
     config: Arc<Config>,
-    edge: EdgeService,
+    pub(crate) edge: EdgeService,
 }
 
 /// An answer, whole.

@@ -1,23 +1,14 @@
 //! What a web page of elsewhere may send from somebody's browser, and names that lead to loopback.
 
+use crate::support::operations::{Operation, operations};
+
 use super::{
-    bench::Bench,
+    bench::{Bench, HELD},
     case::{Case, Expected},
 };
 
 const REFUSED: Expected = Expected::Refused(403, "origin-refused");
 const WRONG_HOST: Expected = Expected::Refused(421, "wrong-host");
-/// What changes something, or keeps a connection.
-const GUARDED: [&str; 8] = [
-    "POST /locks/a",
-    "POST /locks/witness/hold",
-    "POST /locks/witness/break",
-    "POST /locks/witness/release",
-    "PUT /locks/witness/renew",
-    "DELETE /locks/witness",
-    "POST /session",
-    "GET /events",
-];
 const FOREIGN: [(&str, &str); 16] = [
     ("Origin", "https://evil.example"),
     ("Origin", "null"),
@@ -57,11 +48,12 @@ const HOSTS: [&str; 16] = [
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for line in GUARDED {
+    let guarded = operations().into_iter().filter(Operation::is_guarded);
+    for line in guarded.map(|it| it.line(HELD)) {
         for header in FOREIGN {
             // On another port, so that no origin here is the gateway's own.
             let headers = [("Host", "localhost:7420"), header];
-            cases.push(Case::new(line, &headers, b"", REFUSED));
+            cases.push(Case::new(&line, &headers, b"", REFUSED));
         }
     }
     for host in HOSTS {

@@ -1,5 +1,7 @@
 //! Content types, codings and what the answer may be.
 
+use crate::support::operations::operations;
+
 use super::{
     bench::Bench,
     case::{Case, Expected, INVALID},
@@ -43,33 +45,22 @@ const CODINGS: [&str; 9] = [
     "x",
     "",
 ];
-const ROUTES: [&str; 6] = [
-    "POST /locks/a",
-    "POST /locks/a/hold",
-    "PUT /locks/a/renew",
-    "DELETE /locks/a",
-    "POST /locks",
-    "PUT /locks?names=a,b",
-];
-/// Those that answer JSON and nothing else.
-const JSON_ROUTES: [&str; 7] = [
-    "POST /locks/a",
-    "GET /locks/a",
-    "GET /locks",
-    "POST /locks",
-    "PUT /locks?names=a,b",
-    "DELETE /locks?names=a,b",
-    "GET /stats",
-];
 const MEDIA: Expected = Expected::Refused(415, "unsupported-media-type");
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let token = ("Lock-Token", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-    for line in ROUTES {
+    let operations = operations();
+    let with_body = operations
+        .iter()
+        .filter(|it| it.body_is_required().is_some());
+    for line in with_body
+        .map(|it| it.line("a"))
+        .chain(["DELETE /locks/a".to_owned()])
+    {
         for media in NO_JSON {
             cases.push(Case::new(
-                line,
+                &line,
                 &[token, ("Content-Type", media)],
                 b"{}",
                 MEDIA,
@@ -77,14 +68,14 @@ fn cases() -> Vec<Case> {
         }
         for coding in CODINGS {
             let headers = [token, ("Content-Encoding", coding)];
-            cases.push(Case::new(line, &headers, b"{}", MEDIA));
+            cases.push(Case::new(&line, &headers, b"{}", MEDIA));
         }
         let twice = [
             token,
             ("Content-Type", "application/json"),
             ("Content-Type", "application/json"),
         ];
-        cases.push(Case::new(line, &twice, b"{}", MEDIA));
+        cases.push(Case::new(&line, &twice, b"{}", MEDIA));
     }
     for media in [
         "application/json",
@@ -101,7 +92,10 @@ fn cases() -> Vec<Case> {
         ));
     }
     let not_acceptable = Expected::Refused(406, "not-acceptable");
-    for line in JSON_ROUTES {
+    let in_json = operations
+        .iter()
+        .filter(|it| it.media() == ["application/json"]);
+    for line in in_json.map(|it| it.line("a")) {
         for accept in [
             "text/html",
             "text/*",
@@ -112,7 +106,7 @@ fn cases() -> Vec<Case> {
             "image/png, text/html;q=0.9",
             "x",
         ] {
-            cases.push(Case::new(line, &[("Accept", accept)], b"", not_acceptable));
+            cases.push(Case::new(&line, &[("Accept", accept)], b"", not_acceptable));
         }
         for accept in [
             "application/json;q=x",
@@ -121,7 +115,7 @@ fn cases() -> Vec<Case> {
             ",,,",
             "*/*;q=1.0000000000",
         ] {
-            cases.push(Case::new(line, &[("Accept", accept)], b"", Expected::Sane));
+            cases.push(Case::new(&line, &[("Accept", accept)], b"", Expected::Sane));
         }
     }
     for expect in ["100-continue", "200-ok", "x"] {

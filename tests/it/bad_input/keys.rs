@@ -2,7 +2,10 @@
 
 use latchgate::auth::ApiKey;
 
-use crate::support::gateway::Setup;
+use crate::support::{
+    gateway::Setup,
+    operations::{Operation, operations},
+};
 
 use super::{
     bench::{Bench, HELD},
@@ -44,14 +47,22 @@ impl Keys {
     }
 }
 
-/// What needs a permission on a lock.
-const LINES: [(&str, &str, &str); 5] = [
-    ("POST", "", ""),
-    ("PUT", "/renew", ""),
-    ("POST", "/hold", ""),
-    ("POST", "/break", "{\"reason\": \"x\"}"),
-    ("GET", "", ""),
-];
+/// The lines of what needs a permission on a lock, and their bodies. What only looks is the last.
+fn lines(lock: &str) -> Vec<(String, &'static [u8])> {
+    let of_locks = operations().into_iter();
+    let mut of_locks: Vec<_> = of_locks
+        .filter(|it| it.names_lock() && it.answers("forbidden"))
+        .collect();
+    of_locks.sort_by_key(|it| it.method == "GET");
+    let with_body = |it: &Operation| match it.body_is_required() {
+        Some(true) => &b"{\"reason\": \"x\"}"[..],
+        _ => b"",
+    };
+    of_locks
+        .iter()
+        .map(|it| (it.line(lock), with_body(it)))
+        .collect()
+}
 
 fn no_keys(key: &str) -> Vec<String> {
     let (id, rest) = key.rsplit_once('_').unwrap();
@@ -87,24 +98,25 @@ fn no_keys(key: &str) -> Vec<String> {
 
 fn cases(keys: &Keys) -> Vec<Case> {
     let mut cases = Vec::new();
-    let line = |(method, rest, body): (&str, &str, &'static str), lock: &str| {
-        (format!("{method} /locks/{lock}{rest}"), body.as_bytes())
-    };
     let all = keys.all.expose();
     for wrong in no_keys(all) {
-        for operation in LINES {
-            let (line, body) = line(operation, HELD);
+        for (line, body) in lines(HELD) {
             let headers = [("Authorization", wrong.as_str())];
             cases.push(Case::new(&line, &headers, body, UNAUTHORIZED));
         }
     }
-    for path in ["GET /locks", "GET /events", "GET /stats", "GET /metrics"] {
-        cases.push(Case::new(path, &[], b"", UNAUTHORIZED));
+    let others = operations().into_iter();
+    for other in others.filter(|it| !it.names_lock() && it.answers("forbidden")) {
+        let line = other.line("a");
+        cases.push(Case::new(&line, &[], b"", UNAUTHORIZED));
+        if other.method != "GET" {
+            continue;
+        }
         let cookie = [(
             "Cookie",
             "latchgate-session=lgs_AAAA; __Host-latchgate-session=lgs_AAAA",
         )];
-        cases.push(Case::new(path, &cookie, b"", UNAUTHORIZED));
+        cases.push(Case::new(&line, &cookie, b"", UNAUTHORIZED));
     }
     let bearer = |key: &ApiKey| format!("Bearer {}", key.expose());
     let (team, viewer, all) = (bearer(&keys.team), bearer(&keys.viewer), bearer(&keys.all));
@@ -112,8 +124,7 @@ fn cases(keys: &Keys) -> Vec<Case> {
     for lock in [
         "team", "team2", "team2:a", "Team:a", "tea", "team.a", "xteam:a", "team-:", "t", "witness",
     ] {
-        for operation in LINES {
-            let (line, body) = line(operation, lock);
+        for (line, body) in lines(lock) {
             cases.push(Case::new(
                 &line,
                 &[("Authorization", &team)],
@@ -141,11 +152,10 @@ fn cases(keys: &Keys) -> Vec<Case> {
             expected,
         ));
     }
-    for operation in &LINES[..4] {
-        for lock in ["a", HELD, "team:a"] {
-            let (line, body) = line(*operation, lock);
+    for lock in ["a", HELD, "team:a"] {
+        for (line, body) in lines(lock).split_last().unwrap().1 {
             cases.push(Case::new(
-                &line,
+                line,
                 &[("Authorization", &viewer)],
                 body,
                 FORBIDDEN,

@@ -1,20 +1,12 @@
 //! Names: length, traversal, encoding, braces, globs, fragments of protocols and languages.
 
+use crate::support::operations::{Operation, operations};
+
 use super::{
     bench::Bench,
     case::{Case, Expected, INVALID},
 };
 
-/// Every route of a lock that takes no body, or may have none.
-const ROUTES: [(&str, &str); 7] = [
-    ("GET", ""),
-    ("POST", ""),
-    ("DELETE", ""),
-    ("PUT", "/renew"),
-    ("POST", "/release"),
-    ("POST", "/break"),
-    ("POST", "/hold"),
-];
 /// As they stand in the path, each valid there and invalid as a name.
 const NO_NAMES: [&str; 42] = [
     ".",
@@ -73,11 +65,8 @@ const NO_TEXT: [&str; 8] = [
 ];
 
 fn of_every_route(name: &str) -> impl Iterator<Item = Case> {
-    let line = move |(method, rest)| format!("{method} /locks/{name}{rest}");
-    ROUTES
-        .into_iter()
-        .map(line)
-        .map(|line| Case::new(&line, &[], b"", INVALID))
+    let of_locks = operations().into_iter().filter(Operation::names_lock);
+    of_locks.map(move |operation| Case::new(&operation.line(name), &[], b"", INVALID))
 }
 
 pub(super) fn cases() -> Vec<Case> {

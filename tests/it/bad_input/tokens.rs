@@ -1,5 +1,7 @@
 //! Tokens: missing, wrong, of another lock, with one bit changed, huge, and in the wrong place.
 
+use crate::support::operations::operations;
+
 use super::{
     bench::{Bench, HELD, PLANTED},
     case::{Case, Expected, INVALID},
@@ -9,13 +11,10 @@ use super::{
 const LOST: Expected = Expected::Refused(410, "lease-lost");
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-fn lines(lock: &str) -> [String; 4] {
-    [
-        format!("PUT /locks/{lock}/renew"),
-        format!("DELETE /locks/{lock}"),
-        format!("POST /locks/{lock}/release"),
-        format!("POST /locks/{lock}/hold"),
-    ]
+fn lines(lock: &str) -> Vec<String> {
+    let of_leases = operations().into_iter();
+    let of_leases = of_leases.filter(|it| it.names_lock() && it.takes("Lock-Token"));
+    of_leases.map(|it| it.line(lock)).collect()
 }
 
 fn cases(token: &str) -> Vec<Case> {

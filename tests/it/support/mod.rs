@@ -11,6 +11,7 @@ pub(crate) mod fake_gateway;
 mod full;
 pub(crate) mod gateway;
 pub(crate) mod golden;
+pub(crate) mod operations;
 pub(crate) mod program;
 mod proxy;
 mod random;

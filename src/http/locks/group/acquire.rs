@@ -24,7 +24,7 @@ use crate::{
 
 use super::{
     super::{
-        acquire::{AcquireProblems, WaiterCount},
+        acquire::WaiterCount,
         acquire_body::{AcquireBody, AcquireSchema},
         annotated::{Annotated, Notes},
         delivered::Acquired,
@@ -67,7 +67,6 @@ use super::{
         (status = 201, body = GroupLeaseBody, description = "New leases.",
          headers(("Preference-Applied", description = "`wait=N`, if that was preferred."),
                  ("Latchgate-Warning", description = "That the `Idempotency-Key` is short."))),
-        AcquireProblems,
     )
 )]
 pub(in crate::http) async fn acquire_group(

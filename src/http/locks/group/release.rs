@@ -21,10 +21,7 @@ use crate::{
 };
 
 use super::{
-    super::{
-        header_params::OnlyTokenHeader,
-        release::{ReleaseAnswer, ReleaseProblems},
-    },
+    super::{header_params::OnlyTokenHeader, release::ReleaseAnswer},
     names::{GroupParameters, GroupQuery},
 };
 
@@ -45,7 +42,6 @@ use super::{
     params(GroupParameters, OnlyTokenHeader),
     responses(
         (status = 200, body = ReleasedGroupBody, description = "What came of each lease."),
-        ReleaseProblems,
     )
 )]
 pub(in crate::http) async fn release_group(

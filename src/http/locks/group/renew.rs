@@ -23,7 +23,7 @@ use super::{
     super::{
         header_params::TokenHeader,
         millis::millis,
-        renew::{RenewBody, RenewProblems, record_renewal},
+        renew::{RenewBody, record_renewal},
     },
     names::{GroupParameters, GroupQuery, check_permission},
 };
@@ -45,7 +45,6 @@ use super::{
     ),
     responses(
         (status = 200, body = RenewedGroupBody, description = "What came of each lease."),
-        RenewProblems,
     )
 )]
 pub(in crate::http) async fn renew_group(
