@@ -1,7 +1,30 @@
 //! Enums that list their own variants.
 
-/// Declares an enum as it stands there, and the constant `ALL` of its variants, from which none can be missing.
+/// Declares an enum as it stands there, and the constant `ALL` of its variants, from which none can be missing. If each
+/// variant has a word behind `=>`, `as_str` answers it.
 macro_rules! with_all {
+    (
+        $(#[$of_enum:meta])*
+        $visibility:vis enum $name:ident {
+            $($(#[$of_variant:meta])* $variant:ident => $word:literal,)+
+        }
+    ) => {
+        $crate::with_all::with_all! {
+            $(#[$of_enum])*
+            $visibility enum $name {
+                $($(#[$of_variant])* $variant,)+
+            }
+        }
+
+        impl $name {
+            /// The variant in one word.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
     (
         $(#[$of_enum:meta])*
         $visibility:vis enum $name:ident {

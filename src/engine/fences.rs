@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_fencing_token_that_does_not_rise_is_counted_and_only_that() {
-        let fences = Fences::new(Metrics::new("0", "0"));
+        let fences = Fences::new(Metrics::default());
         let [a, b] = ["a", "b"].map(|name| LockName::new(name).unwrap());
         let fence = |number| FencingToken::new(number).unwrap();
         fences.granted(&a, fence(9), fences.last(&a));

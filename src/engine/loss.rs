@@ -7,39 +7,21 @@ with_all! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LossReason {
         /// It could not be renewed in time.
-        Expired,
+        Expired => "expired",
         /// It was kept for as long as its hold limit allows.
-        HoldLimit,
+        HoldLimit => "hold-limit",
         /// Somebody ended it.
-        Ended,
+        Ended => "ended",
         /// Whoever asked for it may not have it any more. It is not renewed any more, and ends with its
         /// TTL: until then there is time to stop the work.
-        Revoked,
+        Revoked => "revoked",
         /// Somebody broke it.
-        Broken,
+        Broken => "broken",
         /// Another stream goes on with it.
-        Adopted,
+        Adopted => "adopted",
         /// Whoever listens left too much unread.
-        Unread,
+        Unread => "unread",
         /// The gateway failed to keep it, which is a bug. It is released as soon as possible.
-        Failed,
-    }
-}
-
-// === impl LossReason ===
-
-impl LossReason {
-    /// The reason in one word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::HoldLimit => "hold-limit",
-            Self::Ended => "ended",
-            Self::Revoked => "revoked",
-            Self::Broken => "broken",
-            Self::Adopted => "adopted",
-            Self::Unread => "unread",
-            Self::Failed => "failed",
-        }
+        Failed => "failed",
     }
 }

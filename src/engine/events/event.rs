@@ -43,44 +43,29 @@ with_all! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum EventKind {
         /// Somebody began to wait for the lock.
-        Queued,
+        Queued => "queued",
         /// Somebody holds the lock, by a new lease.
-        Acquired,
+        Acquired => "acquired",
         /// A lease lasts longer.
-        Renewed,
+        Renewed => "renewed",
         /// The holder of a lease was asked to release it within a time.
-        ReleaseRequested,
+        ReleaseRequested => "release-requested",
         /// A lease has ended because its holder gave it back, or was gone.
-        Released,
+        Released => "released",
         /// A lease has ended because its time was over.
-        Expired,
+        Expired => "expired",
         /// A stream that held the lock does not hold it any more.
-        Lost,
+        Lost => "lost",
         /// A lease has ended because somebody took it away.
-        Broken,
+        Broken => "broken",
         /// Events may be missing here.
-        Gap,
+        Gap => "gap",
     }
 }
 
 // === impl EventKind ===
 
 impl EventKind {
-    /// The kind in one word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Acquired => "acquired",
-            Self::Renewed => "renewed",
-            Self::ReleaseRequested => "release-requested",
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Lost => "lost",
-            Self::Broken => "broken",
-            Self::Gap => "gap",
-        }
-    }
-
     /// Reads the word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)

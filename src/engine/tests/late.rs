@@ -16,7 +16,7 @@ use crate::{
         contract::{Acquisition, Confirmation, Leaving, Loss, Renewal, RenewalTtl},
         parking::News,
     },
-    telemetry::metrics::Totals,
+    telemetry::metrics::MARGINS_MS,
 };
 
 /// The TTL of every lease here.
@@ -274,13 +274,12 @@ async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
         .renew(name(), token, RenewalTtl::default())
         .await
         .unwrap();
-    let totals = engine.0.metrics.totals();
-    let bucket = Totals::MARGINS
+    let margins = engine.0.metrics.renew_margins();
+    let bucket = MARGINS_MS
         .iter()
         .position(|&most| told.as_millis() <= most.into());
-    let expected = bucket.unwrap_or(Totals::MARGINS.len());
-    let counted: Vec<_> = totals
-        .renew_margin
+    let expected = bucket.unwrap_or(MARGINS_MS.len());
+    let counted: Vec<_> = margins
         .iter()
         .enumerate()
         .filter(|(_, count)| **count > 0)

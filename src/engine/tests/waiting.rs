@@ -16,7 +16,6 @@ use crate::{
         contract::{Acquisition, Confirmation, Contention, Leaving, QueuePosition},
         parking::News,
     },
-    telemetry::metrics::AcquireOutcome,
 };
 
 type Outcome = Result<Granted, AcquireError>;
@@ -103,7 +102,7 @@ async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
         }
         // The request before it was refused once, and counted.
         let totals = engine.0.metrics.totals();
-        assert_eq!(totals.acquires(AcquireOutcome::Held), 0);
+        assert_eq!(totals.acquires.held, 0);
     }
 }
 
@@ -126,7 +125,7 @@ async fn without_an_idempotency_key_no_wait_goes_on() {
         "{refused:?}"
     );
     let totals = engine.0.metrics.totals();
-    assert_eq!(totals.acquires(AcquireOutcome::Held), 1);
+    assert_eq!(totals.acquires.held, 1);
 }
 
 #[tokio::test(start_paused = true)]

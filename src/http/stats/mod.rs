@@ -2,6 +2,5 @@
 
 mod show;
 mod stats_body;
-mod totals_body;
 
 pub(super) use show::{__path_stats, stats};

@@ -13,10 +13,8 @@ use crate::{
     lock::LockName,
     release,
     store::parking::NameWaiters,
-    telemetry::metrics::Totals,
+    telemetry::metrics::{MARGINS_MS, Totals},
 };
-
-use super::totals_body::TotalsBody;
 
 /// The numbers of one gateway.
 #[derive(Serialize, ToSchema)]
@@ -54,7 +52,7 @@ pub(in crate::http) struct StatsBody {
     /// How many listen to events at it.
     event_streams: usize,
     /// What it did since its start.
-    totals: TotalsBody,
+    totals: Totals,
     /// How much of them was left, as the store knew it, when leases were renewed through it, since its start.
     renew_margin: RenewMarginBody,
     /// What most wait for through it, most first, of the locks that the key may view.
@@ -110,7 +108,6 @@ impl StatsBody {
     ) -> Self {
         let engine = &gateway.engine;
         let figures = engine.figures();
-        let totals = engine.metrics().totals();
         let crowds = engine.waiters_by_name();
         Self {
             instance: engine.instance().to_owned(),
@@ -126,10 +123,10 @@ impl StatsBody {
             longest_wait_ms: crowds.iter().map(|crowd| crowd.longest).max().map(millis),
             held_streams: figures.held_streams,
             event_streams: figures.event_streams,
-            totals: TotalsBody::from(&totals),
+            totals: engine.metrics().totals(),
             renew_margin: RenewMarginBody {
-                bounds_ms: Totals::MARGINS,
-                counts: totals.renew_margin,
+                bounds_ms: MARGINS_MS,
+                counts: engine.metrics().renew_margins(),
             },
             contended: contended(crowds, views),
         }

@@ -12,17 +12,19 @@ use std::{
 
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
-    metrics::{MetricType, TypedMetric, exemplar::Exemplar, family::Family},
+    metrics::{MetricType, TypedMetric, exemplar::Exemplar},
 };
-
-/// Histograms by their labels.
-pub(super) type Histograms<S> = Family<S, Histogram, fn() -> Histogram>;
 
 /// Counts durations by the bucket they fall into. Cheap to clone.
 ///
 /// The library's own takes a lock for each duration, and cannot be read but as text.
 #[derive(Debug, Clone)]
-pub(super) struct Histogram(Arc<Buckets>);
+pub(super) struct Histogram<const IS_LONG: bool>(Arc<Buckets>);
+
+/// For what takes milliseconds, unless something is wrong.
+pub(super) type ShortHistogram = Histogram<false>;
+/// For what callers decide.
+pub(super) type LongHistogram = Histogram<true>;
 
 #[derive(Debug)]
 struct Buckets {
@@ -34,12 +36,12 @@ struct Buckets {
     sum_us: AtomicU64,
 }
 
-/// For what takes milliseconds, unless something is wrong: in microseconds.
+/// The buckets of a short histogram, in microseconds.
 const SHORT: [u64; 16] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
-/// For what callers decide: from milliseconds to a day, in milliseconds.
+/// The buckets of a long histogram, from milliseconds to a day, in milliseconds.
 pub(super) const LONG: [u64; 15] = [
     5, 25, 100, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 30_000, 60_000, 300_000, 1_800_000,
     7_200_000, 86_400_000,
@@ -55,27 +57,20 @@ const LONG_US: [u64; LONG.len()] = {
     bounds
 };
 
-/// A histogram of what takes milliseconds, unless something is wrong.
-pub(super) fn short() -> Histogram {
-    Histogram::with(&SHORT)
-}
-
-/// A histogram of what callers decide.
-pub(super) fn long() -> Histogram {
-    Histogram::with(&LONG_US)
-}
-
 // === impl Histogram ===
 
-impl Histogram {
-    fn with(bounds: &'static [u64]) -> Self {
+impl<const IS_LONG: bool> Default for Histogram<IS_LONG> {
+    fn default() -> Self {
+        let bounds: &[u64] = if IS_LONG { &LONG_US } else { &SHORT };
         Self(Arc::new(Buckets {
             bounds,
             counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
             sum_us: AtomicU64::new(0),
         }))
     }
+}
 
+impl<const IS_LONG: bool> Histogram<IS_LONG> {
     /// Counts one.
     pub(super) fn observe(&self, duration: Duration) {
         // Rounded up: what is longer than a bound by less than a microsecond is longer.
@@ -92,7 +87,7 @@ impl Histogram {
     }
 }
 
-impl EncodeMetric for Histogram {
+impl<const IS_LONG: bool> EncodeMetric for Histogram<IS_LONG> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
         let seconds = |us: u64| us as f64 / 1e6;
         let counts = self.counts();
@@ -109,7 +104,7 @@ impl EncodeMetric for Histogram {
     }
 }
 
-impl TypedMetric for Histogram {
+impl<const IS_LONG: bool> TypedMetric for Histogram<IS_LONG> {
     const TYPE: MetricType = MetricType::Histogram;
 }
 
@@ -119,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_duration_counts_in_the_first_bucket_that_reaches_it() {
-        let histogram = long();
+        let histogram = LongHistogram::default();
         for ms in [0, 5, 6, 25, 86_400_000, 86_400_001] {
             histogram.observe(Duration::from_millis(ms));
         }

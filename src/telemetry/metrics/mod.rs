@@ -6,10 +6,8 @@ mod histogram;
 mod labels;
 mod outcome;
 mod process;
-mod registrar;
 mod route;
 mod set;
-mod store_gauges;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -19,4 +17,4 @@ pub use figures::{Figures, NodeFigures, StoreFigures};
 pub use outcome::{AcquireOutcome, LeaseOutcome, SeenBy};
 pub use route::RouteMetrics;
 pub use set::Metrics;
-pub use totals::Totals;
+pub use totals::{MARGINS_MS, Totals};

@@ -7,19 +7,19 @@ with_all! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AcquireOutcome {
         /// A new lease.
-        Granted,
+        Granted => "granted",
         /// The lease that lived under its idempotency key.
-        Again,
+        Again => "again",
         /// Somebody else has the lock.
-        Held,
+        Held => "held",
         /// The request could not be had, whatever the lock is.
-        Refused,
+        Refused => "refused",
         /// The store was not there: nothing happened.
-        Unavailable,
+        Unavailable => "unavailable",
         /// Nobody knows.
-        Unknown,
+        Unknown => "unknown",
         /// The store has what cannot be worked with.
-        Failed,
+        Failed => "failed",
     }
 }
 
@@ -28,17 +28,17 @@ with_all! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum LeaseOutcome {
         /// As it should.
-        Done,
+        Done => "done",
         /// The token did not hold the lock.
-        Lost,
+        Lost => "lost",
         /// Another stream keeps the lease.
-        Adopted,
+        Adopted => "adopted",
         /// The store was not there: nothing happened.
-        Unavailable,
+        Unavailable => "unavailable",
         /// Nobody knows.
-        Unknown,
+        Unknown => "unknown",
         /// The store has what cannot be worked with.
-        Failed,
+        Failed => "failed",
     }
 }
 
@@ -47,28 +47,11 @@ with_all! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SeenBy {
         /// A caller who came to renew.
-        Renew,
+        Renew => "renew",
         /// A caller who came to release.
-        Release,
+        Release => "release",
         /// A stream that held it.
-        Stream,
-    }
-}
-
-// === impl AcquireOutcome ===
-
-impl AcquireOutcome {
-    /// As it is scraped.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Granted => "granted",
-            Self::Again => "again",
-            Self::Held => "held",
-            Self::Refused => "refused",
-            Self::Unavailable => "unavailable",
-            Self::Unknown => "unknown",
-            Self::Failed => "failed",
-        }
+        Stream => "stream",
     }
 }
 
@@ -76,14 +59,10 @@ impl AcquireOutcome {
 
 impl LeaseOutcome {
     /// As it is scraped; `done` is the word for what should have happened.
-    pub fn as_str(self, done: &'static str) -> &'static str {
+    pub fn word(self, done: &'static str) -> &'static str {
         match self {
             Self::Done => done,
-            Self::Lost => "lost",
-            Self::Adopted => "adopted",
-            Self::Unavailable => "unavailable",
-            Self::Unknown => "unknown",
-            Self::Failed => "failed",
+            other => other.as_str(),
         }
     }
 }
@@ -91,15 +70,6 @@ impl LeaseOutcome {
 // === impl SeenBy ===
 
 impl SeenBy {
-    /// As it is scraped.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Stream => "stream",
-        }
-    }
-
     /// Who renews in this case.
     pub fn renewer(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{
-    histogram::{Histogram, Histograms},
+    histogram::ShortHistogram,
     labels::{Labels, RequestLabels, RouteLabels, Status, method},
 };
 
@@ -18,17 +18,17 @@ use super::{
 pub struct RouteMetrics {
     route: Arc<str>,
     requests: Family<RequestLabels, Counter>,
-    durations: Histograms<RouteLabels>,
+    durations: Family<RouteLabels, ShortHistogram>,
     counters: Cached<(&'static str, Status), Counter>,
-    duration: OnceLock<Histogram>,
+    duration: OnceLock<ShortHistogram>,
 }
 
 /// Histograms of a family whose one label has few values.
 #[derive(Debug)]
 pub(super) struct KnownHistograms {
     label: &'static str,
-    family: Histograms<Labels<1>>,
-    known: Cached<&'static str, Histogram>,
+    family: Family<Labels<1>, ShortHistogram>,
+    known: Cached<&'static str, ShortHistogram>,
 }
 
 /// Metrics that were asked for before, by what tells them apart: the first few of them.
@@ -45,7 +45,7 @@ impl RouteMetrics {
     pub(super) fn new(
         route: &str,
         requests: &Family<RequestLabels, Counter>,
-        durations: &Histograms<RouteLabels>,
+        durations: &Family<RouteLabels, ShortHistogram>,
     ) -> Self {
         Self {
             route: route.into(),
@@ -80,7 +80,7 @@ impl RouteMetrics {
 // === impl KnownHistograms ===
 
 impl KnownHistograms {
-    pub(super) fn new(label: &'static str, family: Histograms<Labels<1>>) -> Self {
+    pub(super) fn new(label: &'static str, family: Family<Labels<1>, ShortHistogram>) -> Self {
         Self {
             label,
             family,
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_is_not_among_the_known_is_counted_all_the_same() {
         let requests = Family::default();
-        let durations = Family::new_with_constructor(super::super::histogram::short as fn() -> _);
+        let durations = Family::default();
         let metrics = RouteMetrics::new("/x", &requests, &durations);
         for _ in 0..2 {
             for status in 200..220 {

@@ -1,159 +1,67 @@
 //! All metrics of one gateway.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use prometheus_client::{
-    encoding::text::encode,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
-};
-
-use crate::release;
+use prometheus_client::{encoding::text::encode, metrics::counter::Counter, registry::Registry};
 
 use super::{
     AcquireOutcome, Figures, LeaseOutcome, SeenBy,
-    histogram::{Histogram, Histograms, long, short},
-    labels::{Labels, RequestLabels, RouteLabels},
-    process::Process,
-    registrar::MetricRegistrar,
+    catalogue::Counted,
     route::{KnownHistograms, RouteMetrics},
-    store_gauges::{FloatGauge, StoreGauges},
 };
 
 /// All metrics of one gateway. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics(pub(super) Arc<Set>);
 
-type Counts<const N: usize> = Family<Labels<N>, Counter>;
-
 pub(super) struct Set {
     registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    request_duration: Histograms<RouteLabels>,
-    pub(super) acquires: Counts<1>,
-    /// The same by outcome, so that no request looks one up.
-    acquired: [Counter; AcquireOutcome::ALL.len()],
-    pub(super) shared_grants: Counter,
-    wait: Histograms<Labels<1>>,
-    pub(super) handoffs: Counts<1>,
-    pub(super) abandoned_waits: Counter,
-    pub(super) given_back: Counter,
-    pub(super) renewals: Counts<2>,
-    pub(super) renew_margin: Histograms<Labels<1>>,
-    pub(super) releases: Counts<1>,
-    /// The same by their end.
-    released: [Counter; LeaseOutcome::ALL.len()],
-    abandoned_releases: Counts<1>,
-    hold: Histogram,
-    pub(super) expired_while_held: Counts<1>,
-    pub(super) broken: Counter,
-    release_requests: Counter,
-    fence_regressions: Counter,
+    pub(super) counted: Counted,
+    /// The acquires by outcome, so that no request looks one up.
+    pub(super) acquired: [Counter; AcquireOutcome::ALL.len()],
+    /// The releases by their end.
+    pub(super) released: [Counter; LeaseOutcome::ALL.len()],
     /// By operation.
     store_durations: KnownHistograms,
-    store_errors: Counts<2>,
-    /// All of them, to be read.
+    /// All errors of the store, to be read.
     pub(super) unanswered: Counter,
-    scraped: ScrapedGauges,
-}
-
-/// What is set when somebody asks.
-struct ScrapedGauges {
-    draining: Gauge,
-    checks: Family<Labels<1>, Gauge>,
-    waiters: Gauge,
-    held_streams: Gauge,
-    event_streams: Gauge,
-    leases: Gauge,
-    shared_leases: Gauge,
-    certificate_ends: Family<Labels<0>, Gauge>,
-    store: StoreGauges,
-    started_at: Family<Labels<0>, FloatGauge>,
-    cpu: Family<Labels<0>, Counter<f64, AtomicU64>>,
-    resident: Family<Labels<0>, Gauge>,
-    open_files: Family<Labels<0>, Gauge>,
-    most_files: Family<Labels<0>, Gauge>,
 }
 
 // === impl Metrics ===
 
 impl Default for Metrics {
-    /// Those of this program.
+    /// New metrics, all at 0.
     fn default() -> Self {
-        Self::new(release::VERSION, release::COMMIT)
-    }
-}
-
-impl Metrics {
-    /// New metrics, all at 0, of a program of this version.
-    pub fn new(version: &str, commit: &str) -> Self {
-        let mut registrar = MetricRegistrar::default();
-        let build = registrar.add(
-            "latchgate_build_info",
-            Family::<[(&str, String); 2], Gauge>::default(),
-        );
-        build
-            .get_or_create(&[
-                ("version", version.to_owned()),
-                ("commit", commit.to_owned()),
-            ])
-            .set(1);
-        let scraped = ScrapedGauges::register(&mut registrar);
-        let acquires: Counts<1> = registrar.add("latchgate_acquires", Family::default());
-        let releases: Counts<1> = registrar.add("latchgate_releases", Family::default());
+        let mut registry = Registry::default();
+        let counted = Counted::registered(&mut registry);
         let set = Set {
-            acquired: AcquireOutcome::ALL
-                .map(|outcome| acquires.get_or_create_owned(&[("outcome", outcome.as_str())])),
-            released: LeaseOutcome::ALL.map(|ended| {
-                releases.get_or_create_owned(&[("outcome", ended.as_str("released"))])
+            acquired: AcquireOutcome::ALL.map(|outcome| {
+                let labels = [("outcome", outcome.as_str())];
+                counted.acquires.get_or_create_owned(&labels)
             }),
-            requests: registrar.add("latchgate_http_requests", Family::default()),
-            request_duration: registrar.add(
-                "latchgate_http_request_duration_seconds",
-                Family::new_with_constructor(short),
-            ),
-            acquires,
-            shared_grants: registrar.add("latchgate_shared_grants", Counter::default()),
-            wait: registrar.add("latchgate_wait_seconds", Family::new_with_constructor(long)),
-            handoffs: registrar.add("latchgate_handoffs", Family::default()),
-            abandoned_waits: registrar.add("latchgate_abandoned_waits", Counter::default()),
-            given_back: registrar.add("latchgate_given_back_grants", Counter::default()),
-            renewals: registrar.add("latchgate_renewals", Family::default()),
-            renew_margin: registrar.add(
-                "latchgate_renew_margin_seconds",
-                Family::new_with_constructor(long),
-            ),
-            releases,
+            released: LeaseOutcome::ALL.map(|ended| {
+                let labels = [("outcome", ended.word("released"))];
+                counted.releases.get_or_create_owned(&labels)
+            }),
+            store_durations: KnownHistograms::new("operation", counted.store_duration.clone()),
             unanswered: Counter::default(),
-            abandoned_releases: registrar.add("latchgate_abandoned_releases", Family::default()),
-            hold: registrar.add("latchgate_hold_seconds", long()),
-            expired_while_held: registrar.add("latchgate_expired_while_held", Family::default()),
-            broken: registrar.add("latchgate_broken_leases", Counter::default()),
-            release_requests: registrar.add("latchgate_release_requests", Counter::default()),
-            fence_regressions: registrar.add("latchgate_fence_regressions", Counter::default()),
-            store_durations: KnownHistograms::new(
-                "operation",
-                registrar.add(
-                    "latchgate_store_duration_seconds",
-                    Family::new_with_constructor(short),
-                ),
-            ),
-            store_errors: registrar.add("latchgate_store_errors", Family::default()),
-            scraped,
-            registry: registrar.into_registry(),
+            registry,
+            counted,
         };
         set.begin();
         Self(Arc::new(set))
     }
+}
 
+impl Metrics {
     /// Counts the requests of a route; one that has no name is that of requests which no route matches.
     pub fn route_metrics(&self, route: &str) -> RouteMetrics {
         let route = if route.is_empty() { "unmatched" } else { route };
-        RouteMetrics::new(route, &self.0.requests, &self.0.request_duration)
+        RouteMetrics::new(
+            route,
+            &self.0.counted.requests,
+            &self.0.counted.request_duration,
+        )
     }
 
     /// An acquire ended.
@@ -163,13 +71,13 @@ impl Metrics {
 
     /// A lease was granted that shares its lock.
     pub fn granted_shared(&self) {
-        self.0.shared_grants.inc();
+        self.0.counted.shared_grants.inc();
     }
 
     /// Somebody stood in the queue for so long.
     pub fn waited(&self, for_this_long: Duration, granted: bool) {
         let outcome = if granted { "granted" } else { "not-granted" };
-        let wait = self.0.wait.get_or_create(&[("outcome", outcome)]);
+        let wait = self.0.counted.wait.get_or_create(&[("outcome", outcome)]);
         wait.observe(for_this_long);
     }
 
@@ -180,26 +88,30 @@ impl Metrics {
         } else {
             "this"
         };
-        self.0.handoffs.get_or_create(&[("by", by)]).inc();
+        self.0.counted.handoffs.get_or_create(&[("by", by)]).inc();
     }
 
     /// Somebody who waited has gone.
     pub fn wait_abandoned(&self) {
-        self.0.abandoned_waits.inc();
+        self.0.counted.abandoned_waits.inc();
     }
 
     /// A lease was ended because nobody was there to use it.
     pub fn given_back(&self) {
-        self.0.given_back.inc();
+        self.0.counted.given_back.inc();
     }
 
     /// A renewal ended; `left` is what the store had left of the lease until then, if it said so.
     pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();
-        let labels = [("by", renewer), ("outcome", ended.as_str("renewed"))];
-        self.0.renewals.get_or_create(&labels).inc();
+        let labels = [("by", renewer), ("outcome", ended.word("renewed"))];
+        self.0.counted.renewals.get_or_create(&labels).inc();
         if let (LeaseOutcome::Done, Some(left)) = (ended, left) {
-            let margin = self.0.renew_margin.get_or_create(&[("by", renewer)]);
+            let margin = self
+                .0
+                .counted
+                .renew_margin
+                .get_or_create(&[("by", renewer)]);
             margin.observe(left);
         }
     }
@@ -208,7 +120,7 @@ impl Metrics {
     pub fn released(&self, ended: LeaseOutcome, held: Option<Duration>) {
         self.0.released[ended as usize].inc();
         if let (LeaseOutcome::Done, Some(held)) = (ended, held) {
-            self.0.hold.observe(held);
+            self.0.counted.hold.observe(held);
         }
     }
 
@@ -220,28 +132,36 @@ impl Metrics {
             "dropped"
         };
         let labels = [("outcome", outcome)];
-        self.0.abandoned_releases.get_or_create(&labels).inc();
+        self.0
+            .counted
+            .abandoned_releases
+            .get_or_create(&labels)
+            .inc();
     }
 
     /// Somebody took a lease for theirs that had ended, and had not been broken.
     pub fn expired_while_held(&self, seen_by: SeenBy) {
         let labels = [("seen_by", seen_by.as_str())];
-        self.0.expired_while_held.get_or_create(&labels).inc();
+        self.0
+            .counted
+            .expired_while_held
+            .get_or_create(&labels)
+            .inc();
     }
 
     /// A lock was taken away from so many.
     pub fn lock_broken(&self, holders: u64) {
-        self.0.broken.inc_by(holders);
+        self.0.counted.broken.inc_by(holders);
     }
 
     /// So many holders were asked to release a lock.
     pub fn release_requested(&self, holders: u64) {
-        self.0.release_requests.inc_by(holders);
+        self.0.counted.release_requests.inc_by(holders);
     }
 
     /// A fencing token did not rise.
     pub fn fence_regressed(&self) {
-        self.0.fence_regressions.inc();
+        self.0.counted.fence_regressions.inc();
     }
 
     /// The store was asked; `error` in one word if it gave no answer.
@@ -254,18 +174,17 @@ impl Metrics {
         self.0.store_durations.observe(operation, took);
         if let Some(error) = error {
             let labels = [("operation", operation), ("error", error)];
-            self.0.store_errors.get_or_create(&labels).inc();
+            self.0.counted.store_errors.get_or_create(&labels).inc();
             self.0.unanswered.inc();
         }
     }
 
     /// Everything, as Prometheus scrapes it.
     pub fn text(&self, now: &Figures) -> String {
-        self.0.scraped.set(now, Process::now());
         let mut text = String::new();
+        now.write_to(&mut text);
         encode(&mut text, &self.0.registry).expect("writing to a String never fails");
-        // How a family without labels is written: right, and not what anybody expects to read.
-        text.replace("{} ", " ")
+        text
     }
 }
 
@@ -282,91 +201,28 @@ impl Set {
     /// event from `increase` and `rate`.
     fn begin(&self) {
         for by in ["this", "another"] {
-            drop(self.handoffs.get_or_create(&[("by", by)]));
+            drop(self.counted.handoffs.get_or_create(&[("by", by)]));
         }
         for outcome in ["carried-out", "dropped"] {
             drop(
-                self.abandoned_releases
+                self.counted
+                    .abandoned_releases
                     .get_or_create(&[("outcome", outcome)]),
             );
         }
         for outcome in ["granted", "not-granted"] {
-            drop(self.wait.get_or_create(&[("outcome", outcome)]));
+            drop(self.counted.wait.get_or_create(&[("outcome", outcome)]));
         }
         for ended in LeaseOutcome::ALL {
             for by in ["caller", "stream"] {
-                let labels = [("by", by), ("outcome", ended.as_str("renewed"))];
-                drop(self.renewals.get_or_create(&labels));
-                drop(self.renew_margin.get_or_create(&[("by", by)]));
+                let labels = [("by", by), ("outcome", ended.word("renewed"))];
+                drop(self.counted.renewals.get_or_create(&labels));
+                drop(self.counted.renew_margin.get_or_create(&[("by", by)]));
             }
         }
         for seen_by in SeenBy::ALL {
             let labels = [("seen_by", seen_by.as_str())];
-            drop(self.expired_while_held.get_or_create(&labels));
+            drop(self.counted.expired_while_held.get_or_create(&labels));
         }
     }
-}
-
-// === impl ScrapedGauges ===
-
-impl ScrapedGauges {
-    fn register(registrar: &mut MetricRegistrar) -> Self {
-        Self {
-            draining: registrar.add("latchgate_draining", Gauge::default()),
-            checks: registrar.add("latchgate_check", Family::default()),
-            waiters: registrar.add("latchgate_waiters", Gauge::default()),
-            held_streams: registrar.add("latchgate_held_streams", Gauge::default()),
-            event_streams: registrar.add("latchgate_event_streams", Gauge::default()),
-            leases: registrar.add("latchgate_leases", Gauge::default()),
-            shared_leases: registrar.add("latchgate_shared_leases", Gauge::default()),
-            certificate_ends: registrar.add(
-                "latchgate_certificate_expiry_timestamp_seconds",
-                Family::default(),
-            ),
-            store: StoreGauges::new(registrar),
-            started_at: registrar.add("process_start_time_seconds", Family::default()),
-            cpu: registrar.add("process_cpu_seconds", Family::default()),
-            resident: registrar.add("process_resident_memory_bytes", Family::default()),
-            open_files: registrar.add("process_open_fds", Family::default()),
-            most_files: registrar.add("process_max_fds", Family::default()),
-        }
-    }
-
-    fn set(&self, now: &Figures, process: Process) {
-        self.draining.set(i64::from(now.is_withdrawn));
-        // What is not looked at any more says nothing.
-        self.checks.clear();
-        for (check, severity) in &now.checks {
-            let check = self.checks.get_or_create_owned(&[("check", *check)]);
-            check.set(i64::from(*severity));
-        }
-        self.waiters.set(count(now.waiters));
-        self.held_streams.set(count(now.held_streams));
-        self.event_streams.set(count(now.event_streams));
-        self.leases.set(count(now.leases));
-        self.shared_leases.set(count(now.shared_leases));
-        self.store.set(&now.store);
-        if let Some(started_at) = process.started_at {
-            self.started_at.get_or_create(&[]).set(started_at);
-        }
-        if let Some(used) = process.cpu {
-            let cpu = self.cpu.get_or_create(&[]);
-            cpu.inc_by((used - cpu.get()).max(0.0));
-        }
-        for (gauge, figure) in [
-            (&self.certificate_ends, now.certificate_ends),
-            (&self.resident, process.resident),
-            (&self.open_files, process.open_files),
-            (&self.most_files, process.most_files),
-        ] {
-            if let Some(figure) = figure {
-                let figure = i64::try_from(figure).unwrap_or(i64::MAX);
-                gauge.get_or_create(&[]).set(figure);
-            }
-        }
-    }
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

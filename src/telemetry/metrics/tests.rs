@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use super::*;
 
 fn everything() -> Metrics {
-    let metrics = Metrics::new("1.2.3", "abc");
+    let metrics = Metrics::default();
     let took = Duration::from_millis(3);
     let route = metrics.route_metrics("/locks/{name}");
     route.request(&Method::POST, Some(StatusCode::CREATED), took);
@@ -74,13 +74,13 @@ fn what_is_scraped_is_what_is_listed_with_its_labels() {
 
 #[test]
 fn what_counts_is_there_from_the_beginning_at_0() {
-    let text = Metrics::new("1", "2").text(&Figures::default());
+    let text = Metrics::default().text(&Figures::default());
     for line in [
         "latchgate_acquires_total{outcome=\"granted\"} 0",
         "latchgate_expired_while_held_total{seen_by=\"stream\"} 0",
         "latchgate_fence_regressions_total 0",
         "latchgate_hold_seconds_count 0",
-        "latchgate_build_info{version=\"1\",commit=\"2\"} 1",
+        "latchgate_draining 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}:\n{text}");
     }

@@ -1,53 +1,89 @@
 //! What was counted since the start, as numbers.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::{AcquireOutcome, LeaseOutcome, Metrics, SeenBy, histogram::LONG};
 
-/// What was counted since the start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a gateway did since its start.
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Totals {
-    acquires: [(AcquireOutcome, u64); AcquireOutcome::ALL.len()],
-    renewals: [(LeaseOutcome, u64); LeaseOutcome::ALL.len()],
-    releases: [(LeaseOutcome, u64); LeaseOutcome::ALL.len()],
-    /// Leases that were granted to share their lock.
+    /// Acquires and holds, by how they ended.
+    pub acquires: Acquires,
+    /// How many of `acquires.granted` share their lock.
     pub shared_grants: u64,
+    /// Renewals, by how they ended.
+    pub renewals: Renewals,
+    /// Releases, by how they ended.
+    pub releases: Releases,
     /// Locks that passed to somebody who waited here.
     pub handoffs: u64,
-    /// Waits whose caller had gone.
+    /// Waits that ended because their caller had gone.
     pub abandoned_waits: u64,
     /// Leases that were ended because nobody was there to use them.
     pub given_back: u64,
-    /// Leases that were taken away.
+    /// Leases that were taken away with a break.
     pub broken: u64,
-    /// Leases that had ended when their holder came.
+    /// Leases that had ended when their holder came to renew or release them.
     pub expired_while_held: u64,
     /// Commands that the store did not answer.
     pub store_errors: u64,
-    /// How many renewals had at most as much of the TTL left as each of [`Totals::MARGINS`] says, and
-    /// more than the one before; last, how many had more than all of them.
-    pub renew_margin: Vec<u64>,
 }
 
-// === impl Totals ===
-
-impl Totals {
-    /// The bounds of the renew margins, in milliseconds.
-    pub const MARGINS: &[u64] = &LONG;
-
-    /// How many acquires and holds ended so.
-    pub fn acquires(&self, outcome: AcquireOutcome) -> u64 {
-        count(&self.acquires, outcome)
-    }
-
-    /// How many renewals ended so, by callers and by streams.
-    pub fn renewals(&self, ended: LeaseOutcome) -> u64 {
-        count(&self.renewals, ended)
-    }
-
-    /// How many releases ended so.
-    pub fn releases(&self, ended: LeaseOutcome) -> u64 {
-        count(&self.releases, ended)
-    }
+/// Acquires and holds, by how they ended.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Acquires {
+    /// A new lease.
+    pub granted: u64,
+    /// The lease that lived under its `Idempotency-Key`.
+    pub again: u64,
+    /// Somebody else holds the lock, or the wait ran out; of requests that go on with one wait, the first.
+    pub held: u64,
+    /// The request could not be had: too many wait, superseded, key used otherwise, draining.
+    pub refused: u64,
+    /// The store was not there: nothing happened.
+    pub unavailable: u64,
+    /// It may have happened.
+    pub unknown: u64,
+    /// The store has what cannot be worked with.
+    pub failed: u64,
 }
+
+/// Renewals, by how they ended.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Renewals {
+    /// The lease lasts longer.
+    pub renewed: u64,
+    #[serde(flatten)]
+    otherwise: Otherwise,
+}
+
+/// Releases, by how they ended.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Releases {
+    /// The lease has ended.
+    pub released: u64,
+    #[serde(flatten)]
+    otherwise: Otherwise,
+}
+
+/// How else a renewal or a release ends.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+struct Otherwise {
+    /// The token did not hold the lock.
+    lost: u64,
+    /// Another stream goes on with the lease.
+    adopted: u64,
+    /// The store was not there: nothing happened.
+    unavailable: u64,
+    /// It may have happened.
+    unknown: u64,
+    /// The store has what cannot be worked with.
+    failed: u64,
+}
+
+/// The bounds of the renew margins, in milliseconds.
+pub const MARGINS_MS: &[u64] = &LONG;
 
 // === impl Metrics ===
 
@@ -55,51 +91,76 @@ impl Metrics {
     /// What was counted since the start.
     pub fn totals(&self) -> Totals {
         let set = &self.0;
+        let acquired = |outcome: AcquireOutcome| set.acquired[outcome as usize].get();
         let renewed = |ended: LeaseOutcome| {
+            let word = ended.word("renewed");
             let by = |by| {
-                let labels = [("by", by), ("outcome", ended.as_str("renewed"))];
-                set.renewals.get_or_create(&labels).get()
+                set.counted
+                    .renewals
+                    .get_or_create(&[("by", by), ("outcome", word)])
+                    .get()
             };
-            (ended, by("caller") + by("stream"))
+            by("caller") + by("stream")
         };
-        let released = |ended: LeaseOutcome| {
-            let labels = [("outcome", ended.as_str("released"))];
-            (ended, set.releases.get_or_create(&labels).get())
-        };
-        let acquired = |outcome: AcquireOutcome| {
-            let labels = [("outcome", outcome.as_str())];
-            (outcome, set.acquires.get_or_create(&labels).get())
-        };
+        let released = |ended: LeaseOutcome| set.released[ended as usize].get();
         let expired = SeenBy::ALL.map(|seen_by| {
             let labels = [("seen_by", seen_by.as_str())];
-            set.expired_while_held.get_or_create(&labels).get()
+            set.counted.expired_while_held.get_or_create(&labels).get()
         });
-        let handed_over =
-            ["this", "another"].map(|by| set.handoffs.get_or_create(&[("by", by)]).get());
-        let margins = ["caller", "stream"].map(|by| {
-            let margin = set.renew_margin.get_or_create(&[("by", by)]);
-            margin.counts()
-        });
-        let [by_callers, by_streams] = margins;
-        let margins = by_callers.into_iter().zip(by_streams);
-        let margins = margins.map(|(caller, stream)| caller + stream);
+        let handed_over = |by| set.counted.handoffs.get_or_create(&[("by", by)]).get();
         Totals {
-            acquires: AcquireOutcome::ALL.map(acquired),
-            renewals: LeaseOutcome::ALL.map(renewed),
-            releases: LeaseOutcome::ALL.map(released),
-            shared_grants: set.shared_grants.get(),
-            handoffs: handed_over.iter().sum(),
-            abandoned_waits: set.abandoned_waits.get(),
-            given_back: set.given_back.get(),
-            broken: set.broken.get(),
+            acquires: Acquires {
+                granted: acquired(AcquireOutcome::Granted),
+                again: acquired(AcquireOutcome::Again),
+                held: acquired(AcquireOutcome::Held),
+                refused: acquired(AcquireOutcome::Refused),
+                unavailable: acquired(AcquireOutcome::Unavailable),
+                unknown: acquired(AcquireOutcome::Unknown),
+                failed: acquired(AcquireOutcome::Failed),
+            },
+            shared_grants: set.counted.shared_grants.get(),
+            renewals: Renewals {
+                renewed: renewed(LeaseOutcome::Done),
+                otherwise: Otherwise::counted(renewed),
+            },
+            releases: Releases {
+                released: released(LeaseOutcome::Done),
+                otherwise: Otherwise::counted(released),
+            },
+            handoffs: handed_over("this") + handed_over("another"),
+            abandoned_waits: set.counted.abandoned_waits.get(),
+            given_back: set.counted.given_back.get(),
+            broken: set.counted.broken.get(),
             expired_while_held: expired.iter().sum(),
             store_errors: set.unanswered.get(),
-            renew_margin: margins.collect(),
         }
+    }
+
+    /// How many renewals had at most as much of the TTL left as each of [`MARGINS_MS`] says, and more than
+    /// the one before; last, how many had more than all of them.
+    pub fn renew_margins(&self) -> Vec<u64> {
+        let by = |by| {
+            self.0
+                .counted
+                .renew_margin
+                .get_or_create(&[("by", by)])
+                .counts()
+        };
+        let both = by("caller").into_iter().zip(by("stream"));
+        both.map(|(caller, stream)| caller + stream).collect()
     }
 }
 
-fn count<T: Copy + PartialEq>(counts: &[(T, u64)], of: T) -> u64 {
-    let found = counts.iter().find(|(ended, _)| *ended == of);
-    found.map_or(0, |(_, count)| *count)
+// === impl Otherwise ===
+
+impl Otherwise {
+    fn counted(count: impl Fn(LeaseOutcome) -> u64) -> Self {
+        Self {
+            lost: count(LeaseOutcome::Lost),
+            adopted: count(LeaseOutcome::Adopted),
+            unavailable: count(LeaseOutcome::Unavailable),
+            unknown: count(LeaseOutcome::Unknown),
+            failed: count(LeaseOutcome::Failed),
+        }
+    }
 }
