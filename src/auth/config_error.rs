@@ -1,8 +1,11 @@
 //! Why a keys file cannot be used.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::bounded_file::FileError;
+use crate::{
+    bounded_file::FileError,
+    config::{NotToml, RefusedValue, Source},
+};
 
 /// What is wrong with a keys file. Its text says what to change, and never shows a key or a hash.
 #[derive(Debug, thiserror::Error)]
@@ -16,15 +19,8 @@ pub enum KeysFileError {
         error: FileError,
     },
     /// It is not TOML.
-    #[error("line {line} of {} is not TOML: {reason}", path.display())]
-    NotToml {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// Why. Without the text of the line, which may be a key that somebody put there.
-        reason: String,
-    },
+    #[error(transparent)]
+    NotToml(#[from] NotToml),
     /// There is no such field.
     #[error("there is no {field} (line {line} of {}){}", path.display(), hint(closest.as_deref()))]
     UnknownField {
@@ -38,22 +34,33 @@ pub enum KeysFileError {
         closest: Option<String>,
     },
     /// A field has a value that is not allowed.
-    #[error("{field} is {value} (line {line} of {}); allowed is {allowed}", path.display())]
-    Refused {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// The field.
-        field: String,
-        /// Its value, unless it may be a secret.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
+    #[error(transparent)]
+    Refused(Box<RefusedValue>),
     /// There is no key in it. A file that is empty for a moment must not shut everybody out.
     #[error("there is no [[key]] in {}; `latchgate key new` makes one", .0.display())]
     Empty(PathBuf),
+}
+
+// === impl KeysFileError ===
+
+impl KeysFileError {
+    /// Something at a line of the file is not allowed.
+    pub(super) fn refused(
+        path: &Path,
+        line: usize,
+        key: String,
+        value: String,
+        allowed: &str,
+    ) -> Self {
+        let path = path.to_owned();
+        Self::Refused(Box::new(RefusedValue {
+            key,
+            value,
+            set_by: Source::File { path, line },
+            allowed: allowed.to_owned(),
+            depends_on: None,
+        }))
+    }
 }
 
 fn hint(closest: Option<&str>) -> String {

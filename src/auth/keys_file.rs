@@ -6,13 +6,15 @@ use std::{
     time::SystemTime,
 };
 
-use toml::de::{DeTable, DeValue};
-
-use crate::{bounded_file, lock::Ttl};
+use crate::{
+    bounded_file,
+    config::{TomlEntry, entries},
+    lock::Ttl,
+};
 
 use super::{
     ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, KeysFileError, Prefixes, Rate,
-    table::{Table, line},
+    table::Table,
 };
 
 /// A TOML file of `[[key]]` tables. It holds hashes only, so it is no secret; whoever can write it
@@ -56,59 +58,51 @@ impl KeysFile {
 
     /// Reads all keys of a text as if the file had it.
     pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
-        // The message alone: its long form repeats the line, which may be a key.
-        let not_toml = |error: &toml::de::Error| KeysFileError::NotToml {
-            path: self.0.clone(),
-            line: error.span().map_or(1, |span| line(text, span.start)),
-            reason: error.message().to_owned(),
-        };
-        let document = DeTable::parse(text).map_err(|error| not_toml(&error))?;
-        // Not by way of the spanned tree: a value there is still the text of a number.
-        let values: toml::Table = text.parse().map_err(|error| not_toml(&error))?;
-        let mut keys = Vec::new();
-        for (name, value) in document.get_ref() {
-            let at = line(text, name.span().start);
-            let plain = values.get(name.get_ref().as_ref());
-            let (DeValue::Array(tables), Some(toml::Value::Array(plain)), "key") =
-                (value.get_ref(), plain, name.get_ref().as_ref())
-            else {
-                return Err(self.not_a_key(at));
-            };
-            for (at, (table, plain)) in tables.iter().zip(plain).enumerate() {
-                let line = line(text, table.span().start);
-                let (DeValue::Table(spans), toml::Value::Table(values)) = (table.get_ref(), plain)
-                else {
-                    return Err(self.not_a_key(line));
-                };
-                let mut table = Table {
-                    path: &self.0,
-                    text,
-                    number: at + 1,
-                    spans,
-                    values,
-                    line,
-                    known: Vec::new(),
-                };
-                let entry = entry(&mut table)?;
-                unique(&table, &entry, &keys)?;
-                table.finish()?;
-                keys.push(entry);
+        let mut tables: Vec<Vec<TomlEntry>> = Vec::new();
+        for mut found in entries(&self.0, text)? {
+            // An empty list of tables holds none.
+            if found.path == "key" && found.value.as_array().is_some_and(Vec::is_empty) {
+                continue;
             }
+            let numbered = found
+                .path
+                .strip_prefix("key[")
+                .and_then(|rest| rest.split_once(']'));
+            let table = numbered.and_then(|(number, field)| {
+                if number.parse() == Ok(tables.len()) {
+                    tables.push(Vec::new());
+                }
+                Some((tables.last_mut()?, field.trim_start_matches('.').to_owned()))
+            });
+            let Some((table, field)) = table else {
+                return Err(KeysFileError::refused(
+                    &self.0,
+                    found.line,
+                    "what stands here".to_owned(),
+                    "no key".to_owned(),
+                    "[[key]], a table for each key",
+                ));
+            };
+            found.path = field;
+            table.push(found);
+        }
+        let mut keys = Vec::new();
+        for (at, fields) in tables.iter().enumerate() {
+            let mut table = Table {
+                file: &self.0,
+                number: at + 1,
+                fields,
+                known: Vec::new(),
+            };
+            let entry = entry(&mut table)?;
+            unique(&table, &entry, &keys)?;
+            table.finish()?;
+            keys.push(entry);
         }
         if keys.is_empty() {
             return Err(KeysFileError::Empty(self.0.clone()));
         }
         Ok(KeyRing::new(keys))
-    }
-
-    fn not_a_key(&self, line: usize) -> KeysFileError {
-        KeysFileError::Refused {
-            path: self.0.clone(),
-            line,
-            field: "what stands here".to_owned(),
-            value: "no key".to_owned(),
-            allowed: "[[key]], a table for each key".to_owned(),
-        }
     }
 }
 

@@ -2,22 +2,19 @@
 
 use std::path::Path;
 
-use toml::{Value, de::DeTable};
+use toml::Value;
 
-use crate::config::closest;
+use crate::config::{TomlEntry, closest};
 
 use super::KeysFileError;
 
 /// One `[[key]]`. What nobody takes is unknown, and refused.
 pub(super) struct Table<'a> {
-    pub(super) path: &'a Path,
-    pub(super) text: &'a str,
+    pub(super) file: &'a Path,
     /// Counted from 1.
     pub(super) number: usize,
-    pub(super) spans: &'a DeTable<'a>,
-    pub(super) values: &'a toml::Table,
-    /// Where the table begins.
-    pub(super) line: usize,
+    /// By their names in the table. Of a table without any there is one without a name.
+    pub(super) fields: &'a [TomlEntry],
     pub(super) known: Vec<&'static str>,
 }
 
@@ -81,55 +78,49 @@ impl<'a> Table<'a> {
 
     /// Everything has been taken that there should be.
     pub(super) fn finish(self) -> Result<(), KeysFileError> {
-        let unknown = |name: &&String| !self.known.contains(&name.as_str());
-        let Some(name) = self.values.keys().find(unknown) else {
+        let unknown = |field: &&TomlEntry| !self.known.contains(&field.path.as_str());
+        let Some(TomlEntry { path, line, .. }) = self.fields.iter().find(unknown) else {
             return Ok(());
         };
         let known = self.known.iter().map(|&known| known.to_owned());
         Err(KeysFileError::UnknownField {
-            path: self.path.to_owned(),
-            line: self.line_of(name),
-            field: self.displayed_field(if is_secret(name) { "***" } else { name }),
-            closest: closest(name, known),
+            path: self.file.to_owned(),
+            line: *line,
+            field: self.displayed_field(if is_secret(path) { "***" } else { path }),
+            closest: closest(path, known),
         })
     }
 
     /// Says that a field is wrong.
     pub(super) fn refuse(&self, field: &str, allowed: &str) -> KeysFileError {
-        KeysFileError::Refused {
-            path: self.path.to_owned(),
-            line: self.line_of(field),
-            field: self.displayed_field(field),
-            value: self
-                .values
-                .get(field)
-                .map_or("missing".to_owned(), |value| displayed(field, value)),
-            allowed: allowed.to_owned(),
-        }
+        let found = self.field(field);
+        // Of a field that is missing the place of the first one that is there.
+        let line = found.or(self.fields.first()).map_or(1, |it| it.line);
+        let value = found.map(|it| displayed(field, &it.value));
+        KeysFileError::refused(
+            self.file,
+            line,
+            self.displayed_field(field),
+            value.unwrap_or("missing".to_owned()),
+            allowed,
+        )
     }
 
     fn take(&mut self, field: &'static str) -> Option<&'a Value> {
         self.known.push(field);
-        self.values.get(field)
+        self.field(field).map(|it| &it.value)
+    }
+
+    fn field(&self, name: &str) -> Option<&'a TomlEntry> {
+        self.fields.iter().find(|it| it.path == name)
     }
 
     fn displayed_field(&self, field: &str) -> String {
-        match self.values.get("name").and_then(Value::as_str) {
+        match self.field("name").and_then(|it| it.value.as_str()) {
             Some(name) if !is_secret(name) => format!("{field} of the key {name:?}"),
             _ => format!("{field} of [[key]] number {}", self.number),
         }
     }
-
-    fn line_of(&self, field: &str) -> usize {
-        let mut names = self.spans.keys();
-        let name = names.find(|name| name.get_ref().as_ref() == field);
-        name.map_or(self.line, |name| line(self.text, name.span().start))
-    }
-}
-
-/// The line of a place in a text, counted from 1.
-pub(super) fn line(text: &str, offset: usize) -> usize {
-    1 + text[..offset.min(text.len())].matches('\n').count()
 }
 
 /// A value as it may be shown: somebody may have put a key where its hash should be.

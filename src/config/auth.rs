@@ -14,11 +14,13 @@ pub struct AuthConfig {
     /// changed.
     pub keys_file: String,
     /// How many requests with a key that is not known, and releases without a key whose token holds
-    /// nothing, one address may send in a minute, 1 to 1000000. More are answered with 429. Requests
-    /// with a valid key are not counted, nor are releases of leases that this gateway granted.
+    /// nothing, one address may send in a minute. More are answered with 429. Requests with a valid key
+    /// are not counted, nor are releases of leases that this gateway granted.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_refused_per_minute: u64,
-    /// For how long somebody who has shown a key to the dashboard need not show it again, 60000 to
-    /// 2592000000. A session that was begun before a change ends when it was to end then.
+    /// For how long somebody who has shown a key to the dashboard need not show it again. A session
+    /// that was begun before a change ends when it was to end then.
+    #[schemars(range(min = 60_000, max = 2_592_000_000_u64))]
     pub session_ttl_ms: Millis,
     /// A file with a secret of at least 32 characters, such as `openssl rand -hex 32` prints. Gateways
     /// that are given the same one know each other's sessions, which they must if a load balancer
@@ -32,10 +34,6 @@ pub struct AuthConfig {
 impl AuthConfig {
     /// Finds out whether callers can be told apart with these values.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
-        let refused = self.max_refused_per_minute;
-        Invalid::unless_in("auth.max_refused_per_minute", refused, 1..=1_000_000)?;
-        let session_ttl = self.session_ttl_ms.0;
-        Invalid::unless_in("auth.session_ttl_ms", session_ttl, 60_000..=2_592_000_000)?;
         let secret = self.session_secret_file.as_str();
         let keys = self.keys_file.as_str();
         Invalid::unless_with(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::bounded_file::FileError;
 
-use super::Source;
+use super::{NotToml, Source};
 
 /// What stops start-up. Its text says what to change, and never shows a password.
 #[derive(Debug, thiserror::Error)]
@@ -23,13 +23,8 @@ pub enum ConfigError {
     #[error("{0} is empty; name a configuration file, or leave it out for none")]
     NoFileName(Source),
     /// The configuration file is not TOML.
-    #[error("{source_line} is not TOML: {reason}")]
-    NotToml {
-        /// The line.
-        source_line: Source,
-        /// Why. Without the text of the line, which may hold a password.
-        reason: String,
-    },
+    #[error(transparent)]
+    NotToml(#[from] NotToml),
     /// There is no such key.
     #[error("there is no key {key} ({set_by}){}", hint(closest.as_deref()))]
     UnknownKey {

@@ -14,22 +14,27 @@ pub struct HttpConfig {
     /// A path prefix under which the whole service appears, such as `/latchgate`. Empty
     /// for none.
     pub base_path: String,
-    /// The largest request body in bytes, 8192 to 1048576. A longer one is answered with 413.
+    /// The largest request body in bytes. A longer one is answered with 413.
+    // The least is what the longest valid request needs.
+    #[schemars(range(min = 8_192, max = 1_048_576))]
     pub max_body_bytes: usize,
-    /// The longest request target (path and query) in bytes, 1024 to 32768. A longer one is
-    /// answered with 414.
+    /// The longest request target (path and query) in bytes. A longer one is answered with 414.
+    // hyper refuses what is near 64 KiB by itself.
+    #[schemars(range(min = 1_024, max = 32_768))]
     pub max_uri_bytes: usize,
-    /// The most bytes in all headers of a request, 8192 to 1048576. More are answered with 431,
-    /// and so are more than 100 headers over HTTP/1.1, without a problem document.
+    /// The most bytes in all headers of a request. More are answered with 431, and so are more than 100
+    /// headers over HTTP/1.1, without a problem document.
+    #[schemars(range(min = 8_192, max = 1_048_576))]
     pub max_header_bytes: usize,
-    /// How long a client may take to send the headers of a request, 100 to 300000. Then the
-    /// connection is closed.
+    /// How long a client may take to send the headers of a request. Then the connection is closed.
+    #[schemars(range(min = 100, max = 300_000))]
     pub header_timeout_ms: Millis,
     /// How long a connection may stand idle between two requests, or a client take nothing of an
-    /// answer, 100 to 3600000. Then the connection is closed.
+    /// answer. Then the connection is closed.
+    #[schemars(range(min = 100, max = 3_600_000))]
     pub idle_timeout_ms: Millis,
-    /// How long a client may take to send the body of a request, 100 to 300000. Slower is answered
-    /// with 408.
+    /// How long a client may take to send the body of a request. Slower is answered with 408.
+    #[schemars(range(min = 100, max = 300_000))]
     pub body_timeout_ms: Millis,
     /// The origins of web pages on other hosts that may use the gateway, such as
     /// `https://ci.example.com`. Neither `*` nor `null` can be listed. A page of the gateway itself
@@ -42,21 +47,25 @@ pub struct HttpConfig {
     /// listed here.
     #[schemars(with = "Vec<String>")]
     pub allowed_hosts: Vec<HostPort>,
-    /// How many connections may be open, 16 to 1000000. A request on one more is answered with 503
-    /// `overloaded`. As many as the operating system allows, if that is fewer. An
-    /// eighth of them is kept for requests that are answered at once: one more that waits for a lock,
-    /// or wants a stream, is answered with 503.
+    /// How many connections may be open. A request on one more is answered with 503 `overloaded`. As
+    /// many as the operating system allows, if that is fewer. An eighth of them is kept for requests
+    /// that are answered at once: one more that waits for a lock, or wants a stream, is answered with
+    /// 503.
+    #[schemars(range(min = 16, max = 1_000_000))]
     pub max_connections: usize,
-    /// How many requests one HTTP/2 connection may have open, 16 to 100000: waits and streams among
-    /// them. All connections together may have as many as `max_connections`; one more that neither
-    /// renews nor releases is answered with 503 `overloaded`.
+    /// How many requests one HTTP/2 connection may have open: waits and streams among them. All
+    /// connections together may have as many as `max_connections`; one more that neither renews nor
+    /// releases is answered with 503 `overloaded`.
+    #[schemars(range(min = 16, max = 100_000))]
     pub max_streams: usize,
-    /// How many requests may be worked on at once, 1 to 100000. One more is answered with 503 before
-    /// its body is read. Neither those who wait for a lock count nor streams that hold one, nor
-    /// requests that have not come whole.
+    /// How many requests may be worked on at once. One more is answered with 503 before its body is
+    /// read. Neither those who wait for a lock count nor streams that hold one, nor requests that have
+    /// not come whole.
+    #[schemars(range(min = 1, max = 100_000))]
     pub max_concurrent_requests: usize,
-    /// How many more may be worked on that renew or adopt a lease, and as many again that release one,
-    /// 1 to 100000: nobody loses a lock because others ask for too much.
+    /// How many more may be worked on that renew or adopt a lease, and as many again that release one:
+    /// nobody loses a lock because others ask for too much.
+    #[schemars(range(min = 1, max = 100_000))]
     pub reserved_requests: usize,
     /// HTTPS. With a certificate the gateway takes nothing else on its address.
     pub tls: HttpTlsConfig,
@@ -78,53 +87,6 @@ impl HttpConfig {
                 "nothing, or a path such as /latchgate of at most 200 characters: it begins with \
                  a slash, does not end with one, and has ASCII letters, digits and . _ ~ - between",
             ));
-        }
-        let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
-        let mebibyte = 1024 * 1024;
-        // The least is what the longest valid request needs.
-        Invalid::unless_in(
-            "http.max_body_bytes",
-            bytes(self.max_body_bytes),
-            8 * 1024..=mebibyte,
-        )?;
-        Invalid::unless_in(
-            "http.max_uri_bytes",
-            bytes(self.max_uri_bytes),
-            // hyper refuses what is near 64 KiB by itself.
-            1024..=32 * 1024,
-        )?;
-        Invalid::unless_in(
-            "http.max_header_bytes",
-            bytes(self.max_header_bytes),
-            8 * 1024..=mebibyte,
-        )?;
-        Invalid::unless_in(
-            "http.header_timeout_ms",
-            self.header_timeout_ms.0,
-            100..=300_000,
-        )?;
-        Invalid::unless_in(
-            "http.idle_timeout_ms",
-            self.idle_timeout_ms.0,
-            100..=3_600_000,
-        )?;
-        Invalid::unless_in(
-            "http.body_timeout_ms",
-            self.body_timeout_ms.0,
-            100..=300_000,
-        )?;
-        for (key, value, least, most) in [
-            ("http.max_connections", self.max_connections, 16, 1_000_000),
-            ("http.max_streams", self.max_streams, 16, 100_000),
-            (
-                "http.max_concurrent_requests",
-                self.max_concurrent_requests,
-                1,
-                100_000,
-            ),
-            ("http.reserved_requests", self.reserved_requests, 1, 100_000),
-        ] {
-            Invalid::unless_in(key, bytes(value), least..=most)?;
         }
         self.tls.validate()
     }
@@ -198,7 +160,8 @@ pub struct HttpTlsConfig {
     pub client_ca_file: String,
     /// Whether a caller must show a certificate, if `client_ca_file` says whose.
     pub client_auth: ClientAuth,
-    /// How long the TLS handshake of a connection may take, 100 to 300000. Then it is closed.
+    /// How long the TLS handshake of a connection may take. Then it is closed.
+    #[schemars(range(min = 100, max = 300_000))]
     pub handshake_timeout_ms: Millis,
 }
 
@@ -218,33 +181,12 @@ pub enum ClientAuth {
 impl HttpTlsConfig {
     /// Finds out whether TLS can be spoken with these values. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
-        for (set, key, other, other_key) in [
-            (
-                &self.cert_file,
-                "http.tls.cert_file",
-                &self.key_file,
-                "http.tls.key_file",
-            ),
-            (
-                &self.key_file,
-                "http.tls.key_file",
-                &self.cert_file,
-                "http.tls.cert_file",
-            ),
-            (
-                &self.client_ca_file,
-                "http.tls.client_ca_file",
-                &self.cert_file,
-                "http.tls.cert_file",
-            ),
-        ] {
-            Invalid::unless_with((key, set), (other_key, other))?;
-        }
-        Invalid::unless_in(
-            "http.tls.handshake_timeout_ms",
-            self.handshake_timeout_ms.0,
-            100..=300_000,
-        )
+        let certificate = ("http.tls.cert_file", self.cert_file.as_str());
+        let key = ("http.tls.key_file", self.key_file.as_str());
+        let authorities = ("http.tls.client_ca_file", self.client_ca_file.as_str());
+        Invalid::unless_with(certificate, key)?;
+        Invalid::unless_with(key, certificate)?;
+        Invalid::unless_with(authorities, certificate)
     }
 
     /// Whether the gateway speaks TLS.
@@ -296,18 +238,6 @@ mod tests {
         ] {
             assert!(!HttpConfig::is_base_path(bad), "{bad}");
         }
-    }
-
-    #[test]
-    fn no_size_may_be_zero() {
-        let config = HttpConfig {
-            max_body_bytes: 0,
-            ..HttpConfig::default()
-        };
-        assert_eq!(
-            config.validate().unwrap_err().to_string(),
-            "http.max_body_bytes is 0; allowed is 8192 to 1048576"
-        );
     }
 
     #[test]

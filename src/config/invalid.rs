@@ -1,6 +1,6 @@
 //! A value that a configuration struct does not accept.
 
-use std::{fmt, ops::RangeInclusive};
+use std::fmt;
 
 use super::Millis;
 
@@ -33,19 +33,6 @@ impl Invalid {
             allowed: allowed.into(),
             depends_on: None,
         }
-    }
-
-    /// Checks a number against its bounds.
-    pub(super) fn unless_in(
-        key: &'static str,
-        value: u64,
-        bounds: RangeInclusive<u64>,
-    ) -> Result<(), Self> {
-        if bounds.contains(&value) {
-            return Ok(());
-        }
-        let (least, most) = (bounds.start(), bounds.end());
-        Err(Self::new(key, value, format!("{least} to {most}")))
     }
 
     /// Checks that a text that is set does not stand without another one.

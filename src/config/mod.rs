@@ -33,6 +33,7 @@ pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
 pub use invalid::Invalid;
 pub use limits::LimitsConfig;
 pub use loading::{
+    file::NotToml,
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
     setting::Source,
@@ -46,7 +47,10 @@ pub use redis_server::{RedisLogin, RedisNode};
 pub use redlock::{Persistence, RedlockConfig};
 pub use root::Config;
 pub use shutdown::ShutdownConfig;
-pub use store_url::{ClusterUrl, RedisUrl, RedlockUrl, SentinelUrl, StoreUrl, StoreUrlError};
+pub use store_url::{
+    ClusterUrl, RedisUrl, RedlockUrl, SentinelUrl, ServersUrl, StoreUrl, StoreUrlError,
+};
 pub use trace::TraceConfig;
 
 pub(crate) use closest::closest;
+pub(crate) use loading::file::{TomlEntry, entries};

@@ -11,32 +11,38 @@ use super::{Invalid, Millis, RedisLogin, StoreUrl};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// How many connections to each server carry commands, 1 to 256; 0 for one for each thread that answers
-    /// requests. Each is shared by many requests at once. They are spread over these threads, and a thread that
-    /// has none of its own uses those of the others, which costs more.
+    /// How many connections to each server carry commands; 0 for one for each thread that answers
+    /// requests. Each is shared by many requests at once. They are spread over these threads, and a
+    /// thread that has none of its own uses those of the others, which costs more.
+    #[schemars(range(min = 0, max = 256))]
     pub connections: u32,
-    /// How long connecting may take, 10 to 60000.
+    /// How long connecting may take.
+    #[schemars(range(min = 10, max = 60_000))]
     pub connect_timeout_ms: Millis,
-    /// How long the answer to one command may take before the command is sent again,
-    /// 10 to 60000 and at most `deadline_ms`.
+    /// How long the answer to one command may take before the command is sent again: at most
+    /// `deadline_ms`.
+    #[schemars(range(min = 10, max = 60_000))]
     pub command_timeout_ms: Millis,
-    /// How long a request may take with all its resends, 10 to 60000. After it the answer is 503 if
-    /// nothing happened and 504 if that is not known. Keep the time-outs of clients longer. A command that
-    /// no server has taken yet is tried for a second at most; then the answer is 503.
+    /// How long a request may take with all its resends. After it the answer is 503 if nothing happened
+    /// and 504 if that is not known. Keep the time-outs of clients longer. A command that no server has
+    /// taken yet is tried for a second at most; then the answer is 503.
+    #[schemars(range(min = 10, max = 60_000))]
     pub deadline_ms: Millis,
     /// Serve although Redis may evict keys when its memory is full (`maxmemory` with a
     /// `maxmemory-policy` other than `noeviction`). Evicting a lock frees it while it is held.
     pub accept_eviction: bool,
-    /// How many replicas must have a grant before it is answered, 0 to 16. Where fewer have it in time
-    /// it is taken back, and the answer is 503; 504 to a request that waited. 0 to answer at once: what no
-    /// replica has is forgotten when one becomes the master, and granted again. With Sentinel and Cluster,
-    /// N needs N + 1 replicas of each master: after a failover one replica is the master, and with fewer
-    /// than N others no lock is granted.
+    /// How many replicas must have a grant before it is answered. Where fewer have it in time it is
+    /// taken back, and the answer is 503; 504 to a request that waited. 0 to answer at once: what no
+    /// replica has is forgotten when one becomes the master, and granted again. With Sentinel and
+    /// Cluster, N needs N + 1 replicas of each master: after a failover one replica is the master, and
+    /// with fewer than N others no lock is granted.
+    #[schemars(range(min = 0, max = 16))]
     pub wait_replicas: u32,
-    /// How long `wait_replicas` may take to have it, 1 to 60000 and at most `deadline_ms`. A request that
-    /// comes while replicas are waited for waits twice as long at most. Of `deadline_ms` as much is kept
-    /// for taking the grant back as one command takes, a quarter of it at most. The answer says what is
-    /// left of the lease; a lease that is over by then is taken back.
+    /// How long `wait_replicas` may take to have it: at most `deadline_ms`. A request that comes while
+    /// replicas are waited for waits twice as long at most. Of `deadline_ms` as much is kept for taking
+    /// the grant back as one command takes, a quarter of it at most. The answer says what is left of
+    /// the lease; a lease that is over by then is taken back.
+    #[schemars(range(min = 1, max = 60_000))]
     pub wait_timeout_ms: Millis,
     /// The ACL user, unless the URL of the store names one. Empty for the default user.
     pub username: String,
@@ -55,17 +61,10 @@ pub struct RedisConfig {
 impl RedisConfig {
     /// Finds out whether a store can be run with these values.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
-        Invalid::unless_in("redis.connections", self.connections.into(), 0..=256)?;
-        let connect = ("redis.connect_timeout_ms", self.connect_timeout_ms);
         let command = ("redis.command_timeout_ms", self.command_timeout_ms);
         let deadline = ("redis.deadline_ms", self.deadline_ms);
-        for (key, value) in [connect, command, deadline] {
-            Invalid::unless_in(key, value.0, 10..=60_000)?;
-        }
         Invalid::unless_at_most(command, deadline)?;
-        Invalid::unless_in("redis.wait_replicas", self.wait_replicas.into(), 0..=16)?;
         let wait = ("redis.wait_timeout_ms", self.wait_timeout_ms);
-        Invalid::unless_in(wait.0, wait.1.0, 1..=60_000)?;
         if self.wait_replicas > 0 {
             Invalid::unless_at_most(wait, deadline)?;
         }
@@ -178,8 +177,9 @@ impl Default for RedisConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisSentinelConfig {
-    /// How long a sentinel may take to say who the master is, connecting included, 10 to 60000.
-    /// Those that answer are not kept waiting for the others.
+    /// How long a sentinel may take to say who the master is, connecting included. Those that answer
+    /// are not kept waiting for the others.
+    #[schemars(range(min = 10, max = 60_000))]
     pub timeout_ms: Millis,
     /// The ACL user of the sentinels. Empty for the default user. The user and the password of Redis
     /// itself are not sent to them.
@@ -194,8 +194,6 @@ pub struct RedisSentinelConfig {
 impl RedisSentinelConfig {
     /// Finds out whether sentinels can be asked with these values. Reads no file.
     fn validate(&self) -> Result<(), Invalid> {
-        let timeout = self.timeout_ms.0;
-        Invalid::unless_in("redis.sentinel.timeout_ms", timeout, 10..=60_000)?;
         let user = ("redis.sentinel.username", self.username.as_str());
         let password = ("redis.sentinel.password_file", self.password_file.as_str());
         Invalid::unless_with(user, password)
@@ -283,15 +281,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_not_more_connections_than_a_server_has_room_for() {
-        let config = RedisConfig {
-            connections: 257,
-            ..RedisConfig::default()
-        };
-        assert_eq!(config.validate().unwrap_err().key, "redis.connections");
-    }
-
-    #[test]
     fn a_command_fits_into_the_deadline() {
         let config = RedisConfig {
             command_timeout_ms: Millis(5_001),
@@ -311,10 +300,6 @@ mod tests {
         config(0).validate().unwrap();
         let invalid = config(1).validate().unwrap_err();
         assert_eq!(invalid.depends_on, Some("redis.deadline_ms"));
-        assert_eq!(
-            config(17).validate().unwrap_err().key,
-            "redis.wait_replicas"
-        );
     }
 
     #[test]

@@ -138,14 +138,14 @@ impl RedisServerList {
         })
     }
 
-    /// The same with the database that is named, if one is.
-    pub(super) fn with_database(mut self, text: &str) -> Result<Self, String> {
+    /// Sets the database that is named, if one is, and answers how it is written behind the servers.
+    pub(super) fn set_database(&mut self, text: &str) -> Result<String, &'static str> {
         if !text.is_empty() {
-            self.login.database = text
-                .parse()
-                .map_err(|_| "the database is a number, and nothing may follow it")?;
+            let database = text.parse();
+            let refused = "the database is a number, and nothing may follow it";
+            self.login.database = database.map_err(|_| refused)?;
         }
-        Ok(self)
+        Ok(format!("/{}", self.login.database))
     }
 }
 

@@ -14,11 +14,13 @@ use super::{Invalid, LimitsConfig, Millis, StoreUrl};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedlockConfig {
-    /// The longest TTL that a request may name, 100 to 86400000, if `limits.max_ttl_ms` is not shorter. A node that was started does not vote
-    /// for as long, because it may have forgotten leases that still last.
+    /// The longest TTL that a request may name, if `limits.max_ttl_ms` is not shorter. A node that was
+    /// started does not vote for as long, because it may have forgotten leases that still last.
+    #[schemars(range(min = Ttl::MIN.as_millis(), max = Ttl::MAX.as_millis()))]
     pub max_ttl_ms: Millis,
-    /// How long a node may take for one answer, 10 to 10000. One that takes longer has no vote in what it
-    /// was asked. Much shorter than the TTLs in use.
+    /// How long a node may take for one answer. One that takes longer has no vote in what it was asked.
+    /// Much shorter than the TTLs in use.
+    #[schemars(range(min = 10, max = 10_000))]
     pub node_timeout_ms: Millis,
     /// What the nodes keep when they are started again: `unknown`, or `aof-always` if every one of them
     /// has `appendonly yes` and `appendfsync always`. Then they need not wait before they vote.
@@ -41,14 +43,6 @@ pub enum Persistence {
 // === impl RedlockConfig ===
 
 impl RedlockConfig {
-    /// Finds out whether a quorum can be run with these values.
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
-        let ttl = Ttl::MIN.as_millis()..=Ttl::MAX.as_millis();
-        Invalid::unless_in("redlock.max_ttl_ms", self.max_ttl_ms.0, ttl)?;
-        let timeout = self.node_timeout_ms.0;
-        Invalid::unless_in("redlock.node_timeout_ms", timeout, 10..=10_000)
-    }
-
     /// Finds out whether the limits fit to these values, if the store is a quorum.
     pub(super) fn validate_for(
         &self,
@@ -104,7 +98,6 @@ mod tests {
     #[test]
     fn a_started_node_waits_as_long_as_the_longest_lease_and_its_clock_may_take() {
         let mut config = RedlockConfig::default();
-        config.validate().unwrap();
         assert_eq!(config.wait(), Duration::from_millis(61_600));
         config.persistence = Persistence::AofAlways;
         assert_eq!(config.wait(), Duration::ZERO);

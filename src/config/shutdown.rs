@@ -11,18 +11,20 @@ use super::{Invalid, Millis};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ShutdownConfig {
-    /// How long a gateway takes to end after a TERM or INT signal at most, 0 to 600000; less than 250
-    /// is taken for 250. Nothing is acquired any more; renew and release go on until the last second
-    /// of it (the last quarter, if it is shorter than 4000), which is for answers that are under way
-    /// and for closing the store. It ends sooner: as soon as no lease that was granted or renewed
-    /// here lives, no request has come for a second, and every answer was taken. A client that takes
-    /// nothing of its answer is waited for until three quarters of this time are over. A second signal
-    /// ends it at once. Give an orchestrator more time than this before it kills.
+    /// How long a gateway takes to end after a TERM or INT signal at most; less than 250 is taken for
+    /// 250. Nothing is acquired any more; renew and release go on until the last second of it (the last
+    /// quarter, if it is shorter than 4000), which is for answers that are under way and for closing
+    /// the store. It ends sooner: as soon as no lease that was granted or renewed here lives, no
+    /// request has come for a second, and every answer was taken. A client that takes nothing of its
+    /// answer is waited for until three quarters of this time are over. A second signal ends it at
+    /// once. Give an orchestrator more time than this before it kills.
+    #[schemars(range(min = 0, max = 600_000))]
     pub grace_ms: Millis,
-    /// The first part of `grace_ms`, 0 to 300000 and at most half of it. In it only `/readyz` fails, so
-    /// that load balancers stop sending requests here; those that come are served like any other,
-    /// acquires too. Longer than it takes a load balancer to notice: the period of its check times the
-    /// failures that it needs.
+    /// The first part of `grace_ms`: at most half of it. In it only `/readyz` fails, so that load
+    /// balancers stop sending requests here; those that come are served like any other, acquires too.
+    /// Longer than it takes a load balancer to notice: the period of its check times the failures that
+    /// it needs.
+    #[schemars(range(min = 0, max = 300_000))]
     pub delay_ms: Millis,
 }
 
@@ -34,8 +36,6 @@ impl ShutdownConfig {
 
     /// Finds out whether the gateway can stop in this way.
     pub(super) fn validate(&self) -> Result<(), Invalid> {
-        Invalid::unless_in("shutdown.grace_ms", self.grace_ms.0, 0..=600_000)?;
-        Invalid::unless_in("shutdown.delay_ms", self.delay_ms.0, 0..=300_000)?;
         if self.delay_ms.0 > self.grace_ms.0 / 2 {
             let half = format!("at most half of shutdown.grace_ms, {}", self.grace_ms.0 / 2);
             return Err(Invalid {

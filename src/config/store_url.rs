@@ -1,6 +1,6 @@
 //! Where leases live, as a URL.
 
-use std::{collections::HashSet, fmt, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use std::{collections::HashSet, fmt, marker::PhantomData, path::PathBuf, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -27,26 +27,56 @@ pub enum StoreUrl {
     Redlock(RedlockUrl),
 }
 
-/// The URL of one Redis. It may hold its password; its `Debug` and `Display` mask it.
+/// The URL of servers of this kind. It may hold their password; its `Debug` and `Display` mask it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(RedisServerList);
-
-/// The URL of a Redis whose master the sentinels name. It may hold the password of Redis; its `Debug`
-/// and `Display` mask it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SentinelUrl {
-    sentinels: RedisServerList,
-    service: String,
+pub struct ServersUrl<K> {
+    servers: RedisServerList,
+    /// What stands behind the servers, with what may be left out.
+    path: String,
+    kind: PhantomData<K>,
 }
 
-/// The URL of a Redis cluster. It may hold the password; its `Debug` and `Display` mask it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClusterUrl(RedisServerList);
+/// The URL of one Redis.
+pub type RedisUrl = ServersUrl<OneServer>;
+/// The URL of a Redis whose master the sentinels name.
+pub type SentinelUrl = ServersUrl<Sentinels>;
+/// The URL of a Redis cluster.
+pub type ClusterUrl = ServersUrl<Cluster>;
+/// The URL of a quorum of independent Redis servers.
+pub type RedlockUrl = ServersUrl<Quorum>;
 
-/// The URL of a quorum of independent Redis servers. It may hold their password; its `Debug` and
-/// `Display` mask it.
+/// A kind of servers, and how a URL names them.
+trait ServersKind {
+    /// The scheme.
+    const PLAIN: &str;
+    /// The scheme with TLS.
+    const TLS: &str;
+    /// What the URL is called.
+    const WHAT: &str;
+    /// How the servers are written.
+    const FORM: &str;
+    /// The port of a server that is named without one.
+    const PORT: u16 = 6379;
+
+    /// Checks the servers and what stands behind them, which is answered with what may be left out.
+    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str>;
+}
+
+/// One server.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RedlockUrl(RedisServerList);
+pub enum OneServer {}
+
+/// The sentinels of a server.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Sentinels {}
+
+/// Some servers of a cluster, which know the others.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Cluster {}
+
+/// The nodes of a quorum.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Quorum {}
 
 /// Why a text names no store. The text is not repeated: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,18 +93,14 @@ pub enum StoreUrlError {
     /// `embedded:` without a directory.
     #[error("names no directory")]
     NoDirectory,
-    /// `redis://` that is not a URL.
-    #[error("is not a Redis URL: {0}")]
-    Redis(String),
-    /// `redis+sentinel://` that names no sentinels, or not what to ask them for.
-    #[error("is not a URL of sentinels: {0}")]
-    Sentinel(String),
-    /// `redis+cluster://` that names no servers.
-    #[error("is not a URL of a cluster: {0}")]
-    Cluster(String),
-    /// `redlock://` that names no quorum.
-    #[error("is not a URL of a quorum: {0}")]
-    Redlock(String),
+    /// The servers are not written as a URL of theirs names them.
+    #[error("is not {what}: {reason}")]
+    Servers {
+        /// What the URL is called.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 // === impl StoreUrl ===
@@ -101,14 +127,12 @@ impl FromStr for StoreUrl {
         }
         let (scheme, rest) = text.split_once("://").ok_or(StoreUrlError::Scheme)?;
         let parsed = match scheme {
-            RedisUrl::PLAIN => RedisUrl::parse(rest, false).map(Self::Redis),
-            RedisUrl::TLS => RedisUrl::parse(rest, true).map(Self::Redis),
-            SentinelUrl::PLAIN => SentinelUrl::parse(rest, false).map(Self::Sentinel),
-            SentinelUrl::TLS => SentinelUrl::parse(rest, true).map(Self::Sentinel),
-            ClusterUrl::PLAIN => ClusterUrl::parse(rest, false).map(Self::Cluster),
-            ClusterUrl::TLS => ClusterUrl::parse(rest, true).map(Self::Cluster),
-            RedlockUrl::PLAIN => RedlockUrl::parse(rest, false).map(Self::Redlock),
-            RedlockUrl::TLS => RedlockUrl::parse(rest, true).map(Self::Redlock),
+            OneServer::PLAIN | OneServer::TLS => ServersUrl::parse(scheme, rest).map(Self::Redis),
+            Sentinels::PLAIN | Sentinels::TLS => {
+                ServersUrl::parse(scheme, rest).map(Self::Sentinel)
+            }
+            Cluster::PLAIN | Cluster::TLS => ServersUrl::parse(scheme, rest).map(Self::Cluster),
+            Quorum::PLAIN | Quorum::TLS => ServersUrl::parse(scheme, rest).map(Self::Redlock),
             _ => Err(StoreUrlError::Scheme),
         };
         // What ends a login or the servers may have been meant for a part of a password.
@@ -126,14 +150,12 @@ impl FromStr for StoreUrl {
 impl StoreUrlError {
     /// The same with how a password is written.
     fn with_hint(self) -> Self {
-        let hint =
-            |reason| format!("{reason}; in a password, @ is written %40 and / is written %2F");
         match self {
-            Self::Redis(reason) => Self::Redis(hint(reason)),
-            Self::Sentinel(reason) => Self::Sentinel(hint(reason)),
-            Self::Cluster(reason) => Self::Cluster(hint(reason)),
-            Self::Redlock(reason) => Self::Redlock(hint(reason)),
-            Self::Empty | Self::Scheme | Self::WhiteSpace | Self::NoDirectory => self,
+            Self::Servers { what, reason } => Self::Servers {
+                reason: format!("{reason}; in a password, @ is written %40 and / is written %2F"),
+                what,
+            },
+            other => other,
         }
     }
 }
@@ -193,234 +215,136 @@ impl<'de> Deserialize<'de> for StoreUrl {
     }
 }
 
-// === impl RedisUrl ===
+// === impl ServersUrl ===
 
-/// The port of a server that is named without one.
-const DEFAULT_PORT: u16 = 6379;
-
-impl RedisUrl {
-    const PLAIN: &str = "redis";
-    const TLS: &str = "rediss";
-
-    fn parse(rest: &str, is_tls: bool) -> Result<Self, StoreUrlError> {
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let servers = RedisServerList::parse(
-            authority,
-            is_tls,
-            DEFAULT_PORT,
-            "the server is HOST[:PORT], and then [/DB]",
-        )
-        .and_then(|servers| servers.with_database(database))
-        .map_err(StoreUrlError::Redis)?;
-        if servers.nodes.len() > 1 {
-            let reason = "it names one server; several are redis+sentinel://, redis+cluster:// or \
-                          redlock://";
-            return Err(StoreUrlError::Redis(reason.to_owned()));
-        }
-        Ok(Self(servers))
-    }
-
-    /// The host name or address, an IPv6 address without its brackets.
-    pub fn host(&self) -> &str {
-        self.0.nodes[0].host()
-    }
-
-    /// Whether the server is reached over TLS.
-    pub fn is_tls(&self) -> bool {
-        self.0.login.is_tls
-    }
-
-    /// The port.
-    pub fn port(&self) -> u16 {
-        self.0.nodes[0].port()
-    }
-
-    /// The number of the database.
-    pub fn database(&self) -> u16 {
-        self.0.login.database
-    }
-
-    /// Where the server listens.
-    pub fn node(&self) -> RedisNode {
-        self.0.nodes[0].clone()
-    }
-
-    /// How to log in.
-    pub fn login(&self) -> RedisLogin {
-        self.0.login.clone()
-    }
-}
-
-impl fmt::Display for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls() {
-            Self::TLS
-        } else {
-            Self::PLAIN
+#[expect(private_bounds, reason = "there are no other kinds")]
+impl<K: ServersKind> ServersUrl<K> {
+    fn parse(scheme: &str, rest: &str) -> Result<Self, StoreUrlError> {
+        let refused = |reason| StoreUrlError::Servers {
+            what: K::WHAT,
+            reason,
         };
-        write!(f, "{scheme}://{}/{}", self.0, self.database())
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RedisUrl({self})")
-    }
-}
-
-// === impl SentinelUrl ===
-
-impl SentinelUrl {
-    const PLAIN: &str = "redis+sentinel";
-    const TLS: &str = "rediss+sentinel";
-    /// The port of a sentinel that is named without one.
-    const DEFAULT_PORT: u16 = 26_379;
-
-    fn parse(rest: &str, is_tls: bool) -> Result<Self, StoreUrlError> {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let form = "its sentinels are HOST[:PORT], with commas between";
-        let sentinels = RedisServerList::parse(authority, is_tls, Self::DEFAULT_PORT, form)
-            .map_err(StoreUrlError::Sentinel)?;
-        let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        if service.is_empty() || !service.bytes().all(allowed) {
-            let reason = "behind the sentinels stands /SERVICE, by which they know the master: \
-                          letters, digits and . - _";
-            return Err(StoreUrlError::Sentinel(reason.to_owned()));
-        }
+        let mut servers = RedisServerList::parse(authority, scheme == K::TLS, K::PORT, K::FORM)
+            .map_err(refused)?;
+        let path = K::check(&mut servers, path).map_err(|reason| refused(reason.to_owned()))?;
         Ok(Self {
-            sentinels: sentinels
-                .with_database(database)
-                .map_err(StoreUrlError::Sentinel)?,
-            service: service.to_owned(),
+            servers,
+            path,
+            kind: PhantomData,
         })
     }
 
     /// How to log in to Redis.
     pub fn login(&self) -> RedisLogin {
-        self.sentinels.login.clone()
+        self.servers.login.clone()
     }
 
-    /// Where the sentinels listen.
-    pub fn sentinels(&self) -> &[RedisNode] {
-        &self.sentinels.nodes
+    /// Where the servers listen, or the sentinels.
+    pub fn nodes(&self) -> &[RedisNode] {
+        &self.servers.nodes
     }
+}
 
+impl<K: ServersKind> fmt::Display for ServersUrl<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_tls = self.servers.login.is_tls;
+        let scheme = if is_tls { K::TLS } else { K::PLAIN };
+        write!(f, "{scheme}://{}{}", self.servers, self.path)
+    }
+}
+
+impl<K: ServersKind> fmt::Debug for ServersUrl<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServersUrl({self})")
+    }
+}
+
+impl RedisUrl {
+    /// Where the server listens.
+    pub fn node(&self) -> RedisNode {
+        self.servers.nodes[0].clone()
+    }
+}
+
+impl SentinelUrl {
     /// By what the sentinels know the master.
     pub fn service(&self) -> &str {
-        &self.service
+        self.path.split('/').nth(1).unwrap_or_default()
     }
 }
 
-impl fmt::Display for SentinelUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let login = &self.sentinels.login;
-        let scheme = if login.is_tls { Self::TLS } else { Self::PLAIN };
-        let (service, database) = (&self.service, login.database);
-        write!(f, "{scheme}://{}/{service}/{database}", self.sentinels)
+// === impl ServersKind ===
+
+impl ServersKind for OneServer {
+    const PLAIN: &str = "redis";
+    const TLS: &str = "rediss";
+    const WHAT: &str = "a Redis URL";
+    const FORM: &str = "the server is HOST[:PORT], and then [/DB]";
+
+    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
+        let path = servers.set_database(path)?;
+        if servers.nodes.len() > 1 {
+            return Err(
+                "it names one server; several are redis+sentinel://, redis+cluster:// or redlock://",
+            );
+        }
+        Ok(path)
     }
 }
 
-impl fmt::Debug for SentinelUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SentinelUrl({self})")
+impl ServersKind for Sentinels {
+    const PLAIN: &str = "redis+sentinel";
+    const TLS: &str = "rediss+sentinel";
+    const WHAT: &str = "a URL of sentinels";
+    const FORM: &str = "its sentinels are HOST[:PORT], with commas between";
+    const PORT: u16 = 26_379;
+
+    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
+        let (service, database) = path.split_once('/').unwrap_or((path, ""));
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if service.is_empty() || !service.bytes().all(allowed) {
+            return Err(
+                "behind the sentinels stands /SERVICE, by which they know the master: letters, \
+                 digits and . - _",
+            );
+        }
+        Ok(format!("/{service}{}", servers.set_database(database)?))
     }
 }
 
-// === impl ClusterUrl ===
-
-impl ClusterUrl {
+impl ServersKind for Cluster {
     const PLAIN: &str = "redis+cluster";
     const TLS: &str = "rediss+cluster";
+    const WHAT: &str = "a URL of a cluster";
+    const FORM: &str = "some of its servers are HOST[:PORT], with commas between";
 
-    fn parse(rest: &str, is_tls: bool) -> Result<Self, StoreUrlError> {
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let form = "some of its servers are HOST[:PORT], with commas between";
-        let servers = RedisServerList::parse(authority, is_tls, DEFAULT_PORT, form)
-            .map_err(StoreUrlError::Cluster)?;
-        if !["", "0"].contains(&path) {
-            let reason = "a cluster has database 0 only, and nothing may follow its servers";
-            return Err(StoreUrlError::Cluster(reason.to_owned()));
+    fn check(_servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
+        match path {
+            "" | "0" => Ok(String::new()),
+            _ => Err("a cluster has database 0 only, and nothing may follow its servers"),
         }
-        Ok(Self(servers))
-    }
-
-    /// How to log in to each server.
-    pub fn login(&self) -> RedisLogin {
-        self.0.login.clone()
-    }
-
-    /// Some servers of the cluster, which know the others.
-    pub fn nodes(&self) -> &[RedisNode] {
-        &self.0.nodes
     }
 }
 
-impl fmt::Display for ClusterUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_tls = self.0.login.is_tls;
-        let scheme = if is_tls { Self::TLS } else { Self::PLAIN };
-        write!(f, "{scheme}://{}", self.0)
-    }
-}
-
-impl fmt::Debug for ClusterUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClusterUrl({self})")
-    }
-}
-
-// === impl RedlockUrl ===
-
-impl RedlockUrl {
+impl ServersKind for Quorum {
     const PLAIN: &str = "redlock";
     const TLS: &str = "redlocks";
-    /// As few as a majority of them can miss one, and as many as somebody might run.
-    const NODES: RangeInclusive<usize> = 3..=15;
+    const WHAT: &str = "a URL of a quorum";
+    const FORM: &str = "its nodes are HOST[:PORT], with commas between, and then [/DB]";
 
-    fn parse(rest: &str, is_tls: bool) -> Result<Self, StoreUrlError> {
-        let refused = |reason: &str| StoreUrlError::Redlock(reason.to_owned());
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let form = "its nodes are HOST[:PORT], with commas between, and then [/DB]";
-        let servers = RedisServerList::parse(authority, is_tls, DEFAULT_PORT, form)
-            .map_err(StoreUrlError::Redlock)?;
+    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
         let nodes = &servers.nodes;
-        // With an even number one more may be missing only if one more is there.
-        if nodes.len() % 2 == 0 || !Self::NODES.contains(&nodes.len()) {
-            return Err(refused(
-                "it names an odd number of nodes, 3 or 5, say, and 15 at most",
-            ));
+        // With an even number one more may be missing only if one more is there. As few as a majority of them can miss
+        // one, and as many as somebody might run.
+        if nodes.len() % 2 == 0 || !(3..=15).contains(&nodes.len()) {
+            return Err("it names an odd number of nodes, 3 or 5, say, and 15 at most");
         }
         // One that is named twice would vote twice.
         if nodes.iter().collect::<HashSet<_>>().len() < nodes.len() {
-            return Err(refused("it names a node twice"));
+            return Err("it names a node twice");
         }
-        let servers = servers.with_database(database);
-        Ok(Self(servers.map_err(StoreUrlError::Redlock)?))
-    }
-
-    /// How to log in to each of them.
-    pub fn login(&self) -> RedisLogin {
-        self.0.login.clone()
-    }
-
-    /// Where they listen.
-    pub fn nodes(&self) -> &[RedisNode] {
-        &self.0.nodes
-    }
-}
-
-impl fmt::Display for RedlockUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let login = &self.0.login;
-        let scheme = if login.is_tls { Self::TLS } else { Self::PLAIN };
-        write!(f, "{scheme}://{}/{}", self.0, login.database)
-    }
-}
-
-impl fmt::Debug for RedlockUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RedlockUrl({self})")
+        servers.set_database(path)
     }
 }
 
@@ -434,7 +358,7 @@ mod tests {
         let nodes = match &url {
             StoreUrl::Embedded(_) => vec![],
             StoreUrl::Redis(url) => vec![url.node()],
-            StoreUrl::Sentinel(url) => url.sentinels().to_vec(),
+            StoreUrl::Sentinel(url) => url.nodes().to_vec(),
             StoreUrl::Cluster(url) => url.nodes().to_vec(),
             StoreUrl::Redlock(url) => url.nodes().to_vec(),
         };

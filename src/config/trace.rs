@@ -21,12 +21,14 @@ pub struct TraceConfig {
     /// The PEM file with the authorities that vouch for a collector at `https://`. Empty for the
     /// authorities of the system. Read at the start.
     pub ca_file: String,
-    /// How many of a thousand requests that come without a `traceparent` are traced, 0 to 1000. One that
-    /// comes with it is traced if its caller is.
+    /// How many of a thousand requests that come without a `traceparent` are traced. One that comes
+    /// with it is traced if its caller is.
+    #[schemars(range(min = 0, max = 1_000))]
     pub sample_per_mille: u64,
     /// The name under which the gateway appears in a trace.
     pub service_name: String,
-    /// How long the collector may take to answer, 100 to 60000.
+    /// How long the collector may take to answer.
+    #[schemars(range(min = 100, max = 60_000))]
     pub timeout_ms: Millis,
     /// Send the names of locks to the collector.
     pub lock_names: bool,
@@ -81,12 +83,11 @@ impl TraceConfig {
             let value = format!("{:?}", self.ca_file);
             return Err(Invalid::new("trace.ca_file", value, allowed));
         }
-        Invalid::unless_in("trace.sample_per_mille", self.sample_per_mille, 0..=1_000)?;
         if self.service_name.is_empty() || self.service_name.len() > 200 {
             let value = format!("{:?}", self.service_name);
             return Err(Invalid::new("trace.service_name", value, "1 to 200 bytes"));
         }
-        Invalid::unless_in("trace.timeout_ms", self.timeout_ms.0, 100..=60_000)
+        Ok(())
     }
 }
 

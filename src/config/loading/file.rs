@@ -1,35 +1,43 @@
 //! Reads the configuration file.
 
-use std::{fmt, path::Path};
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
-use toml::de::{DeTable, DeValue};
+use serde::Deserialize;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, ValueDeserializer},
+};
 
 use crate::bounded_file;
 
 use super::{
-    super::{ConfigError, Source, error::RefusedValue},
+    super::{ConfigError, Source},
     setting::Setting,
 };
 
 /// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
 pub(crate) struct TomlEntry {
+    /// The names of its tables and its own, with dots between. The tables of an array are numbered: `key[0].name`.
     pub(crate) path: String,
     pub(crate) value: toml::Value,
     /// Counted from 1.
     pub(crate) line: usize,
 }
 
-/// Why a text cannot be read, and where.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// It is not TOML.
-    Syntax { reason: String, line: usize },
-    /// No number is as large as this one.
-    TooLarge {
-        path: String,
-        number: String,
-        line: usize,
-    },
+/// A text that is not TOML.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line} of {} is not TOML: {reason}", path.display())]
+pub struct NotToml {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// Why. Without the text of the line, which may hold a password.
+    pub reason: String,
 }
 
 // === impl TomlEntry ===
@@ -50,103 +58,76 @@ pub(crate) fn read(path: &Path, named_by: Source) -> Result<Vec<Setting>, Config
         named_by,
         error,
     })?;
-    let at = |line| Source::File {
-        path: path.to_owned(),
-        line,
-    };
-    let entries = entries(&text).map_err(|fault| match fault {
-        Fault::Syntax { reason, line } => ConfigError::NotToml {
-            source_line: at(line),
-            reason,
-        },
-        Fault::TooLarge { path, number, line } => ConfigError::Refused(Box::new(RefusedValue {
-            key: path,
-            value: number,
-            set_by: at(line),
-            allowed: format!("a whole number up to {}", i64::MAX),
-            depends_on: None,
-        })),
-    })?;
     let setting = |entry: TomlEntry| Setting {
         path: entry.path,
         value: entry.value,
-        source: at(entry.line),
+        source: Source::File {
+            path: path.to_owned(),
+            line: entry.line,
+        },
     };
-    Ok(entries.into_iter().map(setting).collect())
+    Ok(entries(path, &text)?.into_iter().map(setting).collect())
 }
 
-/// Every `key = value` of a text, in the order of the text.
-pub(crate) fn entries(text: &str) -> Result<Vec<TomlEntry>, Fault> {
-    let line = |offset: usize| 1 + text[..offset.min(text.len())].matches('\n').count();
-    // The message alone: its long form repeats the line, which may hold a password.
-    let syntax = |error: &toml::de::Error| Fault::Syntax {
+/// Every `key = value` of the text of a file, in the order of the text.
+pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml> {
+    let lines = |range: Range<usize>| text.get(range).unwrap_or_default().matches('\n').count();
+    let document = DeTable::parse(text).map_err(|error| NotToml {
+        path: path.to_owned(),
+        line: 1 + error.span().map_or(0, |span| lines(0..span.start)),
+        // The message alone: its long form repeats the line.
         reason: error.message().to_owned(),
-        line: error.span().map_or(1, |span| line(span.start)),
-    };
-    let document = DeTable::parse(text).map_err(|error| syntax(&error))?;
-    // Not by way of the spanned tree: a value there is still the text of a number.
-    let values: toml::Table = text.parse().map_err(|error| {
-        let too_large = too_large(document.get_ref(), "");
-        too_large.map_or_else(
-            || syntax(&error),
-            |(offset, path, number)| Fault::TooLarge {
-                path,
-                number,
-                line: line(offset),
-            },
-        )
     })?;
     let mut found = Vec::new();
-    collect(document.get_ref(), &values, "", &mut found);
+    collect(document.into_inner(), "", &mut found);
     found.sort_by_key(|(offset, ..)| *offset);
-    let entry = |(offset, path, value)| TomlEntry {
-        path,
-        value,
-        line: line(offset),
+    // Counted on from entry to entry: a keys file may have a hundred thousand of them.
+    let (mut counted, mut line) = (0, 1);
+    let entry = |(offset, path, value)| {
+        line += lines(counted..offset);
+        counted = offset;
+        TomlEntry { path, value, line }
     };
     Ok(found.into_iter().map(entry).collect())
 }
 
-/// A number that is none of TOML's, if there is one: where its key stands, the key, and the number.
-fn too_large(table: &DeTable<'_>, prefix: &str) -> Option<(usize, String, String)> {
-    table.iter().find_map(|(key, value)| {
+fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, toml::Value)>) {
+    for (key, value) in table {
         let path = format!("{prefix}{}", key.get_ref());
-        if let DeValue::Table(inner) = value.get_ref() {
-            return too_large(inner, &format!("{path}."));
-        }
-        let number = too_large_in(value.get_ref())?;
-        Some((key.span().start, path, number))
-    })
-}
-
-fn too_large_in(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .is_err()
-            .then(|| number.to_string()),
-        DeValue::Array(values) => values
-            .iter()
-            .find_map(|value| too_large_in(value.get_ref())),
-        _ => None,
+        collect_value(key.span().start, path, value, found);
     }
 }
 
-fn collect(
-    table: &DeTable<'_>,
-    values: &toml::Table,
-    prefix: &str,
+fn collect_value(
+    offset: usize,
+    path: String,
+    value: Spanned<DeValue<'_>>,
     found: &mut Vec<(usize, String, toml::Value)>,
 ) {
-    for (key, value) in table {
-        let Some(plain) = values.get(key.get_ref().as_ref()) else {
-            continue;
-        };
-        let path = format!("{prefix}{}", key.get_ref());
-        match (value.get_ref(), plain) {
-            (DeValue::Table(inner), toml::Value::Table(values)) if !inner.is_empty() => {
-                collect(inner, values, &format!("{path}."), found);
+    let span = value.span();
+    match value.into_inner() {
+        DeValue::Table(inner) if !inner.is_empty() => collect(inner, &format!("{path}."), found),
+        DeValue::Array(tables)
+            if !tables.is_empty() && tables.iter().all(|it| it.get_ref().is_table()) =>
+        {
+            for (number, table) in tables.into_iter().enumerate() {
+                collect_value(
+                    table.span().start,
+                    format!("{path}[{number}]"),
+                    table,
+                    found,
+                );
             }
-            _ => found.push((key.span().start, path, plain.clone())),
+        }
+        value => {
+            // A number that is too large for TOML is kept as a text, which no key takes that takes a number.
+            let text = match &value {
+                DeValue::Integer(number) => number.to_string(),
+                _ => String::new(),
+            };
+            let value = ValueDeserializer::from(Spanned::new(span, value));
+            let value = toml::Value::deserialize(value);
+            found.push((offset, path, value.unwrap_or(toml::Value::String(text))));
         }
     }
 }
@@ -157,8 +138,9 @@ mod tests {
 
     #[test]
     fn knows_the_line_of_every_value() {
-        let text = "# words\nb = 1\n\n[t]\n  x = 'y'\na.c = true\n[empty]\n";
-        let entries = entries(text).unwrap();
+        let text = "# words\nb = 1\n\n[t]\n  x = 'y'\na.c = true\n[empty]\n\
+                    [[k]]\nd = [1]\n[[k]]\n[[k]]\nd = 2\n";
+        let entries = entries(Path::new("f"), text).unwrap();
         let found: Vec<_> = entries
             .iter()
             .map(|entry| (entry.path.as_str(), entry.value.to_string(), entry.line))
@@ -170,33 +152,29 @@ mod tests {
                 ("t.x", "\"y\"".to_owned(), 5),
                 ("t.a.c", "true".to_owned(), 6),
                 ("empty", "{}".to_owned(), 7),
+                ("k[0].d", "[1]".to_owned(), 9),
+                ("k[1]", "{}".to_owned(), 10),
+                ("k[2].d", "2".to_owned(), 12),
             ]
         );
     }
 
     #[test]
     fn does_not_repeat_a_line_that_is_not_toml() {
-        let fault = entries("x = 1\nstore = \"redis://:s3cret@h\nlisten = 2").unwrap_err();
-        let Fault::Syntax { reason, line } = fault else {
-            panic!("{fault:?}");
-        };
-        assert_eq!(line, 2);
-        assert!(!reason.contains("s3cret"), "{reason}");
+        let text = "x = 1\nstore = \"redis://:s3cret@h\nlisten = 2";
+        let error = entries(Path::new("f"), text).unwrap_err().to_string();
+        assert!(error.starts_with("line 2 of f is not TOML: "), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
     }
 
     #[test]
-    fn a_number_that_is_too_large_is_found() {
-        for (text, key) in [
-            ("a = 1\nb = 9223372036854775808", "b"),
-            ("[t]\nc = 0xffffffffffffffffffffffffffffffffffff", "t.c"),
-            ("\nd = [1, -99999999999999999999]", "d"),
+    fn a_number_that_is_too_large_is_kept_as_a_text() {
+        for (text, value) in [
+            ("a = 9223372036854775807", "9223372036854775807"),
+            ("a = 9223372036854775808", "\"9223372036854775808\""),
         ] {
-            let fault = entries(text).unwrap_err();
-            let Fault::TooLarge { path, line, .. } = fault else {
-                panic!("{fault:?}");
-            };
-            assert_eq!((path.as_str(), line), (key, 2));
+            let entries = entries(Path::new("f"), text).unwrap();
+            assert_eq!(entries[0].value.to_string(), value);
         }
-        assert!(entries("a = 9223372036854775807").is_ok());
     }
 }

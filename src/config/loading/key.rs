@@ -1,5 +1,7 @@
 //! The keys of the configuration, as the structs declare them.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{super::Config, file};
@@ -20,8 +22,8 @@ pub struct Key {
 /// What a key takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ValueKind {
-    /// A number without a fraction.
-    WholeNumber,
+    /// A number without a fraction, the smallest and the largest if it has bounds.
+    WholeNumber(Option<(u64, u64)>),
     /// Yes or no.
     Boolean,
     /// A text with a form of its own.
@@ -54,7 +56,7 @@ impl Section {
         let schema = schemars::schema_for!(Config).to_value();
         let text = toml::to_string(&Config::default()).expect("the configuration is a TOML table");
         let mut sections: Vec<Self> = Vec::new();
-        for entry in file::entries(&text).expect("what was just written can be read") {
+        for entry in file::entries(Path::new("the defaults"), &text).expect("it was just written") {
             let (name, _) = entry.path.rsplit_once('.').unwrap_or_default();
             if sections.last().is_none_or(|section| section.name != name) {
                 sections.push(Self {
@@ -115,7 +117,10 @@ impl ValueKind {
     /// What is allowed, in words.
     pub fn allowed(&self) -> String {
         match self {
-            Self::WholeNumber => "a whole number".to_owned(),
+            Self::WholeNumber(None) => "a whole number".to_owned(),
+            Self::WholeNumber(Some((least, most))) => {
+                format!("a whole number from {least} to {most}")
+            }
             Self::Boolean => "true or false".to_owned(),
             Self::Text => "a text".to_owned(),
             Self::OneOf(words) => words.join(" or "),
@@ -126,7 +131,8 @@ impl ValueKind {
     /// What a table of types calls it.
     pub fn name(&self) -> String {
         match self {
-            Self::WholeNumber => "whole number".to_owned(),
+            Self::WholeNumber(None) => "whole number".to_owned(),
+            Self::WholeNumber(Some((least, most))) => format!("whole number, {least} to {most}"),
             Self::Boolean => "boolean".to_owned(),
             Self::Text => "text".to_owned(),
             Self::OneOf(words) => format!("`{}`", words.join("` or `")),
@@ -138,8 +144,8 @@ impl ValueKind {
     pub(crate) fn read(&self, text: &str) -> Option<toml::Value> {
         match self {
             // Digits alone: a sign would be dropped without a word.
-            Self::WholeNumber if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
-            Self::WholeNumber => text.parse().ok().map(toml::Value::Integer),
+            Self::WholeNumber(_) if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,
+            Self::WholeNumber(_) => text.parse().ok().map(toml::Value::Integer),
             Self::Boolean => text.parse().ok().map(toml::Value::Boolean),
             Self::Text | Self::OneOf(_) => Some(toml::Value::String(text.to_owned())),
             // An empty text is the empty list, which takes back what a file has listed.
@@ -156,7 +162,10 @@ impl ValueKind {
     /// Whether a value has the right type and, where that decides, the right form.
     pub(crate) fn takes(&self, value: &toml::Value) -> bool {
         match (self, value) {
-            (Self::WholeNumber, toml::Value::Integer(number)) => *number >= 0,
+            (Self::WholeNumber(bounds), toml::Value::Integer(number)) => {
+                let (least, most) = bounds.unwrap_or((0, u64::MAX));
+                u64::try_from(*number).is_ok_and(|number| (least..=most).contains(&number))
+            }
             (Self::Boolean, toml::Value::Boolean(_)) | (Self::Text, toml::Value::String(_)) => true,
             (Self::OneOf(words), toml::Value::String(text)) => words.contains(text),
             (Self::Texts, toml::Value::Array(list)) => list.iter().all(toml::Value::is_str),
@@ -166,7 +175,10 @@ impl ValueKind {
 
     fn of(root: &Value, schema: &Value) -> Self {
         match schema["type"].as_str() {
-            Some("integer") => return Self::WholeNumber,
+            Some("integer") => {
+                let bound = |name: &str| schema[name].as_u64();
+                return Self::WholeNumber(bound("minimum").zip(bound("maximum")));
+            }
             Some("boolean") => return Self::Boolean,
             Some("array") => return Self::Texts,
             _ => {}
@@ -229,7 +241,9 @@ mod tests {
     fn a_key_knows_what_it_takes() {
         let keys = Key::all();
         let kind = |path: &str| &keys.iter().find(|key| key.path == path).unwrap().kind;
-        assert_eq!(*kind("limits.min_ttl_ms"), ValueKind::WholeNumber);
+        let bounds = Some((100, 86_400_000));
+        assert_eq!(*kind("limits.min_ttl_ms"), ValueKind::WholeNumber(bounds));
+        assert_eq!(*kind("limits.max_waiters"), ValueKind::WholeNumber(None));
         assert_eq!(*kind("insecure_no_auth"), ValueKind::Boolean);
         assert_eq!(*kind("store"), ValueKind::Text);
         let words = vec!["text".to_owned(), "json".to_owned()];

@@ -175,7 +175,6 @@ fn expected(setting: &Setting, error: &toml::de::Error) -> String {
     match (setting.path.as_str(), &setting.value) {
         ("listen", _) => "IP:PORT, such as 127.0.0.1:7420 or [::1]:7420".to_owned(),
         ("store", _) => format!("{} (this one {})", StoreUrl::FORMS, error.message()),
-        (_, toml::Value::Integer(_)) => "a smaller number".to_owned(),
         _ => error.message().to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! `config/latchgate.toml`: every key with its default and what it is for.
 
-use crate::config::Section;
+use crate::config::{Section, ValueKind};
 
 use super::wrap::wrap;
 
@@ -35,6 +35,9 @@ pub fn file() -> String {
                 out.push('\n');
             }
             comment(&mut out, &key.doc);
+            if let ValueKind::WholeNumber(Some((least, most))) = key.kind {
+                comment(&mut out, &format!("Allowed: {least} to {most}."));
+            }
             out.extend([key.name(), " = ", &key.default, "\n"]);
         }
     }

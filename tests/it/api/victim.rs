@@ -68,7 +68,10 @@ impl Pair {
         for server in &quorum.servers {
             proxies.push(Proxy::start(server.port(), &lifecycle).await);
         }
-        let ports: Vec<_> = proxies.iter().map(|proxy| proxy.url().port()).collect();
+        let ports: Vec<_> = proxies
+            .iter()
+            .map(|proxy| proxy.url().node().port())
+            .collect();
         let on = |url: &str| {
             Gateway::start_with(
                 Setup::default()

@@ -45,7 +45,8 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
 fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
     assert_eq!(
         file("[limits]\nmin_ttl_ms = '100'"),
-        "limits.min_ttl_ms is \"100\" (line 2 of lg.toml); allowed is a whole number"
+        "limits.min_ttl_ms is \"100\" (line 2 of lg.toml); allowed is a whole number from 100 to \
+         86400000"
     );
     assert_eq!(
         file("insecure_no_auth = 1"),
@@ -62,7 +63,7 @@ fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
     assert_eq!(
         variable("LATCHGATE_REDIS_CONNECTIONS", "many"),
         "redis.connections is \"many\" (the environment variable LATCHGATE_REDIS_CONNECTIONS); \
-         allowed is a whole number"
+         allowed is a whole number from 0 to 256"
     );
     assert_eq!(
         variable("LATCHGATE_LOG_FORMAT", "xml"),
@@ -191,8 +192,8 @@ fn a_file_that_is_not_toml_or_not_there_is_named() {
     );
     assert_eq!(
         file("\nthreads = 99999999999999999999"),
-        "threads is 99999999999999999999 (line 2 of lg.toml); allowed is a whole number up to \
-         9223372036854775807"
+        "threads is \"99999999999999999999\" (line 2 of lg.toml); allowed is a whole number from 0 \
+         to 512"
     );
     let message = variable("LATCHGATE_CONFIG", "/does/not/exist");
     assert!(
@@ -229,7 +230,30 @@ fn a_whole_number_has_no_sign() {
             variable("LATCHGATE_SHUTDOWN_GRACE_MS", text),
             format!(
                 "shutdown.grace_ms is {text:?} (the environment variable \
-                 LATCHGATE_SHUTDOWN_GRACE_MS); allowed is a whole number"
+                 LATCHGATE_SHUTDOWN_GRACE_MS); allowed is a whole number from 0 to 600000"
+            )
+        );
+    }
+}
+
+#[test]
+fn a_number_beyond_its_bounds_is_named_with_them() {
+    for (key, beyond, bounds) in [
+        ("threads", 513, "0 to 512"),
+        ("http.max_body_bytes", 0, "8192 to 1048576"),
+        ("http.max_body_bytes", 1_048_577, "8192 to 1048576"),
+        ("limits.min_ttl_ms", 99, "100 to 86400000"),
+        ("limits.max_ttl_ms", 86_400_001, "100 to 86400000"),
+        ("limits.max_holders", 10_000, "1 to 9999"),
+        ("limits.reconnect_grace_ms", 60_001, "0 to 60000"),
+        ("redis.connections", 257, "0 to 256"),
+        ("redis.wait_replicas", 17, "0 to 16"),
+        ("auth.session_ttl_ms", 59_999, "60000 to 2592000000"),
+    ] {
+        assert_eq!(
+            file(&format!("{key} = {beyond}")),
+            format!(
+                "{key} is {beyond} (line 1 of lg.toml); allowed is a whole number from {bounds}"
             )
         );
     }

@@ -151,7 +151,7 @@ impl Race {
         let ports = [
             rig.server(0).port(),
             rig.server(1).port(),
-            third.url().port(),
+            third.url().node().port(),
         ];
         let other = nodes::open(&nodes::url(&ports), &patient(), &lifecycle);
         let warm = attempt("warm");

@@ -65,7 +65,10 @@ impl Rig {
         for server in &nodes.servers {
             proxies.push(Proxy::start(server.port(), &lifecycle).await);
         }
-        let ports: Vec<_> = proxies.iter().map(|proxy| proxy.url().port()).collect();
+        let ports: Vec<_> = proxies
+            .iter()
+            .map(|proxy| proxy.url().node().port())
+            .collect();
         let store = nodes::open(&nodes::url(&ports), config, &lifecycle);
         let rig = Self {
             nodes,

@@ -327,7 +327,7 @@ pub fn check_credentials(
         RedisServers::One(url) => vec![url.node()],
         RedisServers::Sentinel(url) => {
             Credentials::of_sentinels(&url.login(), config).current()?;
-            url.sentinels().to_vec()
+            url.nodes().to_vec()
         }
         RedisServers::Cluster(url) => url.nodes().to_vec(),
     };

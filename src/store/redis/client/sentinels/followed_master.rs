@@ -88,7 +88,7 @@ impl FollowedMaster {
             |node: &RedisNode| Sentinel::new(node.clone(), Arc::clone(&of_sentinels), timeout);
         Self {
             service: url.service().to_owned(),
-            sentinels: url.sentinels().iter().map(sentinel).collect(),
+            sentinels: url.nodes().iter().map(sentinel).collect(),
             clock,
             credentials: Arc::new(Credentials::of_redis(&login, config)),
             connect_timeout: config.connect_timeout_ms.duration(),
