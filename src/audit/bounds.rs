@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Requester;
@@ -18,8 +18,8 @@ use super::Requester;
 pub(super) struct Bounds {
     minute: Mutex<Minute>,
     waiting: AtomicUsize,
-    refusals: AtomicU64,
-    sign_outs: AtomicU64,
+    /// How many of each were left out, by [`Bounded`].
+    left_out: [AtomicU64; 2],
 }
 
 /// What is bounded.
@@ -69,9 +69,9 @@ impl Bounds {
     /// Whether this is to be written of somebody; if so it waits until [`Bounds::taken`] is called, and if
     /// not it is counted.
     pub(super) fn admit(&self, what: Bounded, requester: &Requester<'_>, now: Instant) -> bool {
-        let admitted = self.minute().admit((what, source(requester)), now) && self.wait();
+        let admitted = self.minute.lock().admit((what, source(requester)), now) && self.wait();
         if !admitted {
-            self.left_out(what).fetch_add(1, Ordering::Relaxed);
+            self.left_out[what as usize].fetch_add(1, Ordering::Relaxed);
         }
         admitted
     }
@@ -83,8 +83,8 @@ impl Bounds {
 
     /// How many were left out since this was asked the last time.
     pub(super) fn take_left_out(&self) -> LeftOut {
-        let taken = |what| {
-            let count = self.left_out(what).swap(0, Ordering::Relaxed);
+        let taken = |what: Bounded| {
+            let count = self.left_out[what as usize].swap(0, Ordering::Relaxed);
             (count > 0).then_some(count)
         };
         LeftOut {
@@ -95,20 +95,9 @@ impl Bounds {
 
     /// The line that was to say so was not written.
     pub(super) fn put_back(&self, left_out: LeftOut) {
-        let LeftOut {
-            refusals,
-            sign_outs,
-        } = left_out;
-        for (what, count) in [(Bounded::Refusal, refusals), (Bounded::SignOut, sign_outs)] {
-            let count = count.unwrap_or_default();
-            self.left_out(what).fetch_add(count, Ordering::Relaxed);
-        }
-    }
-
-    fn left_out(&self, what: Bounded) -> &AtomicU64 {
-        match what {
-            Bounded::Refusal => &self.refusals,
-            Bounded::SignOut => &self.sign_outs,
+        let counts = [left_out.refusals, left_out.sign_outs];
+        for (sum, count) in self.left_out.iter().zip(counts) {
+            sum.fetch_add(count.unwrap_or_default(), Ordering::Relaxed);
         }
     }
 
@@ -118,10 +107,6 @@ impl Bounds {
             self.taken();
         }
         is_room
-    }
-
-    fn minute(&self) -> MutexGuard<'_, Minute> {
-        self.minute.lock()
     }
 }
 
@@ -230,7 +215,7 @@ mod tests {
             .map(|remote| admitted(&bounds, &requester(None, remote), 1, now))
             .sum();
         assert_eq!(written, MOST_OF_ALL);
-        assert!(bounds.minute().by_source.len() <= MOST_OF_ALL as usize);
+        assert!(bounds.minute.lock().by_source.len() <= MOST_OF_ALL as usize);
     }
 
     #[test]

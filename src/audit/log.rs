@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep, timeout},
@@ -114,17 +115,16 @@ impl Audit {
 
     /// The gateway has started.
     pub fn started(&self, listen: SocketAddr, store: &str) {
-        let listen = listen.to_string();
         self.record("start", |entry| {
-            entry.version = Some(env!("CARGO_PKG_VERSION"));
-            entry.listen = Some(&listen);
-            entry.store = Some(store);
+            entry.set("version", env!("CARGO_PKG_VERSION"));
+            entry.set("listen", listen.to_string());
+            entry.set("store", store);
         });
     }
 
     /// The gateway ends, and why.
     pub fn stopped(&self, reason: &str) {
-        self.record("stop", |entry| entry.reason = Some(bounded(reason)));
+        self.record("stop", |entry| entry.set("reason", bounded(reason)));
     }
 
     /// Somebody has shown a key, and has a session for it.
@@ -142,15 +142,17 @@ impl Audit {
     pub fn keys_reloaded(&self, outcome: Result<&ReloadedKeys, &str>) {
         self.record("key-reload", |entry| match outcome {
             Ok(keys) => {
-                entry.outcome = Some("reloaded");
-                entry.count = u64::try_from(keys.count).ok();
-                entry.added = &keys.added;
-                entry.removed = &keys.removed;
-                entry.changed = &keys.changed;
+                let names =
+                    |names: &[Arc<str>]| names.iter().map(|name| &**name).collect::<Value>();
+                entry.set("outcome", "reloaded");
+                entry.set("count", keys.count);
+                entry.set("added", names(&keys.added));
+                entry.set("removed", names(&keys.removed));
+                entry.set("changed", names(&keys.changed));
             }
             Err(reason) => {
-                entry.outcome = Some("refused");
-                entry.reason = Some(bounded(reason));
+                entry.set("outcome", "refused");
+                entry.set("reason", bounded(reason));
             }
         });
     }
@@ -159,11 +161,11 @@ impl Audit {
     /// take the room of anything else: what was left out is counted, and stands in the next line.
     pub fn refused(&self, refused: &Refused<'_>) {
         self.record_bounded(Bounded::Refusal, "refused", &refused.requester, |entry| {
-            entry.method = Some(bounded(refused.method));
-            entry.route = Some(refused.route);
-            entry.name = refused.name.map(LockName::as_str);
-            entry.outcome = Some(refused.outcome);
-            entry.reason = Some(bounded(refused.reason));
+            entry.set("method", bounded(refused.method));
+            entry.set("route", refused.route);
+            entry.set("name", refused.name.map(LockName::as_str));
+            entry.set("outcome", refused.outcome);
+            entry.set("reason", bounded(refused.reason));
         });
     }
 
@@ -171,13 +173,13 @@ impl Audit {
     /// they are there before the answer is; or, if they cannot be written, after a moment all the same.
     ///
     /// Dropped half-way, the lines are written or not: call it where the break itself is seen through.
-    pub async fn lock_broken<'a>(&self, broken: &BreakAttempt<'a>) {
+    pub async fn lock_broken(&self, broken: &BreakAttempt<'_>) {
         let lines = broken.fencing_tokens.iter().map(|fence| {
-            move |entry: &mut AuditEntry<'a>| {
-                entry.name = Some(broken.name.as_str());
-                entry.fencing_token = fence.map(FencingToken::get);
-                entry.outcome = Some(broken.outcome);
-                entry.reason = Some(bounded(broken.reason));
+            move |entry: &mut AuditEntry| {
+                entry.set("name", broken.name.as_str());
+                entry.set("fencing_token", fence.map(FencingToken::get));
+                entry.set("outcome", broken.outcome);
+                entry.set("reason", bounded(broken.reason));
             }
         });
         self.record_kept("break", &broken.requester, lines).await;
@@ -185,7 +187,7 @@ impl Audit {
 
     /// Somebody is about to be sent a backup of so many bytes. Comes back as [`Audit::lock_broken`] does.
     pub async fn backed_up(&self, requester: &Requester<'_>, bytes: usize) {
-        let line = |entry: &mut AuditEntry<'_>| entry.bytes = u64::try_from(bytes).ok();
+        let line = |entry: &mut AuditEntry| entry.set("bytes", bytes);
         self.record_kept("backup", requester, std::iter::once(line))
             .await;
     }
@@ -218,12 +220,12 @@ impl Audit {
     }
 
     /// Writes an entry that a caller can cause over and over, within its bound.
-    fn record_bounded<'a>(
+    fn record_bounded(
         &self,
         what: Bounded,
         event: &'static str,
-        requester: &Requester<'a>,
-        fill: impl FnOnce(&mut AuditEntry<'a>),
+        requester: &Requester<'_>,
+        fill: impl FnOnce(&mut AuditEntry),
     ) {
         let Some(log) = &self.0 else { return };
         if !log.bounds.admit(what, requester, Instant::now()) {
@@ -236,10 +238,10 @@ impl Audit {
     }
 
     /// Writes entries together, and waits until they are on the disk, but no longer than a moment.
-    async fn record_kept<'a, F: FnOnce(&mut AuditEntry<'a>)>(
+    async fn record_kept<F: FnOnce(&mut AuditEntry)>(
         &self,
         event: &'static str,
-        requester: &Requester<'a>,
+        requester: &Requester<'_>,
         fills: impl Iterator<Item = F>,
     ) {
         let Some(log) = &self.0 else { return };
@@ -247,11 +249,11 @@ impl Audit {
         let (mut lines, mut count) = (Vec::new(), 0);
         for fill in fills {
             let mut entry = AuditEntry::new(event, log.clock.wall());
-            if count == 0 {
-                entry = entry.behind(left_out);
-            }
             entry.set_requester(requester);
             fill(&mut entry);
+            if count == 0 {
+                entry.set_left_out(left_out);
+            }
             lines.extend(entry.line());
             count += 1;
         }
@@ -266,7 +268,7 @@ impl Audit {
         }
     }
 
-    fn record<'a>(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry<'a>)) {
+    fn record(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry)) {
         if let Some(log) = &self.0 {
             log.record(event, WriterMessage::Line, fill);
         }
@@ -282,15 +284,16 @@ impl fmt::Debug for Audit {
 // === impl Log ===
 
 impl Log {
-    fn record<'a>(
+    fn record(
         &self,
         event: &'static str,
         message: fn(Vec<u8>) -> WriterMessage,
-        fill: impl FnOnce(&mut AuditEntry<'a>),
+        fill: impl FnOnce(&mut AuditEntry),
     ) {
         let left_out = self.bounds.take_left_out();
-        let mut entry = AuditEntry::new(event, self.clock.wall()).behind(left_out);
+        let mut entry = AuditEntry::new(event, self.clock.wall());
         fill(&mut entry);
+        entry.set_left_out(left_out);
         if let Err(unsent) = self.messages.try_send(message(entry.line())) {
             if let TrySendError::Full(WriterMessage::Bounded(_)) = unsent {
                 self.bounds.taken();

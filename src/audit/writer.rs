@@ -139,10 +139,8 @@ impl Writer {
         if unreported == 0 {
             return;
         }
-        let entry = AuditEntry {
-            count: Some(unreported),
-            ..AuditEntry::new("lines-missing", self.clock.wall())
-        };
+        let mut entry = AuditEntry::new("lines-missing", self.clock.wall());
+        entry.set("count", unreported);
         if self.output.write(&entry.line()).is_ok() {
             self.missing.reported(unreported);
             info!(missing = unreported, "the audit log can be written again");

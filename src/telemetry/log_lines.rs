@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 /// Where whole log lines are left to be written.
 ///
@@ -20,7 +20,7 @@ pub(super) struct LogLines(Arc<LogShared>);
 
 /// Sees to it that the last lines are written, when it is dropped.
 #[must_use = "the last lines of the log are written when it is dropped"]
-pub struct LogEnd(LogLines);
+pub struct LogEnd(pub(super) LogLines);
 
 struct LogShared {
     waiting: Mutex<PendingLines>,
@@ -69,7 +69,7 @@ impl LogLines {
         let unwritten = |waiting: &mut PendingLines| waiting.writing || !waiting.lines.is_empty();
         let changed = &self.0.changed;
         // In both cases the program goes on.
-        let _ = changed.wait_while_for(&mut self.lock(), unwritten, within);
+        let _ = changed.wait_while_for(&mut self.0.waiting.lock(), unwritten, within);
     }
 
     fn write_to(&self, mut output: impl Write, report_lost: impl Fn(u64)) {
@@ -86,7 +86,7 @@ impl LogLines {
             if lines.capacity() > ROOM / 4 {
                 lines = Vec::new();
             }
-            self.lock().writing = false;
+            self.0.waiting.lock().writing = false;
             self.0.changed.notify_all();
             thread::sleep(GATHER);
         }
@@ -94,7 +94,7 @@ impl LogLines {
 
     /// Waits for lines and takes them; answers how many were lost before.
     fn take(&self, lines: &mut Vec<u8>) -> u64 {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.waiting.lock();
         while waiting.lines.is_empty() {
             waiting.asleep = true;
             self.0.changed.wait(&mut waiting);
@@ -104,15 +104,11 @@ impl LogLines {
         mem::swap(&mut waiting.lines, lines);
         mem::take(&mut waiting.lost)
     }
-
-    fn lock(&self) -> MutexGuard<'_, PendingLines> {
-        self.0.waiting.lock()
-    }
 }
 
 impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.waiting.lock();
         if waiting.lines.len() + line.len() > ROOM {
             waiting.lost += 1;
             return Ok(line.len());
@@ -131,12 +127,6 @@ impl Write for LogLines {
 }
 
 // === impl LogEnd ===
-
-impl LogEnd {
-    pub(super) fn of(lines: LogLines) -> Self {
-        Self(lines)
-    }
-}
 
 impl Drop for LogEnd {
     fn drop(&mut self) {
@@ -198,13 +188,13 @@ mod tests {
         let line = [b'x'; 1_024];
         // The thread takes this one, and is stuck with it.
         lines.write_all(&line).unwrap();
-        while !lines.lock().writing {
+        while !lines.0.waiting.lock().writing {
             thread::yield_now();
         }
         for _ in 0..ROOM / line.len() + 7 {
             lines.write_all(&line).unwrap();
         }
-        assert_eq!(lines.lock().lost, 7);
+        assert_eq!(lines.0.waiting.lock().lost, 7);
         let began = Instant::now();
         lines.flush(Duration::from_millis(50));
         assert!(began.elapsed() >= Duration::from_millis(50));
@@ -215,7 +205,7 @@ mod tests {
         lines.write_all(b"at last\n").unwrap();
         assert_eq!(read.recv().unwrap(), b"at last\n");
         lines.flush(Duration::from_secs(10));
-        assert_eq!(lines.lock().lost, 0);
+        assert_eq!(lines.0.waiting.lock().lost, 0);
     }
 
     #[test]
@@ -227,7 +217,7 @@ mod tests {
         });
         lines.write_all(b"last\n").unwrap();
         lines.flush(Duration::from_secs(10));
-        let waiting = lines.lock();
+        let waiting = lines.0.waiting.lock();
         assert!(waiting.lines.is_empty() && !waiting.writing);
         drop(waiting);
         // The reader goes on until the writer is gone, which is never.

@@ -8,7 +8,7 @@ use std::{
 
 use tracing::warn;
 use tracing_subscriber::{
-    Layer, filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt, util::TryInitError,
+    Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt, util::TryInitError,
 };
 
 use crate::{
@@ -49,27 +49,24 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
         );
     })
     .map_err(LoggingError::Thread)?;
-    let end = LogEnd::of(lines.clone());
+    let end = LogEnd(lines.clone());
     let panicked = lines.clone();
-    match config.format {
-        LogFormat::Text => {
-            let lines = fmt::layer()
-                .with_writer(move || PlainLines::new(lines.clone(), escape_text))
-                .log_internal_errors(false)
-                .with_ansi(io::stderr().is_terminal());
-            start(lines, filter)?;
-        }
-        LogFormat::Json => {
-            let lines = fmt::layer()
-                .with_writer(move || PlainLines::new(lines.clone(), escape_json))
-                .log_internal_errors(false)
-                .json()
-                .flatten_event(true)
-                .with_current_span(true)
-                .with_span_list(false);
-            start(lines, filter)?;
-        }
-    }
+    let layer = fmt::layer().log_internal_errors(false);
+    let layer = match config.format {
+        LogFormat::Text => layer
+            .with_writer(move || PlainLines::new(lines.clone(), escape_text))
+            .with_ansi(io::stderr().is_terminal())
+            .boxed(),
+        LogFormat::Json => layer
+            .with_writer(move || PlainLines::new(lines.clone(), escape_json))
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .boxed(),
+    };
+    let registry = tracing_subscriber::registry();
+    registry.with(layer.with_filter(filter)).try_init()?;
     panics::log(panicked);
     Ok(end)
 }
@@ -79,14 +76,4 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
 fn standard_error() -> Result<File, LoggingError> {
     let descriptor = io::stderr().as_fd().try_clone_to_owned();
     Ok(File::from(descriptor.map_err(LoggingError::Thread)?))
-}
-
-fn start<L>(lines: L, filter: Targets) -> Result<(), LoggingError>
-where
-    L: Layer<tracing_subscriber::Registry> + Send + Sync + 'static,
-{
-    tracing_subscriber::registry()
-        .with(lines.with_filter(filter))
-        .try_init()?;
-    Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::release;
 
-use super::record::{Record, SpanKind, Value};
+use super::record::{Record, Value};
 
 /// Who sends spans.
 #[derive(Debug)]
@@ -20,9 +20,6 @@ pub(super) struct Sender {
 /// The scope of our spans: who made them.
 const SCOPE: &str = "latchgate";
 
-const SPAN_KIND_INTERNAL: u64 = 1;
-const SPAN_KIND_SERVER: u64 = 2;
-const SPAN_KIND_CLIENT: u64 = 3;
 const STATUS_CODE_ERROR: u64 = 2;
 /// Sampled, and it is known whether the parent is in another process.
 const FLAGS: u32 = 0x101;
@@ -69,14 +66,7 @@ fn span(record: &Record) -> ProtoMessage {
         span.bytes(4, &parent.to_be_bytes());
     }
     span.text(5, &record.name);
-    span.number(
-        6,
-        match record.kind {
-            SpanKind::Internal => SPAN_KIND_INTERNAL,
-            SpanKind::Server => SPAN_KIND_SERVER,
-            SpanKind::Client => SPAN_KIND_CLIENT,
-        },
-    );
+    span.number(6, record.kind as u64);
     span.fixed64(7, nanoseconds(record.start));
     span.fixed64(8, nanoseconds(record.start + record.took));
     for (name, value) in &record.attributes {
@@ -87,11 +77,7 @@ fn span(record: &Record) -> ProtoMessage {
         status.number(3, STATUS_CODE_ERROR);
         span.message(15, &status);
     }
-    let remote = if record.is_parent_remote {
-        IS_PARENT_REMOTE
-    } else {
-        0
-    };
+    let remote = u32::from(record.is_parent_remote) * IS_PARENT_REMOTE;
     span.fixed32(16, FLAGS | remote);
     span
 }

@@ -1,6 +1,8 @@
 //! Sends spans to the collector.
 
 use std::{
+    error::Error,
+    iter::successors,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +22,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::TraceConfig,
+    config::{HostPort, TraceConfig},
     tls::{distrust, no_tls},
 };
 
@@ -90,7 +92,8 @@ impl Exporter {
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
             .user_agent(concat!("latchgate/", env!("CARGO_PKG_VERSION")));
-        if is_loopback(&url) {
+        let host = url.host_str().map(str::parse::<HostPort>);
+        if host.is_some_and(|host| host.is_ok_and(|it| it.host.is_loopback())) {
             builder = builder.no_proxy();
         }
         Ok(Self {
@@ -248,25 +251,14 @@ fn read_files(
     Ok((headers, tls))
 }
 
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
-}
-
 /// What is behind an error.
 fn cause(error: &reqwest::Error) -> String {
     if let Some(why) = distrust(error, "trace.ca_file") {
         return format!("its certificate is not believed: {why}");
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
+    let causes = successors(Some(error as &dyn Error), |&error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }

@@ -23,15 +23,15 @@ pub(super) struct Record {
     pub(super) has_failed: bool,
 }
 
-/// On which side of what it stands.
+/// On which side of what it stands, with the number that OTLP has for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// Within the process.
-    Internal,
+    Internal = 1,
     /// It answers a request.
-    Server,
+    Server = 2,
     /// It asks somebody else.
-    Client,
+    Client = 3,
 }
 
 /// The value of an attribute.
@@ -43,6 +43,33 @@ pub enum Value {
     Number(i64),
     /// Yes or no.
     Flag(bool),
+}
+
+// === impl Record ===
+
+impl Record {
+    /// What is known when it begins.
+    pub(super) fn new(
+        trace_id: u128,
+        name: Cow<'static, str>,
+        kind: SpanKind,
+        start: SystemTime,
+    ) -> Self {
+        Self {
+            trace_id,
+            // A machine without random bytes traces badly, and goes on.
+            span_id: getrandom::u64().unwrap_or_default().max(1),
+            parent: None,
+            is_parent_remote: false,
+            state: None,
+            name,
+            kind,
+            start,
+            took: Duration::ZERO,
+            attributes: Vec::new(),
+            has_failed: false,
+        }
+    }
 }
 
 // === impl Value ===

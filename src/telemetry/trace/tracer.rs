@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use tokio::{
@@ -110,17 +110,10 @@ impl Tracer {
             None => (shared.new_trace()?, None, None),
         };
         let record = Record {
-            trace_id,
-            span_id: new_id(),
             parent,
             is_parent_remote: parent.is_some(),
             state,
-            name: Cow::Owned(name()),
-            kind: SpanKind::Server,
-            start: shared.now(),
-            took: Duration::ZERO,
-            attributes: Vec::new(),
-            has_failed: false,
+            ..Record::new(trace_id, Cow::Owned(name()), SpanKind::Server, shared.now())
         };
         Some(Span::begin(Arc::clone(shared), record))
     }
@@ -201,25 +194,13 @@ pub fn within<F: Future>(span: Option<&Span>, work: F) -> impl Future<Output = F
 /// Begins a part of the span that the task is in; `None` if it is in none, which costs nothing.
 pub fn child(name: &'static str, kind: SpanKind) -> Option<Span> {
     let parent = CURRENT.try_with(Clone::clone).ok().flatten()?;
+    let (name, start) = (Cow::Borrowed(name), parent.tracer.now());
     let record = Record {
-        trace_id: parent.trace_id,
-        span_id: new_id(),
         parent: Some(parent.span_id),
-        is_parent_remote: false,
         state: parent.state,
-        name: Cow::Borrowed(name),
-        kind,
-        start: parent.tracer.now(),
-        took: Duration::ZERO,
-        attributes: Vec::new(),
-        has_failed: false,
+        ..Record::new(parent.trace_id, name, kind, start)
     };
     Some(Span::begin(parent.tracer, record))
-}
-
-/// The id of a span. A machine without random bytes traces badly, and goes on.
-pub(super) fn new_id() -> u64 {
-    getrandom::u64().unwrap_or_default().max(1)
 }
 
 // === impl Span ===
