@@ -23,7 +23,7 @@ pub fn is_invisible(c: char) -> bool {
 
 /// JSON with every unseen character escaped. Outside of its texts there is none.
 pub fn escape_json(json: &str) -> Cow<'_, str> {
-    escape(json, |escaped, c| {
+    escape(json, is_invisible, |escaped, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             write!(escaped, "\\u{unit:04x}").expect("writing to a String never fails");
         }
@@ -32,16 +32,28 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
 
 /// A text with every unseen character named.
 pub fn escape_text(text: &str) -> Cow<'_, str> {
-    escape(text, |escaped, c| escaped.extend(c.escape_unicode()))
+    let name = |escaped: &mut String, c: char| escaped.extend(c.escape_unicode());
+    escape(text, is_invisible, name)
 }
 
-fn escape(text: &str, name: impl Fn(&mut String, char)) -> Cow<'_, str> {
-    if !text.contains(is_invisible) {
+/// A text on a terminal with every unseen character named, the control characters of ASCII too.
+pub fn escape_controls(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| c.is_control() || is_invisible(c);
+    let name = |escaped: &mut String, c: char| escaped.extend(c.escape_unicode());
+    escape(text, is_hidden, name)
+}
+
+fn escape(
+    text: &str,
+    is_hidden: impl Fn(char) -> bool,
+    name: impl Fn(&mut String, char),
+) -> Cow<'_, str> {
+    if !text.contains(&is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(2 * text.len());
     for c in text.chars() {
-        if is_invisible(c) {
+        if is_hidden(c) {
             name(&mut escaped, c);
         } else {
             escaped.push(c);
@@ -59,6 +71,7 @@ mod tests {
         for text in ["ci@build7\n", "Zoë 日本 مرحبا שלום 🔒", "a\u{301}"] {
             assert_eq!(escape_text(text), text);
             assert_eq!(escape_json(text), text);
+            assert_eq!(escape_controls(text.trim_end()), text.trim_end());
         }
     }
 
@@ -70,6 +83,22 @@ mod tests {
         assert!(!escaped.contains(is_invisible), "{escaped}");
         assert!(escaped.starts_with(r#""\u202egpj\u2066"#), "{escaped}");
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), text);
+    }
+
+    #[test]
+    fn a_terminal_is_moved_by_nothing() {
+        let text = "a\u{202e}b\u{1b}[2J\n";
+        assert_eq!(escape_controls(text), r"a\u{202e}b\u{1b}[2J\u{a}");
+        for c in [
+            '\u{200d}',
+            '\u{2066}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{9b}',
+            '\u{2028}',
+        ] {
+            assert!(escape_controls(&c.to_string()).is_ascii(), "{c:?}");
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) struct AcquireArgs {
     idempotency_key_file: Option<PathBuf>,
     /// Print the gateway's answer as JSON, the lease or the problem
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }

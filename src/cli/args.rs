@@ -1,6 +1,6 @@
 //! The command line as clap reads it.
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::{
     acquire::AcquireArgs, backup::BackupArgs, break_lock::BreakArgs, completions::CompletionsArgs,
@@ -78,15 +78,16 @@ impl Args {
         Self::command().after_help(own).mut_subcommands(with_codes)
     }
 
-    /// Reads the arguments of this process. Says what is wrong with them, or `--help`, and ends the
-    /// process if there is nothing to do.
-    pub(super) fn of_process() -> Self {
+    /// Reads the arguments of this process: what to do, which is to serve if nothing else was said, and whether the
+    /// answer is to be JSON. Says what is wrong with them, or `--help`, and ends the process if there is nothing to do.
+    pub(super) fn of_process() -> (Command, bool) {
         let matches = Self::all().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
-    }
-
-    /// What to do: serve, if nothing else was said.
-    pub(super) fn into_command(self) -> Command {
-        self.command.unwrap_or(Command::Serve(self.serve))
+        let json = |inner: &ArgMatches| matches!(inner.try_get_one("json"), Ok(Some(true)));
+        let wants_json = matches.subcommand().is_some_and(|(_, inner)| json(inner));
+        let args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        (
+            args.command.unwrap_or(Command::Serve(args.serve)),
+            wants_json,
+        )
     }
 }

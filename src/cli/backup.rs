@@ -44,10 +44,7 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
     let file = if args.force {
         replaced(&args.file).map_err(unwritten)?
     } else if args.file.try_exists().map_err(unwritten)? {
-        return Err(CliError::Argument {
-            flag: "FILE",
-            error: EXISTS.to_owned(),
-        });
+        return Err(CliError::argument("FILE", EXISTS));
     } else {
         args.file.clone()
     };

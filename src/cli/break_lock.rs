@@ -13,9 +13,9 @@ use crate::{
 };
 
 use super::{
-    caller::{connection::ConnectionArgs, environment::Environment},
+    caller::{connection::ConnectionArgs, environment::Environment, request::number},
     error::CliError,
-    terminal::{duration, output, visible::visible},
+    terminal::{duration, output, visible},
 };
 
 /// Take a lock away from whoever holds it.
@@ -35,16 +35,21 @@ pub(super) struct BreakArgs {
     /// The lock
     name: LockName,
     /// Why, for the audit log: 1 to 200 characters
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
+    #[arg(long, value_name = "TEXT", value_parser = Reason::new)]
+    reason: Reason,
     /// Break the lease with this fencing token, without asking
-    #[arg(long, value_name = "N", conflicts_with = "any")]
-    fencing_token: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = fence, conflicts_with = "any")]
+    fencing_token: Option<FencingToken>,
     /// Break what a client that uses no gateway holds, by its mark, without asking
     ///
     /// `inspect` shows the mark. A client that always writes the same value always has the same.
-    #[arg(long, value_name = "MARK", conflicts_with_all = ["any", "fencing_token"])]
-    foreign_mark: Option<String>,
+    #[arg(
+        long,
+        value_name = "MARK",
+        value_parser = ForeignMark::new,
+        conflicts_with_all = ["any", "fencing_token"]
+    )]
+    foreign_mark: Option<ForeignMark>,
     /// Break all leases that share the lock, without asking
     ///
     /// Those that hold it when the gateway looks at it. Of one lease it is safer to name the fencing token:
@@ -68,7 +73,7 @@ pub(super) struct BreakArgs {
     yes: bool,
     /// Print the gateway's answer as JSON
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -77,20 +82,17 @@ pub(super) async fn break_lock(
     args: &BreakArgs,
     environment: &Environment,
 ) -> Result<(), CliError> {
-    let reason = Reason::new(&args.reason).map_err(|error| argument("--reason", &error))?;
-    let given = target_from_args(args)?;
     let client = args.connection.client(environment)?;
-    let target = match given {
+    let target = match args.target() {
         Some(given) => Some(given),
-        None if args.any => target_found(args, &client).await?,
-        None => Some(target_confirmed(args, &client).await?),
+        None => target_found(args, &client).await?,
     };
     let broken = match args.grace() {
         Some(grace) => {
-            let request = client.request_release(&args.name, &reason, target, grace);
+            let request = client.request_release(&args.name, &args.reason, target, grace);
             request.await?
         }
-        None => client.break_lock(&args.name, &reason, target).await?,
+        None => client.break_lock(&args.name, &args.reason, target).await?,
     };
     if args.json {
         return output::answer(broken.json()).map_err(CliError::Output);
@@ -118,53 +120,38 @@ impl BreakArgs {
     fn grace(&self) -> Option<Duration> {
         self.grace.filter(|grace| !grace.is_zero())
     }
+
+    /// What the command line says is to be broken.
+    fn target(&self) -> Option<BreakTarget> {
+        let lease = self.fencing_token.map(BreakTarget::Lease);
+        lease
+            .or_else(|| self.foreign_mark.map(BreakTarget::Foreign))
+            .or(self.all.then_some(BreakTarget::All))
+    }
 }
 
-/// What the command line says.
-fn target_from_args(args: &BreakArgs) -> Result<Option<BreakTarget>, CliError> {
-    let fence = args.fencing_token.map(FencingToken::new).transpose();
-    let fence = fence.map_err(|error| argument("--fencing-token", &error))?;
-    let mark = args
-        .foreign_mark
-        .as_deref()
-        .map(ForeignMark::new)
-        .transpose();
-    let mark = mark.map_err(|error| argument("--foreign-mark", &error))?;
-    let one = fence
-        .map(BreakTarget::Lease)
-        .or(mark.map(BreakTarget::Foreign));
-    Ok(one.or(args.all.then_some(BreakTarget::All)))
+fn fence(text: &str) -> Result<FencingToken, String> {
+    number(text, FencingToken::new)
 }
 
-/// What holds the lock, if it may be seen and can be told from others.
+/// What holds the lock, as whoever asks has seen it and means it. With --any whatever holds it.
 async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakTarget>, CliError> {
     let lock = match client.inspect(&args.name).await {
-        Ok(lock) => lock,
         // To break and to see are two permissions.
-        Err(ClientError::Refused(problem)) if problem.code == "forbidden" => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(target_of(&holder(&lock)?))
-}
-
-/// What whoever asks has seen, and means.
-async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarget, CliError> {
-    let lock = match client.inspect(&args.name).await {
         Err(ClientError::Refused(problem)) if problem.code == "forbidden" => {
-            return Err(argument(
-                "--any",
-                &"is needed: the API key may not see who holds the lock",
-            ));
+            let needed = "is needed: the API key may not see who holds the lock";
+            return any_holder(args, needed);
         }
         lock => lock?,
     };
     let holder = holder(&lock)?;
     let Some(target) = target_of(&holder) else {
-        return Err(argument(
-            "--any",
-            &"is needed: what holds the lock cannot be told from others",
-        ));
+        let needed = "is needed: what holds the lock cannot be told from others";
+        return any_holder(args, needed);
     };
+    if args.any {
+        return Ok(Some(target));
+    }
     let left = match left(&holder) {
         Some(left) => format!("for another {left} unless it is renewed"),
         None => "without an expiry".to_owned(),
@@ -178,10 +165,13 @@ async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarg
         output::note(&format!("{} waiting; the first is next", lock.waiter_count));
     }
     if args.yes {
-        return Ok(target);
+        return Ok(Some(target));
     }
     if !io::stdin().is_terminal() {
-        return Err(argument("--yes", &"is needed where nobody can be asked"));
+        return Err(CliError::argument(
+            "--yes",
+            "is needed where nobody can be asked",
+        ));
     }
     output::ask(&match args.grace() {
         Some(grace) => format!(
@@ -193,8 +183,17 @@ async fn target_confirmed(args: &BreakArgs, client: &Client) -> Result<BreakTarg
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
     match (read, line.trim()) {
-        (Ok(_), "y" | "Y" | "yes") => Ok(target),
+        (Ok(_), "y" | "Y" | "yes") => Ok(Some(target)),
         _ => Err(CliError::Declined),
+    }
+}
+
+/// Whatever holds the lock is broken only if the command line says so.
+fn any_holder(args: &BreakArgs, needed: &str) -> Result<Option<BreakTarget>, CliError> {
+    if args.any {
+        Ok(None)
+    } else {
+        Err(CliError::argument("--any", needed))
     }
 }
 
@@ -209,7 +208,7 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
                 "or --fencing-token is needed: {} leases share the lock",
                 lock.holder_count
             );
-            Err(argument("--all", &several))
+            Err(CliError::argument("--all", several))
         }
         (LockState::Held, Some(holder)) => Ok(holder.clone()),
         (LockState::Held, None) | (LockState::Free, _) => Err(CliError::NotHeld),
@@ -225,13 +224,6 @@ fn target_of(holder: &Holder) -> Option<BreakTarget> {
     ForeignMark::new(mark).ok().map(BreakTarget::Foreign)
 }
 
-fn argument(flag: &'static str, error: &dyn std::fmt::Display) -> CliError {
-    CliError::Argument {
-        flag,
-        error: error.to_string(),
-    }
-}
-
 /// Whom it hits.
 fn who(holder: &Holder) -> String {
     let who = match &holder.owner {
@@ -239,15 +231,11 @@ fn who(holder: &Holder) -> String {
         None if holder.foreign => "a client that uses no gateway".to_owned(),
         None => "somebody without a name".to_owned(),
     };
-    let fence = match holder.fencing_token {
-        Some(fence) => format!(", fencing token {fence}"),
-        None => String::new(),
-    };
-    let slot = match holder.slot {
-        Some(slot) => format!(", slot {slot}"),
-        None => String::new(),
-    };
-    who + &fence + &slot
+    let fence = holder
+        .fencing_token
+        .map(|fence| format!(", fencing token {fence}"));
+    let slot = holder.slot.map(|slot| format!(", slot {slot}"));
+    who + &fence.unwrap_or_default() + &slot.unwrap_or_default()
 }
 
 /// For how long, if there is an end to it.

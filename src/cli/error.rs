@@ -1,15 +1,17 @@
 //! The errors of commands, and their exit codes.
 
-use std::{io, path::PathBuf};
+use std::{error::Error, fmt::Display, io, net::SocketAddr, path::PathBuf};
 
 use rustix::process::Signal;
 
 use crate::{
+    audit::AuditError,
     auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
-    store::{embedded::BackupError, redis::CredentialsError},
-    telemetry::trace::TraceError,
+    lifecycle::TasksLeft,
+    store::{OpenError, embedded::BackupError, redis::CredentialsError},
+    telemetry::{LoggingError, trace::TraceError},
     tls::TlsError,
 };
 
@@ -18,7 +20,6 @@ use super::{
     exit::Exit,
     key::KeysChangeError,
     run,
-    serve::ServeError,
 };
 
 /// The failures of all commands.
@@ -30,26 +31,9 @@ pub(super) enum CliError {
     /// The client cannot be set up.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The value of a flag is not allowed.
-    #[error("{flag} {error}")]
-    Argument {
-        /// The flag.
-        flag: &'static str,
-        /// What is wrong with its value.
-        error: String,
-    },
-    /// The value of a variable is not allowed.
-    #[error(transparent)]
-    Variable(#[from] VariableError),
-    /// A secret cannot be read.
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-    /// The configuration is not valid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The keys file cannot be used.
-    #[error(transparent)]
-    Keys(#[from] KeysFileError),
+    /// An argument, a variable, a file or the configuration cannot be used as it is.
+    #[error("{0}")]
+    Usage(String),
     /// A keys file was not changed.
     #[error(transparent)]
     KeysChange(#[from] KeysChangeError),
@@ -61,24 +45,37 @@ pub(super) enum CliError {
         /// How the key is removed from the keys file again.
         remedy: String,
     },
-    /// The secret of sessions cannot be used.
-    #[error(transparent)]
-    SessionSecret(#[from] SessionSecretError),
-    /// The files of a certificate cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The login or the certificate for Redis cannot be used.
-    #[error(transparent)]
-    Credentials(#[from] CredentialsError),
-    /// The exporter of traces cannot be set up.
-    #[error(transparent)]
-    Traces(#[from] TraceError),
     /// No keys file was named.
     #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
     NoKeysFile,
-    /// The gateway did not start, or its shutdown was cut short.
+    /// The gateway cannot listen on its address.
+    #[error(
+        "{key}: cannot listen on {address}: {error}{}",
+        listen_hint(error, key)
+    )]
+    Listen {
+        /// The key of the configuration that names it.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The store of the gateway cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(#[from] OpenError),
+    /// The gateway cannot log.
     #[error(transparent)]
-    Serve(#[from] ServeError),
+    Logging(#[from] LoggingError),
+    /// A second signal came while the gateway stopped.
+    #[error("ended by a second signal; requests under way may not have been answered")]
+    SecondSignal,
+    /// The grace period was over first.
+    #[error(transparent)]
+    TasksLeft(#[from] TasksLeft),
+    /// The store did not finish within the grace period.
+    #[error("the store had not finished when the grace period was over")]
+    StoreLeft,
     /// The answer of the gateway is not a backup.
     #[error("{0}; nothing was written")]
     Backup(BackupError),
@@ -129,9 +126,33 @@ pub(super) enum CliError {
     Runtime(io::Error),
 }
 
+/// An error whose remedy is to change a variable, a file or the configuration.
+trait UsageError: Error {}
+
+impl UsageError for AuditError {}
+impl UsageError for ConfigError {}
+impl UsageError for CredentialsError {}
+impl UsageError for KeysFileError {}
+impl UsageError for SecretError {}
+impl UsageError for SessionSecretError {}
+impl UsageError for TlsError {}
+impl UsageError for TraceError {}
+impl UsageError for VariableError {}
+
 // === impl CliError ===
 
+impl<E: UsageError> From<E> for CliError {
+    fn from(error: E) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
 impl CliError {
+    /// The value of a flag is not allowed.
+    pub(super) fn argument(flag: &str, error: impl Display) -> Self {
+        Self::Usage(format!("{flag} {error}"))
+    }
+
     /// The number of the exit code for it.
     pub(super) fn code(&self) -> u8 {
         match self {
@@ -146,24 +167,19 @@ impl CliError {
             Self::Client(error) => error.into(),
             Self::Stopped(_) => Exit::Lost,
             Self::NotHeld => Exit::NotHeld,
-            Self::Serve(error) => error.into(),
+            Self::Listen { .. } => Exit::CannotListen,
+            Self::Store(OpenError::Embedded(_)) => Exit::NoStore,
+            Self::SecondSignal | Self::TasksLeft(_) | Self::StoreLeft => Exit::CutShort,
             Self::Setup(
                 SetupError::Url(_) | SetupError::Tls(TlsError::File(_) | TlsError::Pair { .. }),
             )
-            | Self::Tls(_)
-            | Self::Credentials(_)
-            | Self::Traces(_)
-            | Self::Argument { .. }
-            | Self::Variable(_)
-            | Self::Secret(_)
-            | Self::Config(_)
-            | Self::Keys(_)
+            | Self::Store(OpenError::Credentials(_))
+            | Self::Usage(_)
             | Self::KeysChange(
                 KeysChangeError::Keys(_)
                 | KeysChangeError::Unreadable { .. }
                 | KeysChangeError::Unfit { .. },
             )
-            | Self::SessionSecret(_)
             | Self::NoKeysFile => Exit::Usage,
             Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
             | Self::Backup(_)
@@ -176,6 +192,7 @@ impl CliError {
             | Self::NotStarted(_)
             | Self::Unhealthy { .. }
             | Self::Declined
+            | Self::Logging(_)
             | Self::Runtime(_) => Exit::Unexpected,
         }
     }
@@ -190,6 +207,18 @@ impl CliError {
                 .filter(|json| !json.is_empty()),
             _ => None,
         }
+    }
+}
+
+fn listen_hint(error: &io::Error, key: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = if key == "listen" { "--listen" } else { key };
+            format!("; another program, or another gateway, has it. Name another address with {by}")
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have it".to_owned(),
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
+        _ => String::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, signals::Signals, visible::visible},
+    terminal::{duration, output, signals::Signals, visible},
 };
 
 /// Show what happens to locks, as it happens.
@@ -29,7 +29,7 @@ pub(super) struct EventsArgs {
     prefix: NamePrefix,
     /// Print each event as a line of JSON
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }

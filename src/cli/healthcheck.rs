@@ -1,26 +1,21 @@
 //! `latchgate healthcheck`.
 
 use std::{
+    error::Error,
+    fs,
+    iter::successors,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
 use clap::Args;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
+use reqwest::{Client, Identity, redirect};
+use rustls::crypto::CryptoProvider;
 
-use crate::tls::{IdentityFiles, TlsError, provider};
+use crate::{
+    client::SetupError,
+    tls::{IdentityFiles, provider},
+};
 
 use super::{
     caller::{connection::IdentityArgs, environment::Environment},
@@ -54,7 +49,7 @@ pub(super) struct HealthcheckArgs {
 }
 
 /// More than any answer on health is long.
-const LONGEST_ANSWER: u64 = 64 * 1024;
+const LONGEST_ANSWER: usize = 64 * 1024;
 
 pub(super) async fn healthcheck(
     args: &HealthcheckArgs,
@@ -62,90 +57,80 @@ pub(super) async fn healthcheck(
 ) -> Result<(), CliError> {
     let config = args.sources.of(environment).load()?.config;
     if config.listen.port() == 0 {
-        return Err(CliError::Argument {
-            flag: "listen",
-            error: "is port 0, so the gateway took a free one that only it knows".to_owned(),
-        });
+        let unknown = "is port 0, so the gateway took a free one that only it knows";
+        return Err(CliError::argument("listen", unknown));
     }
     let address = reachable(config.listen);
-    let probe = if args.ready { "readyz" } else { "healthz" };
-    let path = format!("{}/{probe}", config.http.base_path);
-    let (scheme, asked) = if config.http.tls.is_on() {
-        let tls = any_certificate(args.identity.files(environment)?)?;
-        let asked = timeout(args.timeout, ask_over_tls(tls, address, &path)).await;
-        ("https", asked)
+    let scheme = if config.http.tls.is_on() {
+        "https"
     } else {
-        let asked = timeout(args.timeout, ask(address, &path)).await;
-        ("http", asked)
+        "http"
     };
-    let outcome = asked.unwrap_or_else(|_elapsed| {
-        let waited = duration::show(args.timeout);
-        Err(format!("did not answer within {waited}"))
-    });
-    match outcome {
+    let probe = if args.ready { "readyz" } else { "healthz" };
+    let url = format!("{scheme}://{address}{}/{probe}", config.http.base_path);
+    let client = client(args.identity.files(environment)?, args.timeout)?;
+    match ask(&client, &url, args.timeout).await {
         Ok(body) => output::answer(&body).map_err(CliError::Output),
-        Err(reason) => Err(CliError::Unhealthy {
-            url: format!("{scheme}://{address}{path}"),
-            reason,
-        }),
+        Err(reason) => Err(CliError::Unhealthy { url, reason }),
     }
 }
 
-async fn reach(address: SocketAddr) -> Result<TcpStream, String> {
-    let stream = TcpStream::connect(address).await;
-    stream.map_err(|error| format!("cannot be reached: {error}"))
-}
-
-async fn ask(address: SocketAddr, path: &str) -> Result<String, String> {
-    let stream = reach(address).await?;
-    ask_on(stream, &address.to_string(), path).await
-}
-
-async fn ask_over_tls(
-    tls: TlsConnector,
-    address: SocketAddr,
-    path: &str,
-) -> Result<String, String> {
-    let stream = tls.connect(address.ip().into(), reach(address).await?);
-    let stream = stream
-        .await
-        .map_err(|error| format!("does not come to TLS: {error}"))?;
-    let asked = ask_on(stream, &address.to_string(), path).await;
-    asked.map_err(|reason| {
-        // It is told so after the handshake, by a name that says it.
-        if reason.contains("CertificateRequired") {
-            "wants a client certificate: name one with --client-cert-file and --client-key-file"
-                .to_owned()
-        } else {
-            reason
-        }
-    })
+/// A client that accepts every certificate: it asks this machine, and tells nothing.
+fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, CliError> {
+    // If there is one already, it is this one.
+    drop(CryptoProvider::install_default((*provider()).clone()));
+    let mut builder = Client::builder()
+        .tls_danger_accept_invalid_certs(true)
+        .timeout(limit)
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .user_agent("latchgate-healthcheck");
+    if let Some(files) = identity {
+        // Says which file is wrong, and why.
+        files.read()?;
+        let pem = fs::read(files.certificate.path()).and_then(|mut pem| {
+            pem.extend(fs::read(files.key.path())?);
+            Ok(pem)
+        });
+        let identity = Identity::from_pem(&pem.map_err(CliError::Runtime)?);
+        builder = builder.identity(identity.map_err(SetupError::Http)?);
+    }
+    Ok(builder.build().map_err(SetupError::Http)?)
 }
 
 /// Asks for a page and answers its body if the status is 200.
-async fn ask_on(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    host: &str,
-    path: &str,
-) -> Result<String, String> {
-    let broken = |error| format!("broke off: {error}");
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: latchgate-healthcheck\r\n\
-         Connection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).await.map_err(broken)?;
-    let mut answer = Vec::new();
-    let mut stream = stream.take(LONGEST_ANSWER);
-    stream.read_to_end(&mut answer).await.map_err(broken)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let mut words = head.lines().next().unwrap_or_default().split(' ');
-    match (words.next(), words.next()) {
-        (Some(version), Some("200")) if version.starts_with("HTTP/1.") => Ok(body.to_owned()),
-        (Some(version), Some(status)) if version.starts_with("HTTP/1.") => {
-            Err(format!("answered with {status}: {}", body.trim_end()))
-        }
-        _ => Err("did not answer in HTTP".to_owned()),
+async fn ask(client: &Client, url: &str, limit: Duration) -> Result<String, String> {
+    let reason = |error| reason(&error, limit);
+    let mut response = client.get(url).send().await.map_err(reason)?;
+    let mut body = Vec::new();
+    while body.len() < LONGEST_ANSWER
+        && let Some(more) = response.chunk().await.map_err(reason)?
+    {
+        body.extend(more);
+    }
+    let body = String::from_utf8_lossy(&body);
+    match response.status().as_u16() {
+        200 => Ok(body.into_owned()),
+        status => Err(format!("answered with {status}: {}", body.trim_end())),
+    }
+}
+
+/// Why there was no answer.
+fn reason(error: &reqwest::Error, limit: Duration) -> String {
+    let causes = successors(Some(error as &dyn Error), |&error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    let causes = causes.join(": ");
+    // A client is told so after the handshake, by a name that says it.
+    if causes.contains("CertificateRequired") {
+        "wants a client certificate: name one with --client-cert-file and --client-key-file"
+            .to_owned()
+    } else if error.is_timeout() {
+        format!("did not answer within {}", duration::show(limit))
+    } else if error.is_connect() {
+        format!("cannot be reached: {causes}")
+    } else {
+        format!("broke off: {causes}")
     }
 }
 
@@ -161,67 +146,4 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
-}
-
-// === Any certificate ===
-//
-// TLS that accepts whatever certificate is shown: for a question to this machine that tells nothing.
-
-/// Accepts every certificate whose key the other side has.
-#[derive(Debug)]
-struct AnyCertificate(WebPkiSupportedAlgorithms);
-
-/// TLS to whoever it is, with a certificate to show to one that asks for it.
-pub(super) fn any_certificate(identity: Option<IdentityFiles>) -> Result<TlsConnector, TlsError> {
-    let provider = provider();
-    let verifier = AnyCertificate(provider.signature_verification_algorithms);
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
-    let config = match identity {
-        None => builder.with_no_client_auth(),
-        Some(files) => {
-            let identity = files.read()?;
-            builder.with_client_auth_cert(identity.chain, identity.key)?
-        }
-    };
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-// === impl AnyCertificate ===
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
 }

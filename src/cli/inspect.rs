@@ -14,9 +14,9 @@ use super::{
     error::CliError,
     terminal::{
         duration, output,
-        release_request::{asked_for, owner_and_request},
-        table,
-        visible::visible,
+        release_request::{asked_for, expires_in, owner_and_request},
+        table::{aligned, or_dash},
+        visible,
     },
 };
 
@@ -27,7 +27,7 @@ pub(super) struct InspectArgs {
     name: LockName,
     /// Print the gateway's answer as JSON
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -67,19 +67,15 @@ fn table(holders: &[Holder], count: u64) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned)];
     for holder in holders {
-        let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let since = holder.acquired_at.as_deref();
-        let left = holder.expires_in_ms.map(Duration::from_millis);
-        let fence = text(holder.fencing_token.map(|fence| fence.to_string()));
         rows.push([
-            format!("  {fence}"),
-            text(holder.slot.map(|slot| slot.to_string())),
-            left.map_or_else(|| "never".to_owned(), duration::show),
-            text(since.map(|at| visible(at).into_owned())),
+            format!("  {}", or_dash(holder.fencing_token)),
+            or_dash(holder.slot),
+            expires_in(holder),
+            or_dash(holder.acquired_at.as_deref().map(visible)),
             owner_and_request(holder),
         ]);
     }
-    let mut text = table::aligned(&rows);
+    let mut text = aligned(&rows);
     let more = count.saturating_sub(holders.len() as u64);
     if more > 0 {
         writeln!(text, "  and {more} more").expect("writing to a String never fails");

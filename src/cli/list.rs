@@ -1,6 +1,6 @@
 //! `latchgate list`.
 
-use std::{collections::HashSet, num::NonZeroUsize, time::Duration};
+use std::{collections::HashSet, num::NonZeroUsize};
 
 use clap::Args;
 
@@ -12,7 +12,12 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, release_request::owner_and_request, table, visible::visible},
+    terminal::{
+        output,
+        release_request::{expires_in, owner_and_request},
+        table::{aligned, or_dash},
+        visible,
+    },
 };
 
 /// Show the locks that are held.
@@ -22,8 +27,8 @@ pub(super) struct ListArgs {
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: NamePrefix,
     /// Only locks whose leases have this owner, exactly
-    #[arg(long)]
-    owner: Option<String>,
+    #[arg(long, value_parser = Owner::new)]
+    owner: Option<Owner>,
     /// Only locks that have this text in the name, in the owner or in a value of the metadata
     #[arg(long, value_name = "TEXT")]
     search: Option<SearchText>,
@@ -32,7 +37,7 @@ pub(super) struct ListArgs {
     limit: Option<NonZeroUsize>,
     /// Print one JSON object a line, as they come
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -41,16 +46,11 @@ pub(super) struct ListArgs {
 const PAGE: u32 = 500;
 
 pub(super) async fn list(args: &ListArgs, environment: &Environment) -> Result<(), CliError> {
-    let owner = args.owner.as_deref().map(Owner::new).transpose();
-    let owner = owner.map_err(|error| CliError::Argument {
-        flag: "--owner",
-        error: error.to_string(),
-    })?;
     let client = args.connection.client(environment)?;
     let mut left = args.limit.map_or(usize::MAX, NonZeroUsize::get);
     let mut request = ListRequest {
         prefix: args.prefix.clone(),
-        owner,
+        owner: args.owner.clone(),
         search: args.search.clone(),
         limit: Some(PAGE),
         cursor: None,
@@ -112,26 +112,19 @@ fn show(locks: &[HeldLock]) -> String {
             rows.push([lock.name.to_string(), nothing(), nothing(), nothing(), more]);
         }
     }
-    table::aligned(&rows)
+    aligned(&rows)
 }
 
 fn row(name: &LockName, holder: &Holder) -> [String; 5] {
-    let left = match holder.expires_in_ms {
-        Some(ms) => duration::show(Duration::from_millis(ms)),
-        None => "never".to_owned(),
-    };
-    let fence = holder.fencing_token.map(|fence| fence.to_string());
-    let none = || "-".to_owned();
-    let mode = match (holder.slot, &holder.mode) {
-        (Some(slot), _) => format!("slot {slot}"),
-        (None, Some(mode)) => visible(mode).into_owned(),
-        (None, None) => none(),
+    let mode = match holder.slot {
+        Some(slot) => format!("slot {slot}"),
+        None => or_dash(holder.mode.as_deref().map(visible)),
     };
     [
         name.to_string(),
         mode,
-        left,
-        fence.unwrap_or_else(none),
+        expires_in(holder),
+        or_dash(holder.fencing_token),
         owner_and_request(holder),
     ]
 }

@@ -14,7 +14,7 @@ use super::{
     events,
     exit::Exit,
     healthcheck, inspect, key, list, openapi, release, renew, run, serve,
-    terminal::{output, visible::visible},
+    terminal::{output, visible},
 };
 
 /// Runs the program.
@@ -30,12 +30,12 @@ pub fn main() -> ExitCode {
     if run::is_start() {
         return run::start();
     }
-    let command = Args::of_process().into_command();
+    let (command, wants_json) = Args::of_process();
     let environment = Environment::of_process();
     match carry_out(&command, &environment) {
         Ok(code) => code.into(),
         Err(error) => {
-            if let (true, Some(problem)) = (command.wants_json(), error.problem_json()) {
+            if let (true, Some(problem)) = (wants_json, error.problem_json()) {
                 // The exit code and the line below say the same; a reader who has gone misses
                 // nothing.
                 drop(output::answer(problem));
@@ -83,28 +83,4 @@ fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
         .build()
         .map_err(CliError::Runtime)?;
     runtime.block_on(call)
-}
-
-// === impl Command ===
-
-impl Command {
-    fn wants_json(&self) -> bool {
-        match self {
-            Self::Acquire(args) => args.json,
-            Self::Renew(args) => args.json,
-            Self::Release(args) => args.json,
-            Self::Inspect(args) => args.json,
-            Self::List(args) => args.json,
-            Self::Break(args) => args.json,
-            Self::Events(args) => args.json,
-            Self::Serve(_)
-            | Self::Run(_)
-            | Self::Backup(_)
-            | Self::Key(_)
-            | Self::Config(_)
-            | Self::Healthcheck(_)
-            | Self::Openapi
-            | Self::Completions(_) => false,
-        }
-    }
 }

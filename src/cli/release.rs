@@ -27,7 +27,7 @@ pub(super) struct ReleaseArgs {
     /// Print the gateway's answer as JSON: of one lock nothing when it is done, else the problem; of several what
     /// came of each
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }

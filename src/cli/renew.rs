@@ -24,7 +24,7 @@ pub(super) struct RenewArgs {
     ttl: Option<Duration>,
     /// Print the gateway's answer as JSON, the lease or the problem; of several locks what came of each
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::bounded_file::FileError;
 
-use super::{NotToml, Source};
+use super::Source;
 
 /// What stops start-up. Its text says what to change, and never shows a password.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,18 @@ pub enum ConfigError {
     /// A variable is not UTF-8.
     #[error("the value of {0} is not UTF-8")]
     NotUtf8(Source),
+}
+
+/// A text that is not TOML.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line} of {} is not TOML: {reason}", path.display())]
+pub struct NotToml {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// Why. Without the text of the line, which may hold a password.
+    pub reason: String,
 }
 
 /// A value that is not allowed.

@@ -107,6 +107,6 @@ mod tests {
         let invalid = refused(|limits| limits.min_ttl_ms = Millis(30_001));
         assert_eq!(invalid.key, "limits.min_ttl_ms");
         let invalid = refused(|limits| limits.max_hold_limit_ms = Millis(100 - 1));
-        assert_eq!(invalid.key, "limits.max_hold_limit_ms");
+        assert_eq!(invalid.depends_on, Some("limits.max_hold_limit_ms"));
     }
 }

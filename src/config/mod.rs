@@ -27,13 +27,12 @@ mod trace;
 
 pub use audit::AuditConfig;
 pub use auth::AuthConfig;
-pub use error::{ConfigError, RefusedValue};
+pub use error::{ConfigError, NotToml, RefusedValue};
 pub use host::{Host, HostError, HostPort};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
 pub use invalid::Invalid;
 pub use limits::LimitsConfig;
 pub use loading::{
-    file::NotToml,
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
     setting::Source,

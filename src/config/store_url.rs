@@ -337,7 +337,7 @@ impl ServersKind for Quorum {
         let nodes = &servers.nodes;
         // With an even number one more may be missing only if one more is there. As few as a majority of them can miss
         // one, and as many as somebody might run.
-        if nodes.len() % 2 == 0 || !(3..=15).contains(&nodes.len()) {
+        if nodes.len().is_multiple_of(2) || !(3..=15).contains(&nodes.len()) {
             return Err("it names an odd number of nodes, 3 or 5, say, and 15 at most");
         }
         // One that is named twice would vote twice.

@@ -47,17 +47,9 @@ pub(crate) struct ConnectionArgs {
     /// The key itself is never an argument: every process of the machine could see it.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    #[command(flatten)]
-    tls: TlsArgs,
-}
-
-/// The options of every command that may speak TLS.
-#[derive(Args)]
-#[command(next_help_heading = "TLS")]
-pub(crate) struct TlsArgs {
     /// A PEM file with the authorities that vouch for the gateway, instead of those of the system
     /// [env: LATCHGATE_CA_FILE]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
     ca_file: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
@@ -89,27 +81,16 @@ impl ConnectionArgs {
         if let Some(url) = url {
             url.clone_into(&mut options.url);
         }
-        options.tls = self.tls.files(environment)?;
+        let ca = self.ca_file.as_deref();
+        options.tls = ClientFiles {
+            ca: file(ca, "--ca-file", "LATCHGATE_CA_FILE", environment)?,
+            identity: self.identity.files(environment)?,
+        };
         options.key = secret::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
         options.trace = environment
             .text("TRACEPARENT")
             .and_then(|parent| TraceContext::parse(parent, environment.text("TRACESTATE")));
         Ok(Client::new(options)?)
-    }
-}
-
-// === impl TlsArgs ===
-
-impl TlsArgs {
-    fn files(&self, environment: &Environment) -> Result<ClientFiles, CliError> {
-        let ca = file(
-            self.ca_file.as_deref(),
-            "--ca-file",
-            "LATCHGATE_CA_FILE",
-            environment,
-        )?;
-        let identity = self.identity.files(environment)?;
-        Ok(ClientFiles { ca, identity })
     }
 }
 
@@ -134,15 +115,11 @@ impl IdentityArgs {
             "LATCHGATE_CLIENT_KEY_FILE",
             environment,
         )?;
-        let alone = |flag, error: &str| CliError::Argument {
-            flag,
-            error: error.to_owned(),
-        };
         match (certificate, key) {
             (Some(certificate), Some(key)) => Ok(Some(IdentityFiles { certificate, key })),
             (None, None) => Ok(None),
-            (Some(_), None) => Err(alone(certificate_flag, WITHOUT_KEY)),
-            (None, Some(_)) => Err(alone(key_flag, WITHOUT_CERTIFICATE)),
+            (Some(_), None) => Err(CliError::argument(certificate_flag, WITHOUT_KEY)),
+            (None, Some(_)) => Err(CliError::argument(key_flag, WITHOUT_CERTIFICATE)),
         }
     }
 }

@@ -23,10 +23,8 @@ impl Locks {
             return Ok(Self::One(name.clone()));
         }
         let names = GroupNames::new(names.iter().cloned());
-        names.map(Self::All).map_err(|error| CliError::Argument {
-            flag: "NAME",
-            error: error.to_string(),
-        })
+        let names = names.map_err(|error| CliError::argument("NAME", error));
+        names.map(Self::All)
     }
 
     /// The lock, or the first of several.

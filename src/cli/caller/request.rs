@@ -33,8 +33,8 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "N", value_parser = limit)]
     limit: Option<Limit>,
     /// Who asks, for people to read [default: USER@HOST]
-    #[arg(long)]
-    owner: Option<String>,
+    #[arg(long, value_parser = Owner::new)]
+    owner: Option<Owner>,
     /// A fact to attach to the lease; may be repeated
     #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = entry)]
     meta: Vec<(String, String)>,
@@ -49,14 +49,8 @@ impl RequestArgs {
         wait: Duration,
         environment: &Environment,
     ) -> Result<AcquireRequest, CliError> {
-        let argument = |flag, error: String| CliError::Argument { flag, error };
-        let owner = match &self.owner {
-            Some(text) => {
-                Some(Owner::new(text).map_err(|error| argument("--owner", error.to_string()))?)
-            }
-            None => default(environment),
-        };
-        let metadata: Metadata = of(&self.meta).map_err(|error| argument("--meta", error))?;
+        let owner = self.owner.clone().or_else(|| default(environment));
+        let metadata = of(&self.meta).map_err(|error| CliError::argument("--meta", error))?;
         Ok(AcquireRequest {
             ttl: self.ttl,
             wait,
@@ -78,10 +72,18 @@ impl RequestArgs {
 }
 
 fn limit(text: &str) -> Result<Limit, String> {
+    number(text, Limit::new)
+}
+
+/// Reads a number with a type of its own.
+pub(crate) fn number<T, E: ToString>(
+    text: &str,
+    new: impl FnOnce(u64) -> Result<T, E>,
+) -> Result<T, String> {
     let number = text
         .parse()
         .map_err(|_invalid| "expected a whole number".to_owned())?;
-    Limit::new(number).map_err(|error| error.to_string())
+    new(number).map_err(|error| error.to_string())
 }
 
 // === Metadata ===

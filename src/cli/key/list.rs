@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 
 use crate::{
     auth::{KeyEntry, KeysFile, Prefixes},
-    cli::{caller::environment::Environment, error::CliError, sources::SourceArgs},
+    cli::{
+        caller::environment::Environment,
+        error::CliError,
+        sources::SourceArgs,
+        terminal::table::{aligned, or_dash},
+    },
     clock::{Clock, SystemClock},
 };
-
-use super::table::table;
 
 /// Show who may do what, and never a secret
 ///
@@ -49,7 +52,7 @@ impl ListArgs {
         }
         let mut rows = vec![HEAD.map(str::to_owned)];
         rows.extend(ring.keys().iter().map(|key| row(key, now)));
-        Ok(table(&rows))
+        Ok(aligned(&rows))
     }
 }
 
@@ -75,7 +78,6 @@ const HEAD: [&str; 8] = [
 ];
 
 fn row(key: &KeyEntry, now: SystemTime) -> [String; 8] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let expires = expires_at(key).map(|end| {
         if key.is_expired(now) {
             format!("{end} EXPIRED")

@@ -5,7 +5,6 @@ mod command;
 mod list;
 mod new;
 mod rotate;
-mod table;
 
 pub(super) use change::KeysChangeError;
 pub(super) use command::{KeyCommand, key};

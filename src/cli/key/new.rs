@@ -179,10 +179,7 @@ impl NewArgs {
 
 /// When a key ends, as the file has it: in whole seconds.
 fn end(text: &str) -> Result<String, CliError> {
-    let refuse = |why| CliError::Argument {
-        flag: "--expires",
-        error: format!("is {text:?}; {why}"),
-    };
+    let refuse = |why| CliError::argument("--expires", format!("is {text:?}; {why}"));
     let now = SystemClock.wall();
     let time = match humantime::parse_duration(text) {
         Ok(duration) => now.checked_add(duration),

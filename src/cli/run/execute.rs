@@ -91,7 +91,7 @@ async fn keep(
 
 impl RunArgs {
     fn check(&self) -> Result<(), CliError> {
-        let refuse = |flag, error| Err(CliError::Argument { flag, error });
+        let refuse = |flag, error| Err(CliError::argument(flag, error));
         let Some(ttl) = self.request.ttl else {
             return Ok(());
         };

@@ -5,7 +5,6 @@ mod execute;
 mod group;
 mod guard;
 mod job;
-mod orphans;
 mod start_process;
 mod supervisor;
 mod terminal;

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use super::{
-    super::terminal::{output, visible::visible},
+    super::terminal::{output, visible},
     args::OnLost,
 };
 

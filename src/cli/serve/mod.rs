@@ -1,12 +1,10 @@
 //! `latchgate serve`: from the configuration to the last answer.
 
-mod error;
 mod greeting;
 mod run;
 mod service_manager;
 mod signals;
 mod stop;
 
-pub(super) use error::ServeError;
 pub use run::serve_over;
 pub(super) use run::{ServeArgs, serve};

@@ -22,8 +22,7 @@ use crate::{
 };
 
 use super::{
-    ServeError, greeting::greeting, service_manager::ServiceManager, signals::ServeSignals,
-    stop::Serving,
+    greeting::greeting, service_manager::ServiceManager, signals::ServeSignals, stop::Serving,
 };
 
 /// Serve locks over HTTP; what `latchgate` does without a command
@@ -67,7 +66,7 @@ fn start(
     environment: &Environment,
 ) -> Result<(), CliError> {
     // Dropped last: by then everything is said.
-    let _log = telemetry::init(&config.log).map_err(ServeError::from)?;
+    let _log = telemetry::init(&config.log)?;
     // Accepts connections, and does what is no request: requests have threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -79,7 +78,7 @@ fn start(
     drop(running);
     // Whatever is left after a second signal or the grace period is not waited for.
     runtime.shutdown_background();
-    Ok(outcome?)
+    outcome
 }
 
 async fn run(
@@ -87,9 +86,9 @@ async fn run(
     store: Option<AnyStore>,
     environment: &Environment,
     lifecycle: Lifecycle,
-) -> Result<(), ServeError> {
+) -> Result<(), CliError> {
     // First of all, so that no signal is missed.
-    let mut signals = ServeSignals::new().map_err(ServeError::Signals)?;
+    let mut signals = ServeSignals::new().map_err(CliError::Runtime)?;
     let (listener, address) = listen("listen", config.listen).await?;
     let scraped_at = match config.metrics.address() {
         Some(address) => Some(listen("metrics.listen", address).await?),
@@ -180,14 +179,14 @@ async fn run(
 async fn listen(
     key: &'static str,
     address: SocketAddr,
-) -> Result<(TcpListener, SocketAddr), ServeError> {
+) -> Result<(TcpListener, SocketAddr), CliError> {
     let listening = async {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
     let listening = listening.await;
-    listening.map_err(|error| ServeError::Listen {
+    listening.map_err(|error| CliError::Listen {
         key,
         address,
         error,
@@ -200,7 +199,7 @@ fn certificates(
     clock: &Arc<dyn Clock>,
     lifecycle: &Lifecycle,
     signals: &mut ServeSignals,
-) -> Result<Option<Certificates>, ServeError> {
+) -> Result<Option<Certificates>, CliError> {
     if !config.is_on() {
         return Ok(None);
     }
@@ -220,7 +219,7 @@ fn gate(
     lifecycle: &Lifecycle,
     audit: &Audit,
     signals: &mut ServeSignals,
-) -> Result<Gate, ServeError> {
+) -> Result<Gate, CliError> {
     if !config.has_keys() {
         return Ok(Gate::open());
     }

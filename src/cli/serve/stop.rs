@@ -7,6 +7,7 @@ use tracing::info;
 
 use crate::{
     audit::Audit,
+    cli::error::CliError,
     config::ShutdownConfig,
     engine::Engine,
     http::InFlightRequests,
@@ -15,7 +16,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{ServeError, service_manager::ServiceManager, signals::ServeSignals};
+use super::{service_manager::ServiceManager, signals::ServeSignals};
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless
@@ -49,7 +50,7 @@ impl Serving {
         &self,
         signals: &mut ServeSignals,
         config: &ShutdownConfig,
-    ) -> Result<(), ServeError> {
+    ) -> Result<(), CliError> {
         let signal = signals.next().await;
         // What is told of a reload from here on would contradict the word of the end.
         signals.report_to(None);
@@ -67,7 +68,7 @@ impl Serving {
         let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
         let outcome = tokio::select! {
             outcome = end => outcome,
-            _ = signals.next() => Err(ServeError::SecondSignal),
+            _ = signals.next() => Err(CliError::SecondSignal),
         };
         match &outcome {
             Ok(()) => self.audit.stopped(signal),
@@ -104,7 +105,7 @@ impl Serving {
         }
     }
 
-    async fn end_by(&self, deadline: Instant, grace: Duration) -> Result<(), ServeError> {
+    async fn end_by(&self, deadline: Instant, grace: Duration) -> Result<(), CliError> {
         let last_things = LAST_THINGS.min(grace / 4);
         // Either way it is time to stop.
         drop(timeout_at(deadline - last_things, self.until_idle()).await);
@@ -119,7 +120,7 @@ impl Serving {
         self.tracer.flush(deadline.min(last_spans)).await;
         match closed {
             Ok(()) => Ok(ended?),
-            Err(_elapsed) => Err(ServeError::StoreLeft),
+            Err(_elapsed) => Err(CliError::StoreLeft),
         }
     }
 

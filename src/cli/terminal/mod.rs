@@ -5,5 +5,6 @@ pub(super) mod output;
 pub(super) mod release_request;
 pub(super) mod signals;
 pub(super) mod table;
-pub(super) mod visible;
 pub(super) mod waiting;
+
+pub(super) use crate::invisible_chars::escape_controls as visible;

@@ -1,8 +1,10 @@
 //! That somebody has asked for a lock, as people are told it.
 
+use std::time::Duration;
+
 use crate::client::{Holder, ReleaseRequest};
 
-use super::{duration, visible::visible};
+use super::{duration, visible};
 
 /// How much time the holder has, who asked, and why.
 pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
@@ -26,6 +28,12 @@ pub(crate) fn owner_and_request(holder: &Holder) -> String {
         None => owner,
         Some(request) => format!("{owner} (to be released {})", asked_for(request)),
     }
+}
+
+/// How long a lease lasts, in a table.
+pub(crate) fn expires_in(holder: &Holder) -> String {
+    let left = holder.expires_in_ms.map(Duration::from_millis);
+    left.map_or_else(|| "never".to_owned(), duration::show)
 }
 
 #[cfg(test)]

@@ -18,6 +18,11 @@ pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// A cell, and a dash where there is nothing to say.
+pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
+    text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,7 @@ use super::{
     super::{caller::locks::Locks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
-    visible::visible,
+    visible,
 };
 
 /// How often the line is drawn: it counts seconds.

@@ -1,10 +1,6 @@
 //! Reads the configuration file.
 
-use std::{
-    fmt,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{fmt, ops::Range, path::Path};
 
 use serde::Deserialize;
 use toml::{
@@ -15,7 +11,7 @@ use toml::{
 use crate::bounded_file;
 
 use super::{
-    super::{ConfigError, Source},
+    super::{ConfigError, NotToml, Source},
     setting::Setting,
 };
 
@@ -26,18 +22,6 @@ pub(crate) struct TomlEntry {
     pub(crate) value: toml::Value,
     /// Counted from 1.
     pub(crate) line: usize,
-}
-
-/// A text that is not TOML.
-#[derive(Debug, thiserror::Error)]
-#[error("line {line} of {} is not TOML: {reason}", path.display())]
-pub struct NotToml {
-    /// The file.
-    pub path: PathBuf,
-    /// The line, counted from 1.
-    pub line: usize,
-    /// Why. Without the text of the line, which may hold a password.
-    pub reason: String,
 }
 
 // === impl TomlEntry ===

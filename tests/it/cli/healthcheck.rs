@@ -138,7 +138,7 @@ fn it_asks_what_it_is_told_to() {
         assert_eq!(check(listen, arguments).code, Some(0));
         let received = fake.received();
         assert_eq!(received[0].line, line);
-        assert_eq!(received[0].header("Host"), Some(listen));
+        assert_eq!(received[0].header("host"), Some(listen));
     }
 }
 
