@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use latchgate::store::contract::TOMBSTONE;
+use latchgate::store::{contract::TOMBSTONE, redis::inline_fields};
 
-use crate::support::tree::sources;
+use crate::support::{golden::assert_golden, tree::sources};
 
 const PARTS: [&str; 7] = [
     "KEYS", "ARGV", "Reply", "Replay", "Clock", "Cluster", "Cost",
@@ -46,8 +46,13 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// A script as it is sent: with the parts that it imports.
+/// A script as it is sent: with the parts that it imports, and places instead of the names of fields.
 pub(crate) fn composed(name: &str) -> String {
+    inline_fields(&joined(name))
+}
+
+/// A script with the parts that it imports.
+fn joined(name: &str) -> String {
     let files = files();
     let file = |name: &str| {
         let found = files.iter().find(|(file, _)| file == name);
@@ -148,13 +153,11 @@ fn uses(text: &str, name: &str) -> bool {
 fn every_script_imports_each_part_that_it_uses_before_it_and_no_other() {
     let files = files();
     for (script, _) in files.iter().filter(|(_, text)| is_script(text)) {
-        let composed = composed(script);
+        let joined = joined(script);
         for (part, text) in files.iter().filter(|(_, text)| !is_script(text)) {
             let names = defined(text);
             let uses_it = |text: &str| names.iter().any(|name| uses(text, name));
-            let (before, after) = composed
-                .split_once(text.trim_end())
-                .unwrap_or((&composed, ""));
+            let (before, after) = joined.split_once(text.trim_end()).unwrap_or((&joined, ""));
             assert!(
                 !uses_it(before),
                 "{script} uses {part} before it imports it"
@@ -166,6 +169,24 @@ fn every_script_imports_each_part_that_it_uses_before_it_and_no_other() {
             );
         }
     }
+}
+
+/// The lines that name fields, as they are sent. The rest of a file is sent as it is.
+#[test]
+fn the_names_of_fields_become_the_places_that_are_committed() {
+    let mut places = String::new();
+    let mut files = files();
+    files.sort();
+    for (name, text) in files {
+        let inlined = inline_fields(&text);
+        let lines = text.lines().zip(inlined.lines());
+        let changed = lines.filter(|(named, inlined)| named != inlined);
+        let changed: Vec<_> = changed.map(|(_, inlined)| inlined.trim()).collect();
+        if !changed.is_empty() {
+            places.extend([&format!("-- {name}\n"), &changed.join("\n"), "\n"]);
+        }
+    }
+    assert_golden("tests/it/golden/places.lua", &places);
 }
 
 #[test]

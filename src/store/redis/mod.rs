@@ -6,12 +6,13 @@
 
 mod break_lock;
 mod client;
+mod fields;
 mod gateways;
 mod health;
 mod keys;
-mod layout;
 mod list;
 mod queue;
+mod records;
 mod redlock;
 mod replicated;
 mod scripts;
@@ -22,6 +23,8 @@ pub use client::{
     CredentialsError, PasswordError, RedisServers, check_credentials, check_quorum_credentials,
 };
 pub use redlock::RedlockStore;
+#[doc(hidden)]
+pub use scripts::inline_fields;
 pub use slot::{Slot, SlotTags};
 pub use store::RedisStore;
 

@@ -11,14 +11,22 @@ const REDIS: &str = "src/store/redis/";
 /// What each room may use beside itself. What is in none of the others is of the store on one server, the last.
 const ROOMS: &[(&str, &[&str])] = &[
     ("slot.rs", &[]),
+    ("fields.rs", &[]),
     ("keys.rs", &["slot.rs"]),
-    ("client/", &["slot.rs", "keys.rs"]),
+    ("client/", &["slot.rs", "keys.rs", "fields.rs"]),
     ("gateways/", &["keys.rs", "client/"]),
     ("health/", &["slot.rs", "keys.rs", "client/"]),
     ("redlock/", SHARED),
     (SERVER, SHARED),
 ];
-const SHARED: &[&str] = &["slot.rs", "keys.rs", "client/", "gateways/", "health/"];
+const SHARED: &[&str] = &[
+    "slot.rs",
+    "keys.rs",
+    "fields.rs",
+    "client/",
+    "gateways/",
+    "health/",
+];
 /// The store on one server.
 const SERVER: &str = "";
 

@@ -13,7 +13,7 @@ use tokio::{
 use crate::store::Unavailability;
 
 use super::{
-    calls::{Script, ScriptCall},
+    calls::{Parts, Script, ScriptCall},
     connection::{Connection, answered},
     failure::{ACL_LINE, Failure, hint},
     run::RunId,
@@ -79,7 +79,7 @@ impl MarkerConnection {
             connection,
             run,
             marker,
-            script: Script::new(include_str!("marker.lua"), 1, &[]),
+            script: Script::new(include_str!("marker.lua"), 1, &Parts::default()),
             turn: AsyncMutex::new(()),
             last: Mutex::default(),
             unanswered: Mutex::default(),

@@ -9,7 +9,7 @@ use crate::store::{Unavailability, Uncertainty};
 
 use super::super::{
     client::{
-        calls::{Reply, Script, ScriptCall},
+        calls::{Parts, Reply, Script, ScriptCall},
         destination::Destination,
         dispatch::Dispatch,
         failure::Failure,
@@ -45,7 +45,10 @@ const LISTING: &str = "SCAN";
 
 /// The script that probes a server.
 pub(crate) fn script(text: &str) -> Script {
-    let parts = [("permissions", include_str!("permissions.lua"))];
+    let parts = Parts {
+        texts: &[("permissions", include_str!("permissions.lua"))],
+        ..Parts::default()
+    };
     Script::new(text, 1, &parts).read_only()
 }
 

@@ -25,7 +25,7 @@ use super::{
             shard::Shard,
         },
         keys::Keys,
-        layout::{LONGEST, Record},
+        records::{MAX_LEASE_BYTES, Record},
     },
     page::RedisListing,
 };
@@ -100,7 +100,7 @@ fn commands(batch: &[Keys]) -> Pipeline {
     for keys in batch {
         // What a foreign client has written may be of any length.
         commands.cmd("GETRANGE").arg(keys.lock());
-        commands.arg(0).arg(LONGEST);
+        commands.arg(0).arg(MAX_LEASE_BYTES);
         commands.cmd("LLEN").arg(keys.wait());
     }
     commands.cmd("INFO").arg("replication");

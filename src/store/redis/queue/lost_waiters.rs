@@ -18,7 +18,7 @@ use super::{
         Slot, SlotTags,
         client::{answered, dispatch::Dispatch, failure::Failure, shard::Shard},
         keys::Keys,
-        layout::{QUEUED, id, token_in},
+        records::{QUEUED, id, token_in},
     },
     gateway::RedisGateway,
 };

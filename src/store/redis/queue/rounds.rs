@@ -22,7 +22,7 @@ use super::{
         Slot, SlotTags,
         client::{answered, dispatch::Dispatch, failure::Failure, run::RunId, shard::Shard},
         keys::Keys,
-        layout::{ID, SHARED, id, token_in},
+        records::{ID, SHARED, id, token_in},
     },
     extensions::{Extensions, QUEUE_LASTS},
     gateway::{ALIVE, RedisGateway},
@@ -162,7 +162,7 @@ impl Rounds {
             for name in names {
                 let keys = Keys::of(name, &self.tags, &self.gateway.id);
                 commands.cmd("GETRANGE").arg(keys.lock());
-                commands.arg(0).arg(ID - 1);
+                commands.arg(0).arg(const { ID.place("token").end - 1 });
                 commands.cmd("PTTL").arg(keys.lock());
             }
             let slots = names.iter().map(Slot::of_name);

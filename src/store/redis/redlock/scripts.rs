@@ -3,7 +3,7 @@
 use crate::store::contract::Idempotency;
 
 use super::super::{
-    client::calls::{Parts, Script, ScriptCall, hex},
+    client::calls::{Parts, REQUEST, Script, ScriptCall, hex},
     gateways::Channels,
     keys::Keys,
 };
@@ -27,19 +27,22 @@ pub(super) struct QuorumScripts {
 }
 
 /// What the scripts share, by the name under which they import it.
-const PARTS: &Parts = &[
-    ("adopt", include_str!("lua/parts/adopt.lua")),
-    ("keeper", include_str!("lua/parts/keeper.lua")),
-    ("mark", include_str!("lua/parts/mark.lua")),
-    ("memory", include_str!("lua/parts/memory.lua")),
-    ("propose", include_str!("lua/parts/propose.lua")),
-    ("record", include_str!("lua/parts/record.lua")),
-    ("settle", include_str!("lua/parts/settle.lua")),
-    ("lease_reply", include_str!("lua/parts/lease_reply.lua")),
-    ("time", include_str!("lua/parts/time.lua")),
-    ("vote", include_str!("lua/parts/vote.lua")),
-    ("publish_free", include_str!("lua/parts/publish_free.lua")),
-];
+const PARTS: &Parts = &Parts {
+    texts: &[
+        ("adopt", include_str!("lua/parts/adopt.lua")),
+        ("keeper", include_str!("lua/parts/keeper.lua")),
+        ("mark", include_str!("lua/parts/mark.lua")),
+        ("memory", include_str!("lua/parts/memory.lua")),
+        ("propose", include_str!("lua/parts/propose.lua")),
+        ("record", include_str!("lua/parts/record.lua")),
+        ("settle", include_str!("lua/parts/settle.lua")),
+        ("lease_reply", include_str!("lua/parts/lease_reply.lua")),
+        ("time", include_str!("lua/parts/time.lua")),
+        ("vote", include_str!("lua/parts/vote.lua")),
+        ("publish_free", include_str!("lua/parts/publish_free.lua")),
+    ],
+    layouts: &[&REQUEST],
+};
 
 // === impl QuorumScripts ===
 

@@ -10,7 +10,7 @@
 -- ARGV
 --   1  the id of the attempt: '2' and the hash of its token
 --   2  how long the lease lasts, in ms: the least of its TTL and its hold limit
---   3  what the lease is granted with: TTL, hold limit, .. as `layout.rs` packs it
+--   3  what the lease is granted with: TTL, hold limit, .. as `records/packed.rs` packs it
 --   4  the highest fence that the gateway has seen in this slot, in 16 digits, and the id of the gateway
 --   5  the hash of the idempotency key, or empty, or nothing (and nothing follows)
 --   6  empty or nothing: it wants to be alone, does not wait, and no earlier copy of this command may arrive. Else
@@ -69,7 +69,7 @@ local function take(us)
   end
   local marks = used and 'x100' or 'x000'
   if place ~= '' then
-    marks = string.sub(place, 1, 4)
+    marks = place_span(place, 'mode', 'late')
   end
   local ends = string.format('%016.0f', us + ARGV[2] * 1000)
   local lease = id .. 'h' .. marks .. fence .. us .. ends .. ARGV[3]
@@ -78,7 +78,7 @@ local function take(us)
   if used then
     redis.call('SET', used, 'l' .. id, 'PX', ARGV[2] + TOMBSTONE)
   end
-  if string.byte(marks, 4) == 49 then
+  if place_late_is(marks, '1') then
     redis.call('SET', of, 'g', 'PX', ARGV[2] + TOMBSTONE)
   end
   if taken then
@@ -95,13 +95,13 @@ end
 local seen = redis.call('MGET', lock, of, used or of)
 local held, became, whose = seen[1], seen[2], used and seen[3]
 -- `x`: it wants to be alone.
-local alone = place == '' or string.byte(place) == 120
+local alone = place == '' or place_mode_is(place, 'x')
 if alone and not (held or became or whose) and redis.call('EXISTS', lock, wait) == 0 then
   return take(clock())
 end
 
-local me, news = string.sub(ARGV[4], 17), ''
-local late, waits = string.byte(place, 4) == 49, ARGV[7] and tonumber(ARGV[7])
+local me, news = floor_gateway(ARGV[4]), ''
+local late, waits = place_late_is(place, '1'), ARGV[7] and tonumber(ARGV[7])
 
 -- import field
 -- import lease
@@ -113,7 +113,8 @@ local function stand(us, queued, count, ahead)
   -- With a key it counts for a little longer than its wait: it leaves by itself to keep its place, and that may take
   -- a resend. Without one nothing of it outlives its answer, on a replica that has not heard of its end either.
   local ends = string.format('%016.0f', us + (used and waits + 5000 or waits) * 1000)
-  local marks = string.sub(place, 1, 3) .. (late and '1' or '0') .. string.sub(place, 5)
+  local copies = late and '1' or '0'
+  local marks = place_with(place, { late = copies })
   redis.call('SET', of, 'q' .. me .. marks .. queued .. ends .. ARGV[3], 'PX', waits + 65000)
   if used then
     redis.call('SET', used, 'q' .. id, 'PX', waits + 65000)
@@ -128,7 +129,7 @@ local function stand(us, queued, count, ahead)
 end
 
 -- What most of those who wait find is a lock that somebody else holds, and nothing of their own.
-if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id and not is_shared(held) then
+if held and waits and not (became or used) and lease_id(held) ~= id and not is_shared(held) then
   local count = redis.call('RPUSH', wait, id)
   if count <= tonumber(ARGV[8]) then
     if count == 1 then
@@ -185,22 +186,22 @@ if passed then
 end
 
 -- It has left already if its place is kept, and what that is granted belongs to whoever comes back.
-if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
+if is_ticket(became) and ticket_gateway(became) == NO_GATEWAY then
   return refuse('superseded')
 end
 local lease = is_lease(held) and held
 if share then
   lease = share.find(id, us)
 end
-if lease and string.sub(lease, 1, 65) == id then
+if lease and lease_id(lease) == id then
   -- Under its key a newer request may have been answered the lease meanwhile, and keeps it.
-  if used and kept_by(lease) ~= string.sub(id, 2) then
+  if used and kept_by(lease) ~= id_token(id) then
     return refuse('superseded')
   end
   redis.call('DEL', name .. 'absent')
   lease = settle_lease(lease, us, share)
   if lease and late then
-    local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
+    local left = math.max(0, math.floor((lease_ends(lease) - us) / 1000))
     redis.call('SET', of, 'g', 'PX', left + TOMBSTONE)
   end
   if lease then
@@ -217,32 +218,32 @@ elseif letter == 'a' or letter == 's' then
 end
 -- A key is first compared with that of the lease: of those who share the lock, with that of the lease it leads to.
 if share then
-  lease = whose and share.find(string.sub(whose, 2), us)
+  lease = whose and share.find(owner_id(whose), us)
 end
-if lease and used and string.byte(lease, 68) == 49 and string.sub(lease, 216, 279) == key then
-  if string.sub(lease, 280, 343) ~= string.sub(ARGV[3], 162, 225) then
+if lease and used and lease_keyed_is(lease, '1') and lease_key(lease) == key then
+  if lease_fingerprint(lease) ~= packed_fingerprint(ARGV[3]) then
     return refuse('mismatch')
   end
   redis.call('DEL', name .. 'absent')
   -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
   local before, replaces, ticket, waited = kept_by(lease), false, nil, '0'
-  if before ~= string.sub(id, 2) then
+  if before ~= id_token(id) then
     replaces, ticket = may_replace('2' .. before, 'a')
   end
   if is_ticket(ticket) then
-    waited = string.format('%.0f', math.max(0, us - string.sub(ticket, 26, 41)))
+    waited = string.format('%.0f', math.max(0, us - ticket_since(ticket)))
   end
-  local first = is_untold(lease) or (string.byte(lease, 69) == 50 and before == string.sub(id, 2))
+  local first = is_untold(lease) or (lease_answered_is(lease, '2') and before == id_token(id))
   local kind = first and 'collected ' or 'replayed '
   lease = settle_lease(lease, us, share)
   if lease then
-    local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
+    local left = math.max(0, math.floor((lease_ends(lease) - us) / 1000))
     if replaces then
       redis.call('SET', name .. 'of:2' .. before, 'a', 'PX', left + TOMBSTONE)
     end
     -- It may have been delivered: from now on it is not given back, and this attempt keeps it.
-    lease = string.sub(lease, 1, 68) .. (first and '2' or '1') .. string.sub(lease, 70, 151)
-      .. string.sub(id, 2) .. string.sub(lease, 216)
+    local answered, keeper = first and '2' or '1', id_token(id)
+    lease = lease_with(lease, { answered = answered, keeper = keeper })
     if share then
       share.rewrite(lease)
     else
@@ -253,18 +254,18 @@ if lease and used and string.byte(lease, 68) == 49 and string.sub(lease, 216, 27
   held = redis.call('GET', lock)
   share = is_shared(held) and share
 end
-if letter == 'r' or (whose and string.byte(whose) == 108) then
+if letter == 'r' or (whose and owner_kind_is(whose, 'l')) then
   return refuse('expired')
 end
 
 -- Whether it may hold the lock, if nobody stands before it.
-local fits = not held or (share and not alone and share.count() < tonumber(string.sub(place, 5, 8)))
+local fits = not held or (share and not alone and share.count() < tonumber(place_limit(place)))
 if not alone then
   take_shared = function(taken, now)
     share = share or sharing()
     local granted = (held and share.grant or share.open)(taken, now)
     local slot = string.match(granted, '\n(%d+)$')
-    return 'granted ' .. id .. ' ' .. field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
+    return 'granted ' .. id .. ' ' .. field(news) .. field(lease_fence(granted)) .. (slot and field(slot) or '')
   end
 end
 local count
@@ -274,7 +275,7 @@ if fits or not waits then
     if whose and whose ~= 'q' .. id then
       -- The newest request owns the key: an older one that did not confirm its grant in time does not
       -- take it back.
-      local before = name .. 'of:' .. string.sub(whose, 2)
+      local before = name .. 'of:' .. owner_id(whose)
       if is_ticket(redis.pcall('GET', before)) then
         redis.call('SET', before, 's', 'PX', TOMBSTONE)
       end
@@ -286,20 +287,20 @@ if fits or not waits then
 end
 
 -- Under its key there may be a place already: it is taken over, or given up by who does not wait.
-local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2)
+local at, queued, old, other = nil, us, nil, whose and owner_id(whose)
 if other and other ~= id then
   -- What is of another type is no place, and the lock may have passed on by now.
   old = redis.pcall('GET', name .. 'of:' .. other)
   at = is_queued(old) and redis.call('LPOS', wait, other)
   if at then
-    if string.sub(old, 219, 282) ~= string.sub(ARGV[3], 162, 225) then
+    if ticket_fingerprint(old) ~= packed_fingerprint(ARGV[3]) then
       return refuse('mismatch')
     end
-    queued = string.sub(old, 26, 41)
+    queued = ticket_since(old)
     redis.call('DEL', name .. 'absent')
     -- The newest request owns the place. The one before it must not come back for it.
-    local gateway = string.sub(old, 2, 17)
-    if gateway ~= NO_GATEWAY or string.byte(old, 21) == 49 then
+    local gateway = ticket_gateway(old)
+    if gateway ~= NO_GATEWAY or ticket_late_is(old, '1') then
       redis.call('SET', name .. 'of:' .. other, 's', 'PX', TOMBSTONE)
     else
       redis.call('DEL', name .. 'of:' .. other)
@@ -311,16 +312,16 @@ if other and other ~= id then
       redis.call('DEL', used)
     end
     if gateway == me then
-      news = news .. field('10:superseded64:' .. string.sub(other, 2))
+      news = news .. field('10:superseded64:' .. id_token(other))
     elseif gateway ~= NO_GATEWAY then
-      send(gateway, 'superseded', string.sub(other, 2))
+      send(gateway, 'superseded', id_token(other))
     end
   end
 elseif is_queued(became) then
   at = redis.call('LPOS', wait, id)
   if at then
-    queued = string.sub(became, 26, 41)
-    late = late or string.byte(became, 21) == 49
+    queued = ticket_since(became)
+    late = late or ticket_late_is(became, '1')
   end
 end
 if not waits then

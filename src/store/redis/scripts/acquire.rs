@@ -1,6 +1,6 @@
 //! Calls `acquire.lua`.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use crate::{
     lock::{FencingToken, HeldLease, HoldLimit, KeeperId, Mode, Salt},
@@ -18,8 +18,8 @@ use super::{
             run::RunId,
         },
         keys::Keys,
-        layout::{Record, id, pack, sharing_text},
         queue::gateway::RedisGateway,
+        records::{Record, id, pack, place},
     },
     GrantKnowledge, Scripts, queueing,
 };
@@ -63,7 +63,7 @@ impl Scripts {
                 command.arg(key);
             }
             if waits_or_late {
-                command.arg(&*marks(attempt, late));
+                command.arg(&*place(attempt, late));
             }
             if let Some(waiting) = attempt.wait {
                 command.arg(waiting.max_wait.min(LONGEST_WAIT).as_millis().to_string());
@@ -101,22 +101,6 @@ impl Scripts {
         }
         Ok((outcome?, run))
     }
-}
-
-/// Mode, whether there is a key, whether an earlier copy may arrive, and limit.
-fn marks(attempt: &Attempt, late: bool) -> Cow<'static, str> {
-    let keyed = attempt.idempotency.is_some();
-    if attempt.sharing.is_none() {
-        return Cow::Borrowed(match (keyed, late) {
-            (false, false) => "x0000000",
-            (false, true) => "x0010000",
-            (true, false) => "x1000000",
-            (true, true) => "x1010000",
-        });
-    }
-    let (mode, limit) = sharing_text(attempt.sharing);
-    let (keyed, late) = (u8::from(keyed), u8::from(late));
-    Cow::Owned(format!("{mode}{keyed}0{late}{limit:04}"))
 }
 
 fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition, StoreError> {

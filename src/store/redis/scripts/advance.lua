@@ -23,13 +23,13 @@
 --   As for acquire.
 
 local lock, counter, floor, news = KEYS[1], KEYS[2], ARGV[1], ''
-local name, me = string.sub(lock, 1, -5), string.sub(ARGV[1], 17)
+local name, me = string.sub(lock, 1, -5), floor_gateway(ARGV[1])
 local wait = name .. 'wait'
 
 -- How often a grant is looked after that is not confirmed yet.
 local OFTEN = 500
 
-local held, left = redis.call('GETRANGE', lock, '0', '134'), redis.call('PTTL', lock)
+local held, left = redis.call('GETRANGE', lock, lease_range('id', 'hold_limit')), redis.call('PTTL', lock)
 
 -- import clock
 -- import fence
@@ -60,9 +60,9 @@ if is_shared(held) then
     -- Those of this gateway that are not confirmed yet: the message of their grant may be lost.
     local soon = string.format('%.0f', us + PROVISIONAL * 1000)
     for _, lease in ipairs(share.ending(us, soon, MOST_GRANTS)) do
-      local of = name .. 'of:' .. string.sub(lease, 1, 65)
-      if string.byte(lease, 66) == 112 and redis.call('GETRANGE', of, '1', '16') == me then
-        news = news .. field('11:provisional64:' .. string.sub(lease, 2, 65))
+      local of = name .. 'of:' .. lease_id(lease)
+      if lease_state_is(lease, 'p') and redis.call('GETRANGE', of, ticket_range('gateway')) == me then
+        news = news .. field('11:provisional64:' .. id_token(lease))
       end
     end
     return 'held ' .. lock .. ' ' .. field(news) .. field(share.next_look(us))
@@ -70,10 +70,9 @@ if is_shared(held) then
   left = -2
 end
 if left ~= -2 then
-  local state = string.byte(held, 66)
-  if string.byte(held) == 50 and (state == 112 or state == 107) then
+  if id_version_is(held, '2') and is_untold(held) then
     -- Confirmed, it ends sooner than it does by itself if its TTL is short, and nobody is told.
-    left = math.min(left, math.max(OFTEN, tonumber(string.sub(held, 119, 126)) or OFTEN))
+    left = math.min(left, math.max(OFTEN, tonumber(lease_ttl(held)) or OFTEN))
   end
   return 'held ' .. lock .. ' 0:' .. field(left)
 end

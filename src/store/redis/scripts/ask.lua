@@ -42,23 +42,23 @@ local function with_request(lease, ends)
     return nil
   end
   local slot = string.match(lease, '\n%d+$') or ''
-  local rest = string.sub(lease, 119, -1 - #slot)
-  local request = string.find(rest, '\n!', 98, true)
-  rest = request and string.sub(rest, 1, request - 1) or rest
-  local last = math.min(ends + BACKSTOP, string.sub(lease, 103, 118))
-  return string.sub(lease, 1, 66) .. string.upper(string.sub(lease, 67, 67)) .. string.sub(lease, 68, 102)
-    .. string.format('%016.0f', last) .. rest .. '\n!' .. string.format('%016.0f', ends) .. ARGV[4] .. slot
+  local mode, last = string.upper(lease_mode(lease)), math.min(ends + BACKSTOP, lease_ends(lease))
+  last = string.format('%016.0f', last)
+  -- Its owner and metadata are lines; an earlier request follows them.
+  lease = string.match(lease, '^[^\n]*\n?[^\n]*')
+  return lease_with(lease, { mode = mode, ends = last }) .. '\n!'
+    .. string.format('%016.0f', ends) .. ARGV[4] .. slot
 end
 
 local meant = {}
 if share then
   for _, lease in ipairs(share.prune(us) > 0 and share.all() or {}) do
-    local fence = string.sub(lease, 71, 86)
+    local fence = lease_fence(lease)
     if fence == ARGV[1] or (ARGV[5] and fence < ARGV[1]) then
       meant[#meant + 1] = lease
     end
   end
-elseif is_lease(held) and string.sub(held, 71, 86) == ARGV[1] then
+elseif is_lease(held) and lease_fence(held) == ARGV[1] then
   meant[1] = held
 end
 if #meant == 0 then
@@ -67,9 +67,9 @@ end
 
 local ends, sooner = us + ARGV[3] * 1000, nil
 for _, lease in ipairs(meant) do
-  local id, asked = string.sub(lease, 1, 65), with_request(lease, ends)
+  local id, asked = lease_id(lease), with_request(lease, ends)
   if asked then
-    local left = math.max(1, math.floor((string.sub(asked, 103, 118) - us) / 1000))
+    local left = math.max(1, math.floor((lease_ends(asked) - us) / 1000))
     if share then
       share.keep(asked, us)
     else
@@ -79,7 +79,7 @@ for _, lease in ipairs(meant) do
     -- Its token is told of it when the lease has ended after that time.
     redis.call('SET', name .. 'asked:' .. id, string.format('%016.0f', ends), 'PX', ARGV[3] + BACKSTOP / 1000 + TOMBSTONE)
     -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
-    send('all', 'broken', string.sub(id, 2))
+    send('all', 'broken', id_token(id))
   end
 end
 if sooner then

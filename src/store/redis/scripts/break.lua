@@ -26,7 +26,7 @@
 --   As for acquire.
 
 local lock, nonce, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
-local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
+local name, me, news = string.sub(lock, 1, -5), floor_gateway(ARGV[2]), ''
 local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 
 -- import clock
@@ -49,30 +49,31 @@ local function remember_break(id, lease, delivered, replaces)
   if replaces then
     redis.call('SET', name .. 'of:' .. id, 'b', 'PX', TOMBSTONE)
   end
-  if delivered and string.byte(lease, 68) == 49 then
-    redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', TOMBSTONE)
+  if delivered and lease_keyed_is(lease, '1') then
+    redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', TOMBSTONE)
   end
   -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
-  send('all', 'broken', string.sub(id, 2))
+  send('all', 'broken', id_token(id))
 end
 
 if is_shared(held) then
   local us, share = clock(), sharing()
   local broken = {}
   for _, lease in ipairs(share.prune(us) > 0 and share.all() or {}) do
-    local fence = string.sub(lease, 71, 86)
+    local fence = lease_fence(lease)
     if fence == ARGV[3] or (ARGV[6] and fence < ARGV[3]) then
       local delivered = not is_untold(lease)
-      local replaces = delivered and may_replace(string.sub(lease, 1, 65), 'b')
+      local replaces = delivered and may_replace(lease_id(lease), 'b')
       broken[#broken + 1] = { lease = lease, delivered = delivered, replaces = replaces }
     end
   end
   if #broken > 0 then
     redis.call('SET', of, 'x', 'PX', TOMBSTONE)
     for _, it in ipairs(broken) do
-      local id = string.sub(it.lease, 1, 65)
-      remember_break(id, it.lease, it.delivered, it.replaces)
-      share.drop(id, it.lease)
+      local lease = it.lease
+      local id = lease_id(lease)
+      remember_break(id, lease, it.delivered, it.replaces)
+      share.drop(id, lease)
     end
     pass_freed(us, share, share.prune(us))
     return 'broken ' .. nonce .. ' ' .. field(news)
@@ -81,7 +82,7 @@ if is_shared(held) then
 end
 local ours, meant = is_lease(held), nil
 if ours then
-  meant = string.sub(held, 71, 86) == ARGV[3]
+  meant = lease_fence(held) == ARGV[3]
 else
   meant = held and not is_shared(held) and redis.sha1hex(held) == ARGV[4]
 end
@@ -93,7 +94,7 @@ if not meant then
 end
 -- A copy of its acquire that is still on its way must not take the lock again, and its idempotency key is used.
 -- A provisional grant was not delivered, and its attempt may ask again.
-local id = string.sub(held, 1, 65)
+local id = lease_id(held)
 local delivered = ours and not is_untold(held)
 local replaces = delivered and may_replace(id, 'b')
 local first = redis.call('LPOP', wait)

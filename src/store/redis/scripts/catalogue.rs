@@ -1,9 +1,11 @@
 //! All scripts of the store, what they share, and the keys that they read.
 
 use super::super::{
-    client::calls::{Parts, Script},
+    client::calls::{Parts, REQUEST, Script},
+    fields::inline,
     gateways::Channels,
     keys::Keys,
+    records::{FLOOR, ID, LEASE, OWNER, PACKED, PLACE, TICKET},
 };
 
 /// All scripts.
@@ -26,21 +28,31 @@ pub(crate) struct Scripts {
 
 /// What the scripts share, by the name under which they import it. A function that a script does not
 /// come to costs it nothing, because it imports what only its longer ways need behind the short one.
-const PARTS: &Parts = &[
-    ("clock", include_str!("parts/clock.lua")),
-    ("contention", include_str!("parts/contention.lua")),
-    ("ended", include_str!("parts/ended.lua")),
-    ("fence", include_str!("parts/fence.lua")),
-    ("field", include_str!("parts/field.lua")),
-    ("gateways", include_str!("parts/gateways.lua")),
-    ("shared", include_str!("parts/shared.lua")),
-    ("hand_over", include_str!("parts/hand_over.lua")),
-    ("grant_ttl", include_str!("parts/grant_ttl.lua")),
-    ("lease", include_str!("parts/lease.lua")),
-    ("attempt_marks", include_str!("parts/attempt_marks.lua")),
-    ("send", include_str!("parts/send.lua")),
-    ("sweep", include_str!("parts/sweep.lua")),
-];
+const PARTS: &Parts = &Parts {
+    texts: &[
+        ("clock", include_str!("parts/clock.lua")),
+        ("contention", include_str!("parts/contention.lua")),
+        ("ended", include_str!("parts/ended.lua")),
+        ("fence", include_str!("parts/fence.lua")),
+        ("field", include_str!("parts/field.lua")),
+        ("gateways", include_str!("parts/gateways.lua")),
+        ("shared", include_str!("parts/shared.lua")),
+        ("hand_over", include_str!("parts/hand_over.lua")),
+        ("grant_ttl", include_str!("parts/grant_ttl.lua")),
+        ("lease", include_str!("parts/lease.lua")),
+        ("attempt_marks", include_str!("parts/attempt_marks.lua")),
+        ("send", include_str!("parts/send.lua")),
+        ("sweep", include_str!("parts/sweep.lua")),
+    ],
+    layouts: &[
+        &FLOOR, &ID, &LEASE, &OWNER, &PACKED, &PLACE, &TICKET, &REQUEST,
+    ],
+};
+
+/// A text of Lua with places in the place of the calls that name fields, for tests.
+pub fn inline_fields(text: &str) -> String {
+    inline(text, PARTS.layouts)
+}
 
 // === impl Scripts ===
 

@@ -42,15 +42,15 @@ if is_shared(held) then
   share = sharing()
   held = share.find(id, us)
 end
-if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then
+if not (held and (share or is_lease(held))) or lease_id(held) ~= id then
   return (whole and 'lost ' or 'moving ') .. id .. ' '
 end
 -- A newer request under the same idempotency key may have been answered it meanwhile, and keeps it.
-if kept_by(held) ~= string.sub(id, 2) then
+if kept_by(held) ~= id_token(id) then
   return 'superseded ' .. id .. ' '
 end
 -- The attempt has left if its place was kept: then this is a copy from before.
-held = string.byte(held, 66) ~= 107 and settle_lease(held, us, share, not whole)
+held = not lease_state_is(held, 'k') and settle_lease(held, us, share, not whole)
 if not held then
   return 'lost ' .. id .. ' '
 end

@@ -9,7 +9,7 @@ use super::{
     super::{
         client::{calls::ScriptCall, dispatch::Dispatch, run::RunId},
         keys::Keys,
-        layout::id,
+        records::id,
     },
     Scripts,
 };

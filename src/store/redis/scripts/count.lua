@@ -31,8 +31,8 @@ end
 local us, over = clock(), 0
 for _, id in ipairs(ids) do
   -- The head of a ticket: what it is to be granted with may be long.
-  local body = redis.pcall('GETRANGE', name .. 'of:' .. id, '0', '153')
-  if not is_queued(body) or string.sub(body, 42, 57) <= us then
+  local body = redis.pcall('GETRANGE', name .. 'of:' .. id, ticket_range('state', 'keeper'))
+  if not is_queued(body) or ticket_ends(body) <= us then
     over = over + 1
   end
 end

@@ -30,7 +30,7 @@
 --   As for acquire; O(n) in the number of those who wait if the attempt is one of them.
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
-local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
+local name, me, news = string.sub(lock, 1, -5), floor_gateway(ARGV[2]), ''
 local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 
 -- import clock
@@ -44,16 +44,16 @@ local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 -- import hand_over
 
 local held = redis.call('GET', lock)
-local lease, share, us = is_lease(held) and string.sub(held, 1, 65) == id and held, is_shared(held) and sharing(), nil
+local lease, share, us = is_lease(held) and lease_id(held) == id and held, is_shared(held) and sharing(), nil
 if share then
   us = clock()
   lease = share.find(id, us)
 end
-local meant = lease and string.sub(lease, 71, 86) == ARGV[4] or ARGV[4] == '' and ARGV[3] ~= '3'
+local meant = lease and lease_fence(lease) == ARGV[4] or ARGV[4] == '' and ARGV[3] ~= '3'
 if ARGV[3] == '3' and not meant then
   -- The token of a group may be used again, through another gateway.
   local body = redis.call('GET', of)
-  meant = is_ticket(body) and string.sub(body, 2, 17) == me
+  meant = is_ticket(body) and ticket_gateway(body) == me
 end
 if not meant then
   -- Its attempt may have asked again since, and have been granted it anew.
@@ -80,12 +80,12 @@ if not lease then
   return type(passed) == 'table' and passed or 'nothing ' .. id .. ' ' .. field(news)
 end
 
-local keyed = string.byte(lease, 68) == 49
-local adopted = kept_by(lease) ~= (ARGV[5] or string.sub(id, 2))
+local keyed = lease_keyed_is(lease, '1')
+local adopted = kept_by(lease) ~= (ARGV[5] or id_token(id))
 -- What its keeper has taken over was answered to nobody before it either.
-local again = not ARGV[5] and keyed and string.byte(lease, 69) == 49
+local again = not ARGV[5] and keyed and lease_answered_is(lease, '1')
 -- The message of the grant may be late, and its attempt have been answered otherwise.
-local heard = ARGV[3] == '1' and string.byte(lease, 66) == 104
+local heard = ARGV[3] == '1' and lease_state_is(lease, 'h')
 if adopted or heard or again then
   return 'kept ' .. id .. ' 0:'
 end
@@ -104,12 +104,12 @@ end
 if replaces then
   redis.call('SET', of, 'g', 'PX', TOMBSTONE)
 end
-if string.byte(lease, 67) < 97 then
+if lease_mode_below(lease, 'a') then
   -- Its holder was asked to release it, and this comes in time.
   redis.pcall('DEL', name .. 'asked:' .. id)
 end
 if keyed then
-  local used = name .. 'key:' .. string.sub(lease, 216, 279)
+  local used = name .. 'key:' .. lease_key(lease)
   if ARGV[3] == '0' then
     redis.call('SET', used, 'l' .. id, 'PX', TOMBSTONE)
   else
@@ -121,4 +121,4 @@ if share then
 elseif passed ~= 'passed' then
   redis.call('DEL', lock)
 end
-return 'given_back ' .. id .. ' ' .. field(news) .. field(string.sub(lease, 71, 86))
+return 'given_back ' .. id .. ' ' .. field(news) .. field(lease_fence(lease))

@@ -9,8 +9,8 @@ use super::{
     super::{
         client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
-        layout::id,
         queue::{gateway::RedisGateway, timers::OrphanKind},
+        records::id,
     },
     Scripts, queueing,
 };

@@ -34,8 +34,8 @@ if #ids > 0 then
     bodies[i] = name .. 'of:' .. id
   end
   for _, body in ipairs(redis.call('MGET', unpack(bodies))) do
-    if is_queued(body) and string.sub(body, 42, 57) > us then
-      shown[#shown + 1] = field(string.sub(body, 1, 8192))
+    if is_queued(body) and ticket_ends(body) > us then
+      shown[#shown + 1] = field(string.match(body, '^[^\n]*'))
     else
       -- Its gateway has died, or would have taken it out.
       over = over + 1

@@ -14,7 +14,7 @@ use super::{
             dispatch::Dispatch,
         },
         keys::Keys,
-        layout::waiter,
+        records::waiter,
     },
     Scripts,
 };

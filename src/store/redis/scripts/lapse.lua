@@ -26,23 +26,23 @@ local of, wait = name .. 'of:' .. id, name .. 'wait'
 -- import lease
 
 local body = redis.call('GET', of)
-local gateway = is_ticket(body) and string.sub(body, 2, 17)
-if gateway ~= ARGV[2] and (gateway ~= NO_GATEWAY or string.sub(body, 42, 57) > clock()) then
+local gateway = is_ticket(body) and ticket_gateway(body)
+if gateway ~= ARGV[2] and (gateway ~= NO_GATEWAY or ticket_ends(body) > clock()) then
   return 'kept ' .. id .. ' '
 end
 if is_queued(body) then
   redis.call('LREM', wait, '1', id)
 end
-if string.byte(body, 21) == 49 then
+if ticket_late_is(body, '1') then
   -- A copy of its acquire that is still on its way must not queue it again.
   redis.call('SET', of, 'g', 'PX', 'TOMBSTONE')
 else
   redis.call('DEL', of)
 end
 -- A newer request may stand under its key by now.
-local used = name .. 'key:' .. string.sub(body, 155, 218)
+local used = name .. 'key:' .. ticket_key(body)
 if redis.pcall('GET', used) == 'q' .. id then
   redis.call('DEL', used)
 end
 -- It may have been the head, and kept those behind it from sharing the lock.
-return 'lapsed ' .. id .. ' ' .. (redis.pcall('GETRANGE', KEYS[1], '0', '2') == '2*' and '1:1' or '1:0')
+return 'lapsed ' .. id .. ' ' .. (is_shared(redis.pcall('GETRANGE', KEYS[1], '0', #SHARED)) and '1:1' or '1:0')

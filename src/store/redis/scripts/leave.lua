@@ -25,7 +25,7 @@
 --   To keep a place is O(n).
 
 local lock, id, counter, floor = KEYS[1], ARGV[1], KEYS[2], ARGV[2]
-local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17), ''
+local name, me, news = string.sub(lock, 1, -5), floor_gateway(ARGV[2]), ''
 local wait, of = name .. 'wait', name .. 'of:' .. ARGV[1]
 
 -- import clock
@@ -65,15 +65,15 @@ elseif not held then
     share = is_shared(held) and sharing()
   end
 end
-local lease = is_lease(held) and string.sub(held, 1, 65) == id and held
+local lease = is_lease(held) and lease_id(held) == id and held
 if share then
   lease = share.find(id, us)
 end
 if lease then
-  if string.byte(lease, 66) == 107 then
+  if lease_state_is(lease, 'k') then
     -- An earlier copy had the place kept: what it is granted belongs to whoever comes back.
     return 'left ' .. id .. ' ' .. field(news) .. contention(redis.call('LLEN', wait), held, us, SHOWN_HOLDERS)
-  elseif kept_by(lease) ~= string.sub(id, 2) then
+  elseif kept_by(lease) ~= id_token(id) then
     return 'superseded ' .. id .. ' ' .. field(news)
   end
   lease = settle_lease(lease, us, share)
@@ -87,13 +87,13 @@ end
 local body, count, left = redis.call('GET', of), redis.call('LLEN', wait), 0
 if body == 's' or body == 'a' then
   return 'superseded ' .. id .. ' ' .. field(news)
-elseif is_queued(body) and ARGV[3] ~= '' and string.byte(body, 19) == 49
+elseif is_queued(body) and ARGV[3] ~= '' and ticket_keyed_is(body, '1')
   and owns_key(id, body) and redis.call('LPOS', wait, id)
 then
   local ends = string.format('%016.0f', us + ARGV[3] * 1000)
-  local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
+  local kept = ticket_with(body, { state = 'q', gateway = NO_GATEWAY, ends = ends })
   redis.call('SET', of, kept, 'PX', ARGV[3] + TOMBSTONE)
-  redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
+  redis.call('SET', name .. 'key:' .. ticket_key(body), 'q' .. id, 'PX', ARGV[3] + TOMBSTONE)
 elseif is_queued(body) and count > LONG then
   left = left_before() + 1
   redis.call('DEL', of)
@@ -111,7 +111,7 @@ else
   if is_ticket(body) then
     bury(id, body)
   end
-  if stood and string.byte(body, 21) ~= 49 then
+  if stood and not ticket_late_is(body, '1') then
     redis.call('DEL', of)
   else
     -- A copy of its acquire that is still on its way must not queue it again. If its place was lost, so

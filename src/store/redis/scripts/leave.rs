@@ -11,8 +11,8 @@ use super::{
     super::{
         client::{calls::ScriptCall, dispatch::Dispatch, run::RunId},
         keys::Keys,
-        layout::id,
         queue::{gateway::RedisGateway, timers::OrphanKind},
+        records::id,
     },
     Scripts, queueing,
 };

@@ -9,7 +9,7 @@ use crate::{
 
 use super::super::{
     client::calls::{Reply, token_hash},
-    layout::Record,
+    records::Record,
 };
 
 /// One piece of news.

@@ -21,9 +21,10 @@ local probe, channel = KEYS[1], ARGV[1]
 
 local reply = tried({
   { 'SET', probe, '', 'PX', '1000' }, { 'GET', probe }, { 'PTTL', probe },
-  { 'GETRANGE', probe, '0', '0' }, { 'EXISTS', probe }, { 'SCAN', '0', 'COUNT', '1' },
+  { 'EXISTS', probe }, { 'SCAN', '0', 'COUNT', '1' },
   { 'MGET', probe }, { 'SET', probe, '', 'GET' },
   { 'SETBIT', probe, '0', '1' }, { 'BITPOS', probe, '0' }, { 'PEXPIRE', probe, '1000', 'LT' },
+  { 'GETRANGE', probe, '0', '0' },
   { 'PEXPIRE', probe, '0' }, { 'GETDEL', probe },
   { 'RPUSH', probe, 'm', 'm' }, { 'LPUSH', probe, 'm' }, { 'LPOS', probe, 'm' },
   { 'LSET', probe, '0', 'm' }, { 'LINDEX', probe, '0' }, { 'LRANGE', probe, '0', '0' },

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-use super::super::{client::calls::Reply, keys::Keys, layout::Record};
+use super::super::{client::calls::Reply, keys::Keys, records::Record};
 
 // === impl Reply ===
 

@@ -34,11 +34,11 @@
 local lock, id = KEYS[1], ARGV[1]
 local name = string.sub(lock, 1, -5)
 -- The head, and the idempotency key if it has one.
-local held = redis.call('GETRANGE', lock, '0', '278')
-local ours = string.sub(held, 1, 65) == id
+local held = redis.call('GETRANGE', lock, lease_range('id', 'key'))
+local ours = lease_id(held) == id
 if ours and ARGV[3] then
-  local keeper = string.sub(held, 152, 215)
-  if (string.byte(keeper) == 32 and string.sub(id, 2) or keeper) ~= ARGV[3] then
+  local keeper = lease_keeper(held)
+  if (string.byte(keeper) == 32 and id_token(id) or keeper) ~= ARGV[3] then
     return 'adopted ' .. id .. ' 0:'
   end
 end
@@ -51,13 +51,13 @@ if not KEYS[2] then
 end
 
 local function remember_release(lease)
-  if string.byte(lease, 67) < 97 then
+  if lease_mode_below(lease, 'a') then
     -- Its holder was asked to, and has done it in time. The lock may have passed on: nothing may raise here.
     redis.pcall('DEL', name .. 'asked:' .. id)
   end
-  if string.byte(lease, 68) == 49 then
+  if lease_keyed_is(lease, '1') then
     redis.call('SET', name .. 'of:' .. id, 'r', 'PX', 'TOMBSTONE')
-    redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', 'TOMBSTONE')
+    redis.call('SET', name .. 'key:' .. lease_key(lease), 'l' .. id, 'PX', 'TOMBSTONE')
   end
 end
 
@@ -69,7 +69,7 @@ if ours and not first then
   return 'released ' .. id .. ' 0:'
 end
 
-local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17), ''
+local counter, floor, me, news = KEYS[2], ARGV[2], floor_gateway(ARGV[2]), ''
 
 -- import clock
 -- import fence

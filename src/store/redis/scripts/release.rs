@@ -15,8 +15,8 @@ use super::{
             dispatch::{Dispatch, DispatchReply},
         },
         keys::Keys,
-        layout::id,
         queue::gateway::RedisGateway,
+        records::id,
     },
     Scripts, queueing,
 };

@@ -50,11 +50,11 @@ if is_shared(held) then
   share, us = sharing(), clock()
   held = share.find(id, us) or held
 end
-local mine, since, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, 0
+local mine, since, ttl, left = (share or is_lease(held)) and lease_id(held) == id, nil, nil, 0
 if mine then
   us = us or clock()
-  since = string.sub(held, 87, 102)
-  ttl = math.min(tonumber(ARGV[2]) or tonumber(string.sub(held, 119, 126)), tonumber(ARGV[3]) or math.huge)
+  since = lease_since(held)
+  ttl = math.min(tonumber(ARGV[2]) or tonumber(lease_ttl(held)), tonumber(ARGV[3]) or math.huge)
   left = time_left(held, since, us, ttl)
 end
 if left <= 0 then
@@ -81,9 +81,10 @@ elseif adopts and not whole then
   return 'moving ' .. id .. ' '
 end
 
-local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
+local was, ends = lease_ends(held), string.format('%016.0f', us + left * 1000)
 -- No renewal makes a lease end earlier than Redis would end it.
-local kept = ends < was and string.sub(until_its_end(held, us), 103, 118)
+local as_kept = ends < was and until_its_end(held, us)
+local kept = as_kept and lease_ends(as_kept)
 local lasts = kept and ends < kept
 if lasts then
   ends, left = kept, math.ceil((kept - us) / 1000)
@@ -102,8 +103,8 @@ if adopts and before ~= keeper then
   before = keeper
 end
 -- Its holder renews it, so that the grant was delivered.
-held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. string.format('%08.0f', ttl)
-  .. string.sub(held, 127, 151) .. (adopts and before or string.sub(held, 152, 215)) .. string.sub(held, 216)
+keeper, ttl = adopts and before or lease_keeper(held), string.format('%08.0f', ttl)
+held = lease_with(held, { state = 'h', ends = ends, ttl = ttl, keeper = keeper })
 if share then
   share.keep(held, us)
 elseif lasts then
@@ -111,7 +112,7 @@ elseif lasts then
 else
   redis.call('SET', lock, held, 'PX', left)
 end
-if whole and string.byte(held, 68) == 49 then
-  redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
+if whole and lease_keyed_is(held, '1') then
+  redis.call('SET', name .. 'key:' .. lease_key(held), 'l' .. id, 'PX', left + TOMBSTONE)
 end
 return 'renewed ' .. id .. ' ' .. field(held) .. field(us) .. field(was)

@@ -12,7 +12,7 @@ use super::{
     super::{
         client::{calls::ScriptCall, dispatch::Dispatch},
         keys::Keys,
-        layout::id,
+        records::id,
     },
     Scripts,
 };

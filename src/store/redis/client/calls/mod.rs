@@ -11,7 +11,7 @@ mod script_call;
 
 pub(crate) use hex::token_hash;
 pub(crate) use metadata::{metadata_from_json, metadata_json};
-pub(crate) use release_request::{read_request, request_text};
+pub(crate) use release_request::{REQUEST, read_request, request_text};
 pub(crate) use reply::Reply;
 pub(crate) use script::{Parts, Script, TOMBSTONE_MS};
 pub(crate) use script_call::ScriptCall;

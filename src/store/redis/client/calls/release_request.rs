@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use crate::lock::{Reason, ReleaseRequest};
 
-/// How many digits stand before who asks and why.
-const DIGITS: usize = 16;
+use super::super::super::fields::Layout;
+
+/// When the lease must be released, in digits: an instant in µs, or of a quorum in ms. Behind it stands who asks, and why.
+pub(crate) const REQUEST: Layout = Layout {
+    name: "request",
+    groups: &[&[("ends", 16)]],
+};
 
 /// Who asks, and why: what no script reads.
 pub(crate) fn request_text(request: &ReleaseRequest) -> String {
@@ -18,7 +23,7 @@ pub(crate) fn read_request(
     text: &str,
     within: impl FnOnce(u64) -> Duration,
 ) -> Option<ReleaseRequest> {
-    let (number, rest) = text.split_at_checked(DIGITS)?;
+    let (number, rest) = text.split_at_checked(const { REQUEST.place("ends").end })?;
     let (by, reason): (Option<String>, String) = serde_json::from_str(rest).ok()?;
     Some(ReleaseRequest {
         by: by.map(Into::into),

@@ -4,7 +4,10 @@ use sha1::{Digest, Sha1};
 
 use crate::store::contract::TOMBSTONE;
 
-use super::{ScriptCall, hex};
+use super::{
+    super::super::fields::{Layout, inline},
+    ScriptCall, hex,
+};
 
 /// The text of a script and the hash by which the server knows it.
 #[derive(Debug)]
@@ -20,8 +23,16 @@ pub(crate) struct Script {
 
 /// [`TOMBSTONE`] as scripts take it: as an argument, or in the place of the word.
 pub(crate) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
-/// What scripts share, by the name under which they import it.
-pub(crate) type Parts = [(&'static str, &'static str)];
+
+/// What scripts share.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// By the name under which they import it.
+    pub(crate) texts: &'static [(&'static str, &'static str)],
+    /// Those whose fields they name.
+    pub(crate) layouts: &'static [&'static Layout],
+}
+
 /// The channel of all gateways as it stands in the scripts, which is that of the first database.
 const EVERYBODY: &str = "'lg:gw:all'";
 /// Enough for the arguments of any script without metadata.
@@ -97,20 +108,22 @@ impl Script {
     }
 }
 
-/// Puts the parts in the place of the lines that import them, and the number in the place of the word `TOMBSTONE`.
+/// Puts the parts in the place of the lines that import them, places in the place of the calls that name fields, and the
+/// number in the place of the word `TOMBSTONE`.
 fn compose(text: &str, parts: &Parts) -> String {
     let mut composed = String::with_capacity(4 * text.len());
     for line in text.lines() {
         let text = match line.strip_prefix("-- import ") {
             None => line,
             Some(name) => {
-                let part = parts.iter().find(|(part, _)| *part == name);
+                let part = parts.texts.iter().find(|(part, _)| *part == name);
                 part.expect("a script imports a part that there is").1
             }
         };
         composed.push_str(text);
         composed.push('\n');
     }
+    let composed = inline(&composed, parts.layouts);
     replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
 }
 
@@ -131,10 +144,13 @@ mod tests {
 
     #[test]
     fn the_tombstone_is_put_in_the_place_of_the_whole_word_only() {
-        let part: &Parts = &[("part", "local A = 'TOMBSTONE' + NO_TOMBSTONE")];
+        let part = Parts {
+            texts: &[("part", "local A = 'TOMBSTONE' + NO_TOMBSTONE")],
+            layouts: &[],
+        };
         let text = "-- import part\nTOMBSTONE_MS, TOMBSTONES, TOMBSTONE)";
         assert_eq!(
-            compose(text, part),
+            compose(text, &part),
             "local A = '60000' + NO_TOMBSTONE\nTOMBSTONE_MS, TOMBSTONES, 60000)\n"
         );
     }

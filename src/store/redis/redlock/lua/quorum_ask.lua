@@ -42,7 +42,7 @@ local now = instants(redis.call('TIME'))
 local told = now + ARGV[2]
 -- The gateway that asks breaks it in time, unless it has died.
 local ends = told + 1000
-local before = record[3] and tonumber(string.sub(record[3], 1, 16))
+local before = record[3] and tonumber(request_ends(record[3]))
 if not before or before > told then
   -- The first write is one that Redis does not refuse when it is out of memory.
   local expiry = string.format('%.0f', math.min(now + left, ends))
@@ -52,6 +52,6 @@ if not before or before > told then
   -- Its token is told of it when the lease has ended after that time.
   remember(ended, now, told + ARGV[4], 'q:' .. token)
   -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
-  redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, 5, -7))
+  redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. token .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 return { 'asked', token }

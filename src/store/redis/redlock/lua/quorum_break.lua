@@ -88,7 +88,7 @@ remember(ended, now, unpack(ends))
 redis.call('DEL', lock, info)
 if ours then
   -- Whoever keeps it, at whatever gateway, need not wait for its next renewal.
-  redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. held .. ' ' .. string.sub(lock, 5, -7))
+  redis.pcall('PUBLISH', 'lg:gw:all', 'broken ' .. held .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
 end
 wake()
 return { 'broken', nonce }

@@ -1,10 +1,12 @@
 -- Draws fencing tokens. The script that imports it names the key `counter` and `floor`: the highest fence
 -- that its gateway has seen in the slot, in 16 digits (what follows them is not read).
 
--- Whether fences may be made from a time: between 2025-01-01 and 2200-01-01. Texts are compared, so their
--- lengths must be equal.
+-- Fences may be made from times between 2025-01-01 and 2200-01-01.
+local EARLIEST, LATEST = '1735689600000000', '7258118400000000'
+
+-- Whether a fence may be made from a time. Texts are compared, so their lengths must be equal.
 local function is_possible(us)
-  return #us == 16 and us >= '1735689600000000' and us < '7258118400000000'
+  return #us == #EARLIEST and us >= EARLIEST and us < LATEST
 end
 
 -- The fence of a new grant, in 16 digits; or nothing, and why: a word, or the error of Redis. Only the
@@ -19,11 +21,11 @@ local function draw(us)
     return nil, before
   end
   local is_number = not before or string.find(before, '^%d+$')
-  if is_number and (not before or #before == 16 and before < us) and floor < us then
+  if is_number and (not before or #before == #us and before < us) and floor < us then
     return us
   end
   local next = is_number
-    and math.max((tonumber(before) or 0) + 1, tonumber(us), string.sub(floor, 1, 16) + 1)
+    and math.max((tonumber(before) or 0) + 1, tonumber(us), floor_fence(floor) + 1)
   if not next or next > 9007199254740991 then
     if before then
       redis.call('SET', counter, before)

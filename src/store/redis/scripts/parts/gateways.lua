@@ -27,6 +27,6 @@ end
 
 -- Whether somebody still stands there, or may come back to it.
 local function lives(body, us, granted)
-  return is_queued(body) and string.sub(body, 42, 57) > us
-    and is_alive(string.sub(body, 2, 17), granted)
+  return is_queued(body) and ticket_ends(body) > us
+    and is_alive(ticket_gateway(body), granted)
 end

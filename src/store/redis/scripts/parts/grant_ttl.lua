@@ -2,7 +2,7 @@
 
 -- How long a lease may last from now with a TTL, up to its hold limit and to when it must be released, in ms.
 local function time_left(held, since, us, ttl)
-  local limit = tonumber(string.sub(held, 127, 135)) or 0
+  local limit = tonumber(lease_hold_limit(held)) or 0
   local until_limit = math.floor(since / 1000) + limit - math.floor(us / 1000)
   local left, asked = limit > 0 and math.min(ttl, until_limit) or ttl, asked_for(held)
   return asked and math.min(left, math.floor((asked + BACKSTOP - us) / 1000)) or left
@@ -13,8 +13,8 @@ end
 local function until_its_end(held, us)
   local left = redis.call('PTTL', lock)
   local ends = string.format('%016.0f', us + math.max(0, left) * 1000)
-  if left ~= -1 and ends < string.sub(held, 103, 118) then
-    return string.sub(held, 1, 102) .. ends .. string.sub(held, 119)
+  if left ~= -1 and ends < lease_ends(held) then
+    return lease_with(held, { ends = ends })
   end
   return held
 end
@@ -24,12 +24,11 @@ end
 -- used. One that was delivered is left as it is. `share`: it shares the lock. `alone`: no key but the lock, and what
 -- belongs to those who share it, may be touched.
 local function settle_lease(held, us, share, alone)
-  local state = string.byte(held, 66)
-  if state == 104 then
+  if lease_state_is(held, 'h') then
     return until_its_end(held, us)
   end
-  local id, since = string.sub(held, 1, 65), is_untold(held) and us or string.sub(held, 87, 102)
-  local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
+  local id, since = lease_id(held), is_untold(held) and us or lease_since(held)
+  local left = time_left(held, since, us, tonumber(lease_ttl(held)))
   if left <= 0 then
     if share then
       share.remove(id, held, us)
@@ -38,21 +37,21 @@ local function settle_lease(held, us, share, alone)
     end
     return nil
   end
-  local lease = id .. 'h' .. string.sub(held, 67, 86) .. since
-    .. string.format('%016.0f', us + left * 1000) .. string.sub(held, 119)
+  local ends = string.format('%016.0f', us + left * 1000)
+  local lease = lease_with(held, { id = id, state = 'h', since = since, ends = ends })
   if share then
     share.keep(lease, us)
   else
     redis.call('SET', lock, lease, 'PX', left)
   end
   if not alone then
-    if string.byte(held, 70) == 49 then
+    if lease_late_is(held, '1') then
       redis.call('SET', name .. 'of:' .. id, 'g', 'PX', left + TOMBSTONE)
     else
       redis.call('DEL', name .. 'of:' .. id)
     end
-    if string.byte(held, 68) == 49 then
-      redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + TOMBSTONE)
+    if lease_keyed_is(held, '1') then
+      redis.call('SET', name .. 'key:' .. lease_key(held), 'l' .. id, 'PX', left + TOMBSTONE)
     end
   end
   return lease

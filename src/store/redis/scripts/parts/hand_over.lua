@@ -9,7 +9,7 @@ local MOST_GRANTS = 64
 
 -- The idempotency key of a ticket, and where it leads to: a newer request may stand under it by now.
 local function key_of(body)
-  local used = name .. 'key:' .. string.sub(body, 155, 218)
+  local used = name .. 'key:' .. ticket_key(body)
   return used, redis.pcall('GET', used)
 end
 
@@ -17,12 +17,12 @@ end
 -- superseded. A memory is no ticket.
 local function bury(id, body)
   if is_ticket(body) then
-    if string.byte(body, 19) == 49 then
+    if ticket_keyed_is(body, '1') then
       local used, whose = key_of(body)
       if whose == 'q' .. id then
         -- A key that leads to no ticket counts for nothing: it is no failure if it stays.
         redis.pcall('DEL', used)
-        if string.sub(body, 2, 17) == NO_GATEWAY and string.byte(body, 21) == 49 then
+        if ticket_gateway(body) == NO_GATEWAY and ticket_late_is(body, '1') then
           -- Its attempt has left, and a copy of its acquire that is still on its way must not queue it again.
           redis.call('SET', name .. 'of:' .. id, 'g', 'PX', 'TOMBSTONE')
         end
@@ -37,7 +37,7 @@ end
 
 -- Whether a ticket is the one to which its idempotency key leads, if it has one.
 local function owns_key(id, body)
-  return string.byte(body, 19) ~= 49 or select(2, key_of(body)) == 'q' .. id
+  return not ticket_keyed_is(body, '1') or select(2, key_of(body)) == 'q' .. id
 end
 
 -- Puts a ticket back where it was taken from.
@@ -45,7 +45,7 @@ local function put_back(id, body)
   redis.call('LPUSH', wait, id)
   redis.pcall('PEXPIRE', wait, QUEUE_LASTS)
   if body then
-    local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
+    local left = ticket_ends(body) - ticket_since(body)
     redis.call('SET', name .. 'of:' .. id, body, 'PX', math.floor(left / 1000) + TOMBSTONE)
   end
 end
@@ -53,27 +53,27 @@ end
 -- Grants the lock to a ticket that was taken out of the queue; `share`: what grants it beside others. Answers how soon
 -- that may end, in ms. When the lock is granted nothing raises any more.
 local function pass(id, body, fence, us, share)
-  local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
+  local gateway, of = ticket_gateway(body), name .. 'of:' .. id
   local mine, kept, lasts = gateway == me, gateway == NO_GATEWAY, PROVISIONAL
-  local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
+  local ttl, limit = tonumber(ticket_ttl(body)), tonumber(ticket_hold_limit(body))
   if mine then
     lasts = limit > 0 and math.min(ttl, limit) or ttl
   elseif kept then
-    lasts = math.max(1, math.floor((string.sub(body, 42, 57) - us) / 1000))
+    lasts = math.max(1, math.floor((ticket_ends(body) - us) / 1000))
   end
-  local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18, 21) .. fence .. us
-    .. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
+  local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. ticket_span(body, 'mode', 'late') .. fence .. us
+    .. string.format('%016.0f', us + lasts * 1000) .. ticket_span(body, 'ttl', 'end')
   if share then
     lease = share(lease, us)
   else
     redis.call('SET', lock, lease, 'PX', lasts)
   end
   if mine then
-    if string.byte(body, 21) == 49 then
+    if ticket_late_is(body, '1') then
       redis.call('SET', of, 'g', 'PX', lasts + TOMBSTONE)
     end
-    if string.byte(body, 19) == 49 then
-      redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + TOMBSTONE)
+    if ticket_keyed_is(body, '1') then
+      redis.call('SET', name .. 'key:' .. ticket_key(body), 'l' .. id, 'PX', lasts + TOMBSTONE)
     end
     news = news .. field('7:granted' .. field(lease) .. '16:' .. us)
     if not share then
@@ -82,12 +82,12 @@ local function pass(id, body, fence, us, share)
     return lasts
   end
   -- It stays a ticket until the grant is confirmed, but does not stand in the queue.
-  local left = string.sub(body, 42, 57) - us
-  redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + TOMBSTONE)
+  local left = ticket_ends(body) - us
+  redis.call('SET', of, ticket_with(body, { state = 'w' }), 'PX', math.floor(left / 1000) + TOMBSTONE)
   -- From its confirmation on it lasts its TTL, which may be over sooner.
   local soonest = math.min(lasts, ttl)
   if not kept then
-    send(gateway, 'granted', string.sub(id, 2), fence)
+    send(gateway, 'granted', id_token(id), fence)
   end
   if not share then
     news = news .. field('6:passed' .. field(string.format('%.0f', soonest)))
@@ -116,12 +116,12 @@ local function admit(us, share, count, soonest)
     end
     local of = name .. 'of:' .. id
     local body = redis.pcall('GET', of)
-    if type(body) == 'table' and string.sub(body.err, 1, 9) ~= 'WRONGTYPE' then
+    if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
       failed = body
       break
     end
     local alive = is_queued(body) and owns_key(id, body)
-    local fits = alive and string.byte(body, 18) ~= 120 and count < tonumber(string.sub(body, 22, 25))
+    local fits = alive and not ticket_mode_is(body, 'x') and count < tonumber(ticket_limit(body))
     if fits and granted == MOST_GRANTS then
       news = news .. '6:4:more'
       break
@@ -208,7 +208,7 @@ local function hand_over(id, us)
       return 'stays', 'clock'
     end
     local body = redis.pcall('GETDEL', name .. 'of:' .. id)
-    if type(body) == 'table' and string.sub(body.err, 1, 9) ~= 'WRONGTYPE' then
+    if type(body) == 'table' and not string.find(body.err, '^WRONGTYPE') then
       -- The user may not do it any more.
       put_back(id)
       return body
@@ -222,7 +222,7 @@ local function hand_over(id, us)
       return { err = alive }
     elseif alive then
       local fence, why = draw(us)
-      if fence and string.byte(body, 18) == 120 then
+      if fence and ticket_mode_is(body, 'x') then
         pass(id, body, fence, us)
         return 'passed'
       elseif fence then

@@ -8,7 +8,7 @@ local SHORT = 4000
 -- Sends a gateway, or `all`, a message about this lock, and answers how many have received it.
 -- That it cannot be sent is no reason to fail: it is found out within a period.
 local function send(gateway, what, word, more)
-  local message = what .. ' ' .. word .. ' ' .. string.sub(lock, 5, -7)
+  local message = what .. ' ' .. word .. ' ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock')
   if more then
     message = message .. ' ' .. more
   end
@@ -34,7 +34,7 @@ local function foretell(lasts)
     return
   end
   local body = redis.pcall('GET', string.sub(lock, 1, -5) .. 'of:' .. next)
-  local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
+  local gateway, ms = is_queued(body) and ticket_gateway(body) or NO_GATEWAY, string.format('%.0f', lasts)
   if gateway == me then
     return
   end

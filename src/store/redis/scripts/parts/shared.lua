@@ -2,7 +2,7 @@
 -- imports `lease`, and `field` if it shows them.
 --
 -- `:lock` is SHARED then, until the last of them ends. `:shared` (sorted set) has their ids by their ends, in us;
--- `:leases` (hash) has the leases by their ids, as `layout.rs` says; `:slots` (bitmap) has the slots that are taken.
+-- `:leases` (hash) has the leases by their ids, as `records/lease.rs` says; `:slots` (bitmap) has the slots that are taken.
 -- These three are believed only beside SHARED: whoever writes it deletes them first, since a foreign client may
 -- have deleted `:lock` alone. They last longer than `:lock`, so that one that is missing was lost (evicted, or deleted
 -- by hand): what is not in `:leases` is made again from it, and without `:leases` nobody holds the lock.
@@ -10,14 +10,8 @@
 -- A command that the user may not run any more ends a script half-way. So SHARED is written last where a lock begins to
 -- be shared, and `:leases` where a lease begins or ends: what came before counts for nothing, or `prune` undoes it.
 
-local SHARED = '2*'
 -- How many arguments a command has at most: Lua takes some thousand.
 local MOST_UNPACKED = 1000
-
-local function is_shared(held)
-  -- What begins so and goes on is of a foreign client.
-  return held == SHARED
-end
 
 -- What is done with them. It is made where a lock is shared: a lock that is held alone does not pay for the functions.
 local function sharing()
@@ -26,8 +20,8 @@ local function sharing()
 
   -- Shares a lock that is free, or becomes so, with a first lease, and answers it as `grant` does.
   function share.open(lease, us)
-    local id, ends = string.sub(lease, 1, 65), string.sub(lease, 103, 118)
-    local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), string.byte(lease, 67) == 110
+    local id, ends = lease_id(lease), lease_ends(lease)
+    local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), lease_mode_is(lease, 'n')
     redis.call('DEL', ids, leases, slots)
     redis.call('SETBIT', slots, '0', has_slot and '1' or '0')
     redis.call('ZADD', ids, ends, id)
@@ -67,7 +61,7 @@ local function sharing()
     redis.call('DEL', ids, slots)
     redis.call('SETBIT', slots, '0', '0')
     for _, lease in ipairs(share.all()) do
-      local id, ends, slot = string.sub(lease, 1, 65), string.sub(lease, 103, 118), string.match(lease, '\n(%d+)$')
+      local id, ends, slot = lease_id(lease), lease_ends(lease), string.match(lease, '\n(%d+)$')
       if ends <= us then
         redis.call('HDEL', leases, id)
       else
@@ -117,12 +111,12 @@ local function sharing()
   -- The living lease with an id.
   function share.find(id, us)
     local lease = redis.call('HGET', leases, id)
-    return lease and string.sub(lease, 103, 118) > us and lease or nil
+    return lease and lease_ends(lease) > us and lease or nil
   end
 
   -- Writes a lease whose end stays as it is.
   function share.rewrite(lease)
-    redis.call('HSET', leases, string.sub(lease, 1, 65), lease)
+    redis.call('HSET', leases, lease_id(lease), lease)
   end
 
   -- Lets the other three keys last longer than `:lock`, which ends in so many ms.
@@ -144,10 +138,10 @@ local function sharing()
 
   -- Writes a lease with its end; `slot`: one that it takes.
   function share.keep(lease, us, slot)
-    local id = string.sub(lease, 1, 65)
+    local id = lease_id(lease)
     -- First, as whoever has found the lease has not looked at this key: of another type it ends the script here. And by
     -- an id without a lease `prune` finds that a slot was taken for none.
-    redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
+    redis.call('ZADD', ids, lease_ends(lease), id)
     if slot then
       redis.call('SETBIT', slots, slot, '1')
     end
@@ -157,7 +151,7 @@ local function sharing()
 
   -- Grants a lease beside others, and answers it: with a slot, if its mode has one.
   function share.grant(lease, us)
-    local slot = string.byte(lease, 67) == 110 and redis.call('BITPOS', slots, '0')
+    local slot = lease_mode_is(lease, 'n') and redis.call('BITPOS', slots, '0')
     if slot then
       lease = lease .. '\n' .. string.format('%.0f', slot)
     end
@@ -185,8 +179,8 @@ local function sharing()
   -- a head that wants it alone after the last of them, one with a limit when fewer than that hold it.
   function share.next_look(us)
     local head = redis.pcall('LINDEX', name .. 'wait', '0')
-    local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '153')
-    local limit = is_queued(body) and string.byte(body, 18) ~= 120 and tonumber(string.sub(body, 22, 25)) or 1
+    local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, ticket_range('state', 'keeper'))
+    local limit = is_queued(body) and not ticket_mode_is(body, 'x') and tonumber(ticket_limit(body)) or 1
     local after = '(' .. us
     local rank = math.max(0, redis.call('ZCOUNT', ids, after, '+inf') - limit)
     local at = redis.call('ZRANGE', ids, after, '+inf', 'BYSCORE', 'LIMIT', rank, '1', 'WITHSCORES')[2]
@@ -202,7 +196,7 @@ local function sharing()
     end
     local shown
     for _, lease in ipairs(fence and share.all() or {}) do
-      if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
+      if lease_fence(lease) == fence and lease_ends(lease) > us then
         shown = { lease }
       end
     end

@@ -7,7 +7,7 @@ local gone = name .. 'gone'
 
 -- Whether somebody was queued there until now, be its gateway alive or not.
 local function stands(body, us)
-  return is_queued(body) and string.sub(body, 42, 57) > us
+  return is_queued(body) and ticket_ends(body) > us
 end
 
 -- Takes the dead out of so many places, from an index on, and answers how many they were. O(n) in the length
@@ -17,7 +17,7 @@ local function sweep(from, places, us, is_there)
   for i, ticket in ipairs(redis.call('LRANGE', wait, from, from + places - 1)) do
     -- As much of it as it takes to judge and to bury it: what it is to be granted with may be long. What is
     -- of another type stays: the way to it is longer for nobody.
-    local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, '0', '217')
+    local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, ticket_range('state', 'key'))
     if type(body) == 'string' and not is_there(body, us) then
       dead = dead + 1
       redis.call('LSET', wait, from + i - 1, 'dead')

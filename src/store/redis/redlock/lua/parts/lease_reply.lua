@@ -6,7 +6,7 @@ local TOLD = { 'fence', 'ttl', 'acquired', 'hold', 'owner', 'metadata', 'asked' 
 -- Until when a lease may last whose holder was asked so to release it, if it was: the gateway that has asked breaks it
 -- in time, unless it has died.
 local function last_instant(asked)
-  return asked and string.sub(asked, 1, 16) + 1000 or math.huge
+  return asked and request_ends(asked) + 1000 or math.huge
 end
 
 -- Appends a lease to a reply: fence, ttl, what is left, how long held, what is left until the hold
@@ -22,6 +22,7 @@ local function tell(reply, fields, first, left, now)
   reply[n + 6] = fields[first + 4] or ''
   reply[n + 7] = fields[first + 5] or ''
   local asked = fields[first + 6]
-  reply[n + 8] = asked and string.format('%016.0f', math.max(0, string.sub(asked, 1, 16) - now)) .. string.sub(asked, 17) or ''
+  local ends = asked and string.format('%016.0f', math.max(0, request_ends(asked) - now))
+  reply[n + 8] = asked and request_with(asked, { ends = ends }) or ''
   return reply
 end

@@ -5,6 +5,6 @@
 -- reason to fail: whoever waits asks again.
 local function wake()
   if redis.call('DEL', wanted) == 1 then
-    redis.pcall('PUBLISH', 'lg:gw:all', 'free ' .. string.sub(lock, 5, -7))
+    redis.pcall('PUBLISH', 'lg:gw:all', 'free ' .. string.sub(lock, #'lg:{' + 1, -1 - #'}:lock'))
   end
 end

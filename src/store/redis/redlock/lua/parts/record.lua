@@ -13,6 +13,5 @@ local function read_record(info, ...)
   if not fields[1] and redis.call('HLEN', info) == 0 then
     return nil, false
   end
-  -- As much of it as anybody reads.
-  return nil, string.sub(fields[1] or '', 1, 64)
+  return nil, fields[1] or ''
 end

@@ -1,0 +1,238 @@
+//! Fields of the texts that the scripts store or are sent, and the calls by which the scripts name them.
+//!
+//! A layout declares name and width of each field. Rust takes the place of a field from it, and so do the scripts: the
+//! calls below are replaced when a script is composed, so that it costs no more than the numbers would. `R` is the name
+//! of the layout, `F` and `G` are fields, `x` is a name, `ARGV[n]` or a quoted text.
+//!
+//! | call | becomes |
+//! |---|---|
+//! | `R_F(x)` | `string.sub(x, F's place)` |
+//! | `R_F_is(x, 'c')`, `R_F_below(x, 'c')` | a comparison of the first byte of F |
+//! | `R_span(x, 'F', 'G')` | `string.sub` from F to G; to the end of the text if G is `end` |
+//! | `R_reaches(x, 'F')` | whether the text is long enough to contain F |
+//! | `R_range('F', 'G')`, `R_range('F')` | the arguments of GETRANGE for F to G |
+//! | `R_with(x, { F = y, G = z })` | the text with other values in these fields, which are in their order |
+
+use std::ops::Range;
+
+/// Name and width in bytes.
+pub(super) type Field = (&'static str, usize);
+
+/// The fields at the beginning of a text, in groups that several layouts share.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) name: &'static str,
+    pub(super) groups: &'static [&'static [Field]],
+}
+
+const fn is_same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut at = 0;
+    while at < left.len() && at < right.len() && left[at] == right[at] {
+        at += 1;
+    }
+    at == left.len() && at == right.len()
+}
+
+// === impl Layout ===
+
+impl Layout {
+    /// Where a field is, counted from 0. A name that is not declared stops the build if this is called in a constant.
+    pub(super) const fn place(&self, name: &str) -> Range<usize> {
+        let (mut from, mut group) = (0, 0);
+        while group < self.groups.len() {
+            let mut field = 0;
+            while field < self.groups[group].len() {
+                let (declared, width) = self.groups[group][field];
+                if is_same(declared, name) {
+                    return from..from + width;
+                }
+                from += width;
+                field += 1;
+            }
+            group += 1;
+        }
+        panic!("the layout has no such field")
+    }
+
+    /// What takes the place of a call of this layout.
+    fn inlined(&self, call: &str, arguments: &str) -> String {
+        let (value, rest) = arguments.split_once(',').unwrap_or((arguments, ""));
+        let begin = |field: &str| self.place(field).start + 1;
+        match call {
+            "range" => {
+                let last = if rest.is_empty() { value } else { rest };
+                let (from, to) = (
+                    self.place(quoted(value)).start,
+                    self.place(quoted(last)).end,
+                );
+                format!("'{from}', '{}'", to - 1)
+            }
+            "reaches" => format!("(#{} >= {})", checked(value), self.place(quoted(rest)).end),
+            "span" => {
+                let (first, last) = rest.split_once(',').expect("a span has two fields");
+                let end = Some(quoted(last)).filter(|last| *last != "end");
+                let end = end.map(|last| self.place(last).end);
+                part(value, begin(quoted(first)), end)
+            }
+            "with" => {
+                let fields = rest
+                    .trim()
+                    .strip_prefix('{')
+                    .and_then(|it| it.strip_suffix('}'));
+                let (mut pieces, mut next) = (Vec::new(), 1);
+                for field in fields.expect("fields are in braces").split(',') {
+                    let (field, new) = field.split_once('=').expect("a field has a value");
+                    let place = self.place(field.trim());
+                    assert!(place.start + 1 >= next, "{field} is out of order");
+                    if place.start + 1 > next {
+                        pieces.push(part(value, next, Some(place.start)));
+                    }
+                    pieces.push(checked(new).to_owned());
+                    next = place.end + 1;
+                }
+                pieces.push(part(value, next, None));
+                pieces.join(" .. ")
+            }
+            field => {
+                let compared = [("_is", "=="), ("_below", "<")].into_iter();
+                let mut compared =
+                    compared.filter_map(|(end, sign)| Some((field.strip_suffix(end)?, sign)));
+                let Some((field, sign)) = compared.next() else {
+                    assert!(rest.is_empty(), "{field} takes no more than a text");
+                    return part(value, begin(field), Some(self.place(field).end));
+                };
+                let (value, byte) = (checked(value), quoted(rest).as_bytes()[0]);
+                format!("(string.byte({value}, {}) {sign} {byte})", begin(field))
+            }
+        }
+    }
+}
+
+/// The part of a text from a byte to another one, or to its end.
+fn part(value: &str, from: usize, to: Option<usize>) -> String {
+    let to = to.map_or(String::new(), |to| format!(", {to}"));
+    format!("string.sub({}, {from}{to})", checked(value))
+}
+
+/// An argument that is evaluated as often as it is written.
+fn checked(argument: &str) -> &str {
+    let argument = argument.trim();
+    let is_quoted = argument.len() > 1 && argument.starts_with('\'') && argument.ends_with('\'');
+    let is_name = argument
+        .chars()
+        .all(|c| is_in_word(c) || c == '[' || c == ']');
+    assert!(
+        !argument.is_empty() && (is_name || is_quoted),
+        "{argument} is no name"
+    );
+    argument
+}
+
+fn quoted(argument: &str) -> &str {
+    checked(argument)
+        .strip_prefix('\'')
+        .and_then(|it| it.strip_suffix('\''))
+        .expect("a quoted text")
+}
+
+fn is_in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// A number in digits.
+pub(super) fn number(text: &str, place: Range<usize>) -> Option<u64> {
+    let digits = text.get(place)?;
+    let all = digits.bytes().all(|byte| byte.is_ascii_digit());
+    all.then(|| digits.parse().ok()).flatten()
+}
+
+/// Puts the places of fields in the place of the calls that name them.
+///
+/// # Panics
+///
+/// If a call names a field that its layout does not have, or has other arguments.
+pub(super) fn inline(text: &str, layouts: &[&Layout]) -> String {
+    let mut text = text.to_owned();
+    for layout in layouts {
+        let prefix = format!("{}_", layout.name);
+        let (mut inlined, mut rest) = (String::with_capacity(text.len()), text.as_str());
+        while let Some((before, after)) = rest.split_once(&prefix) {
+            inlined.push_str(before);
+            rest = after;
+            let call = &after[..after.find(|c| !is_in_word(c)).unwrap_or(after.len())];
+            let arguments = after[call.len()..]
+                .strip_prefix('(')
+                .and_then(|it| it.split_once(')'));
+            match arguments {
+                Some((arguments, after)) if !inlined.ends_with(is_in_word) => {
+                    inlined.push_str(&layout.inlined(call, arguments));
+                    rest = after;
+                }
+                _ => inlined.push_str(&prefix),
+            }
+        }
+        inlined.push_str(rest);
+        text = inlined;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout {
+        name: "r",
+        groups: &[&[("a", 1), ("b", 4)], &[("c", 2), ("d", 8)]],
+    };
+
+    #[test]
+    fn calls_become_the_places_of_fields() {
+        for (call, inlined) in [
+            ("r_b(x)", "string.sub(x, 2, 5)"),
+            ("f(r_d(ARGV[2]))", "f(string.sub(ARGV[2], 8, 15))"),
+            ("not r_a_is(x, 'h')", "not (string.byte(x, 1) == 104)"),
+            ("r_c_below(x, 'a')", "(string.byte(x, 6) < 97)"),
+            ("r_span(x, 'b', 'c')", "string.sub(x, 2, 7)"),
+            ("r_span(x, 'c', 'end')", "string.sub(x, 6)"),
+            ("r_reaches(x, 'c') and y", "(#x >= 7) and y"),
+            (
+                "('GETRANGE', k, r_range('a', 'c'))",
+                "('GETRANGE', k, '0', '6')",
+            ),
+            ("r_range('b')", "'1', '4'"),
+            (
+                "r_with(x, { c = y })",
+                "string.sub(x, 1, 5) .. y .. string.sub(x, 8)",
+            ),
+            (
+                "r_with(x, { a = 'h', b = y })",
+                "'h' .. y .. string.sub(x, 6)",
+            ),
+            ("for_b(x) .. r_b .. r.b", "for_b(x) .. r_b .. r.b"),
+        ] {
+            assert_eq!(inline(call, &[&LAYOUT]), inlined);
+        }
+    }
+
+    #[test]
+    fn any_other_call_fails() {
+        for call in [
+            "r_e(x)",
+            "r_b(x.y)",
+            "r_b(f(x))",
+            "r_b(x .. y)",
+            "r_b(x, y)",
+            "r_b()",
+            "r_a_is(x, y)",
+            "r_span(x, 'b')",
+            "r_with(x, { b = f() })",
+            "r_with(x, { c = y, b = z })",
+            "r_with(x, y)",
+        ] {
+            let inlined = std::panic::catch_unwind(|| inline(call, &[&LAYOUT]));
+            assert!(inlined.is_err(), "{call}: {inlined:?}");
+        }
+    }
+}

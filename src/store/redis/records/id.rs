@@ -1,0 +1,43 @@
+//! The id of an attempt, of its ticket and of its lease, and texts that contain the id of something else.
+
+use crate::{lock::TokenHash, store::redis::client::calls::hex};
+
+use super::super::fields::Layout;
+
+/// By what an id and a lease begin. What begins otherwise is foreign.
+const VERSION: u8 = b'2';
+
+/// The version of the layout, and the hash of the token in hexadecimal digits.
+pub(in crate::store::redis) const ID: Layout = Layout {
+    name: "id",
+    groups: &[&[("version", 1), ("token", 64)]],
+};
+
+/// What `:key:HASH` holds: `q` and the id of a ticket, or `l` and that of a lease.
+pub(in crate::store::redis) const OWNER: Layout = Layout {
+    name: "owner",
+    groups: &[&[("kind", 1), ("id", 65)]],
+};
+
+/// The highest fence that a gateway has seen in a slot, in digits, and the id of the gateway.
+pub(in crate::store::redis) const FLOOR: Layout = Layout {
+    name: "floor",
+    groups: &[&[("fence", 16), ("gateway", 16)]],
+};
+
+/// The id of the attempt with a token.
+pub(in crate::store::redis) fn id(token: &TokenHash) -> String {
+    let mut id = String::with_capacity(const { ID.place("token").end });
+    id.push(char::from(VERSION));
+    hex::append(&mut id, token.as_bytes());
+    id
+}
+
+/// The token in an id, which may be followed by the rest of a lease.
+pub(in crate::store::redis) fn token_in(id: &[u8]) -> Option<TokenHash> {
+    if id.first() != Some(&VERSION) {
+        return None;
+    }
+    let token = id.get(const { ID.place("token") })?;
+    hex::token_hash(std::str::from_utf8(token).ok()?)
+}

@@ -1,0 +1,257 @@
+//! A lease (`:lock`; of a shared lock the fields of `:leases`).
+//!
+//! After the fields follow the owner, a line feed and the metadata as JSON; if the holder was asked to release the lease,
+//! a line feed, `!` and the request; of a lease with a slot, a line feed and the slot.
+
+use std::{ops::Range, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::lock::{FencingToken, HeldLease, Mode, Owner, Salt, TokenHash, Ttl};
+
+use super::{
+    super::{
+        client::calls::{hex, metadata_from_json, read_request},
+        fields::{Layout, number},
+    },
+    id::token_in,
+    packed::{GRANT, KEYED},
+    ticket::MARKS,
+};
+
+pub(in crate::store::redis) const LEASE: Layout = Layout {
+    name: "lease",
+    groups: &[
+        &[
+            ("id", 65),
+            // `h` delivered, `u` undelivered, `p` provisional, `k` granted to a place that is kept.
+            ("state", 1),
+        ],
+        MARKS,
+        &[
+            ("fence", 16),
+            // Since when it is held and until when, in µs.
+            ("since", 16),
+            ("ends", 16),
+        ],
+        GRANT,
+    ],
+};
+
+/// What stands in the place of a lease while several share the lock.
+pub(in crate::store::redis) const SHARED: &[u8] = b"2*";
+/// Longer than any lease: an owner and metadata in the widest way to write them.
+pub(in crate::store::redis) const MAX_LEASE_BYTES: usize = 16_384;
+/// How long the part is that every lease has.
+const HEAD: usize = LEASE.place("keeper").end;
+
+/// The text of a lease.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store::redis) struct Record<'a> {
+    text: &'a str,
+}
+
+// === impl Record ===
+
+impl<'a> Record<'a> {
+    /// A lease, if that is what a text is.
+    pub(in crate::store::redis) fn read(text: &'a str) -> Option<Self> {
+        let ours = text.len() >= HEAD && token_in(text.as_bytes()).is_some();
+        ours.then_some(Self { text })
+    }
+
+    /// By whose id it is.
+    pub(in crate::store::redis) fn token(&self) -> TokenHash {
+        token_in(self.text.as_bytes()).expect("it was read before")
+    }
+
+    /// The lease as it is at an instant of the store's clock, which was not before `as_of`. Redis counts in
+    /// milliseconds.
+    pub(in crate::store::redis) fn lease(&self, now_us: u64, as_of: Instant) -> Option<HeldLease> {
+        let now = now_us / 1_000;
+        let since = number(self.text, const { LEASE.place("since") })? / 1_000;
+        let ends = number(self.text, const { LEASE.place("ends") })? / 1_000;
+        let hold = number(self.text, const { LEASE.place("hold_limit") })?;
+        let ttl = Ttl::from_millis(number(self.text, const { LEASE.place("ttl") })?).ok()?;
+        let mut expires_in = Duration::from_millis(ends.saturating_sub(now));
+        if let b'p' | b'k' = self.byte(const { LEASE.place("state") }) {
+            // That is until when it may be confirmed. From then on it lasts its TTL, which may be over sooner.
+            expires_in = expires_in.min(ttl.duration());
+        }
+        let limit = (hold > 0).then(|| Duration::from_millis((since + hold).saturating_sub(now)));
+        let mut details = self.details()?.split('\n');
+        let (owner, metadata) = (details.next()?, details.next()?);
+        let (mut slot, mut request) = (None, None);
+        for line in details {
+            match line.strip_prefix('!') {
+                Some(line) => {
+                    let within = |ends: u64| Duration::from_micros(ends.saturating_sub(now_us));
+                    request = Some(Box::new(read_request(line, within)?));
+                }
+                None => slot = Some(line),
+            }
+        }
+        let mode = match (
+            self.byte(const { LEASE.place("mode") })
+                .to_ascii_lowercase(),
+            slot,
+        ) {
+            (b'x', None) => Mode::Exclusive,
+            (b's', None) => Mode::Shared { slot: None },
+            (b'n', Some(slot)) => Mode::Shared {
+                slot: Some(slot.parse().ok()?),
+            },
+            _ => return None,
+        };
+        Some(HeldLease {
+            fence: FencingToken::new(number(self.text, const { LEASE.place("fence") })?).ok()?,
+            mode,
+            ttl,
+            expires_in,
+            held_for: Duration::from_millis(now.saturating_sub(since)),
+            hold_expires_in: limit,
+            owner: match owner {
+                "" => None,
+                owner => Some(Owner::new(owner).ok()?),
+            },
+            metadata: metadata_from_json(metadata)?,
+            release_requested: request,
+            as_of,
+        })
+    }
+
+    /// What its token was derived with.
+    pub(in crate::store::redis) fn salt(&self) -> Option<Salt> {
+        let salt = self
+            .keyed()
+            .then(|| self.text.get(const { LEASE.place("salt") }))??;
+        hex::read(salt).map(Salt::from_bytes)
+    }
+
+    fn byte(&self, place: Range<usize>) -> u8 {
+        self.text.as_bytes()[place.start]
+    }
+
+    fn keyed(&self) -> bool {
+        self.byte(const { LEASE.place("keyed") }) == b'1'
+    }
+
+    fn details(&self) -> Option<&'a str> {
+        self.text.get(HEAD + if self.keyed() { KEYED } else { 0 }..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        lock::Metadata,
+        store::{
+            contract::Attempt,
+            redis::records::{ID, pack, packed::tests::attempt},
+        },
+    };
+
+    use super::*;
+
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    /// As `acquire.lua` writes it.
+    fn written(attempt: &Attempt) -> String {
+        let keyed = u8::from(attempt.idempotency.is_some());
+        let (since, ends) = (NOW - 1_000_000, NOW + 5_000_900);
+        let id = crate::store::redis::records::id(&attempt.token);
+        let rest = pack(attempt);
+        format!("{id}hx{keyed}00{:016}{since}{ends}{rest}", 7)
+    }
+
+    #[test]
+    fn a_lease_comes_back_from_its_own_text() {
+        for keyed in [false, true] {
+            let attempt = attempt(keyed);
+            let text = written(&attempt);
+            let record = Record::read(&text).unwrap();
+            assert_eq!(record.token(), attempt.token);
+            let lease = record.lease(NOW, Instant::now()).unwrap();
+            assert_eq!((lease.fence.get(), lease.ttl), (7, attempt.ttl));
+            assert_eq!(lease.expires_in, Duration::from_secs(5));
+            assert_eq!(lease.held_for, Duration::from_secs(1));
+            assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(599)));
+            assert_eq!(lease.owner, attempt.owner);
+            assert_eq!(lease.metadata, attempt.metadata);
+            assert_eq!(record.salt(), keyed.then(|| Salt::from_bytes([7; 16])));
+        }
+    }
+
+    #[test]
+    fn a_lease_is_read_from_the_bytes_that_other_gateways_have_written() {
+        let token = "5".repeat(64);
+        let text = format!(
+            "2{token}hN000{}{}{}00030000000600000{}ci\n{{\"a\":\"b\"}}\n!{}[null,\"deploy\"]\n12",
+            "0000000000000007",
+            "1794999999000000",
+            "1795000005000900",
+            " ".repeat(80),
+            "1795000004000000",
+        );
+        let record = Record::read(&text).unwrap();
+        assert_eq!(record.token().to_string(), token);
+        let lease = record.lease(NOW, Instant::now()).unwrap();
+        assert_eq!(lease.mode, Mode::Shared { slot: Some(12) });
+        assert_eq!((lease.fence.get(), lease.ttl.as_millis()), (7, 30_000));
+        assert_eq!(lease.hold_expires_in, Some(Duration::from_secs(599)));
+        assert_eq!(lease.owner, Some(Owner::new("ci").unwrap()));
+        assert_eq!(lease.metadata.stored().collect::<Vec<_>>(), [("a", "b")]);
+        let request = lease.release_requested.unwrap();
+        assert_eq!(request.within, Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_grant_that_is_not_confirmed_shows_no_more_than_its_ttl() {
+        let brief = Attempt {
+            ttl: Ttl::from_millis(500).unwrap(),
+            ..attempt(false)
+        };
+        let shown = |state: &str| {
+            let mut text = written(&brief);
+            text.replace_range(LEASE.place("state"), state);
+            let lease = Record::read(&text).unwrap().lease(NOW, Instant::now());
+            lease.unwrap().expires_in.as_millis()
+        };
+        assert_eq!(["p", "k", "h"].map(shown), [500, 500, 5_000]);
+    }
+
+    #[test]
+    fn an_id_begins_a_lease() {
+        assert_eq!(ID.place("token").end, LEASE.place("id").end);
+    }
+
+    #[test]
+    fn what_is_no_lease_makes_none() {
+        let text = written(&attempt(true));
+        assert!(Record::read(&text[..HEAD - 1]).is_none());
+        assert!(Record::read(&text.replacen('2', "1", 1)).is_none());
+        assert!(Record::read(&text.replacen('2', "2*", 1)).is_none());
+        assert!(Record::read("theirs").is_none());
+        let cut = Record::read(&text[..HEAD]).unwrap();
+        assert_eq!((cut.lease(NOW, Instant::now()), cut.salt()), (None, None));
+        let odd = text.replace("00030000", "+0030000");
+        assert_eq!(Record::read(&odd).unwrap().lease(NOW, Instant::now()), None);
+        assert!(
+            Record::read(&format!("{}ä", &text[..HEAD - 1]))
+                .is_some_and(|it| it.lease(NOW, Instant::now()).is_none())
+        );
+    }
+
+    #[test]
+    fn no_lease_is_longer_than_what_is_read_of_one() {
+        let (name, value) = ("a".to_owned(), "\"".repeat(Metadata::MAX_BYTES - 1));
+        let mut attempt = attempt(true);
+        attempt.metadata = Metadata::new([(name, value)].into()).unwrap();
+        attempt.owner = Some(Owner::new(&"\u{1f600}".repeat(Owner::MAX_CHARS)).unwrap());
+        assert!(
+            written(&attempt).len() < MAX_LEASE_BYTES,
+            "{}",
+            written(&attempt).len()
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! What an attempt is granted its lease with: the end of a ticket and of a lease, and an argument of acquire.
+
+use crate::{
+    lock::{HoldLimit, Owner},
+    store::contract::Attempt,
+};
+
+use super::super::{
+    client::calls::{hex, metadata_json},
+    fields::{Field, Layout},
+};
+
+pub(in crate::store::redis) const PACKED: Layout = Layout {
+    name: "packed",
+    groups: &[GRANT],
+};
+
+/// After these fields follow the owner, a line feed, and the metadata as JSON. The last three fields are there only if the
+/// attempt has an idempotency key.
+pub(super) const GRANT: &[Field] = &[
+    // In ms. A hold limit of 0 is none.
+    ("ttl", 8),
+    ("hold_limit", 9),
+    ("blank", 16),
+    // Blank: the attempt itself.
+    ("keeper", 64),
+    // In hexadecimal digits.
+    ("key", 64),
+    ("fingerprint", 64),
+    ("salt", 32),
+];
+
+/// The fields of an idempotency key.
+pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
+
+const BLANKS: &str = match std::str::from_utf8(&[b' '; 80]) {
+    Ok(blanks) => blanks,
+    Err(_) => panic!("blanks are ASCII"),
+};
+
+/// What an attempt is granted a lease with.
+pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
+    let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
+    let mut text = String::with_capacity(512);
+    hex::append_number::<8>(&mut text, attempt.ttl.as_millis());
+    hex::append_number::<9>(&mut text, hold);
+    text.push_str(BLANKS);
+    if let Some(key) = &attempt.idempotency {
+        for bytes in [
+            key.hash.as_bytes().as_slice(),
+            key.fingerprint.as_bytes().as_slice(),
+            key.salt.as_bytes().as_slice(),
+        ] {
+            hex::append(&mut text, bytes);
+        }
+    }
+    text.push_str(attempt.owner.as_ref().map_or("", Owner::as_str));
+    text.push('\n');
+    text.push_str(&metadata_json(&attempt.metadata));
+    text
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use crate::{
+        lock::{
+            CallerId, Fingerprint, HoldLimit, IdempotencyKey, LockName, Metadata, Salt, Token, Ttl,
+        },
+        store::contract::Idempotency,
+    };
+
+    use super::*;
+
+    pub(crate) fn attempt(keyed: bool) -> Attempt {
+        let name = LockName::new("a").unwrap();
+        let metadata = [("a".to_owned(), "\"b\\".to_owned())];
+        let metadata = Metadata::new(metadata.into()).unwrap();
+        let key = keyed.then(|| Idempotency {
+            hash: IdempotencyKey::random().hash(&CallerId::ANONYMOUS, &name),
+            fingerprint: Fingerprint::of(None, None, None, None, &metadata),
+            salt: Salt::from_bytes([7; 16]),
+        });
+        Attempt {
+            name,
+            token: Token::random().hash(),
+            ttl: Ttl::from_millis(30_000).unwrap(),
+            hold_limit: Some(HoldLimit::from_millis(600_000, Ttl::MIN).unwrap()),
+            sharing: None,
+            owner: Some(Owner::new("ci").unwrap()),
+            metadata,
+            idempotency: key,
+            wait: None,
+        }
+    }
+
+    #[test]
+    fn each_part_is_written_in_its_place() {
+        let blanks = " ".repeat(80);
+        let packed = pack(&attempt(false));
+        assert_eq!(
+            packed,
+            format!("00030000000600000{blanks}ci\n{{\"a\":\"\\\"b\\\\\"}}")
+        );
+        let attempt = attempt(true);
+        let packed = pack(&attempt);
+        let key = attempt.idempotency.unwrap();
+        for (field, bytes) in [
+            ("key", key.hash.as_bytes().as_slice()),
+            ("fingerprint", key.fingerprint.as_bytes().as_slice()),
+            ("salt", &[7; 16]),
+        ] {
+            assert_eq!(packed[PACKED.place(field)], hex::write(bytes), "{field}");
+        }
+        assert!(packed[PACKED.place("salt").end..].starts_with("ci\n"));
+    }
+}

@@ -1,0 +1,144 @@
+//! The ticket of an attempt that waits (`:of:ID`).
+//!
+//! A letter in the place of a ticket says what became of its attempt: `g` given back, or granted while a copy of its
+//! acquire may arrive, `a` its lease was adopted, `s` its place was taken over, `r` released, `b` broken (and of a break
+//! `x` carried out, `y` not).
+
+use std::{borrow::Cow, time::Duration};
+
+use crate::{
+    lock::{Limit, Owner, Sharing},
+    store::contract::{Attempt, Waiter},
+};
+
+use super::{
+    super::fields::{Field, Layout, number},
+    packed::{GRANT, KEYED},
+};
+
+/// The state of a ticket that stands in the queue.
+pub(in crate::store::redis) const QUEUED: u8 = b'q';
+
+pub(in crate::store::redis) const TICKET: Layout = Layout {
+    name: "ticket",
+    groups: &[
+        &[
+            // `q` queued; `w` granted, not confirmed.
+            ("state", 1),
+            // Blank: the place is kept for a caller who is away.
+            ("gateway", 16),
+        ],
+        MARKS,
+        &[
+            // Of those that share the lock; else 0.
+            ("limit", 4),
+            // Since when the attempt is queued, and until when the ticket counts, in µs.
+            ("since", 16),
+            ("ends", 16),
+        ],
+        GRANT,
+    ],
+};
+
+/// How an attempt wants to be queued: an argument of acquire.
+pub(in crate::store::redis) const PLACE: Layout = Layout {
+    name: "place",
+    groups: &[MARKS, &[("limit", 4)]],
+};
+
+/// What a ticket and a lease say of an attempt.
+pub(super) const MARKS: &[Field] = &[
+    // `x` exclusive, `s` shared, `n` shared with a slot; of a lease in capital letters if its holder was asked to release
+    // it.
+    ("mode", 1),
+    // Whether it has an idempotency key.
+    ("keyed", 1),
+    // Of a lease: whether it was answered again under its key; `2` if only to the first who heard of it.
+    ("answered", 1),
+    // Whether a copy of its acquire may arrive late.
+    ("late", 1),
+];
+
+/// How an attempt wants to be queued, and whether an earlier copy of its acquire may arrive.
+pub(in crate::store::redis) fn place(attempt: &Attempt, late: bool) -> Cow<'static, str> {
+    let keyed = attempt.idempotency.is_some();
+    let Some(Sharing { limit, has_slot }) = attempt.sharing else {
+        return Cow::Borrowed(match (keyed, late) {
+            (false, false) => "x0000000",
+            (false, true) => "x0010000",
+            (true, false) => "x1000000",
+            (true, true) => "x1010000",
+        });
+    };
+    let mode = if has_slot { 'n' } else { 's' };
+    let (keyed, late, limit) = (u8::from(keyed), u8::from(late), limit.get());
+    Cow::Owned(format!("{mode}{keyed}0{late}{limit:04}"))
+}
+
+/// The waiter with a ticket; `None` if the text is no ticket.
+pub(in crate::store::redis) fn waiter(ticket: &str, now_us: u64) -> Option<Waiter> {
+    let queued = number(ticket, const { TICKET.place("since") })?;
+    let keyed = ticket.get(const { TICKET.place("keyed") })? == "1";
+    let head = const { TICKET.place("keeper").end };
+    let owner = ticket.get(head + if keyed { KEYED } else { 0 }..)?;
+    Some(Waiter {
+        // Shown, never trusted: what another hand has written is left out.
+        owner: Owner::new(owner.split('\n').next()?).ok(),
+        sharing: sharing(ticket)?,
+        waited: Duration::from_micros(now_us.saturating_sub(queued)),
+    })
+}
+
+/// How a waiter wants to share the lock; `None` if the ticket makes no sense.
+#[expect(clippy::option_option, reason = "to be alone is an answer, too")]
+fn sharing(ticket: &str) -> Option<Option<Sharing>> {
+    let has_slot = match ticket.get(const { TICKET.place("mode") })? {
+        "x" => return Some(None),
+        "s" => false,
+        "n" => true,
+        _ => return None,
+    };
+    let limit = Limit::new(number(ticket, const { TICKET.place("limit") })?).ok()?;
+    Some(Some(Sharing { limit, has_slot }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::redis::records::{pack, packed::tests::attempt};
+
+    use super::*;
+
+    const NOW: u64 = 1_795_000_000_000_000;
+
+    #[test]
+    fn a_waiter_is_read_from_the_ticket_of_its_attempt() {
+        let slotted = Sharing {
+            limit: Limit::new(12).unwrap(),
+            has_slot: true,
+        };
+        for (keyed, sharing, marks) in [
+            (false, None, "x0010000"),
+            (true, None, "x1010000"),
+            (true, Some(slotted), "n1010012"),
+        ] {
+            let attempt = Attempt {
+                sharing,
+                ..attempt(keyed)
+            };
+            let place = place(&attempt, true);
+            assert_eq!(place, marks);
+            let (gateway, queued) = ("0".repeat(16), NOW - 2_000_000);
+            let ticket = format!("q{gateway}{place}{queued}{NOW}{}", pack(&attempt));
+            let expected = Waiter {
+                owner: attempt.owner,
+                sharing,
+                waited: Duration::from_secs(2),
+            };
+            assert_eq!(waiter(&ticket, NOW), Some(expected));
+            // A script cuts it off behind the owner.
+            let shown = ticket.split('\n').next().unwrap();
+            assert!(waiter(shown, NOW).unwrap().owner.is_some());
+        }
+        assert_eq!(waiter("g", NOW), None);
+    }
+}

@@ -1,0 +1,182 @@
+-- acquire
+marks = string.sub(place, 1, 4)
+if (string.byte(marks, 4) == 49) then
+local alone = place == '' or (string.byte(place, 1) == 120)
+local me, news = string.sub(ARGV[4], 17, 32), ''
+local late, waits = (string.byte(place, 4) == 49), ARGV[7] and tonumber(ARGV[7])
+local marks = string.sub(place, 1, 3) .. copies .. string.sub(place, 5)
+if held and waits and not (became or used) and string.sub(held, 1, 65) ~= id and not is_shared(held) then
+if is_ticket(became) and string.sub(became, 2, 17) == NO_GATEWAY then
+if lease and string.sub(lease, 1, 65) == id then
+if used and kept_by(lease) ~= string.sub(id, 2, 65) then
+local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
+lease = whose and share.find(string.sub(whose, 2, 66), us)
+if lease and used and (string.byte(lease, 68) == 49) and string.sub(lease, 216, 279) == key then
+if string.sub(lease, 280, 343) ~= string.sub(ARGV[3], 162, 225) then
+if before ~= string.sub(id, 2, 65) then
+waited = string.format('%.0f', math.max(0, us - string.sub(ticket, 26, 41)))
+local first = is_untold(lease) or ((string.byte(lease, 69) == 50) and before == string.sub(id, 2, 65))
+local left = math.max(0, math.floor((string.sub(lease, 103, 118) - us) / 1000))
+local answered, keeper = first and '2' or '1', string.sub(id, 2, 65)
+lease = string.sub(lease, 1, 68) .. answered .. string.sub(lease, 70, 151) .. keeper .. string.sub(lease, 216)
+if letter == 'r' or (whose and (string.byte(whose, 1) == 108)) then
+local fits = not held or (share and not alone and share.count() < tonumber(string.sub(place, 5, 8)))
+return 'granted ' .. id .. ' ' .. field(news) .. field(string.sub(granted, 71, 86)) .. (slot and field(slot) or '')
+local before = name .. 'of:' .. string.sub(whose, 2, 66)
+local at, queued, old, other = nil, us, nil, whose and string.sub(whose, 2, 66)
+if string.sub(old, 219, 282) ~= string.sub(ARGV[3], 162, 225) then
+queued = string.sub(old, 26, 41)
+local gateway = string.sub(old, 2, 17)
+if gateway ~= NO_GATEWAY or (string.byte(old, 21) == 49) then
+news = news .. field('10:superseded64:' .. string.sub(other, 2, 65))
+send(gateway, 'superseded', string.sub(other, 2, 65))
+queued = string.sub(became, 26, 41)
+late = late or (string.byte(became, 21) == 49)
+-- advance
+local name, me = string.sub(lock, 1, -5), string.sub(ARGV[1], 17, 32)
+local held, left = redis.call('GETRANGE', lock, '0', '134'), redis.call('PTTL', lock)
+local of = name .. 'of:' .. string.sub(lease, 1, 65)
+if (string.byte(lease, 66) == 112) and redis.call('GETRANGE', of, '1', '16') == me then
+news = news .. field('11:provisional64:' .. string.sub(lease, 2, 65))
+if (string.byte(held, 1) == 50) and is_untold(held) then
+left = math.min(left, math.max(OFTEN, tonumber(string.sub(held, 119, 126)) or OFTEN))
+-- ask
+local mode, last = string.upper(string.sub(lease, 67, 67)), math.min(ends + BACKSTOP, string.sub(lease, 103, 118))
+return string.sub(lease, 1, 66) .. mode .. string.sub(lease, 68, 102) .. last .. string.sub(lease, 119) .. '\n!'
+local fence = string.sub(lease, 71, 86)
+elseif is_lease(held) and string.sub(held, 71, 86) == ARGV[1] then
+local id, asked = string.sub(lease, 1, 65), with_request(lease, ends)
+local left = math.max(1, math.floor((string.sub(asked, 103, 118) - us) / 1000))
+send('all', 'broken', string.sub(id, 2, 65))
+-- break
+local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17, 32), ''
+if delivered and (string.byte(lease, 68) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', 60000)
+send('all', 'broken', string.sub(id, 2, 65))
+local fence = string.sub(lease, 71, 86)
+local replaces = delivered and may_replace(string.sub(lease, 1, 65), 'b')
+local id = string.sub(lease, 1, 65)
+meant = string.sub(held, 71, 86) == ARGV[3]
+local id = string.sub(held, 1, 65)
+-- confirm
+if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then
+if kept_by(held) ~= string.sub(id, 2, 65) then
+held = not (string.byte(held, 66) == 107) and settle_lease(held, us, share, not whole)
+-- count
+local body = redis.pcall('GETRANGE', name .. 'of:' .. id, '0', '153')
+if not is_queued(body) or string.sub(body, 42, 57) <= us then
+-- fence
+and math.max((tonumber(before) or 0) + 1, tonumber(us), string.sub(floor, 1, 16) + 1)
+-- gateways
+return is_queued(body) and string.sub(body, 42, 57) > us
+and is_alive(string.sub(body, 2, 17), granted)
+-- give_back
+local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17, 32), ''
+local lease, share, us = is_lease(held) and string.sub(held, 1, 65) == id and held, is_shared(held) and sharing(), nil
+local meant = lease and string.sub(lease, 71, 86) == ARGV[4] or ARGV[4] == '' and ARGV[3] ~= '3'
+meant = is_ticket(body) and string.sub(body, 2, 17) == me
+local keyed = (string.byte(lease, 68) == 49)
+local adopted = kept_by(lease) ~= (ARGV[5] or string.sub(id, 2, 65))
+local again = not ARGV[5] and keyed and (string.byte(lease, 69) == 49)
+local heard = ARGV[3] == '1' and (string.byte(lease, 66) == 104)
+if (string.byte(lease, 67) < 97) then
+local used = name .. 'key:' .. string.sub(lease, 216, 279)
+return 'given_back ' .. id .. ' ' .. field(news) .. field(string.sub(lease, 71, 86))
+-- grant_ttl
+local limit = tonumber(string.sub(held, 127, 135)) or 0
+if left ~= -1 and ends < string.sub(held, 103, 118) then
+return string.sub(held, 1, 102) .. ends .. string.sub(held, 119)
+if (string.byte(held, 66) == 104) then
+local id, since = string.sub(held, 1, 65), is_untold(held) and us or string.sub(held, 87, 102)
+local left = time_left(held, since, us, tonumber(string.sub(held, 119, 126)))
+local lease = id .. 'h' .. string.sub(held, 67, 86) .. since .. ends .. string.sub(held, 119)
+if (string.byte(held, 70) == 49) then
+if (string.byte(held, 68) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + 60000)
+-- hand_over
+local used = name .. 'key:' .. string.sub(body, 155, 218)
+if (string.byte(body, 19) == 49) then
+if string.sub(body, 2, 17) == NO_GATEWAY and (string.byte(body, 21) == 49) then
+return not (string.byte(body, 19) == 49) or select(2, key_of(body)) == 'q' .. id
+local left = string.sub(body, 42, 57) - string.sub(body, 26, 41)
+local gateway, of = string.sub(body, 2, 17), name .. 'of:' .. id
+local ttl, limit = tonumber(string.sub(body, 58, 65)), tonumber(string.sub(body, 66, 74))
+lasts = math.max(1, math.floor((string.sub(body, 42, 57) - us) / 1000))
+local lease = id .. (mine and 'u' or kept and 'k' or 'p') .. string.sub(body, 18, 21) .. fence .. us
+.. string.format('%016.0f', us + lasts * 1000) .. string.sub(body, 58)
+if (string.byte(body, 21) == 49) then
+if (string.byte(body, 19) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'l' .. id, 'PX', lasts + 60000)
+local left = string.sub(body, 42, 57) - us
+redis.call('SET', of, 'w' .. string.sub(body, 2), 'PX', math.floor(left / 1000) + 60000)
+send(gateway, 'granted', string.sub(id, 2, 65), fence)
+local fits = alive and not (string.byte(body, 18) == 120) and count < tonumber(string.sub(body, 22, 25))
+if fence and (string.byte(body, 18) == 120) then
+-- inspect
+if is_queued(body) and string.sub(body, 42, 57) > us then
+-- lapse
+local gateway = is_ticket(body) and string.sub(body, 2, 17)
+if gateway ~= ARGV[2] and (gateway ~= NO_GATEWAY or string.sub(body, 42, 57) > clock()) then
+if (string.byte(body, 21) == 49) then
+local used = name .. 'key:' .. string.sub(body, 155, 218)
+-- lease
+return held and (#held >= 215) and (string.byte(held, 1) == 50) and not (string.byte(held, 2) == 42)
+and string.find(string.sub(held, 71, 135), '^%d+$') ~= nil
+return (string.byte(held, 67) < 97) and tonumber(string.match(held, '\n!(%d+)')) or nil
+local keeper = string.sub(held, 152, 215)
+return keeper == NO_KEEPER and string.sub(held, 2, 65) or keeper
+local state = string.sub(held, 66, 66)
+local state = type(body) == 'string' and (#body >= 154) and string.sub(body, 1, 1)
+return (state == 'q' or state == 'w') and string.find(string.sub(body, 22, 74), '^%d+$') ~= nil
+return is_ticket(body) and (string.byte(body, 1) == 113)
+-- lease_reply
+return asked and string.sub(asked, 1, 16) + 1000 or math.huge
+local ends = asked and string.format('%016.0f', math.max(0, string.sub(asked, 1, 16) - now))
+reply[n + 8] = asked and ends .. string.sub(asked, 17) or ''
+-- leave
+local name, me, news = string.sub(lock, 1, -5), string.sub(ARGV[2], 17, 32), ''
+local lease = is_lease(held) and string.sub(held, 1, 65) == id and held
+if (string.byte(lease, 66) == 107) then
+elseif kept_by(lease) ~= string.sub(id, 2, 65) then
+elseif is_queued(body) and ARGV[3] ~= '' and (string.byte(body, 19) == 49)
+local kept = 'q' .. NO_GATEWAY .. string.sub(body, 18, 41) .. ends .. string.sub(body, 58)
+redis.call('SET', name .. 'key:' .. string.sub(body, 155, 218), 'q' .. id, 'PX', ARGV[3] + 60000)
+if stood and not (string.byte(body, 21) == 49) then
+-- quorum_ask
+local before = record[3] and tonumber(string.sub(record[3], 1, 16))
+-- release
+local held = redis.call('GETRANGE', lock, '0', '278')
+local ours = string.sub(held, 1, 65) == id
+local keeper = string.sub(held, 152, 215)
+if (string.byte(keeper) == 32 and string.sub(id, 2, 65) or keeper) ~= ARGV[3] then
+if (string.byte(lease, 67) < 97) then
+if (string.byte(lease, 68) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(lease, 216, 279), 'l' .. id, 'PX', '60000')
+local counter, floor, me, news = KEYS[2], ARGV[2], string.sub(ARGV[2], 17, 32), ''
+-- renew
+local mine, since, ttl, left = (share or is_lease(held)) and string.sub(held, 1, 65) == id, nil, nil, 0
+since = string.sub(held, 87, 102)
+ttl = math.min(tonumber(ARGV[2]) or tonumber(string.sub(held, 119, 126)), tonumber(ARGV[3]) or math.huge)
+local was, ends = string.sub(held, 103, 118), string.format('%016.0f', us + left * 1000)
+local kept = as_kept and string.sub(as_kept, 103, 118)
+keeper, ttl = adopts and before or string.sub(held, 152, 215), string.format('%08.0f', ttl)
+held = string.sub(held, 1, 65) .. 'h' .. string.sub(held, 67, 102) .. ends .. ttl .. string.sub(held, 127, 151) .. keeper .. string.sub(held, 216)
+if whole and (string.byte(held, 68) == 49) then
+redis.call('SET', name .. 'key:' .. string.sub(held, 216, 279), 'l' .. id, 'PX', left + 60000)
+-- send
+local gateway, ms = is_queued(body) and string.sub(body, 2, 17) or NO_GATEWAY, string.format('%.0f', lasts)
+-- shared
+local id, ends = string.sub(lease, 1, 65), string.sub(lease, 103, 118)
+local left, has_slot = math.max(1, math.ceil((ends - us) / 1000)), (string.byte(lease, 67) == 110)
+local id, ends, slot = string.sub(lease, 1, 65), string.sub(lease, 103, 118), string.match(lease, '\n(%d+)$')
+return lease and string.sub(lease, 103, 118) > us and lease or nil
+redis.call('HSET', leases, string.sub(lease, 1, 65), lease)
+local id = string.sub(lease, 1, 65)
+redis.call('ZADD', ids, string.sub(lease, 103, 118), id)
+local slot = (string.byte(lease, 67) == 110) and redis.call('BITPOS', slots, '0')
+local body = type(head) == 'string' and redis.pcall('GETRANGE', name .. 'of:' .. head, '0', '153')
+local limit = is_queued(body) and not (string.byte(body, 18) == 120) and tonumber(string.sub(body, 22, 25)) or 1
+if string.sub(lease, 71, 86) == fence and string.sub(lease, 103, 118) > us then
+-- sweep
+return is_queued(body) and string.sub(body, 42, 57) > us
+local body = redis.pcall('GETRANGE', name .. 'of:' .. ticket, '0', '217')
