@@ -15,7 +15,7 @@ use super::{
     },
     keys::Keys,
     queue::gateway::RedisGateway,
-    scripts::{BreakResult, ListedHolder, ScriptTarget, Scripts},
+    scripts::{BreakResult, ScriptTarget, Scripts},
 };
 
 /// How often it is looked again if the lock has passed on between the look and the break. Each time
@@ -99,13 +99,12 @@ async fn look(
         Some(BreakTarget::Lease(fence)) => (SHOWN_HOLDERS, Some(fence)),
         Some(BreakTarget::Foreign(_)) | None => (SHOWN_HOLDERS, None),
     };
-    let seen = scripts.list(dispatch, keys, most, fence).await?;
-    if let ListedHolder::Odd(_) = &seen {
+    let holder = scripts.list(dispatch, keys, most, fence).await?;
+    if let Some(Holder::Foreign { mark: None, .. }) = &holder {
         let limit = dispatch.limit();
         let refused = dispatch.refused(Failure::WrongType, keys, keys.lock(), limit);
         return Err(refused.await);
     }
-    let holder = seen.holder();
     gateway.floors.raise_to_holder(keys.slot(), holder.as_ref());
     Ok(holder)
 }

@@ -57,82 +57,71 @@ impl Layout {
 
     /// What takes the place of a call of this layout.
     fn inlined(&self, call: &str, arguments: &str) -> String {
-        let (value, rest) = arguments.split_once(',').unwrap_or((arguments, ""));
-        let begin = |field: &str| self.place(field).start + 1;
-        match call {
-            "range" => {
-                let last = if rest.is_empty() { value } else { rest };
-                let (from, to) = (
-                    self.place(quoted(value)).start,
-                    self.place(quoted(last)).end,
-                );
-                format!("'{from}', '{}'", to - 1)
+        let words = arguments.split([' ', ',', '=', '{', '}']);
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        match (call, words.as_slice()) {
+            ("range", [first, ..]) => {
+                let last = self.place(quoted(words[words.len() - 1])).end - 1;
+                format!("'{}', '{last}'", self.place(quoted(first)).start)
             }
-            "reaches" => format!("(#{} >= {})", checked(value), self.place(quoted(rest)).end),
-            "span" => {
-                let (first, last) = rest.split_once(',').expect("a span has two fields");
-                let end = Some(quoted(last)).filter(|last| *last != "end");
-                let end = end.map(|last| self.place(last).end);
-                part(value, begin(quoted(first)), end)
+            ("reaches", [text, field]) => {
+                format!("(#{} >= {})", name(text), self.place(quoted(field)).end)
             }
-            "with" => {
-                let fields = rest
-                    .trim()
-                    .strip_prefix('{')
-                    .and_then(|it| it.strip_suffix('}'));
-                let (mut pieces, mut next) = (Vec::new(), 1);
-                for field in fields.expect("fields are in braces").split(',') {
-                    let (field, new) = field.split_once('=').expect("a field has a value");
-                    let place = self.place(field.trim());
-                    assert!(place.start + 1 >= next, "{field} is out of order");
-                    if place.start + 1 > next {
-                        pieces.push(part(value, next, Some(place.start)));
+            ("span", [text, first, "'end'"]) => part(text, self.place(quoted(first)).start, None),
+            ("span", [text, first, last]) => {
+                let (from, to) = (self.place(quoted(first)), self.place(quoted(last)));
+                part(text, from.start, Some(to.end))
+            }
+            ("with", [text, changed @ ..]) => {
+                let (mut pieces, mut next) = (Vec::new(), 0);
+                for change in changed.chunks(2) {
+                    let [field, value] = change else {
+                        panic!("{change:?} has no value")
+                    };
+                    let place = self.place(field);
+                    assert!(place.start >= next, "{field} is out of order");
+                    if place.start > next {
+                        pieces.push(part(text, next, Some(place.start)));
                     }
-                    pieces.push(checked(new).to_owned());
-                    next = place.end + 1;
+                    pieces.push(name(value).to_owned());
+                    next = place.end;
                 }
-                pieces.push(part(value, next, None));
+                pieces.push(part(text, next, None));
                 pieces.join(" .. ")
             }
-            field => {
-                let compared = [("_is", "=="), ("_below", "<")].into_iter();
-                let mut compared =
-                    compared.filter_map(|(end, sign)| Some((field.strip_suffix(end)?, sign)));
-                let Some((field, sign)) = compared.next() else {
-                    assert!(rest.is_empty(), "{field} takes no more than a text");
-                    return part(value, begin(field), Some(self.place(field).end));
-                };
-                let (value, byte) = (checked(value), quoted(rest).as_bytes()[0]);
-                format!("(string.byte({value}, {}) {sign} {byte})", begin(field))
+            (field, [text]) => {
+                let place = self.place(field);
+                part(text, place.start, Some(place.end))
             }
+            (compared, [text, byte]) => {
+                let is = compared.strip_suffix("_is").map(|field| (field, "=="));
+                let below = || Some((compared.strip_suffix("_below")?, "<"));
+                let (field, sign) = is.or_else(below).expect("a field is compared");
+                let (from, byte) = (self.place(field).start + 1, quoted(byte).as_bytes()[0]);
+                format!("(string.byte({}, {from}) {sign} {byte})", name(text))
+            }
+            _ => panic!("{call}({arguments}) names no field"),
         }
     }
 }
 
-/// The part of a text from a byte to another one, or to its end.
-fn part(value: &str, from: usize, to: Option<usize>) -> String {
+/// A part of a text, to its end if there is no other. Lua counts from 1.
+fn part(text: &str, from: usize, to: Option<usize>) -> String {
     let to = to.map_or(String::new(), |to| format!(", {to}"));
-    format!("string.sub({}, {from}{to})", checked(value))
+    format!("string.sub({}, {}{to})", name(text), from + 1)
 }
 
-/// An argument that is evaluated as often as it is written.
-fn checked(argument: &str) -> &str {
-    let argument = argument.trim();
-    let is_quoted = argument.len() > 1 && argument.starts_with('\'') && argument.ends_with('\'');
-    let is_name = argument
-        .chars()
-        .all(|c| is_in_word(c) || c == '[' || c == ']');
-    assert!(
-        !argument.is_empty() && (is_name || is_quoted),
-        "{argument} is no name"
-    );
+/// An argument that may be evaluated several times: a name, an element of a table, or a quoted text.
+fn name(argument: &str) -> &str {
+    let is_quoted = argument.len() > 2 && argument.starts_with('\'') && argument.ends_with('\'');
+    let is_name = argument.chars().all(|c| is_in_word(c) || "[]".contains(c));
+    assert!(is_name || is_quoted, "{argument} is no name");
     argument
 }
 
 fn quoted(argument: &str) -> &str {
-    checked(argument)
-        .strip_prefix('\'')
-        .and_then(|it| it.strip_suffix('\''))
+    let bare = argument.strip_prefix('\'');
+    bare.and_then(|it| it.strip_suffix('\''))
         .expect("a quoted text")
 }
 
@@ -161,15 +150,14 @@ pub(super) fn inline(text: &str, layouts: &[&Layout]) -> String {
             inlined.push_str(before);
             rest = after;
             let call = &after[..after.find(|c| !is_in_word(c)).unwrap_or(after.len())];
-            let arguments = after[call.len()..]
-                .strip_prefix('(')
-                .and_then(|it| it.split_once(')'));
-            match arguments {
-                Some((arguments, after)) if !inlined.ends_with(is_in_word) => {
-                    inlined.push_str(&layout.inlined(call, arguments));
-                    rest = after;
-                }
-                _ => inlined.push_str(&prefix),
+            let arguments = after[call.len()..].strip_prefix('(');
+            if let Some((arguments, after)) = arguments.and_then(|it| it.split_once(')'))
+                && !inlined.ends_with(is_in_word)
+            {
+                inlined.push_str(&layout.inlined(call, arguments));
+                rest = after;
+            } else {
+                inlined.push_str(&prefix);
             }
         }
         inlined.push_str(rest);

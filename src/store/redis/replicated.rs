@@ -9,7 +9,7 @@ use crate::{
     lock::{HeldLease, TokenHash},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Attempt, Leaving},
+        contract::{Acquisition, Attempt, GiveBack, Leaving},
     },
 };
 
@@ -19,7 +19,7 @@ use super::{
     health::replicas::{marker_connection, too_few},
     keys::Keys,
     queue::gateway::RedisGateway,
-    scripts::{Scripts, TakeBackOutcome},
+    scripts::{GrantKnowledge, Scripts},
 };
 
 /// What it takes to keep a grant back.
@@ -145,11 +145,12 @@ impl Replicated {
             Err(why) => why,
         };
         let (scripts, gateway) = (&self.scripts, &self.gateway);
-        let returned = scripts.take_back(&replica_check.dispatch, gateway, keys, token, fence);
+        let known = GrantKnowledge::WaitsForReplicas(fence);
+        let returned = scripts.give_back(&replica_check.dispatch, gateway, keys, token, known);
         match returned.await {
-            Ok(TakeBackOutcome::Ended) => Err(why.into()),
+            Ok(GiveBack::GivenBack | GiveBack::NothingHeld) => Err(why.into()),
             // Somebody else was answered it under its idempotency key.
-            Ok(TakeBackOutcome::Kept) => Err(Uncertainty::NotReplicated(why).into()),
+            Ok(GiveBack::Kept) => Err(Uncertainty::NotReplicated(why).into()),
             Err(error) => {
                 // What is answered says why it was to be taken back.
                 let name = keys.name();

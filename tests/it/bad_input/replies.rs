@@ -92,13 +92,13 @@ const FIELDS: [&str; 40] = [
     "granted {echo} 12:6:passed2:-11:5",
     "again {echo} 0:",
     "again {echo} 0:1:x1:0",
-    "again {echo} 0:215:{lease}16:1795000000000000",
-    "again {echo} 0:217:{lease}\n{16:1795000000000000",
-    "again {echo} 0:218:{lease}\n[]16:1795000000000000",
-    "again {echo} 0:216:{lease}\n2:-1",
-    "again {echo} 0:216:{lease}\n20:18446744073709551616",
-    "again {echo} 0:217:{lease}\u{7f}\n16:1795000000000000",
-    "replayed {echo} 0:216:{lease}\n16:17950000000000001:x",
+    "again {echo} 0:199:{lease}16:1795000000000000",
+    "again {echo} 0:201:{lease}\n{16:1795000000000000",
+    "again {echo} 0:202:{lease}\n[]16:1795000000000000",
+    "again {echo} 0:200:{lease}\n2:-1",
+    "again {echo} 0:200:{lease}\n20:18446744073709551616",
+    "again {echo} 0:201:{lease}\u{7f}\n16:1795000000000000",
+    "replayed {echo} 0:200:{lease}\n16:17950000000000001:x",
     "held {echo} 0:2:-17:foreign1:5",
     "held {echo} 0:1:06:nobody",
     "held {echo} 0:1:04:held1:5",
@@ -113,7 +113,7 @@ const FIELDS: [&str; 40] = [
 fn reply(line: &str) -> Vec<u8> {
     let (id, rest) = ("2".repeat(65), "00030000000000000");
     let lease = format!(
-        "{id}hx000179500000000000017950000000000001795000030000000{rest}{:80}",
+        "{id}hx000179500000000000017950000000000001795000030000000{rest}{:64}",
         ""
     );
     let text = line.replace("{lease}", &lease);

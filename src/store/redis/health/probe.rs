@@ -45,11 +45,8 @@ const LISTING: &str = "SCAN";
 
 /// The script that probes a server.
 pub(crate) fn script(text: &str) -> Script {
-    let parts = Parts {
-        texts: &[("permissions", include_str!("permissions.lua"))],
-        ..Parts::default()
-    };
-    Script::new(text, 1, &parts).read_only()
+    let texts = &[("permissions", include_str!("permissions.lua"))];
+    Script::new(text, 1, &Parts { texts, fields: &[] }).read_only()
 }
 
 // === impl Dispatch ===

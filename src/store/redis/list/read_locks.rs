@@ -229,7 +229,7 @@ impl RedisListing<'_> {
         };
         let seen = self.scripts.list(self.dispatch, &keys, most, None);
         let holder = match seen.await {
-            Ok(seen) => seen.holder(),
+            Ok(holder) => holder,
             // While a slot moves, the keys of a lock may be at two servers. The list misses the lock.
             Err(StoreError::Unavailable(Unavailability::Refused(_)))
                 if self.dispatch.topology.is_cluster() =>
@@ -290,7 +290,7 @@ mod tests {
 
     fn lease(ends: u64) -> Value {
         let (id, marks, since) = ("a1".repeat(32), "hx000", NOW - 100_000);
-        let rest = format!("00030000000000000{:80}ci\n", "");
+        let rest = format!("00030000000000000{:64}ci\n", "");
         text(&format!("2{id}{marks}{:016}{since}{ends}{rest}", 7))
     }
 

@@ -21,7 +21,6 @@ pub(super) const GRANT: &[Field] = &[
     // In ms. A hold limit of 0 is none.
     ("ttl", 8),
     ("hold_limit", 9),
-    ("blank", 16),
     // Blank: the attempt itself.
     ("keeper", 64),
     // In hexadecimal digits.
@@ -33,7 +32,7 @@ pub(super) const GRANT: &[Field] = &[
 /// The fields of an idempotency key.
 pub(super) const KEYED: usize = PACKED.place("salt").end - PACKED.place("keeper").end;
 
-const BLANKS: &str = match std::str::from_utf8(&[b' '; 80]) {
+const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
     Ok(blanks) => blanks,
     Err(_) => panic!("blanks are ASCII"),
 };
@@ -95,7 +94,7 @@ pub(super) mod tests {
 
     #[test]
     fn each_part_is_written_in_its_place() {
-        let blanks = " ".repeat(80);
+        let blanks = " ".repeat(64);
         let packed = pack(&attempt(false));
         assert_eq!(
             packed,

@@ -41,7 +41,7 @@ const PARTS: &Parts = &Parts {
         ("vote", include_str!("lua/parts/vote.lua")),
         ("publish_free", include_str!("lua/parts/publish_free.lua")),
     ],
-    layouts: &[&REQUEST],
+    fields: &[&REQUEST],
 };
 
 // === impl QuorumScripts ===

@@ -19,9 +19,10 @@ use super::{
         },
         keys::Keys,
         queue::gateway::RedisGateway,
-        records::{Record, id, pack, place},
+        records::{id, pack, place},
     },
     GrantKnowledge, Scripts, queueing,
+    record::not_ours,
 };
 
 /// A wait that is longer is asked for again by the time it is over.
@@ -126,8 +127,7 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
         }
         "held" => Ok(Acquisition::Held(reply.contention(keys)?)),
         "queued" => {
-            let ahead = reply.integer().and_then(|ahead| u64::try_from(ahead).ok());
-            let ahead = ahead.ok_or_else(|| reply.unexpected())?;
+            let ahead = reply.count().ok_or_else(|| reply.unexpected())?;
             let waited = reply.micros().ok_or_else(|| reply.unexpected())?;
             let waited = Duration::from_micros(waited);
             let contention = reply.contention(keys)?;
@@ -146,20 +146,15 @@ fn read(reply: &mut Reply, keys: &Keys, attempt: &Attempt) -> Result<Acquisition
     }
 }
 
+/// The lease that lives under the idempotency key.
 fn under_the_key(reply: &mut Reply, keys: &Keys) -> Result<(HeldLease, Salt), StoreError> {
-    let text = reply.text().ok_or_else(|| reply.unexpected())?;
-    let now = reply.micros().ok_or_else(|| reply.unexpected())?;
-    let record = Record::read(&text);
-    let lease = record.and_then(|record| Some((record.lease(now, reply.sent())?, record.salt()?)));
-    lease.ok_or_else(|| StoreError::ForeignData {
-        key: keys.lock().to_owned(),
-        found: "a lease that makes no sense".into(),
-    })
+    let (lease, salt, _) = reply.told(keys)?;
+    Ok((lease, salt.ok_or_else(|| not_ours(keys))?))
 }
 
 /// A new lease is what was asked for.
 fn granted(reply: &mut Reply, attempt: &Attempt) -> Option<HeldLease> {
-    let fence = u64::try_from(reply.integer()?).ok()?;
+    let fence = reply.count()?;
     let ttl = attempt.ttl.duration();
     let limit = attempt.hold_limit.map(HoldLimit::duration);
     let mode = match attempt.sharing {

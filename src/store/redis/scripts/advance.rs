@@ -41,13 +41,10 @@ impl Scripts {
         let mut reply = run.await?.reply;
         gateway.ingest(keys, reply.news()?);
         match reply.kind() {
-            "held" => match reply.integer() {
-                Some(ms) => {
-                    let left = u64::try_from(ms).ok().map(Duration::from_millis);
-                    Ok(Advance::Held(left))
-                }
-                None => Err(reply.unexpected()),
-            },
+            "held" => {
+                let left = reply.rest().ok_or_else(|| reply.unexpected())?;
+                Ok(Advance::Held(left))
+            }
             "passed" => Ok(Advance::Passed),
             "idle" => Ok(Advance::Idle),
             _ => Err(reply.refusal(keys)),

@@ -44,14 +44,14 @@ const PARTS: &Parts = &Parts {
         ("send", include_str!("parts/send.lua")),
         ("sweep", include_str!("parts/sweep.lua")),
     ],
-    layouts: &[
+    fields: &[
         &FLOOR, &ID, &LEASE, &OWNER, &PACKED, &PLACE, &TICKET, &REQUEST,
     ],
 };
 
 /// A text of Lua with places in the place of the calls that name fields, for tests.
 pub fn inline_fields(text: &str) -> String {
-    inline(text, PARTS.layouts)
+    inline(text, PARTS.fields)
 }
 
 // === impl Scripts ===

@@ -25,8 +25,8 @@ impl Scripts {
         };
         let run = dispatch.run(&self.count, keys, keys.wait(), fill);
         let mut reply = run.await?.reply;
-        let count = reply.integer().and_then(|count| u64::try_from(count).ok());
-        count
+        reply
+            .count()
             .filter(|_| reply.kind() == "counted")
             .ok_or_else(|| reply.unexpected())
     }

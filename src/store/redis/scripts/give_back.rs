@@ -34,23 +34,6 @@ pub(in crate::store::redis) enum GrantKnowledge {
     Unanswered(KeeperId),
 }
 
-/// What became of a grant that was kept back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store::redis) enum TakeBackOutcome {
-    /// Nobody holds the lock by it.
-    Ended,
-    /// Somebody else was answered it under its idempotency key.
-    Kept,
-}
-
-/// What the script says.
-enum GiveBackReply {
-    /// It ended the grant with this fence.
-    Now(Option<FencingToken>),
-    Nothing,
-    Kept,
-}
-
 // === impl GrantKnowledge ===
 
 impl GrantKnowledge {
@@ -74,39 +57,6 @@ impl Scripts {
         token: &TokenHash,
         known: GrantKnowledge,
     ) -> Result<GiveBack, StoreError> {
-        let run = self.run_give_back(dispatch, gateway, keys, token, known);
-        Ok(match run.await? {
-            GiveBackReply::Now(_) => GiveBack::GivenBack,
-            GiveBackReply::Nothing => GiveBack::NothingHeld,
-            GiveBackReply::Kept => GiveBack::Kept,
-        })
-    }
-
-    /// Takes back a grant that was kept back.
-    pub(in crate::store::redis) async fn take_back(
-        &self,
-        dispatch: &Dispatch,
-        gateway: &RedisGateway,
-        keys: &Keys,
-        token: &TokenHash,
-        fence: FencingToken,
-    ) -> Result<TakeBackOutcome, StoreError> {
-        let known = GrantKnowledge::WaitsForReplicas(fence);
-        let run = self.run_give_back(dispatch, gateway, keys, token, known);
-        Ok(match run.await? {
-            GiveBackReply::Now(_) | GiveBackReply::Nothing => TakeBackOutcome::Ended,
-            GiveBackReply::Kept => TakeBackOutcome::Kept,
-        })
-    }
-
-    async fn run_give_back(
-        &self,
-        dispatch: &Dispatch,
-        gateway: &RedisGateway,
-        keys: &Keys,
-        token: &TokenHash,
-        known: GrantKnowledge,
-    ) -> Result<GiveBackReply, StoreError> {
         let id = id(token);
         let digits = |fence: FencingToken| format!("{:016}", fence.get());
         let fill = |command: &mut ScriptCall, _| {
@@ -129,24 +79,25 @@ impl Scripts {
         let mut reply = run.await?.reply;
         gateway.ingest(keys, reply.news()?);
         let outcome = match reply.kind() {
-            "given_back" => {
-                let fence = reply.str().and_then(|digits| digits.parse().ok());
-                GiveBackReply::Now(fence.and_then(|fence| FencingToken::new(fence).ok()))
-            }
-            "nothing" => GiveBackReply::Nothing,
-            "kept" => GiveBackReply::Kept,
+            "given_back" => GiveBack::GivenBack,
+            "nothing" => GiveBack::NothingHeld,
+            "kept" => GiveBack::Kept,
             _ => return Err(reply.unexpected()),
         };
         let ended = match (&outcome, known) {
             // Its attempt may go on.
-            (GiveBackReply::Kept, _)
-            | (GiveBackReply::Nothing, GrantKnowledge::Undelivered(_))
+            (GiveBack::Kept, _)
+            | (GiveBack::NothingHeld, GrantKnowledge::Undelivered(_))
             | (_, GrantKnowledge::Departed(..)) => None,
             (_, GrantKnowledge::Undelivered(fence) | GrantKnowledge::WaitsForReplicas(fence)) => {
                 Some(Some(fence))
             }
-            (GiveBackReply::Now(fence), _) => Some(*fence),
-            (GiveBackReply::Nothing, _) => Some(None),
+            // The fence of the grant that was given back, if there was one.
+            _ => Some(
+                reply
+                    .count()
+                    .and_then(|fence| FencingToken::new(fence).ok()),
+            ),
         };
         if let Some(fence) = ended {
             let kind = OrphanKind::Departed(fence, known.keeper());

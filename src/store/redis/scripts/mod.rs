@@ -24,8 +24,7 @@ pub(super) use advance::Advance;
 pub(super) use break_lock::{BreakResult, ScriptTarget};
 pub use catalogue::inline_fields;
 pub(super) use catalogue::{Scripts, typed_keys};
-pub(super) use give_back::{GrantKnowledge, TakeBackOutcome};
-pub(super) use list::ListedHolder;
+pub(super) use give_back::GrantKnowledge;
 pub(super) use news::ScriptNews;
 
 #[cfg(any(test, feature = "fuzzing"))]

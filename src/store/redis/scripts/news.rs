@@ -61,7 +61,7 @@ impl ScriptNews {
                 Some(Self::Granted(record.token(), lease))
             }
             "passed" => {
-                let ms = u64::try_from(fields.integer()?).ok()?;
+                let ms = fields.count()?;
                 Some(Self::Passed(Duration::from_millis(ms)))
             }
             "provisional" => token_hash(&fields.text()?).map(Self::Provisional),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    lock::HeldLease,
+    lock::{HeldLease, Salt},
     store::{
         StoreError,
         contract::{Contention, Holder, SharedHolders},
@@ -17,30 +17,37 @@ use super::super::{client::calls::Reply, keys::Keys, records::Record};
 impl Reply {
     /// The lease in the fields that follow: its text, and the time. If it makes none, it was not written by us.
     pub(super) fn held(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
-        self.read_held().ok_or_else(|| not_ours(keys))
+        Ok(self.told(keys)?.0)
     }
 
     pub(super) fn read_held(&mut self) -> Option<HeldLease> {
-        let text = self.text()?;
-        let now = self.micros()?;
-        Record::read(&text)?.lease(now, self.sent())
+        Some(self.read_told()?.0)
+    }
+
+    /// The same, with what the token was derived from, and the time.
+    pub(super) fn told(
+        &mut self,
+        keys: &Keys,
+    ) -> Result<(HeldLease, Option<Salt>, u64), StoreError> {
+        self.read_told().ok_or_else(|| not_ours(keys))
+    }
+
+    fn read_told(&mut self) -> Option<(HeldLease, Option<Salt>, u64)> {
+        let (text, now) = (self.text()?, self.micros()?);
+        let record = Record::read(&text)?;
+        Some((record.lease(now, self.sent())?, record.salt(), now))
     }
 
     /// A lease that was renewed, and how much time it had left before.
     pub(super) fn renewed(&mut self, keys: &Keys) -> Result<(HeldLease, Duration), StoreError> {
-        let told = self.text().and_then(|text| {
-            let now = self.micros()?;
-            Some((Record::read(&text)?.lease(now, self.sent())?, now))
-        });
-        let (held, now) = told.ok_or_else(|| not_ours(keys))?;
+        let (held, _, now) = self.told(keys)?;
         let ended = self.micros().ok_or_else(|| self.unexpected())?;
         Ok((held, Duration::from_micros(ended.saturating_sub(now))))
     }
 
     /// Those who share a lock, in the fields that follow. What of them makes no sense is only counted.
     pub(super) fn shared(&mut self) -> Option<SharedHolders> {
-        let count = u64::try_from(self.integer()?).ok()?;
-        let look = u64::try_from(self.integer()?).ok()?;
+        let (count, look) = (self.count()?, self.count()?);
         self.note_next_look(Duration::from_millis(look));
         let (mut shown, now) = (self.nested()?, self.micros()?);
         let mut leases = Vec::new();
@@ -51,6 +58,17 @@ impl Reply {
         Some(SharedHolders { leases, count })
     }
 
+    /// What is left of something, in ms; -1: it does not expire.
+    #[expect(clippy::option_option, reason = "without an expiry is an answer, too")]
+    pub(super) fn rest(&mut self) -> Option<Option<Duration>> {
+        let ms = self.integer()?;
+        Some(u64::try_from(ms).ok().map(Duration::from_millis))
+    }
+
+    pub(super) fn count(&mut self) -> Option<u64> {
+        u64::try_from(self.integer()?).ok()
+    }
+
     /// A time of the store, in microseconds.
     pub(super) fn micros(&mut self) -> Option<u64> {
         self.str()?.parse().ok()
@@ -59,16 +77,13 @@ impl Reply {
     /// A holder that is no gateway's client.
     pub(super) fn foreign(&mut self) -> Option<Holder> {
         Some(Holder::Foreign {
-            // -1: it does not expire.
-            expires_in: u64::try_from(self.integer()?)
-                .ok()
-                .map(Duration::from_millis),
+            expires_in: self.rest()?,
             mark: Some(self.mark()?),
         })
     }
 }
 
-fn not_ours(keys: &Keys) -> StoreError {
+pub(super) fn not_ours(keys: &Keys) -> StoreError {
     StoreError::ForeignData {
         key: keys.lock().to_owned(),
         found: "a lease that makes no sense".into(),
@@ -84,8 +99,7 @@ fn not_ours(keys: &Keys) -> StoreError {
 impl Reply {
     /// The contention in the fields that follow.
     pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
-        let waiters = self.integer().and_then(|count| u64::try_from(count).ok());
-        let waiters = waiters.ok_or_else(|| self.unexpected())?;
+        let waiters = self.count().ok_or_else(|| self.unexpected())?;
         let holder = match self.text().as_deref() {
             Some("held") => Some(Holder::Lease(self.held(keys)?)),
             Some("shared") => Some(Holder::Shared(

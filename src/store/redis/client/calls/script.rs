@@ -29,8 +29,8 @@ pub(crate) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
 pub(crate) struct Parts {
     /// By the name under which they import it.
     pub(crate) texts: &'static [(&'static str, &'static str)],
-    /// Those whose fields they name.
-    pub(crate) layouts: &'static [&'static Layout],
+    /// What they name fields of.
+    pub(crate) fields: &'static [&'static Layout],
 }
 
 /// The channel of all gateways as it stands in the scripts, which is that of the first database.
@@ -123,7 +123,7 @@ fn compose(text: &str, parts: &Parts) -> String {
         composed.push_str(text);
         composed.push('\n');
     }
-    let composed = inline(&composed, parts.layouts);
+    let composed = inline(&composed, parts.fields);
     replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
 }
 
@@ -146,7 +146,7 @@ mod tests {
     fn the_tombstone_is_put_in_the_place_of_the_whole_word_only() {
         let part = Parts {
             texts: &[("part", "local A = 'TOMBSTONE' + NO_TOMBSTONE")],
-            layouts: &[],
+            fields: &[],
         };
         let text = "-- import part\nTOMBSTONE_MS, TOMBSTONES, TOMBSTONE)";
         assert_eq!(
