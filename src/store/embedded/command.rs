@@ -61,7 +61,7 @@ pub(super) enum Command {
         Box<ReleaseRequest>,
         ReplySender<(Requesting, Vec<TokenHash>)>,
     ),
-    /// Write down everything that lives, as the only segment of a log.
+    /// Write down everything that lives, as the file of a log.
     Backup(ReplySender<Vec<u8>>),
     /// Finish what came before, let go of the file and end.
     Close(oneshot::Sender<()>),

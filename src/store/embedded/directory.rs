@@ -14,7 +14,7 @@ use rustix::{
 
 use super::{
     layout::{LAYOUT, LogError},
-    log::{Segment, Unreadable, Volume},
+    log::{DiskFile, Unreadable, Volume},
 };
 
 /// A data directory that is ours until this is dropped.
@@ -68,43 +68,43 @@ impl Directory {
         &self.path
     }
 
-    /// The segments of the log.
+    /// The files of the log.
     pub(super) fn files(&self) -> io::Result<LogFiles> {
         Ok(LogFiles {
             directory: self.handle.try_clone()?,
             growth: 256 * 1024,
-            shortest_segment: 16 * 1024 * 1024,
+            shortest_log: 16 * 1024 * 1024,
         })
     }
 
-    /// Where a segment of the log is.
-    pub(super) fn segment(&self, generation: u64) -> PathBuf {
+    /// Where the log file with this number is.
+    pub(super) fn log_file(&self, generation: u64) -> PathBuf {
         self.path.join(file_name(generation))
     }
 
-    /// What is in the directory now: the lock, and these segments of the log.
-    pub(super) fn open_files(&self, segments: impl Iterator<Item = u64>) -> io::Result<OpenFiles> {
+    /// What is in the directory now: the lock, and this log file.
+    pub(super) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
         let mut open_files = OpenFiles::of(self.path.join(LOCK), &self.lock)?;
-        open_files.set_segments(segments.map(|segment| self.segment(segment)));
+        open_files.set_log(self.log_file(generation));
         Ok(open_files)
     }
 }
 
-// === Segments of the log ===
+// === Files of the log ===
 
-/// The segments of the log in a data directory, whatever is put in its place.
+/// The files of the log in a data directory, whatever is put in its place.
 #[derive(Debug)]
 pub(super) struct LogFiles {
     directory: File,
     growth: usize,
-    shortest_segment: u64,
+    shortest_log: u64,
 }
 
-/// Where a segment is made: one in its place that cannot be read is damaged, and never merely unfinished.
-/// What a crash has left here is ignored.
+/// Where a log file is made. A log file in its place that cannot be read is damaged, and never merely unfinished. What
+/// a crash has left here is ignored.
 const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
-/// Space for a segment when the disk is full.
+/// Space for a log file when the disk is full.
 pub(super) const RESERVE: &str = "latchgate.reserve";
 /// How much of it is written at once.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -112,12 +112,12 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 // === impl LogFiles ===
 
 impl LogFiles {
-    /// The same with segments of another size, so that a test comes to the next one.
+    /// The same with files of another size, so that a test comes to the next one.
     #[cfg(test)]
-    pub(super) fn with_sizes(self, growth: usize, shortest_segment: u64) -> Self {
+    pub(super) fn with_sizes(self, growth: usize, shortest_log: u64) -> Self {
         Self {
             growth,
-            shortest_segment,
+            shortest_log,
             ..self
         }
     }
@@ -160,7 +160,7 @@ fn file_name(generation: u64) -> String {
     format!("{PREFIX}{generation:08}.log")
 }
 
-/// The segment that is called so. No other spelling of its number is ours.
+/// The number of the log file that is called so. No other spelling of its number is ours.
 fn generation(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.strip_suffix(".log")?;
     let generation = number.parse().ok()?;
@@ -183,7 +183,7 @@ impl Volume for LogFiles {
         Ok(bytes)
     }
 
-    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
+    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
         self.remove_file(DRAFT)?;
         let file = self.open(DRAFT, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all_at(bytes, 0).and_then(|()| file.sync_all());
@@ -199,6 +199,10 @@ impl Volume for LogFiles {
         let name = file_name(generation);
         renameat(&self.directory, DRAFT, &self.directory, name)?;
         self.directory.sync_all()
+    }
+
+    fn discard_draft(&self) -> io::Result<()> {
+        self.remove_file(DRAFT)
     }
 
     fn reserved(&self) -> io::Result<u64> {
@@ -222,11 +226,11 @@ impl Volume for LogFiles {
         })
     }
 
-    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)> {
+    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn DiskFile>, u64)> {
         let file = self.open(RESERVE, OFlags::RDWR)?;
         let len = file.metadata()?.len().max(bytes.len() as u64);
         file.write_all_at(bytes, 0)?;
-        // What was there before may be another segment.
+        // What was there before may be another log file.
         write_zeros(&file, bytes.len() as u64, len)?;
         file.sync_all()?;
         renameat(&self.directory, RESERVE, &self.directory, DRAFT)?;
@@ -235,12 +239,12 @@ impl Volume for LogFiles {
 
     fn recycle(&self, generation: u64) -> io::Result<u64> {
         let name = file_name(generation);
-        // The reserve is written to: a segment of another user is none.
+        // The reserve is written to: a file of another user is none.
         let len = self.open(&name, OFlags::WRONLY)?.metadata()?.len();
         // What replaces it has its place first: a process that was killed may not have come to that.
         self.directory.sync_all()?;
         renameat(&self.directory, name, &self.directory, RESERVE)?;
-        // Before anything is written to it: with the next loss of power it must not be a segment again.
+        // Before anything is written to it: with the next loss of power it must not be a log file again.
         if let Err(error) = self.directory.sync_all() {
             self.remove_file(RESERVE)?;
             return Err(error);
@@ -257,12 +261,12 @@ impl Volume for LogFiles {
         self.growth
     }
 
-    fn shortest_segment(&self) -> u64 {
-        self.shortest_segment
+    fn shortest_log(&self) -> u64 {
+        self.shortest_log
     }
 }
 
-impl Segment for File {
+impl DiskFile for File {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_all_at(bytes, offset)
     }
@@ -337,13 +341,11 @@ impl OpenFiles {
         Ok(Self { files })
     }
 
-    /// The files at these paths belong to it, too, and none that did before. One that is not there does not.
-    pub(super) fn set_segments(&mut self, paths: impl Iterator<Item = PathBuf>) {
+    /// The log file at this path belongs to it, too, in the place of the one before.
+    pub(super) fn set_log(&mut self, path: PathBuf) {
         self.files.truncate(1);
-        for path in paths {
-            if let Ok(metadata) = fs::metadata(&path) {
-                self.files.push((path, file_id(&metadata), metadata.len()));
-            }
+        if let Ok(metadata) = fs::metadata(&path) {
+            self.files.push((path, file_id(&metadata), metadata.len()));
         }
     }
 
@@ -422,7 +424,7 @@ pub enum OpenError {
     InUse(PathBuf),
     /// The file is not one of ours, or is damaged.
     #[error(
-        "the file {path:?} is damaged or was not written by latchgate: {what}; restore all files latchgate.*.log from one backup, or move all of them away to begin with no locks held"
+        "the file {path:?} is damaged or was not written by latchgate: {what}; restore a backup in its place, or move all files latchgate.*.log away to begin with no locks held"
     )]
     Corrupt {
         /// The file.
@@ -441,16 +443,6 @@ pub enum OpenError {
         found: u32,
         /// The version that this program reads and writes.
         known: u32,
-    },
-    /// An older log lies beside the one that is in use: it would be removed.
-    #[error(
-        "the file {older:?} belongs to another log than {newer:?}, or to an earlier state of it; to restore the backup that {older:?} is from, move all other files latchgate.*.log away, and to go on from {newer:?}, move {older:?} away"
-    )]
-    TwoLogs {
-        /// The file that would be removed.
-        older: PathBuf,
-        /// The newest file of the log that would be used.
-        newer: PathBuf,
     },
     /// The clock says that a backup was made in the future.
     #[error(
@@ -495,17 +487,13 @@ impl OpenError {
 
     /// Sorts what was found while the log was read.
     pub(super) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
-        let path = directory.segment(unreadable.generation);
+        let path = directory.log_file(unreadable.generation);
         match unreadable.error {
             LogError::Io(error) => Self::of(&path, error),
             LogError::Layout(found) if found > LAYOUT => Self::NewerLayout {
                 path,
                 found,
                 known: LAYOUT,
-            },
-            LogError::AnotherLog { newest } => Self::TwoLogs {
-                older: path,
-                newer: directory.segment(newest),
             },
             damaged @ (LogError::NoLog
             | LogError::Layout(_)

@@ -1,7 +1,7 @@
-//! Reads any bytes as a row of the log and as a segment of it, for fuzzers.
+//! Reads any bytes as a row of the log and as a log file, for fuzzers.
 
 use super::{
-    replay::fuzzed_segment,
+    replay::fuzzed_log,
     row::{self, Fields, Meta, RowKey, Tombstone},
 };
 
@@ -30,6 +30,6 @@ pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
             assert_eq!(again.as_bytes(), bytes, "another key");
         })
     });
-    let segment = fuzzed_segment(bytes);
-    format!("{lease:?} {meta:?} {tombstone:?} {key:?} {segment}")
+    let log = fuzzed_log(bytes);
+    format!("{lease:?} {meta:?} {tombstone:?} {key:?} {log}")
 }

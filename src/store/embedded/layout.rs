@@ -1,28 +1,25 @@
-//! How a segment of the log is laid out: what is written, and what is taken for whole when it is read.
+//! Layout of a log file: what is written, and what is taken for whole when it is read.
 //!
-//! Segment: header of [`HEADER`] bytes, records, zeros. Record: salt of the segment, length, CRC-32, numbers
-//! of [`Link`], [`Meta`], rows, zeros up to a multiple of eight bytes, and a last byte that is not zero.
+//! File: header of [`HEADER`] bytes, records, zeros. Record: salt of the file, length, CRC-32, [`Meta`], rows, zeros
+//! up to a multiple of eight bytes, and a last byte that is not zero.
 
 use std::io;
 
-use super::row::{Fields, Meta, RowError, Rows};
+use super::row::{Meta, RowError, Rows};
 
-/// What every segment begins with.
+/// What every log file begins with.
 const MAGIC: [u8; 8] = *b"latchlog";
 /// The layout that this program reads and writes.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 /// Magic, layout, salt, the checksum of these, [`MARK`] and [`REACHED`].
 const HEADER: usize = 40;
-/// Where in the header it says what a segment is besides the newest of a log: zero, [`IS_CONTINUED`] or
-/// [`IS_BACKUP`].
-pub(super) const MARK: usize = 20;
-/// A newer segment was put in place. Without that one the log is not whole.
-pub(super) const IS_CONTINUED: u32 = 0x7478_656e;
-/// It was written for a backup: after it was made, others were granted fencing tokens that it does not know.
+/// Where in the header the kind of the file stands: zero, or [`IS_BACKUP`].
+const MARK: usize = 20;
+/// The file was written for a backup: since then, the store may have granted larger fencing tokens.
 const IS_BACKUP: u32 = 0x7075_6b62;
-/// Where in the header the number of a record stands that the log has reached for certain: zero, or the
-/// number, its checksum and four bytes that are zero. Written when the log is closed in good order; less than
-/// a sector, so it is written whole or not at all. If the log ends before it, the disk has lost records.
+/// Where in the header the length stands that the log has reached for certain: zero, or the length, its checksum
+/// and four bytes that are zero. It is written when the log is closed in good order. It is shorter than a sector, so
+/// it is written whole or not at all. If the last record ends before it, the disk has lost records.
 pub(super) const REACHED: usize = 24;
 /// Salt, length and checksum.
 pub(super) const RECORD_HEADER: usize = 12;
@@ -32,23 +29,13 @@ pub(super) const BLOCK: usize = 4096;
 /// The last byte of a record: one of which the last bytes were not written is not taken for whole.
 const LAST_BYTE: u8 = 0xff;
 
-/// How a record is linked to the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) sequence: u64,
-    /// The record before it.
-    pub(super) follows: u64,
-    /// The first segment that is needed from here on.
-    pub(super) base: u64,
-}
-
-/// What is wrong with a segment.
+/// What is wrong with a log file.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LogError {
     /// The operating system could not.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is no segment.
+    /// It is no log.
     #[error("it does not begin as a log does")]
     NoLog,
     /// It was written by another version of this program.
@@ -57,9 +44,9 @@ pub(super) enum LogError {
     /// It ends where there must be more.
     #[error("it is cut short")]
     CutShort,
-    /// It holds nothing, or records are missing in the middle.
-    #[error("records are missing behind number {0}")]
-    Gap(u64),
+    /// It holds nothing, or ends before the length that it has reached.
+    #[error("records are missing behind byte {0}")]
+    Gap(usize),
     /// There is no whole record, and what is there is not what an unfinished write of the last one leaves.
     #[error("it is damaged at byte {0}: an unfinished write does not leave what is there")]
     Damaged(usize),
@@ -69,15 +56,12 @@ pub(super) enum LogError {
     /// Rows are missing, or there are too many.
     #[error("it holds {found} rows instead of {expected}")]
     Count { found: u64, expected: u64 },
-    /// It is older than what is needed, and not what that goes on from.
-    #[error("it belongs to another log than segment {newest}, or to an earlier state of it")]
-    AnotherLog { newest: u64 },
 }
 
 // === Writing ===
 
-/// A number that with overwhelming probability no other segment of this directory has: what is left of another
-/// file is never taken for a record.
+/// A number that with overwhelming probability no other log file of this directory has: the rest of another file is
+/// never taken for a record.
 pub(super) fn new_salt() -> u32 {
     let random = getrandom::u32().expect("the operating system gives random numbers");
     random.max(1)
@@ -93,9 +77,9 @@ pub(super) fn header(salt: u32) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn reached(salt: u32, sequence: u64) -> [u8; HEADER - REACHED] {
+pub(super) fn reached(salt: u32, end: u64) -> [u8; HEADER - REACHED] {
     let mut bytes = [0; HEADER - REACHED];
-    bytes[..8].copy_from_slice(&sequence.to_le_bytes());
+    bytes[..8].copy_from_slice(&end.to_le_bytes());
     let mut sum = crc32fast::Hasher::new();
     sum.update(&salt.to_le_bytes());
     sum.update(&bytes[..8]);
@@ -103,19 +87,16 @@ pub(super) fn reached(salt: u32, sequence: u64) -> [u8; HEADER - REACHED] {
     bytes
 }
 
-/// What a segment that was written for a backup has in place of the marks of one that is in use.
-pub(super) fn mark_backup(bytes: &mut [u8], salt: u32, sequence: u64) {
+/// Marks a log file of this length as a backup.
+pub(super) fn mark_backup(bytes: &mut [u8], salt: u32, end: u64) {
     bytes[MARK..REACHED].copy_from_slice(&IS_BACKUP.to_le_bytes());
-    bytes[REACHED..HEADER].copy_from_slice(&reached(salt, sequence));
+    bytes[REACHED..HEADER].copy_from_slice(&reached(salt, end));
 }
 
-pub(super) fn append_record(bytes: &mut Vec<u8>, salt: u32, link: Link, meta: &Meta, rows: &Rows) {
+pub(super) fn append_record(bytes: &mut Vec<u8>, salt: u32, meta: &Meta, rows: &Rows) {
     let start = bytes.len();
     bytes.extend_from_slice(&salt.to_le_bytes());
     bytes.extend_from_slice(&[0; RECORD_HEADER - 4]);
-    for number in [link.sequence, link.follows, link.base] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
     meta.encode(bytes);
     bytes.extend_from_slice(&rows.len().to_le_bytes());
     bytes.extend_from_slice(rows.as_bytes());
@@ -144,42 +125,23 @@ fn record_checksum(record: &[u8]) -> u32 {
 
 // === Reading ===
 
-/// A segment as it was found.
+/// A log file as it was found.
 #[derive(Debug)]
-pub(super) struct ParsedSegment<'bytes> {
+pub(super) struct ParsedLog<'bytes> {
     pub(super) records: Vec<&'bytes [u8]>,
     /// Whether nothing but zeros is behind the last one.
     pub(super) is_clean: bool,
-    pub(super) mark: Mark,
+    pub(super) is_backup: bool,
 }
 
-/// What a segment is besides the newest of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
-    None,
-    Continued,
-    Backup,
-}
+// === impl ParsedLog ===
 
-// === impl ParsedSegment ===
-
-impl<'bytes> ParsedSegment<'bytes> {
-    /// Reads the newest segment of a log.
+impl<'bytes> ParsedLog<'bytes> {
     pub(super) fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
-        Self::parse_with(bytes, true)
-    }
-
-    /// Reads a segment that a newer one has followed. If records are missing at its end, `follows` of the next segment
-    /// shows it. Noise behind the last whole record is no damage, unless whole records stand behind the noise.
-    pub(super) fn parse_older(bytes: &'bytes [u8]) -> Result<Self, LogError> {
-        Self::parse_with(bytes, false)
-    }
-
-    fn parse_with(bytes: &'bytes [u8], is_newest: bool) -> Result<Self, LogError> {
         let Header {
             salt,
             reached,
-            mark,
+            is_backup,
         } = read_header(bytes)?;
         let mut records = Vec::new();
         let mut end = HEADER;
@@ -188,76 +150,35 @@ impl<'bytes> ParsedSegment<'bytes> {
             end += record.len();
         }
         let rest = &bytes[end..];
-        let is_clean = rest.iter().all(|&byte| byte == 0);
-        let is_cut =
-            rest.len() < ALIGNMENT || announced_len(rest, salt).is_some_and(|len| len > rest.len());
-        if is_newest && is_cut {
+        if rest.len() < ALIGNMENT || announced_len(rest, salt).is_some_and(|len| len > rest.len()) {
             return Err(LogError::CutShort);
         }
-        if !is_clean {
-            if is_newest && !may_be_unfinished(rest, salt) {
-                return Err(LogError::Damaged(end));
-            }
-            let behind = (end + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
-            for at in behind {
-                if whole_record(bytes, at, salt).is_some() {
-                    return Err(LogError::Damaged(end));
-                }
-            }
+        let is_clean = rest.iter().all(|&byte| byte == 0);
+        let is_unfinished = || {
+            let mut behind = (end + ALIGNMENT..bytes.len()).step_by(ALIGNMENT);
+            may_be_unfinished(rest, salt)
+                && behind.all(|at| whole_record(bytes, at, salt).is_none())
+        };
+        if !is_clean && !is_unfinished() {
+            return Err(LogError::Damaged(end));
         }
-        let segment = Self {
+        if records.is_empty() || (end as u64) < reached {
+            return Err(LogError::Gap(end));
+        }
+        Ok(Self {
             records,
             is_clean,
-            mark,
-        };
-        let last = segment.last_link()?.sequence;
-        if last < reached {
-            return Err(LogError::Gap(last));
-        }
-        Ok(segment)
-    }
-
-    pub(super) fn last_link(&self) -> Result<Link, LogError> {
-        link_of(self.records.last())
-    }
-
-    pub(super) fn first_link(&self) -> Result<Link, LogError> {
-        link_of(self.records.first())
-    }
-
-    /// Whether a log of which the first record follows this one went on from this segment, or was put in place
-    /// instead of it: its last record may have been lost, or be one of which nobody was told.
-    fn leads_to(&self, follows: u64) -> Result<bool, LogError> {
-        let before_last = self.records.len().checked_sub(2);
-        let before_last = before_last.map(|at| link_of(self.records.get(at)));
-        let (first, last) = (self.first_link()?, self.last_link()?);
-        let before_last = before_last.transpose()?.map(|link| link.sequence);
-        Ok(first.follows == follows
-            || last.sequence == follows
-            || last.sequence + 1 == follows
-            || before_last == Some(follows))
+            is_backup,
+        })
     }
 }
 
-fn link_of(record: Option<&&[u8]>) -> Result<Link, LogError> {
-    let record = record.ok_or(LogError::Gap(0))?;
-    Link::read(&mut Fields::of(&record[RECORD_HEADER..])).map_err(LogError::of_record)
-}
-
-/// Whether an old segment is only left because it was not removed, or has come back with a loss of power: the
-/// log of which the first record follows this one holds what it held.
-pub(super) fn is_left_over(bytes: &[u8], follows: u64) -> bool {
-    let is_continued = read_header(bytes).is_ok_and(|header| header.mark == Mark::Continued);
-    is_continued
-        || ParsedSegment::parse_older(bytes).is_ok_and(|it| it.leads_to(follows).unwrap_or(false))
-}
-
-/// What the header of a segment says.
+/// What the header of a log file says.
 struct Header {
     salt: u32,
-    /// The number of a record that it has reached for certain.
+    /// The length that the log has reached for certain.
     reached: u64,
-    mark: Mark,
+    is_backup: bool,
 }
 
 fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
@@ -270,24 +191,17 @@ fn read_header(bytes: &[u8]) -> Result<Header, LogError> {
     if layout != LAYOUT {
         return Err(LogError::Layout(layout));
     }
-    let sequence = u64::from(number(REACHED)) | u64::from(number(REACHED + 4)) << 32;
+    let end = u64::from(number(REACHED)) | u64::from(number(REACHED + 4)) << 32;
     let as_written =
-        header[REACHED..] == [0; HEADER - REACHED] || header[REACHED..] == reached(salt, sequence);
-    let mark = match number(MARK) {
-        0 => Mark::None,
-        IS_CONTINUED => Mark::Continued,
-        IS_BACKUP => Mark::Backup,
-        _ => return Err(LogError::NoLog),
-    };
-    if as_written {
-        Ok(Header {
-            salt,
-            reached: sequence,
-            mark,
-        })
-    } else {
-        Err(LogError::NoLog)
+        header[REACHED..] == [0; HEADER - REACHED] || header[REACHED..] == reached(salt, end);
+    if !as_written || ![0, IS_BACKUP].contains(&number(MARK)) {
+        return Err(LogError::NoLog);
     }
+    Ok(Header {
+        salt,
+        reached: end,
+        is_backup: number(MARK) == IS_BACKUP,
+    })
 }
 
 /// Whether a write of the last record that did not come to its end can have left these bytes. Its salt and length are
@@ -321,18 +235,6 @@ fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     is_whole.then_some(record)
 }
 
-// === impl Link ===
-
-impl Link {
-    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self, RowError> {
-        Ok(Self {
-            sequence: fields.u64()?,
-            follows: fields.u64()?,
-            base: fields.u64()?,
-        })
-    }
-}
-
 // === impl LogError ===
 
 impl LogError {
@@ -345,14 +247,14 @@ impl LogError {
     }
 }
 
-/// A segment with one record around these bytes, for fuzzers.
+/// A log with one record around these bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn around(bytes: &[u8]) -> Vec<u8> {
-    let mut segment = header(1);
-    segment.extend_from_slice(&1_u32.to_le_bytes());
-    segment.extend_from_slice(&[0; RECORD_HEADER - 4]);
-    segment.extend_from_slice(bytes);
-    finish_record(&mut segment, HEADER);
-    segment.extend_from_slice(&[0; ALIGNMENT]);
-    segment
+    let mut log = header(1);
+    log.extend_from_slice(&1_u32.to_le_bytes());
+    log.extend_from_slice(&[0; RECORD_HEADER - 4]);
+    log.extend_from_slice(bytes);
+    finish_record(&mut log, HEADER);
+    log.extend_from_slice(&[0; ALIGNMENT]);
+    log
 }

@@ -1,73 +1,69 @@
-//! The log: every transaction is a record, appended in order to the newest of its segments.
+//! The log: one file that begins with a snapshot of everything that lived, to which every transaction is appended as
+//! a record.
 //!
-//! A segment is a file that is filled with zeros before it is used, so that a record overwrites what is
-//! there: its sync is one write of data and no change of the file's own entries. A record goes out only when
-//! the one before it is durable, so at most one can be torn, the last. What lives is copied into a new
-//! segment, some rows with each transaction, when the one before has become long; then that one is removed.
-//! Nothing is written behind a record that failed, or that another process has written: a new segment begins
+//! The file is filled with zeros before it is used, so that a record overwrites what is there: its sync is one write
+//! of data and no change of the file's own entries. A record goes out only when the one before it is durable, so at
+//! most one can be torn, the last. When the file has become long, the next one is made beside it ([`Snapshot`]), with
+//! the same transactions, and takes its place when it is complete: at any time, the file with the highest number holds
+//! everything. Nothing is written behind a record that failed, or that another process has written: a new file begins
 //! with everything instead.
 //!
-//! **A full disk.** A file is kept in which a segment can begin, as long as [`Log::space_needed`] says. When no
-//! file can become longer, the log goes on in it, with everything that lives, and the segment before becomes the file
-//! that is kept next: no block is given up in between, so nobody else can take it. That repeats for as long as what
-//! lives fits, at least a quarter of a megabyte of records each time. What lives must therefore not grow meanwhile
+//! **A full disk.** A reserve file is kept in which a log can begin, as long as [`Log::space_needed`] says. When no file
+//! can become longer, the log goes on in the reserve, with everything that lives, and the file before becomes the next
+//! reserve: no block is given up in between, so nobody else can take it. That repeats for as long as what lives fits,
+//! at least a quarter of a megabyte of records each time. What lives must therefore not grow meanwhile
 //! ([`Log::shortage`]): who holds a lock can renew and release it, and nobody acquires one.
 
 use std::{
     fmt,
     io::{self, ErrorKind},
-    ops::RangeInclusive,
-    slice,
 };
 
 use tracing::warn;
 
 use super::{
-    layout::{
-        ALIGNMENT, BLOCK, IS_CONTINUED, Link, LogError, MARK, Mark, ParsedSegment, REACHED,
-        append_record, header, is_left_over, new_salt, reached,
-    },
-    replay::{Contents, Replay},
+    layout::{ALIGNMENT, BLOCK, LogError, ParsedLog, REACHED, append_record, reached},
+    replay::Contents,
     row::{Meta, Rows},
+    snapshot::Snapshot,
+    state::State,
 };
 
-/// The first segment of a log.
-const FIRST: u64 = 1;
-/// How many times as long as after its last copy a segment becomes.
+/// How many times as long as its snapshot a file becomes before the next one is made.
 const GARBAGE: u64 = 2;
-/// How many times what a segment grows by is kept at once for when the disk is full. All who renew a lease
-/// meanwhile wait for that.
+/// How many times what a file grows by is filled with zeros at once. All who renew a lease meanwhile wait for that.
 const PIECE: u64 = 4;
 
-/// Where segments are: a directory, or a disk in a test.
+/// Where the files of the log are: a directory, or a disk in a test.
 pub(super) trait Volume: fmt::Debug + Send {
-    /// The segments that there are, in any order.
+    /// The numbers of the log files that there are, in any order.
     fn generations(&self) -> io::Result<Vec<u64>>;
-    /// All of a segment.
+    /// All of a log file.
     fn read(&self, generation: u64) -> io::Result<Vec<u8>>;
-    /// A new segment with these bytes, durable, that has no place yet.
-    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>>;
-    /// Gives the draft its place, durably.
+    /// A new file with these bytes, durable, that has no number yet.
+    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>>;
+    /// Makes the draft the log file with this number, durably.
     fn put_in_place(&self, generation: u64) -> io::Result<()>;
+    /// Removes the draft.
+    fn discard_draft(&self) -> io::Result<()>;
     /// How many bytes are kept for when the disk is full.
     fn reserved(&self) -> io::Result<u64>;
     /// Makes sure that it is so many, and no more. If there is no room for them, it is as many as before.
     fn keep_reserve(&self, len: u64) -> io::Result<()>;
-    /// As [`Volume::draft`], in the space that is kept, and as long as that is. Answers how long.
-    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)>;
-    /// Keeps the space of a segment that is not needed any more, which is no segment then, durably. Answers how
-    /// much that is.
+    /// As [`Volume::draft`], in the reserve, and as long as that is. Answers how long.
+    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn DiskFile>, u64)>;
+    /// Makes a log file the reserve, durably. Answers how long it is.
     fn recycle(&self, generation: u64) -> io::Result<u64>;
-    /// Removes a segment, when those that are there have their place durably. It may come back after a loss of power.
+    /// Removes a log file, when those that are there have their place durably. It may come back after a loss of power.
     fn remove(&self, generation: u64) -> io::Result<()>;
-    /// How many bytes of zeros a segment grows by.
+    /// How many bytes of zeros a file grows by, and of rows are copied into the next one at once.
     fn growth(&self) -> usize;
-    /// How long a segment becomes at least before the next one begins.
-    fn shortest_segment(&self) -> u64;
+    /// How long a file becomes at least before the next one is made.
+    fn shortest_log(&self) -> u64;
 }
 
-/// A segment that is open.
-pub(super) trait Segment: fmt::Debug + Send {
+/// A file that is open.
+pub(super) trait DiskFile: fmt::Debug + Send {
     /// Overwrites what is there, or appends.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes all of it durable.
@@ -78,24 +74,12 @@ pub(super) trait Segment: fmt::Debug + Send {
 #[derive(Debug)]
 pub(super) struct Log {
     volume: Box<dyn Volume>,
-    segment: Box<dyn Segment>,
+    file: LogFile,
     generation: u64,
-    salt: u32,
-    /// Where the next record goes.
-    end: u64,
-    /// Up to where the segment is filled with zeros, durably.
-    allocated: u64,
-    /// The same of the segment before, while what lives is copied out of it.
-    allocated_before: u64,
-    /// At which length of the segment the next one begins.
+    /// At which length of the file the next one is made.
     full_at: u64,
-    /// The first segment that is needed.
-    base: u64,
-    /// The highest generation that was tried.
-    highest: u64,
-    /// The last record that is durable, and the last one that was tried.
-    durable: u64,
-    sequence: u64,
+    /// The next file, while it is made.
+    next: Option<NextFile>,
     /// Whether part of a record may be behind the last one that is durable.
     is_torn: bool,
     /// How many bytes are kept for when the disk is full.
@@ -108,13 +92,28 @@ pub(super) struct Log {
     record: Vec<u8>,
 }
 
+/// A log file that is open for writing.
+#[derive(Debug)]
+struct LogFile {
+    disk: Box<dyn DiskFile>,
+    salt: u32,
+    /// Where the next record goes.
+    end: u64,
+    /// Up to where the file is filled with zeros, durably.
+    allocated: u64,
+}
+
+/// A log file that is being made.
+#[derive(Debug)]
+struct NextFile {
+    file: LogFile,
+    snapshot: Snapshot,
+}
+
 /// Where a log ends that was read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LogEnd {
     generation: u64,
-    sequence: u64,
-    /// The first segment that was needed when the newest one began: that is durable for certain.
-    base: u64,
     /// Whether part of one more record is there.
     pub(super) is_torn: bool,
     /// Whether it was written for a backup.
@@ -132,7 +131,7 @@ pub(super) struct WriteFailure {
 /// Why a log could not be opened.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    /// The segment that is to blame.
+    /// The number of the file that is to blame.
     pub(super) generation: u64,
     pub(super) error: LogError,
 }
@@ -140,108 +139,64 @@ pub(super) struct Unreadable {
 // === impl Log ===
 
 impl Log {
-    /// Reads the whole log of a volume; none if there is none.
+    /// Reads the log of a volume: the file with the highest number. None if there is none.
     pub(super) fn read(volume: &dyn Volume) -> Result<Option<(Contents, LogEnd)>, Unreadable> {
-        let of = |generation| move |error: LogError| Unreadable { generation, error };
-        let io = |generation| move |error: io::Error| of(generation)(error.into());
-        let mut generations = volume.generations().map_err(io(FIRST))?;
-        generations.sort_unstable();
-        let Some(newest) = generations.pop() else {
+        let generations = volume.generations().map_err(|error| Unreadable {
+            generation: 1,
+            error: error.into(),
+        })?;
+        let Some(&generation) = generations.iter().max() else {
             return Ok(None);
         };
-        let bytes = volume.read(newest).map_err(io(newest))?;
-        let last = ParsedSegment::parse(&bytes).map_err(of(newest))?;
-        let link = last.last_link().map_err(of(newest))?;
-        if last.mark == Mark::Continued {
-            return Err(of(newest)(LogError::Gap(link.sequence)));
+        if generations.len() > 1 {
+            warn!(
+                generation,
+                "there are several log files; the one with the highest number is used, and the others are removed"
+            );
         }
-        let mut replay = Replay::default();
-        let mut first = last.first_link().map_err(of(newest))?;
-        let base = first.base;
-        let (needed, older): (Vec<u64>, Vec<u64>) =
-            generations.into_iter().partition(|&it| it >= link.base);
-        for (at, &older) in needed.iter().enumerate() {
-            let bytes = volume.read(older).map_err(io(older))?;
-            let segment = ParsedSegment::parse_older(&bytes).map_err(of(older))?;
-            replay.add(&segment).map_err(of(older))?;
-            if at == 0 {
-                first = segment.first_link().map_err(of(older))?;
-            }
-        }
-        for older in older {
-            // They are about to be removed: somebody may have put them here, to go on from there.
-            let bytes = volume.read(older).map_err(io(older))?;
-            if !is_left_over(&bytes, first.follows) {
-                return Err(of(older)(LogError::AnotherLog { newest }));
-            }
-        }
-        replay.add(&last).map_err(of(newest))?;
-        let contents = replay.finish().map_err(of(newest))?;
-        let end = LogEnd {
-            generation: newest,
-            sequence: link.sequence,
-            base,
-            is_torn: !last.is_clean,
-            is_backup: last.mark == Mark::Backup,
+        let read = || -> Result<_, LogError> {
+            let bytes = volume.read(generation)?;
+            let log = ParsedLog::parse(&bytes)?;
+            let end = LogEnd {
+                generation,
+                is_torn: !log.is_clean,
+                is_backup: log.is_backup,
+            };
+            Ok((Contents::replay(&log)?, end))
         };
-        Ok(Some((contents, end)))
+        read()
+            .map(Some)
+            .map_err(|error| Unreadable { generation, error })
     }
 
-    /// Goes on where a log ended, with a segment that begins with every row.
+    /// Goes on where a log ended, with a file that begins with every row.
     ///
     /// What was read may be in the page cache only, whoever wrote it: nothing is appended to it.
     pub(super) fn begin(
         volume: Box<dyn Volume>,
         end: LogEnd,
         meta: &Meta,
-        everything: &[Rows],
+        state: &State,
     ) -> Result<Self, WriteFailure> {
-        let generation = end.generation + 1;
-        let link = Link {
-            sequence: end.sequence,
-            follows: end.sequence,
-            base: generation,
-        };
-        let draft = Draft::new(link, meta, everything);
         let mut reserved = volume.reserved().map_err(WriteFailure::certain)?;
-        // Before there is another segment: each start that is killed would leave one more, and the first of them does
-        // not lead to the last. On a full disk, the reserve may have become a segment, and nothing the reserve yet.
-        remove_before(&*volume, end.base, &mut reserved).map_err(WriteFailure::certain)?;
-        let placed = draft.put_in_place(&*volume, generation, WhenFull::UseReserve)?;
-        if placed.in_reserve {
-            reserved = 0;
-        }
+        // Before there is another file: each start that is killed would leave one more. On a full disk, the reserve may
+        // have become the log, and nothing the reserve yet.
+        remove_before(&*volume, end.generation, &mut reserved).map_err(WriteFailure::certain)?;
+        let (file, in_reserve) = draft(&*volume, Snapshot::whole(state, meta))?;
         let mut log = Self {
-            segment: placed.segment,
-            generation,
-            salt: draft.salt,
-            end: draft.end,
-            allocated: placed.len,
-            allocated_before: 0,
+            file,
+            generation: end.generation,
             full_at: 0,
-            base: generation,
-            highest: generation,
-            durable: draft.last,
-            sequence: draft.last,
+            next: None,
             is_torn: false,
-            reserved,
+            reserved: if in_reserve { 0 } else { reserved },
             keeps_space: true,
-            shortage: placed.in_reserve.then_some(ErrorKind::StorageFull),
+            shortage: in_reserve.then_some(ErrorKind::StorageFull),
             record: Vec::new(),
             volume,
         };
-        log.forget_older();
+        log.put_in_place()?;
         Ok(log)
-    }
-
-    /// Whether the next transaction had better begin a new segment, into which all that lives is copied.
-    pub(super) fn is_full(&self) -> bool {
-        self.base == self.generation && self.end >= self.full_at
-    }
-
-    /// No new segment can begin: this one becomes longer.
-    pub(super) fn extend(&mut self) {
-        self.full_at = self.end + self.volume.shortest_segment();
     }
 
     /// How the disk has said that it is full, if it is: nothing may be added to what lives.
@@ -252,11 +207,12 @@ impl Log {
     /// Whether more space is needed to go on when the disk is full, while so many bytes of rows live, or less.
     pub(super) fn lacks_space(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
-        let is_enough = self.allocated >= needed && (needed..=4 * needed).contains(&self.reserved);
+        let is_enough =
+            self.file.allocated >= needed && (needed..=4 * needed).contains(&self.reserved);
         self.keeps_space && !is_enough
     }
 
-    /// Makes the segment and the reserve longer by a piece each, if they lack space. Once the disk is full, this looks
+    /// Makes the file and the reserve longer by a piece each, if they lack space. Once the disk is full, this looks
     /// whether it has room for more than what is kept anyway. Answers whether to go on at once.
     pub(super) fn keep_space(&mut self, live: u64) -> bool {
         let needed = self.space_needed(live);
@@ -268,11 +224,7 @@ impl Log {
         match kept {
             Ok(()) => self.shortage.is_some() || self.lacks_space(live),
             Err(error) if is_full(&error) => {
-                // What lives is still in the segment before, and that makes room when it goes.
-                let can_wait = self.recyclable().min(self.reserved) >= needed;
-                if !can_wait {
-                    self.shortage = Some(error.kind());
-                }
+                self.shortage = Some(error.kind());
                 false
             }
             Err(error) => {
@@ -290,28 +242,29 @@ impl Log {
             // Others need what is too much.
             self.keep_reserve(needed)?;
         }
-        if self.allocated.min(self.reserved) < needed {
+        if self.file.allocated.min(self.reserved) < needed {
             return self.keep_piece(needed);
         }
-        // The reserve and the segment can grow once more each.
+        // The reserve and the file can grow once more each.
         let reserved = self.reserved;
-        self.keep_reserve(reserved + 2 * self.volume.growth() as u64)?;
+        self.keep_reserve(reserved + 2 * self.growth())?;
         self.keep_reserve(reserved)?;
         self.shortage = None;
         Ok(())
     }
 
     fn keep_piece(&mut self, needed: u64) -> io::Result<()> {
-        let growth = self.volume.growth() as u64;
+        let growth = self.growth();
         let piece_from = |len: u64| (len + PIECE * growth).min(needed + growth);
         // The last space there is in smaller pieces.
         if !(needed..=4 * needed).contains(&self.reserved) {
             self.keep_reserve(piece_from(self.reserved))
                 .or_else(|_full| self.keep_reserve(self.reserved + growth))?;
         }
-        if self.allocated < needed {
-            self.fill_up_to(piece_from(self.allocated))
-                .or_else(|_full| self.fill_up_to(self.allocated + growth))?;
+        let file = &mut self.file;
+        if file.allocated < needed {
+            file.fill_up_to(piece_from(file.allocated))
+                .or_else(|_full| file.fill_up_to(file.allocated + growth))?;
         }
         Ok(())
     }
@@ -322,10 +275,10 @@ impl Log {
         Ok(())
     }
 
-    /// Whether what lives has room in a new segment on a full disk, and in the one that follows it.
+    /// Whether what lives has room in a new file on a full disk, and in the one that follows it.
     pub(super) fn can_go_on(&self, live: u64) -> bool {
-        // A segment has a header, and ends with a whole block of which the last bytes are zeros.
-        live.saturating_add(2 * BLOCK as u64) < self.recyclable().min(self.reserved)
+        // A file has a header, and ends with a whole block of which the last bytes are zeros.
+        live.saturating_add(2 * BLOCK as u64) < self.file.allocated.min(self.reserved)
     }
 
     /// Whether so many bytes more may live on a full disk, and leave half of the room that is kept beside what lives.
@@ -333,46 +286,40 @@ impl Log {
         self.can_go_on(live.saturating_add(live / 2).saturating_add(more))
     }
 
-    /// How long the segment is that becomes the reserve if that is used.
-    fn recyclable(&self) -> u64 {
-        if self.base < self.generation {
-            self.allocated_before
-        } else {
-            self.allocated
-        }
-    }
-
     /// Whether much of the log is not needed any more, while so many bytes of rows live.
     pub(super) fn is_wasteful(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
-        self.base < self.generation || self.end > needed || self.allocated > 2 * needed
+        self.file.end > needed || self.file.allocated > 2 * needed
     }
 
     /// How many bytes have to become free before locks are acquired again on a full disk, at most.
     pub(super) fn space_lacking(&self, live: u64) -> u64 {
         let needed = self.space_needed(live);
-        let lacking = |kept: u64| needed.saturating_sub(kept) + self.volume.growth() as u64;
-        lacking(self.allocated) + lacking(self.reserved)
+        let lacking = |kept: u64| needed.saturating_sub(kept) + self.growth();
+        lacking(self.file.allocated) + lacking(self.reserved)
     }
 
-    /// How long the segment and the reserve are at least while so many bytes of rows live: for these, as much
-    /// again and more than one growth for the records that follow.
+    /// How long the file and the reserve are at least while so many bytes of rows live: for these, as much again and
+    /// more than one growth for the records that follow.
     fn space_needed(&self, live: u64) -> u64 {
-        let growth = self.volume.growth() as u64;
-        (2 * live / growth + 2) * growth
+        (2 * live / self.growth() + 2) * self.growth()
+    }
+
+    fn growth(&self) -> u64 {
+        self.volume.growth() as u64
     }
 
     /// Makes sure that there is room for a transaction, as far as one can know.
     pub(super) fn reserve(&mut self) -> io::Result<()> {
-        let growth = self.volume.growth() as u64;
-        let needed = self.end + growth;
-        if needed > self.allocated {
-            self.fill_up_to(needed.next_multiple_of(growth))?;
+        let needed = self.file.end + self.growth();
+        if needed > self.file.allocated {
+            self.file
+                .fill_up_to(needed.next_multiple_of(self.growth()))?;
         }
         Ok(())
     }
 
-    /// Somebody else has changed the newest segment: nothing may be appended to it.
+    /// Another process has changed the file: nothing may be appended to it.
     pub(super) fn distrust(&mut self) {
         self.is_torn = true;
     }
@@ -382,158 +329,146 @@ impl Log {
         self.is_torn
     }
 
-    /// The segments that are needed. Those between the first and the last that were never put in place are
-    /// numbered, too.
-    pub(super) fn segments(&self) -> RangeInclusive<u64> {
-        self.base..=self.generation
+    /// The number of the file that is in use.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Writes a transaction behind the last one; durable when this returns.
     pub(super) fn append(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
-        self.append_with(meta, rows, self.base)
+        self.record.clear();
+        append_record(&mut self.record, self.file.salt, meta, rows);
+        // A reader knows by what is behind the last record that there is no more.
+        let needed = self.file.end + (self.record.len() + ALIGNMENT) as u64;
+        if needed > self.file.allocated {
+            self.grow(needed).map_err(WriteFailure::certain)?;
+        }
+        self.is_torn = true;
+        self.file
+            .write(&self.record)
+            .map_err(WriteFailure::of_write)?;
+        self.file.disk.sync().map_err(WriteFailure::uncertain)?;
+        self.is_torn = false;
+        if let Some(next) = &mut self.next {
+            next.snapshot.add(meta, rows);
+        }
+        Ok(())
     }
 
-    /// The same with the last rows that were still to be copied: older segments are not needed any more.
-    pub(super) fn append_last_copied(
+    /// Whether the next file is due, or being made.
+    pub(super) fn needs_next(&self) -> bool {
+        self.file.end >= self.full_at
+    }
+
+    /// Goes on with the next file by one part of what lives, all of which is durable. Answers whether the next file was
+    /// complete and has taken the place of this one.
+    pub(super) fn go_on_with_next(
         &mut self,
         meta: &Meta,
-        rows: &Rows,
-    ) -> Result<(), WriteFailure> {
-        self.append_with(meta, rows, self.generation)?;
-        self.forget_older();
-        Ok(())
+        state: &State,
+    ) -> Result<bool, WriteFailure> {
+        let (needed, growth) = (self.space_needed(state.live_bytes()), self.growth());
+        let next = match self.next.take() {
+            Some(next) => Ok(next),
+            None => NextFile::begin(&*self.volume),
+        };
+        let gone_on =
+            next.and_then(|mut next| Ok((next.go_on(meta, state, needed, growth)?, next)));
+        match gone_on {
+            Ok((true, next)) => {
+                self.file = next.file;
+                self.put_in_place()?;
+                Ok(true)
+            }
+            Ok((false, next)) => {
+                self.next = Some(next);
+                Ok(false)
+            }
+            Err(error) => {
+                warn!(%error, "cannot make a new file of the log");
+                self.discard_draft();
+                // There may be room yet in the file that is there.
+                self.full_at = self.file.end + self.volume.shortest_log();
+                if !is_full(&error) {
+                    return Ok(false);
+                }
+                // What lives goes on in a shorter file, or in the reserve.
+                match self.rewrite(meta, state) {
+                    Err(failure) if failure.is_of_space() => Ok(false),
+                    rewritten => rewritten.map(|()| true),
+                }
+            }
+        }
     }
 
-    /// Begins a new segment with this transaction; the older ones stay.
-    pub(super) fn begin_segment(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
-        let rows = slice::from_ref(rows);
-        self.go_on_in(self.highest + 1, self.base, meta, rows, WhenFull::Refuse)
-    }
-
-    /// Begins a new segment with every row; nothing else is needed any more. On a full disk that is in the space
-    /// that is kept for it.
-    pub(super) fn rewrite(&mut self, meta: &Meta, everything: &[Rows]) -> Result<(), WriteFailure> {
-        let generation = self.highest + 1;
-        let when_full = WhenFull::UseReserve;
-        self.go_on_in(generation, generation, meta, everything, when_full)?;
-        self.forget_older();
-        Ok(())
+    /// Begins a new file with every row at once. On a full disk it is made in the reserve.
+    pub(super) fn rewrite(&mut self, meta: &Meta, state: &State) -> Result<(), WriteFailure> {
+        if self.next.take().is_some() {
+            self.discard_draft();
+        }
+        let drafted = draft(&*self.volume, Snapshot::whole(state, meta));
+        let (file, in_reserve) = drafted.inspect_err(|failure| {
+            if failure.is_of_space() {
+                self.shortage = Some(failure.error.kind());
+            }
+        })?;
+        if in_reserve {
+            self.reserved = 0;
+            self.shortage = Some(ErrorKind::StorageFull);
+        }
+        self.file = file;
+        self.put_in_place()
     }
 
     /// Ends in good order: from now on a record that is missing at the end is noticed.
     pub(super) fn close(self) -> io::Result<()> {
-        let reached = reached(self.salt, self.durable);
-        self.segment.write_at(&reached, REACHED as u64)?;
-        self.segment.sync()
-    }
-
-    fn append_with(&mut self, meta: &Meta, rows: &Rows, base: u64) -> Result<(), WriteFailure> {
-        let link = Link {
-            sequence: self.sequence + 1,
-            follows: self.durable,
-            base,
-        };
-        self.record.clear();
-        append_record(&mut self.record, self.salt, link, meta, rows);
-        // A reader knows by what is behind the last record that there is no more.
-        let needed = self.end + (self.record.len() + ALIGNMENT) as u64;
-        if needed > self.allocated {
-            self.grow(needed).map_err(WriteFailure::certain)?;
-        }
-        // No number twice: from here on this one may be found.
-        self.sequence = link.sequence;
-        self.is_torn = true;
-        self.segment
-            .write_at(&self.record, self.end)
-            .map_err(WriteFailure::of_write)?;
-        self.segment.sync().map_err(WriteFailure::uncertain)?;
-        self.is_torn = false;
-        self.end += self.record.len() as u64;
-        self.durable = link.sequence;
-        self.base = base;
-        Ok(())
+        let LogFile {
+            disk, salt, end, ..
+        } = self.file;
+        disk.write_at(&reached(salt, end), REACHED as u64)?;
+        disk.sync()
     }
 
     fn grow(&mut self, needed: u64) -> io::Result<()> {
-        let growth = self.volume.growth() as u64;
-        let Err(error) = self.fill_up_to(needed.next_multiple_of(growth)) else {
+        let Err(error) = self.file.fill_up_to(needed.next_multiple_of(self.growth())) else {
             return Ok(());
         };
         if is_full(&error) {
             self.shortage = Some(error.kind());
         }
         // The last space there is.
-        self.fill_up_to(needed.next_multiple_of(BLOCK as u64))
+        self.file.fill_up_to(needed.next_multiple_of(BLOCK as u64))
     }
 
-    fn fill_up_to(&mut self, allocated: u64) -> io::Result<()> {
-        let zeros = vec![0; usize::try_from(allocated - self.allocated).unwrap_or(usize::MAX)];
-        self.segment.write_at(&zeros, self.allocated)?;
-        self.segment.sync()?;
-        self.allocated = allocated;
-        Ok(())
-    }
-
-    fn go_on_in(
-        &mut self,
-        generation: u64,
-        base: u64,
-        meta: &Meta,
-        rows: &[Rows],
-        when_full: WhenFull,
-    ) -> Result<(), WriteFailure> {
-        self.highest = generation;
-        let last = Link {
-            sequence: self.sequence,
-            follows: self.durable,
-            base,
-        };
-        let draft = Draft::new(last, meta, rows);
-        let placed = match draft.put_in_place(&*self.volume, generation, when_full) {
-            Ok(placed) => placed,
-            Err(failure) => {
-                if failure.is_of_space() {
-                    self.shortage = Some(failure.error.kind());
-                } else if failure.may_be_found {
-                    self.is_torn = true;
-                    // No number twice.
-                    self.sequence = draft.last;
-                }
-                return Err(failure);
-            }
-        };
-        self.sequence = draft.last;
-        if placed.in_reserve {
-            self.reserved = 0;
+    fn discard_draft(&self) {
+        if let Err(error) = self.volume.discard_draft() {
+            warn!(%error, "cannot remove an unfinished file of the data directory");
         }
-        self.allocated_before = self.allocated;
-        let before = std::mem::replace(&mut self.segment, placed.segment);
-        let continued = before.write_at(&IS_CONTINUED.to_le_bytes(), MARK as u64);
-        // Without the mark nothing is wrong but what somebody does with the files.
-        continued.and_then(|()| before.sync()).ok();
-        self.generation = generation;
-        self.salt = draft.salt;
-        self.end = draft.end;
-        self.allocated = placed.len;
-        self.durable = draft.last;
-        self.is_torn = false;
-        self.base = base;
-        Ok(())
     }
 
-    fn forget_older(&mut self) {
-        self.full_at = self.volume.shortest_segment().max(GARBAGE * self.end);
-        if let Err(error) = remove_before(&*self.volume, self.base, &mut self.reserved) {
+    /// Makes the draft the log. The file before is not needed any more.
+    fn put_in_place(&mut self) -> Result<(), WriteFailure> {
+        // If this fails, the new file may be in its place nevertheless, and hide what is appended to the one before. The
+        // next attempt replaces it.
+        self.is_torn = true;
+        let generation = self.generation + 1;
+        self.volume
+            .put_in_place(generation)
+            .map_err(WriteFailure::uncertain)?;
+        self.is_torn = false;
+        self.generation = generation;
+        self.full_at = self.volume.shortest_log().max(GARBAGE * self.file.end);
+        if let Err(error) = remove_before(&*self.volume, generation, &mut self.reserved) {
             warn!(%error, "cannot remove an old file of the data directory");
         }
+        Ok(())
     }
 }
 
-/// Removes the segments before this one. If no space is kept for a full disk, that of the first of them is: it is the
-/// longest while what lives is copied out of it.
-fn remove_before(volume: &dyn Volume, base: u64, reserved: &mut u64) -> io::Result<()> {
+/// Removes the log files before this one. If there is no reserve, the first of them becomes it.
+fn remove_before(volume: &dyn Volume, generation: u64, reserved: &mut u64) -> io::Result<()> {
     let mut older = volume.generations()?;
-    older.retain(|&it| it < base);
+    older.retain(|&it| it < generation);
     older.sort_unstable();
     for older in older {
         if *reserved == 0
@@ -547,11 +482,88 @@ fn remove_before(volume: &dyn Volume, base: u64, reserved: &mut u64) -> io::Resu
     Ok(())
 }
 
+/// Makes a draft of a whole snapshot; on a full disk in the reserve. Answers whether it was.
+fn draft(volume: &dyn Volume, snapshot: Snapshot) -> Result<(LogFile, bool), WriteFailure> {
+    let salt = snapshot.salt;
+    let (bytes, end) = snapshot.finish();
+    let (disk, allocated, in_reserve) = match volume.draft(&bytes) {
+        Ok(disk) => (disk, bytes.len() as u64, false),
+        Err(full) if is_full(&full) => {
+            let drafted = volume.draft_in_reserve(&bytes);
+            let (disk, allocated) = drafted.map_err(|error| match error.kind() {
+                // Nothing is kept.
+                ErrorKind::NotFound => WriteFailure::certain(full),
+                _ => WriteFailure::certain(error),
+            })?;
+            (disk, allocated, true)
+        }
+        Err(error) => return Err(WriteFailure::certain(error)),
+    };
+    let file = LogFile {
+        disk,
+        salt,
+        end,
+        allocated,
+    };
+    Ok((file, in_reserve))
+}
+
 fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded
     )
+}
+
+// === impl LogFile ===
+
+impl LogFile {
+    /// Writes records behind the last one. They are not synced yet.
+    fn write(&mut self, records: &[u8]) -> io::Result<()> {
+        self.disk.write_at(records, self.end)?;
+        self.end += records.len() as u64;
+        self.allocated = self.allocated.max(self.end);
+        Ok(())
+    }
+
+    fn fill_up_to(&mut self, allocated: u64) -> io::Result<()> {
+        let zeros = vec![0; usize::try_from(allocated - self.allocated).unwrap_or(usize::MAX)];
+        self.disk.write_at(&zeros, self.allocated)?;
+        self.disk.sync()?;
+        self.allocated = allocated;
+        Ok(())
+    }
+}
+
+// === impl NextFile ===
+
+impl NextFile {
+    fn begin(volume: &dyn Volume) -> io::Result<Self> {
+        let snapshot = Snapshot::begin(volume.growth());
+        let file = LogFile {
+            disk: volume.draft(&[])?,
+            salt: snapshot.salt,
+            end: 0,
+            allocated: 0,
+        };
+        Ok(Self { file, snapshot })
+    }
+
+    /// Copies a part of what lives, then makes the file as long as is needed, a piece at a time. Answers whether it is
+    /// complete.
+    fn go_on(&mut self, meta: &Meta, state: &State, needed: u64, growth: u64) -> io::Result<bool> {
+        let more = self.snapshot.copy_part(state, meta);
+        let file = &mut self.file;
+        file.write(&std::mem::take(&mut self.snapshot.bytes))?;
+        // A file that takes the place of a longer one must not be too short to go on from on a full disk.
+        let needed = needed.max(file.end + growth);
+        if more || file.allocated >= needed {
+            file.disk.sync()?;
+            return Ok(!more);
+        }
+        file.fill_up_to(needed.min(file.allocated + PIECE * growth))?;
+        Ok(false)
+    }
 }
 
 // === impl WriteFailure ===
@@ -584,86 +596,5 @@ impl WriteFailure {
             error,
             may_be_found: true,
         }
-    }
-}
-
-// === Writing ===
-
-/// A segment that is about to be made.
-struct Draft {
-    bytes: Vec<u8>,
-    salt: u32,
-    /// Where the last record ends, and its number.
-    end: u64,
-    last: u64,
-}
-
-/// What becomes of a segment for which there is no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WhenFull {
-    Refuse,
-    UseReserve,
-}
-
-/// A segment that has its place.
-struct Placed {
-    segment: Box<dyn Segment>,
-    /// Up to where it is filled with zeros.
-    len: u64,
-    in_reserve: bool,
-}
-
-// === impl Draft ===
-
-impl Draft {
-    /// With a record for each of these, and one at least. `before` has the last number that was tried, and
-    /// the record that the first of these follows.
-    fn new(before: Link, meta: &Meta, rows: &[Rows]) -> Self {
-        let salt = new_salt();
-        let mut bytes = header(salt);
-        let (none, mut link) = (Rows::default(), before);
-        for rows in rows.iter().chain(rows.is_empty().then_some(&none)) {
-            link.sequence += 1;
-            append_record(&mut bytes, salt, link, meta, rows);
-            link.follows = link.sequence;
-        }
-        let end = bytes.len();
-        // No more than that: on a full disk this is the way to become shorter.
-        bytes.resize((end + ALIGNMENT).next_multiple_of(BLOCK), 0);
-        Self {
-            bytes,
-            salt,
-            end: end as u64,
-            last: link.sequence,
-        }
-    }
-
-    fn put_in_place(
-        &self,
-        volume: &dyn Volume,
-        generation: u64,
-        when_full: WhenFull,
-    ) -> Result<Placed, WriteFailure> {
-        let (len, in_reserve, segment) = match volume.draft(&self.bytes) {
-            Ok(segment) => (self.bytes.len() as u64, false, segment),
-            Err(full) if is_full(&full) && when_full == WhenFull::UseReserve => {
-                let drafted = volume.draft_in_reserve(&self.bytes);
-                let (segment, len) = drafted.map_err(|error| match error.kind() {
-                    // Nothing is kept.
-                    ErrorKind::NotFound => WriteFailure::certain(full),
-                    _ => WriteFailure::certain(error),
-                })?;
-                (len, true, segment)
-            }
-            Err(error) => return Err(WriteFailure::certain(error)),
-        };
-        volume
-            .put_in_place(generation)
-            .map_err(WriteFailure::uncertain)?;
-        Ok(Placed {
-            segment,
-            len,
-            in_reserve,
-        })
     }
 }

@@ -16,6 +16,7 @@ mod operations;
 mod queue;
 mod replay;
 mod row;
+mod snapshot;
 mod state;
 mod store;
 #[cfg(test)]

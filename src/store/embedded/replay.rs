@@ -7,7 +7,7 @@ use crate::{clock::Clock, lock::LockName};
 #[cfg(any(test, feature = "fuzzing"))]
 use super::layout::around;
 use super::{
-    layout::{Link, LogError, ParsedSegment, RECORD_HEADER},
+    layout::{LogError, ParsedLog, RECORD_HEADER},
     lease::{Lease, Moment},
     row::{self, Fields, Meta, RowError, RowKey, Tombstone},
 };
@@ -20,54 +20,29 @@ pub(super) struct Contents {
     pub(super) tombstones: Vec<(Tombstone, Moment)>,
 }
 
-/// What the records leave behind, one after the other.
-#[derive(Debug, Default)]
-pub(super) struct Replay {
-    last: Option<(Link, Meta)>,
-    rows: HashMap<Vec<u8>, Vec<u8>>,
-}
+// === impl Contents ===
 
-// === impl Replay ===
-
-impl Replay {
-    pub(super) fn add(&mut self, segment: &ParsedSegment<'_>) -> Result<(), LogError> {
-        for record in &segment.records {
+impl Contents {
+    /// What the records of a log leave behind, one after the other.
+    pub(super) fn replay(log: &ParsedLog<'_>) -> Result<Self, LogError> {
+        let mut rows = HashMap::new();
+        let mut last = None;
+        for record in &log.records {
             let mut fields = Fields::of(&record[RECORD_HEADER..]);
-            let link = Link::read(&mut fields).map_err(LogError::of_record)?;
-            if let Some((last, _meta)) = &self.last
-                && link.follows != last.sequence
-            {
-                return Err(LogError::Gap(last.sequence));
-            }
-            let meta = self.take_rows(&mut fields).map_err(LogError::of_record)?;
-            self.last = Some((link, meta));
+            let meta = take_rows(&mut fields, &mut rows).map_err(LogError::of_record)?;
+            last = Some(meta);
         }
-        Ok(())
-    }
-
-    fn take_rows(&mut self, fields: &mut Fields<'_>) -> Result<Meta, RowError> {
-        let meta = Meta::read(fields)?;
-        for _ in 0..fields.u64()? {
-            match fields.row()? {
-                (key, Some(value)) => self.rows.insert(key.to_vec(), value.to_vec()),
-                (key, None) => self.rows.remove(key),
-            };
-        }
-        Ok(meta)
-    }
-
-    pub(super) fn finish(self) -> Result<Contents, LogError> {
-        let (_link, meta) = self.last.ok_or(LogError::Gap(0))?;
-        let (found, expected) = (self.rows.len() as u64, meta.rows);
+        let meta = last.ok_or(LogError::Gap(0))?;
+        let (found, expected) = (rows.len() as u64, meta.rows);
         if found != expected {
             return Err(LogError::Count { found, expected });
         }
-        let mut contents = Contents {
+        let mut contents = Self {
             meta,
             leases: Vec::new(),
             tombstones: Vec::new(),
         };
-        for (key, value) in &self.rows {
+        for (key, value) in rows {
             contents.take(key, value).map_err(|error| LogError::Row {
                 key: key.escape_ascii().to_string(),
                 error,
@@ -76,11 +51,7 @@ impl Replay {
         contents.check_modes()?;
         Ok(contents)
     }
-}
 
-// === impl Contents ===
-
-impl Contents {
     /// Those of a store that holds nothing.
     pub(super) fn none(clock: &dyn Clock) -> Self {
         Self {
@@ -135,15 +106,25 @@ impl Contents {
     }
 }
 
-/// Reads any bytes as a segment, and as what is in a record of one, for fuzzers: nothing panics.
+/// Carries a record out on the rows, by their keys.
+fn take_rows<'bytes>(
+    fields: &mut Fields<'bytes>,
+    rows: &mut HashMap<&'bytes [u8], &'bytes [u8]>,
+) -> Result<Meta, RowError> {
+    let meta = Meta::read(fields)?;
+    for _ in 0..fields.u64()? {
+        match fields.row()? {
+            (key, Some(value)) => rows.insert(key, value),
+            (key, None) => rows.remove(key),
+        };
+    }
+    Ok(meta)
+}
+
+/// Reads any bytes as a log, and as the content of a record of one, for fuzzers: nothing panics.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn fuzzed_segment(bytes: &[u8]) -> String {
-    let replayed = |bytes: &[u8]| {
-        let segment = ParsedSegment::parse(bytes)?;
-        let mut replay = Replay::default();
-        replay.add(&segment)?;
-        replay.finish()
-    };
+pub(super) fn fuzzed_log(bytes: &[u8]) -> String {
+    let replayed = |bytes: &[u8]| Contents::replay(&ParsedLog::parse(bytes)?);
     let record = around(bytes);
     format!("{:?} {:?}", replayed(bytes), replayed(&record))
 }

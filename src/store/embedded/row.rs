@@ -21,8 +21,6 @@ pub(super) struct Rows {
     count: u64,
 }
 
-/// How many bytes of rows one record holds of many: its length is a number of 32 bits.
-const ENOUGH: usize = 64 * 1024 * 1024;
 /// The lengths of a key and of a value.
 const ROW_HEADER: usize = 2 + 4;
 /// Instead of the length of a value: the row is removed.
@@ -66,11 +64,6 @@ impl Rows {
     /// How many they are.
     pub(super) fn len(&self) -> u64 {
         self.count
-    }
-
-    /// Whether a record had better hold no more.
-    pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= ENOUGH
     }
 
     /// All of them.

@@ -216,39 +216,17 @@ impl State {
         rows
     }
 
-    /// Every row, in parts that a record can hold.
-    pub(super) fn all(&self) -> Vec<Rows> {
-        let mut parts = Vec::new();
-        let mut rows = Rows::default();
-        let mut pass_on = |rows: &mut Rows| {
-            if rows.is_full() {
-                parts.push(std::mem::take(rows));
-            }
-        };
-        for (expiry, name) in &self.expiries {
-            self.copy_lease(*expiry, name, &mut rows);
-            pass_on(&mut rows);
-        }
-        for (tombstone, until) in &self.tombstones {
-            rows.tombstone(tombstone, Some(*until));
-            pass_on(&mut rows);
-        }
-        parts.push(rows);
-        parts
-    }
-
-    /// Appends the next rows of a copy of everything, at most so many. Answers how far it has come, or none
-    /// if that was all.
+    /// Appends the next rows of a copy of everything, until these have so many bytes. Answers how far the copy has
+    /// come, or none if that was all.
     ///
     /// The copy goes by what ends first. Whatever changes meanwhile is written for its change, so a row whose
     /// end moves from behind the cursor to before it is not missed.
     pub(super) fn copy(
         &self,
         from: &CopyCursor,
-        limit: usize,
+        enough: usize,
         rows: &mut Rows,
     ) -> Option<CopyCursor> {
-        let mut left = limit;
         let mut tombstone = None;
         match from {
             CopyCursor::Leases(last) => {
@@ -257,9 +235,9 @@ impl State {
                     Bound::Unbounded,
                 );
                 for (&expiry, name) in self.expiries.range(behind) {
-                    self.copy_lease(expiry, name, rows);
-                    left -= 1;
-                    if left == 0 {
+                    let lease = self.held[name].with_fence(expiry.1);
+                    rows.lease(name, lease.expect("each expiry is that of a lease"));
+                    if rows.as_bytes().len() >= enough {
                         return Some(CopyCursor::Leases(Some(expiry)));
                     }
                 }
@@ -272,17 +250,11 @@ impl State {
         );
         for end in self.tombstone_ends.range(behind) {
             rows.tombstone(&end.1, Some(end.0));
-            left -= 1;
-            if left == 0 {
+            if rows.as_bytes().len() >= enough {
                 return Some(CopyCursor::Tombstones(end.clone()));
             }
         }
         None
-    }
-
-    fn copy_lease(&self, (_, fence): Expiry, name: &LockName, rows: &mut Rows) {
-        let lease = self.held[name].with_fence(fence);
-        rows.lease(name, lease.expect("each expiry is that of a lease"));
     }
 
     /// All changes are durable now, and these are to be told of them.

@@ -368,12 +368,12 @@ impl EmbeddedStore {
             written_at: now,
             rows: state.len(),
         };
-        // Before a segment begins: a start that fails here changes nothing.
+        // Before a file begins: a start that fails here changes nothing.
         volume
             .reserved()
             .map_err(|error| OpenError::of(&directory.path().join(RESERVE), error))?;
         // This shows at once whether the directory can be written.
-        let mut log = Log::begin(volume, end, &meta, &state.all())
+        let mut log = Log::begin(volume, end, &meta, &state)
             .map_err(|failure| OpenError::of(directory.path(), failure.error))?;
 
         let live_bytes = state.live_bytes();
@@ -384,7 +384,7 @@ impl EmbeddedStore {
         let health = Arc::new(DiskHealth::default());
         let closed = Arc::new(AtomicBool::new(false));
         let open_files = directory
-            .open_files(log.segments())
+            .open_files(log.generation())
             .map_err(|error| OpenError::of(directory.path(), error))?;
         let path = directory.path().to_owned();
         let writer = Writer {
@@ -396,7 +396,6 @@ impl EmbeddedStore {
             health: Arc::clone(&health),
             closed: Arc::clone(&closed),
             boot,
-            copied: None,
             log,
             writable: true,
             written_at: now,

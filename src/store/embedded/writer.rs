@@ -28,7 +28,7 @@ use super::{
     log::{Log, WriteFailure},
     queue::UndeliveredGrant,
     row::{Meta, Rows},
-    state::{CopyCursor, State},
+    state::State,
 };
 
 /// The most commands in one transaction: a bound on how long the first of them waits.
@@ -36,9 +36,6 @@ const BATCH: usize = 1024;
 /// How long the writer waits for more commands when there are much fewer than in the batches before: the shortest
 /// sleep there is, about 50 us. One caller alone never waits.
 const LINGER: Duration = Duration::from_micros(1);
-/// How many rows are copied into a new segment with a transaction, besides as many as it writes: the copy
-/// comes to an end whatever changes meanwhile.
-const COPY: usize = 256;
 /// The most leases and tombstones that are cleared away in one transaction.
 const SWEEP: usize = 1024;
 /// How often the writer looks for what has ended while nobody asks for anything.
@@ -68,8 +65,6 @@ pub(super) struct Writer {
     pub(super) log: Log,
     /// Whether the last write was durable. If not, everything is written anew before anything else is.
     pub(super) writable: bool,
-    /// How much of what lives was copied into the newest segment, while that is under way.
-    pub(super) copied: Option<CopyCursor>,
     pub(super) written_at: Moment,
     /// Whether more has ended than was cleared away so far.
     pub(super) sweep_pending: bool,
@@ -142,6 +137,9 @@ impl Writer {
             if self.writable {
                 self.keep_space();
             }
+            if self.writable {
+                self.go_on_with_next_file();
+            }
             self.publish_positions();
             self.go_on_with_backup();
         };
@@ -154,7 +152,7 @@ impl Writer {
             return RETRY;
         }
         let is_idle = !self.sweep_pending && self.orphans.is_empty() && self.backup.is_none();
-        if !is_idle || self.keeping_space {
+        if !is_idle || self.keeping_space || self.log.needs_next() {
             return Duration::ZERO;
         }
         let longest = if self.shortage.is_some() { RETRY } else { TICK };
@@ -212,7 +210,7 @@ impl Writer {
         if rows.is_empty() {
             self.answer(done, now);
         } else {
-            self.commit(rows, now, done);
+            self.commit(&rows, now, done);
         }
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
@@ -231,7 +229,7 @@ impl Writer {
         ControlFlow::Continue(())
     }
 
-    fn commit(&mut self, rows: Rows, now: Moment, done: ExecutedBatch) {
+    fn commit(&mut self, rows: &Rows, now: Moment, done: ExecutedBatch) {
         self.health.record_write_start(now);
         if let Err(failure) = self.write(rows, now) {
             self.fail(&failure.error.to_string(), failure.may_be_found, done);
@@ -243,13 +241,13 @@ impl Writer {
     }
 
     /// Writes a transaction; on a full disk, with everything that lives, in the space that is kept for that.
-    fn write(&mut self, rows: Rows, now: Moment) -> Result<(), WriteFailure> {
-        if self.backup.is_some() {
-            let meta = self.meta(now);
+    fn write(&mut self, rows: &Rows, now: Moment) -> Result<(), WriteFailure> {
+        let meta = self.meta(now);
+        if let Some(backup) = &mut self.backup {
             // If it cannot be written, the backup ends with it.
-            self.backup.iter_mut().for_each(|it| it.add(&meta, &rows));
+            backup.snapshot.add(&meta, rows);
         }
-        match self.write_next(rows, now) {
+        match self.log.append(&meta, rows) {
             Err(failure) if failure.is_of_space() => {
                 let live = read(&self.state).live_bytes();
                 if !self.log.can_go_on(live) {
@@ -260,6 +258,26 @@ impl Writer {
                 Ok(())
             }
             written => written,
+        }
+    }
+
+    /// Goes on with the next file of the log, if one is due. All that lives is durable here.
+    fn go_on_with_next_file(&mut self) {
+        if !self.log.needs_next() {
+            return;
+        }
+        let now = Moment::now(&*self.clock);
+        self.health.record_write_start(now);
+        let meta = self.meta(now);
+        let gone_on = self.log.go_on_with_next(&meta, &read(&self.state));
+        match gone_on {
+            Ok(is_new) => {
+                self.health.record_write_done();
+                if is_new {
+                    self.see_files();
+                }
+            }
+            Err(failure) => self.fail(&failure.error.to_string(), false, ExecutedBatch::default()),
         }
     }
 
@@ -274,8 +292,7 @@ impl Writer {
     /// Begins a file of the log with all that is in memory.
     fn write_anew(&mut self, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
-        self.log.rewrite(&meta, &read(&self.state).all())?;
-        self.copied = None;
+        self.log.rewrite(&meta, &read(&self.state))?;
         self.see_files();
         Ok(())
     }
@@ -338,46 +355,6 @@ impl Writer {
         }
         self.health.set_shortage(why.clone());
         self.shortage = why.map(|why| Unavailability::DiskFull(why).into());
-    }
-
-    /// Writes a transaction, and with it the next part of a copy if one is under way or due.
-    fn write_next(&mut self, mut rows: Rows, now: Moment) -> Result<(), WriteFailure> {
-        let meta = self.meta(now);
-        if self.log.is_full() {
-            match self.log.begin_segment(&meta, &rows) {
-                Ok(()) => {
-                    self.copied = Some(CopyCursor::START);
-                    self.see_files();
-                    return Ok(());
-                }
-                Err(failure) if failure.may_be_found => return Err(failure),
-                // What lives goes on in a shorter one.
-                Err(failure)
-                    if failure.is_of_space()
-                        && self.log.can_go_on(read(&self.state).live_bytes()) =>
-                {
-                    return Err(failure);
-                }
-                Err(failure) => {
-                    // There may be room yet in the one that is there.
-                    warn!(error = %failure.error, "cannot begin a new file of the log");
-                    self.log.extend();
-                }
-            }
-        }
-        let Some(copied) = &self.copied else {
-            return self.log.append(&meta, &rows);
-        };
-        let limit = COPY + usize::try_from(rows.len()).unwrap_or(usize::MAX - COPY);
-        let more = read(&self.state).copy(copied, limit, &mut rows);
-        if more.is_some() {
-            self.log.append(&meta, &rows)?;
-        } else {
-            self.log.append_last_copied(&meta, &rows)?;
-            self.see_files();
-        }
-        self.copied = more;
-        Ok(())
     }
 
     pub(super) fn answer(&mut self, done: ExecutedBatch, carried_out: Moment) {
@@ -469,12 +446,8 @@ impl Writer {
 
     /// Takes note of the files that there are now.
     fn see_files(&mut self) {
-        let directory = &self.directory;
-        let segments = self
-            .log
-            .segments()
-            .map(|segment| directory.segment(segment));
-        self.open_files.set_segments(segments);
+        let log = self.directory.log_file(self.log.generation());
+        self.open_files.set_log(log);
     }
 
     /// Nobody asks for anything.
@@ -492,7 +465,7 @@ impl Writer {
             (state.unwritten(), lags)
         };
         if lags || !rows.is_empty() {
-            self.commit(rows, now, ExecutedBatch::default());
+            self.commit(&rows, now, ExecutedBatch::default());
         } else {
             self.answer(ExecutedBatch::default(), now);
         }

@@ -33,7 +33,7 @@ async fn a_file_of_somebody_else_is_refused_and_not_touched() {
     assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused:?}");
     let text = refused.to_string();
     assert!(text.contains("latchgate.00000001.log"), "{text}");
-    assert!(text.contains("from one backup"), "{text}");
+    assert!(text.contains("restore a backup"), "{text}");
     assert_eq!(fs::read(&path).unwrap(), foreign);
 }
 

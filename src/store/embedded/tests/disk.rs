@@ -10,9 +10,9 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::store::embedded::log::{Segment, Volume};
+use crate::store::embedded::log::{DiskFile, Volume};
 
-/// The segments of a log on such a disk. It outlives every log that is opened on it.
+/// The files of a log on such a disk. It outlives every log that is opened on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk(Arc<Mutex<Platter>>);
 
@@ -24,7 +24,7 @@ pub(super) enum Fault {
     None,
     /// After so many more writes every write fails for want of space.
     Full(usize),
-    /// A write that would make the segments and the reserve longer than this altogether fails for want of space.
+    /// A write that would make the log, its draft and the reserve longer than this altogether fails for want of space.
     Capacity(usize),
     /// The same, and after so many more steps as in [`Fault::DiesAfter`] nothing works any more.
     CapacityThenDies(usize, usize),
@@ -48,7 +48,7 @@ pub(super) enum Fault {
 #[derive(Default)]
 struct Platter {
     files: Vec<FileOnDisk>,
-    /// Which file is which segment, as programs see it.
+    /// Which file has which number, as programs see it.
     entries: BTreeMap<u64, usize>,
     /// What is left of that after a loss of power.
     durable_entries: BTreeMap<u64, usize>,
@@ -56,8 +56,10 @@ struct Platter {
     /// The space that is kept.
     reserve: Option<usize>,
     fault: Fault,
-    /// The most zeros that were written at once into a segment that has its place, or into the reserve.
+    /// The most zeros that were written at once into a log file that has its place, or into the reserve.
     longest_fill: usize,
+    /// The most bytes that one sync of a file had to make durable.
+    longest_sync: usize,
     /// Called in every sync, before anything else.
     on_sync: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Which of the sectors that were not synced outlive a loss of power.
@@ -141,21 +143,21 @@ impl Disk {
         self.platter().longest_fill
     }
 
-    /// How many segments there are.
-    pub(super) fn segments(&self) -> usize {
+    /// The most bytes that one sync of a file had to make durable.
+    pub(super) fn longest_sync(&self) -> usize {
+        self.platter().longest_sync
+    }
+
+    /// How many log files there are.
+    pub(super) fn logs(&self) -> usize {
         self.platter().entries.len()
     }
 
-    /// What the newest segment holds.
+    /// What the newest log file holds.
     pub(super) fn newest(&self) -> Vec<u8> {
         let platter = self.platter();
         let (_generation, file) = platter.entries.last_key_value().expect("there is one");
         platter.files[*file].cached.clone()
-    }
-
-    /// Somebody removes the newest segment.
-    pub(super) fn remove_newest(&self) {
-        self.platter().entries.pop_last().expect("there is one");
     }
 
     /// Somebody removes the space that is kept.
@@ -163,7 +165,7 @@ impl Disk {
         self.platter().reserve = None;
     }
 
-    /// Makes this what the newest segment holds.
+    /// Makes this what the newest log file holds.
     pub(super) fn overwrite_newest(&self, bytes: &[u8]) {
         let platter = &mut *self.platter();
         let (_generation, file) = platter.entries.last_key_value().expect("there is one");
@@ -184,7 +186,7 @@ impl Disk {
         self.platter().sync(file)
     }
 
-    fn segment(&self, file: usize) -> Box<dyn Segment> {
+    fn open(&self, file: usize) -> Box<dyn DiskFile> {
         let disk = self.clone();
         Box::new(OpenFile { disk, file })
     }
@@ -203,18 +205,18 @@ impl Volume for Disk {
         Ok(platter.files[file].cached.clone())
     }
 
-    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn Segment>> {
+    fn draft(&self, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
         let file = {
             let mut platter = self.platter();
             platter.writable()?;
             platter.files.push(FileOnDisk::default());
             platter.files.len() - 1
         };
-        let segment = self.segment(file);
-        segment.write_at(bytes, 0)?;
-        segment.sync()?;
+        let opened = self.open(file);
+        opened.write_at(bytes, 0)?;
+        opened.sync()?;
         self.platter().draft = Some(file);
-        Ok(segment)
+        Ok(opened)
     }
 
     fn put_in_place(&self, generation: u64) -> io::Result<()> {
@@ -225,6 +227,13 @@ impl Volume for Disk {
             platter.entries.insert(generation, draft);
         }
         self.sync(None)
+    }
+
+    fn discard_draft(&self) -> io::Result<()> {
+        let mut platter = self.platter();
+        platter.works()?;
+        platter.draft = None;
+        Ok(())
     }
 
     fn reserved(&self) -> io::Result<u64> {
@@ -255,17 +264,17 @@ impl Volume for Disk {
         Ok(())
     }
 
-    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn Segment>, u64)> {
+    fn draft_in_reserve(&self, bytes: &[u8]) -> io::Result<(Box<dyn DiskFile>, u64)> {
         let file = self.platter().reserve.ok_or(ErrorKind::NotFound)?;
         let mut whole = bytes.to_vec();
         let len = whole.len().max(self.platter().files[file].cached.len());
         whole.resize(len, 0);
-        let segment = self.segment(file);
-        segment.write_at(&whole, 0)?;
-        segment.sync()?;
+        let opened = self.open(file);
+        opened.write_at(&whole, 0)?;
+        opened.sync()?;
         let mut platter = self.platter();
         platter.draft = platter.reserve.take();
-        Ok((segment, len as u64))
+        Ok((opened, len as u64))
     }
 
     fn recycle(&self, generation: u64) -> io::Result<u64> {
@@ -299,12 +308,12 @@ impl Volume for Disk {
     }
 
     /// So short that every test comes to the next one.
-    fn shortest_segment(&self) -> u64 {
+    fn shortest_log(&self) -> u64 {
         16 * 1024
     }
 }
 
-impl Segment for OpenFile {
+impl DiskFile for OpenFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut platter = self.disk.platter();
         platter.writable()?;
@@ -367,7 +376,11 @@ impl Platter {
 
     /// Whether a file may become so long.
     fn has_room(&self, file: usize, len: usize) -> io::Result<()> {
-        let others = self.entries.values().chain(&self.reserve);
+        let others = self
+            .entries
+            .values()
+            .chain(&self.reserve)
+            .chain(&self.draft);
         let others = others.filter(|&&other| other != file);
         let others: usize = others.map(|&other| self.files[other].cached.len()).sum();
         let grows = len > self.files[file].cached.len();
@@ -418,6 +431,8 @@ impl Platter {
         match file {
             Some(file) => {
                 let file = &mut self.files[file];
+                let dirty: usize = file.dirty.iter().map(Range::len).sum();
+                self.longest_sync = self.longest_sync.max(dirty);
                 for range in std::mem::take(&mut file.dirty) {
                     if lands {
                         file.keep(range);

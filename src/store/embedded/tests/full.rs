@@ -241,7 +241,7 @@ async fn a_process_that_is_killed_at_any_step_on_a_full_disk_starts_again_on_it(
     let held = fill(&rig).await;
     // Others have all that is left.
     let capacity = rig.disk.used();
-    // Until a segment is full, and longer. A step is a write, a sync or a change of the directory.
+    // Until a file is full, and longer. A step is a write, a sync or a change of the directory.
     for steps in 1..200 {
         rig.disk.fail(Fault::CapacityThenDies(capacity, steps));
         let mut turn = 0;
@@ -260,7 +260,7 @@ async fn a_process_that_is_killed_at_any_step_on_a_full_disk_starts_again_on_it(
 }
 
 #[tokio::test]
-async fn what_is_kept_for_a_full_disk_is_written_in_pieces() {
+async fn what_lives_and_what_is_kept_for_a_full_disk_is_written_in_pieces() {
     let rig = Rig::start();
     let held: Vec<_> = (0..400)
         .map(|number| attempt(&format!("held:{number}"), LONG))
@@ -269,12 +269,15 @@ async fn what_is_kept_for_a_full_disk_is_written_in_pieces() {
         rig.granted(lease).await;
     }
     let live = usize::try_from(rig.store().state.read().live_bytes()).unwrap();
-    // Through several segments.
+    // Through several files.
     for lease in held.iter().cycle().take(2_000) {
         renew(&rig, lease).await.unwrap();
     }
     let longest = rig.disk.longest_fill();
     assert!(longest <= 16 * 1024, "{longest} bytes at once");
+    // Nor does anybody wait until all that lives is copied into the next file.
+    let longest = rig.disk.longest_sync();
+    assert!(longest <= 24 * 1024, "{longest} bytes in one sync");
     // All of it is there soon, while nobody asks for anything.
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while rig.disk.newest().len().min(rig.disk.kept()) < 2 * live {
@@ -285,8 +288,8 @@ async fn what_is_kept_for_a_full_disk_is_written_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fills_up_while_a_segment_begins_still_renews() {
-    // At any time in the life of a segment, of which the space is not there yet.
+async fn a_disk_that_fills_up_while_a_file_is_made_still_renews() {
+    // At any time in the life of a file, also while the next one is made.
     for step in (0..120).step_by(3) {
         let rig = Rig::start();
         let held: Vec<_> = (0..60)

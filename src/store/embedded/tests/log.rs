@@ -1,4 +1,4 @@
-//! The log: segments follow each other, what is damaged is refused, and what is torn is given up.
+//! The log: files follow each other, what is damaged is refused, and what is torn is given up.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,12 +13,12 @@ use crate::{
         embedded::{
             EmbeddedStore, OpenError,
             directory::Directory,
-            layout::{IS_CONTINUED, LogError, MARK},
+            layout::LogError,
             lease::{Lease, Moment},
             log::{Log, LogEnd, Volume},
-            replay::{Contents, fuzzed_segment},
+            replay::{Contents, fuzzed_log},
             row::{Meta, Rows},
-            state::{CopyCursor, State},
+            state::State,
         },
         parking::Parking,
     },
@@ -48,7 +48,19 @@ fn three_records() -> (Disk, Log, Vec<usize>) {
 
 /// A new log on an empty disk.
 fn begin(disk: &Disk) -> Log {
-    Log::begin(Box::new(disk.clone()), LogEnd::default(), &meta(0), &[]).unwrap()
+    let disk = Box::new(disk.clone());
+    Log::begin(disk, LogEnd::default(), &meta(0), &State::default()).unwrap()
+}
+
+/// A state with these locks, a lease each.
+fn state_of(numbers: std::ops::RangeInclusive<u64>) -> State {
+    let leases = numbers.map(|number| {
+        let asked = attempt(&format!("lock:{number}"), LONG);
+        let fence = FencingToken::new(number).unwrap();
+        let lease = Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1));
+        (asked.name, lease)
+    });
+    State::new(leases.collect(), vec![], 0, Parking::default())
 }
 
 /// What is read, and whether nothing but that is there.
@@ -114,10 +126,12 @@ fn what_was_written_is_read() {
     gone.no_lease(&name("lock:3"));
     log.append(&meta(2), &gone).unwrap();
     assert_eq!(held(&read(&disk).unwrap().0), locks(2));
-    // In several records, if there are too many rows for one.
-    let parts: Vec<_> = (1..=5).map(row).collect();
-    log.rewrite(&meta(5), &parts).unwrap();
-    assert_eq!(held(&read(&disk).unwrap().0), locks(5));
+    // In several records: there are too many rows for one.
+    log.rewrite(&meta(5_000), &state_of(1..=5_000)).unwrap();
+    let mut many = locks(5_000);
+    many.sort();
+    assert_eq!(held(&read(&disk).unwrap().0), many);
+    log.rewrite(&meta(5), &state_of(1..=5)).unwrap();
     log.append(&meta(6), &row(6)).unwrap();
     assert_eq!(held(&read(&disk).unwrap().0), locks(6));
 }
@@ -282,22 +296,22 @@ fn a_lease_under_the_key_of_another_is_refused() {
     let fence = FencingToken::new(0x1234).unwrap();
     let mut rows = Rows::default();
     rows.lease(&asked.name, &Lease::grant(&asked, slotted(0), fence, now));
-    let mut record = [0_u8; 24].to_vec();
+    let mut record = Vec::new();
     meta(1).encode(&mut record);
     record.extend_from_slice(&1_u64.to_le_bytes());
     let key = record.len() + 6;
     record.extend_from_slice(rows.as_bytes());
-    assert!(fuzzed_segment(&record).contains("lock"));
+    assert!(fuzzed_log(&record).contains("lock"));
     for at in [key, key + 8] {
         let mut other = record.clone();
         // It is a lease that is alone, or one with another fencing token.
         other[at] = if at == key { b'l' } else { 1 };
-        let read = fuzzed_segment(&other);
+        let read = fuzzed_log(&other);
         assert!(!read.contains("leases"), "{at}: {read}");
     }
     let mut other = record.clone();
     other[key + 8] = 1;
-    let read = fuzzed_segment(&other);
+    let read = fuzzed_log(&other);
     assert!(read.contains("mode or fencing token"), "{read}");
 }
 
@@ -317,12 +331,12 @@ fn end_one(state: &mut State, lock: &str, now: Moment) {
 }
 
 #[test]
-fn what_lives_is_copied_into_the_next_segment_and_the_one_before_goes() {
+fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
     let disk = Disk::default();
     let mut log = begin(&disk);
     let mut state = State::new(vec![], vec![], 0, Parking::default());
-    let (mut number, mut begun, mut copied, mut most) = (0, 0, None, 0);
-    while begun < 5 {
+    let (mut number, mut replaced, mut parts) = (0, 0, 0);
+    while replaced < 5 {
         number += 1;
         let fence = FencingToken::new(number).unwrap();
         // A part of the locks is shared.
@@ -348,28 +362,18 @@ fn what_lives_is_copied_into_the_next_segment_and_the_one_before_goes() {
             end_one(&mut state, "shared:1", now);
             end_one(&mut state, "shared:0", now);
         }
-        let mut rows = state.unwritten();
+        let rows = state.unwritten();
         let meta = Meta {
             rows: state.len(),
             ..meta(0)
         };
-        if log.is_full() {
-            log.begin_segment(&meta, &rows).unwrap();
-            copied = Some(CopyCursor::START);
-            begun += 1;
-        } else if let Some(cursor) = &copied {
-            copied = state.copy(cursor, 3, &mut rows);
-            if copied.is_some() {
-                log.append(&meta, &rows).unwrap();
-            } else {
-                log.append_last_copied(&meta, &rows).unwrap();
-            }
-        } else {
-            log.append(&meta, &rows).unwrap();
-        }
+        log.append(&meta, &rows).unwrap();
         assert!(state.commit().is_empty());
-        most = most.max(disk.segments());
-        assert_eq!(disk.segments() == 2, copied.is_some());
+        if log.needs_next() {
+            parts += 1;
+            replaced += usize::from(log.go_on_with_next(&meta, &state).unwrap());
+        }
+        assert_eq!(disk.logs(), 1);
         // At any time, copy or not, the log holds just what lives.
         let (contents, clean) = read(&disk).unwrap();
         assert!(clean);
@@ -388,128 +392,27 @@ fn what_lives_is_copied_into_the_next_segment_and_the_one_before_goes() {
         lives.sort();
         assert_eq!(held(&contents), lives, "after {number}");
     }
-    assert_eq!(most, 2);
-}
-
-#[test]
-fn a_segment_that_comes_back_is_not_read() {
-    let (disk, mut log, ends) = three_records();
-    let before = disk.newest();
-    log.rewrite(&meta(1), &[row(7)]).unwrap();
-    assert_eq!(disk.segments(), 1);
-    let mut continued = before.clone();
-    continued[MARK..MARK + 4].copy_from_slice(&IS_CONTINUED.to_le_bytes());
-    // The last record was never synced, or the mark never reached the disk: both may be so.
-    let mut shorter = before.clone();
-    shorter[ends[2]..].fill(0);
-    for came_back in [before, continued, shorter] {
-        // It was removed, and the directory was not synced since.
-        disk.draft(&came_back).unwrap();
-        disk.put_in_place(1).unwrap();
-        assert_eq!(held(&read(&disk).unwrap().0), vec![(name("lock:7"), 7)]);
-    }
-}
-
-#[test]
-fn noise_at_the_end_of_a_segment_that_another_follows_is_no_reason_to_refuse_the_log() {
-    let (disk, mut log, ends) = three_records();
-    let sound = disk.newest();
-    let noise = vec![0xa5; sound.len() - ends[3]];
-    // As a record begins that is longer than the file.
-    let endless = [&sound[12..16], &[0xff; 4], &noise].concat();
-    let put_first = |tail: &[u8]| {
-        disk.draft(&[&sound[..ends[3]], tail].concat()).unwrap();
-        disk.put_in_place(1).unwrap();
-    };
-    let tails = [&noise[..], &endless, &noise[..3]];
-    log.begin_segment(&meta(4), &row(4)).unwrap();
-    for tail in tails {
-        put_first(tail);
-        assert_eq!(held(&read(&disk).unwrap().0), locks(4));
-    }
-    // Not needed any more, and not marked as one that is continued.
-    log.rewrite(&meta(1), &[row(7)]).unwrap();
-    assert_eq!(disk.segments(), 1);
-    for tail in tails {
-        put_first(tail);
-        assert_eq!(held(&read(&disk).unwrap().0), [(name("lock:7"), 7)]);
-    }
-}
-
-#[test]
-fn a_whole_record_behind_the_noise_of_an_older_segment_is_a_reason_to_refuse_the_log() {
-    let (disk, mut log, ends) = three_records();
-    let sound = disk.newest();
-    log.rewrite(&meta(1), &[row(7)]).unwrap();
-    let mut torn = sound[..ends[3]].to_vec();
-    torn[ends[2] + 8..].fill(0xa5);
-    // The new segment goes on from the torn record, and so from a segment that has lost it: only a record behind it is
-    // in no other segment.
-    for (behind, is_refused) in [(&[][..], false), (&sound[ends[2]..], true)] {
-        disk.draft(&[&torn, behind].concat()).unwrap();
-        disk.put_in_place(1).unwrap();
-        assert_eq!(read(&disk).is_err(), is_refused);
-    }
-}
-
-#[test]
-fn an_older_log_beside_the_newest_segment_is_refused() {
-    let (disk, mut log, ends) = three_records();
-    let mut backup = disk.newest();
-    backup[ends[1]..].fill(0);
-    log.rewrite(&meta(3), &[row(1), row(2), row(3)]).unwrap();
-    log.append(&meta(4), &row(4)).unwrap();
-    let (foreign, mut other, _ends) = three_records();
-    for number in 4..=9 {
-        other.append(&meta(number), &row(number)).unwrap();
-    }
-    // Made earlier of the same log; of another one; and what nobody can read.
-    for restored in [backup, foreign.newest(), b"a log that was cut".to_vec()] {
-        disk.draft(&restored).unwrap();
-        disk.put_in_place(1).unwrap();
-        let refused = read(&disk).map(|_log| ());
-        let is_refused = matches!(refused, Err(LogError::AnotherLog { newest: 2 }));
-        assert!(is_refused, "{refused:?}");
-    }
-    disk.remove(1).unwrap();
-    assert_eq!(held(&read(&disk).unwrap().0), locks(4));
-}
-
-#[test]
-fn a_log_of_which_a_segment_is_missing_is_refused() {
-    let (disk, mut log, _ends) = three_records();
-    log.begin_segment(&meta(4), &row(4)).unwrap();
-    assert_eq!(held(&read(&disk).unwrap().0), locks(4));
-    disk.remove(1).unwrap();
-    let missing = read(&disk).map(|_log| ());
     assert!(
-        matches!(missing, Err(LogError::Count { .. })),
-        "{missing:?}"
+        parts > 3 * replaced,
+        "{parts} parts are too few for the test"
     );
 }
 
 #[test]
-fn a_log_of_which_the_newest_segment_is_missing_is_refused() {
+fn a_file_that_comes_back_is_neither_read_nor_kept() {
     let (disk, mut log, _ends) = three_records();
-    log.begin_segment(&meta(4), &row(4)).unwrap();
-    disk.remove_newest();
-    let missing = read(&disk).map(|_log| ());
-    assert!(matches!(missing, Err(LogError::Gap(4))), "{missing:?}");
-}
-
-#[test]
-fn a_log_of_which_the_first_of_two_segments_is_from_a_backup_is_refused() {
-    let (disk, mut log, ends) = three_records();
-    let mut older = disk.newest();
-    older[ends[2]..].fill(0);
-    log.begin_segment(&meta(4), &row(4)).unwrap();
-    let newest = disk.newest();
-    disk.remove(2).unwrap();
-    disk.overwrite_newest(&older);
-    disk.draft(&newest).unwrap();
-    disk.put_in_place(2).unwrap();
-    let gap = read(&disk).map(|_log| ());
-    assert!(matches!(gap, Err(LogError::Gap(3))), "{gap:?}");
+    let before = disk.newest();
+    log.rewrite(&meta(1), &state_of(7..=7)).unwrap();
+    assert_eq!(disk.logs(), 1);
+    // It was removed, and the directory was not synced since; or it is what is left of a file.
+    for came_back in [before, vec![0xa5; 100]] {
+        disk.draft(&came_back).unwrap();
+        disk.put_in_place(1).unwrap();
+        let (contents, end) = Log::read(&disk).unwrap().unwrap();
+        assert_eq!(held(&contents), vec![(name("lock:7"), 7)]);
+        Log::begin(Box::new(disk.clone()), end, &meta(1), &state_of(7..=7)).unwrap();
+        assert_eq!(disk.logs(), 1);
+    }
 }
 
 /// What an answer has said of a lock.
@@ -520,7 +423,7 @@ enum Told {
     Unknown,
 }
 
-/// Takes and gives back locks until the disk has failed, through several segments. Says what was told.
+/// Takes and gives back locks until the disk has failed, through several files. Says what was told.
 async fn until_it_fails(rig: &Rig) -> (Vec<Told>, bool) {
     let mut told = Vec::new();
     for turn in 0..90 {
@@ -584,7 +487,7 @@ async fn whatever_fails_at_any_step_what_was_answered_is_true() {
             }
         }
         assert!(steps > 100, "{steps} steps are no whole run");
-        // Want of space is said before anything is written, but for the place of a new segment.
+        // Want of space is said before anything is written, but for the place of a new file.
         let full = matches!(kind(0), Fault::Full(_));
         let most = if full { steps / 50 } else { steps };
         assert!(unknown <= most, "{unknown} of {steps} answers left it open");
@@ -644,7 +547,7 @@ async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_when_a_segment_is_due_refuses_and_then_goes_on() {
+async fn a_disk_that_is_full_when_a_file_is_due_refuses_and_then_goes_on() {
     let mut rig = Rig::start();
     let mut turn = 0;
     let mut refused = false;

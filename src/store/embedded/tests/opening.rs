@@ -46,7 +46,7 @@ async fn a_full_a_read_only_and_a_dead_disk_are_told_apart() {
 }
 
 #[tokio::test]
-async fn starts_that_are_refused_for_the_reserve_name_it_and_leave_no_segment() {
+async fn starts_that_are_refused_for_the_reserve_name_it_and_leave_no_file() {
     let mut rig = Rig::start();
     rig.granted(&attempt("kept", 3_600_000)).await;
     rig.close().await;
@@ -57,7 +57,7 @@ async fn starts_that_are_refused_for_the_reserve_name_it_and_leave_no_segment() 
             panic!("{refused:?}")
         };
         assert!(path.ends_with("latchgate.reserve"), "{path:?}");
-        assert_eq!(rig.disk.segments(), 1);
+        assert_eq!(rig.disk.logs(), 1);
     }
     rig.disk.fail(Fault::None);
     rig.open().unwrap();
@@ -83,12 +83,12 @@ async fn starts_that_are_killed_at_the_same_step_do_not_stop_the_next_start() {
                 rig.disk.lose_power();
             }
             rig.disk.fail(Fault::None);
-            let segments = rig.disk.segments();
-            assert!((1..=2).contains(&segments), "step {step}: {segments}");
+            let logs = rig.disk.logs();
+            assert!((1..=2).contains(&logs), "step {step}: {logs}");
         }
         rig.open()
             .unwrap_or_else(|refused| panic!("step {step}: {refused}"));
-        assert_eq!(rig.disk.segments(), 1, "step {step}");
+        assert_eq!(rig.disk.logs(), 1, "step {step}");
         for number in 0..LOCKS {
             let is_free = rig.is_free(&format!("held:{number}")).await;
             assert!(!is_free, "step {step}: {number}");

@@ -17,7 +17,13 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
-        embedded::{EmbeddedStore, OpenError, directory::Directory, log::Volume, row::Rows},
+        embedded::{
+            EmbeddedStore, OpenError,
+            directory::Directory,
+            log::Volume,
+            row::Rows,
+            state::{CopyCursor, State},
+        },
     },
 };
 
@@ -46,15 +52,15 @@ impl Rig {
         rig
     }
 
-    /// A store in an empty directory, into which this segment was put, with the same clock.
-    pub(super) fn restored(&self, segment: &[u8]) -> Result<Self, OpenError> {
+    /// A store in an empty directory, into which this log file was put, with the same clock.
+    pub(super) fn restored(&self, log: &[u8]) -> Result<Self, OpenError> {
         let mut rig = Self {
             clock: Arc::clone(&self.clock),
             disk: Disk::default(),
             store: None,
             directory: TempDir::new().unwrap(),
         };
-        rig.disk.draft(segment).unwrap();
+        rig.disk.draft(log).unwrap();
         rig.disk.put_in_place(1).unwrap();
         rig.open()?;
         Ok(rig)
@@ -131,8 +137,7 @@ impl Rig {
 
     /// How many rows are remembered.
     pub(super) fn remembered(&self) -> u64 {
-        let all = self.store().state.read().all();
-        all.iter().map(Rows::len).sum()
+        self.store().state.read().len()
     }
 
     /// Waits until the store can write again.
@@ -154,6 +159,14 @@ impl Rig {
             sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+/// The rows of everything that lives.
+pub(super) fn all_rows(state: &State) -> Rows {
+    let mut rows = Rows::default();
+    let more = state.copy(&CopyCursor::START, usize::MAX, &mut rows);
+    assert!(more.is_none());
+    rows
 }
 
 pub(super) fn name(text: &str) -> LockName {

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{
     line::{waiting, waiting_under},
-    rig::{attempt, key, keyed, name, share},
+    rig::{all_rows, attempt, key, keyed, name, share},
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -185,9 +185,9 @@ fn holds_together(state: &State, now: Moment) {
     }
     let known = state.next_hand_off().map(|moment| moment.since(now));
     assert_eq!(known, next);
-    assert_eq!(state.all()[0].len(), state.len());
+    assert_eq!(all_rows(state).len(), state.len());
     assert!(state.len() >= rows as u64);
-    assert_eq!(state.all()[0].as_bytes().len() as u64, state.live_bytes());
+    assert_eq!(all_rows(state).as_bytes().len() as u64, state.live_bytes());
 }
 
 fn have_slots_of_their_own(leases: &[HeldLease]) {
@@ -203,7 +203,7 @@ fn have_slots_of_their_own(leases: &[HeldLease]) {
 }
 
 fn seen(state: &State, now: Moment) -> Seen {
-    let all = &state.all()[0];
+    let all = all_rows(state);
     let mut fields = Fields::of(all.as_bytes());
     let mut rows: Vec<_> = (0..all.len())
         .map(|_| fields.row().unwrap())
