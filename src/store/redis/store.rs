@@ -391,19 +391,17 @@ impl Store for RedisStore {
     async fn check(&self) -> Vec<Check> {
         match self.enter() {
             Ok(_working) => self.examiner.check().await,
-            Err(closing) => vec![Check {
-                name: "connection",
-                health: Health::Outage(closing.to_string()),
-                note: None,
-                refuses_for: None,
-            }],
+            Err(closing) => vec![Check::new(
+                "connection",
+                Health::Outage(closing.to_string()),
+            )],
         }
     }
 
     fn figures(&self) -> StoreFigures {
         let topology = &self.dispatch.topology;
         let shards = topology.shards();
-        let skew = |shard: &Arc<Shard>| topology.node(shard).zip(shard.admission.clock_skew());
+        let skew = |shard: &Arc<Shard>| topology.node(shard).zip(*shard.admission.skew.lock());
         let replicas = shards.iter().map(|shard| shard.replicas.confirmed());
         let mut figures = StoreFigures {
             connections: Some(shards.iter().map(|shard| shard.pool.open()).sum()),

@@ -215,8 +215,7 @@ impl Dispatch {
             Failure::NoScript => {
                 Unavailability::Refused("NOSCRIPT: the server forgets scripts".to_owned()).into()
             }
-            Failure::Unknown(why) => why.into(),
-            known => known.reason().into(),
+            other => other.into(),
         }
     }
 }
@@ -406,8 +405,18 @@ impl Dispatch {
 
     /// Sends a plain command of one key, once.
     pub(crate) async fn plain(&self, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
+        let destination = self.destination(slot)?;
+        self.plain_from(destination, slot, command).await
+    }
+
+    /// The same, beginning where a server has pointed.
+    async fn plain_from(
+        &self,
+        mut destination: Destination,
+        slot: Slot,
+        command: &Cmd,
+    ) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let mut destination = self.destination(slot)?;
         for _ in 0..REDIRECTS {
             let connection = destination.connection(limit).await?;
             match destination.send(&connection, command, limit).await {
@@ -426,15 +435,8 @@ impl Dispatch {
         let pubsub_shard = self.topology.pubsub_shard()?;
         let mut command = Cmd::new();
         command.arg("PUBLISH").arg(channel).arg(message);
-        match self.plain_to(&pubsub_shard, &command).await {
-            Ok(_) => Ok(()),
-            Err(Failure::Unknown(why)) => Err(why.into()),
-            Err(Failure::NoScript | Failure::WrongType) => {
-                let why = "the server refuses PUBLISH".to_owned();
-                Err(Unavailability::Refused(why).into())
-            }
-            Err(known) => Err(known.reason().into()),
-        }
+        self.plain_to(&pubsub_shard, &command).await?;
+        Ok(())
     }
 
     /// Sends a plain command to a server, once.
@@ -476,29 +478,10 @@ impl Dispatch {
             // Few: of a slot that is being moved, or has just been.
             if let Failure::Elsewhere(redirect) = answered(error) {
                 let destination = self.topology.follow(slot, &redirect, shard)?;
-                *reply = self.send_to(&destination, slot, command).await?;
+                *reply = self.plain_from(destination, slot, command).await?;
             }
         }
         Ok(replies)
-    }
-
-    /// Sends a command where a server has pointed.
-    async fn send_to(
-        &self,
-        destination: &Destination,
-        slot: Slot,
-        command: &Cmd,
-    ) -> Result<Value, Failure> {
-        if !destination.asking {
-            return self.plain(slot, command).await;
-        }
-        let limit = Instant::now() + self.command_timeout;
-        let connection = destination.connection(limit).await?;
-        match destination.send(&connection, command, limit).await {
-            // The slot has arrived, or come back, meanwhile.
-            Err(Failure::Elsewhere(_)) => self.plain(slot, command).await,
-            other => other,
-        }
     }
 
     /// The server that has a slot.

@@ -46,7 +46,7 @@ pub(crate) struct Endpoint {
     one_server: bool,
     identity: Identity,
     /// Told when a connection was lost.
-    lost: Arc<Notify>,
+    pub(super) lost: Arc<Notify>,
     /// The connections that are open.
     open_connections: Mutex<Vec<Weak<ConnectionShared>>>,
     /// The tasks that move bytes, one for each connection. They outlive every other task, because
@@ -106,16 +106,6 @@ impl Endpoint {
             Ok(Connection::new(shared, run))
         };
         self.in_time(open).await
-    }
-
-    /// Ends when a connection was lost since this last ended.
-    pub(crate) async fn connection_lost(&self) {
-        self.lost.notified().await;
-    }
-
-    /// Takes note that a connection was lost that listened to channels.
-    pub(crate) fn note_lost_connection(&self) {
-        self.lost.notify_one();
     }
 
     /// What readiness says of where the address leads, although a connection could be made.

@@ -135,6 +135,16 @@ impl Failure {
     }
 }
 
+/// What a command answers that failed so, when it is not tried again.
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unknown(why) => why.into(),
+            known => known.reason().into(),
+        }
+    }
+}
+
 /// The server's words for a connection that it does not take.
 pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")

@@ -6,7 +6,7 @@
 use bb8_redis::redis::{Cmd, Pipeline, Value};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard},
+    sync::Mutex as AsyncMutex,
     time::{Duration, Instant},
 };
 
@@ -21,15 +21,16 @@ use super::{
 
 /// A connection on which markers are written.
 pub(crate) struct MarkerConnection {
-    connection: Connection,
+    pub(super) connection: Connection,
     /// Which run of which server it leads to.
-    run: RunId,
+    pub(crate) run: RunId,
     /// What the marker is called.
     marker: String,
     script: Script,
     /// Held while replicas are waited for, so that those who wait together share a marker.
-    turn: AsyncMutex<()>,
-    last: Mutex<Option<MarkerRound>>,
+    pub(super) turn: AsyncMutex<()>,
+    /// What came of the last marker.
+    pub(super) last: Mutex<Option<MarkerRound>>,
     /// By when a marker should have been counted whose caller has gone meanwhile.
     unanswered: Mutex<Option<Instant>>,
 }
@@ -84,25 +85,6 @@ impl MarkerConnection {
             last: Mutex::default(),
             unanswered: Mutex::default(),
         })
-    }
-
-    /// To which run of which server it is.
-    pub(crate) fn run(&self) -> &RunId {
-        &self.run
-    }
-
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    /// Held by the one who writes a marker for all who wait.
-    pub(crate) async fn turn(&self) -> AsyncMutexGuard<'_, ()> {
-        self.turn.lock().await
-    }
-
-    /// What came of the last marker.
-    pub(crate) fn last(&self) -> Option<MarkerRound> {
-        *self.last.lock()
     }
 
     /// Writes a marker, and waits for those who have it. All is over by `limit`.

@@ -7,7 +7,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     future::pending,
     sync::{
         Arc,
@@ -17,7 +16,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use bb8_redis::bb8;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Duration, Instant, sleep, timeout_at},
@@ -29,12 +28,13 @@ use crate::{
     store::Unavailability,
 };
 
-use super::{connection::Connection, pubsub::PubSubConnection, route::Route};
+use super::{connection::Connection, route::Route};
 
 /// The connections to one server.
 pub(crate) struct Pool {
     connections: bb8::Pool<Manager>,
-    route: Route,
+    /// For connections outside the pool.
+    pub(crate) route: Route,
     state: Arc<PoolState>,
     /// Which connection of the snapshot is used next.
     turn: AtomicUsize,
@@ -178,25 +178,12 @@ impl Pool {
 
     /// Why the last connection could not be made, if it could not.
     pub(crate) fn last_error(&self) -> Option<String> {
-        self.state.last_error().clone()
+        self.state.last_error.lock().clone()
     }
 
     /// Whether the last connection could not be made.
     pub(crate) fn is_failing(&self) -> bool {
-        self.state.last_error().is_some()
-    }
-
-    /// A connection outside the pool that listens to channels.
-    pub(crate) async fn subscribe(
-        &self,
-        channels: &[&str],
-    ) -> Result<PubSubConnection, Unavailability> {
-        self.route.subscribe(channels).await
-    }
-
-    /// A connection outside the pool, for commands that keep others waiting.
-    pub(crate) async fn dedicated(&self) -> Result<Connection, Unavailability> {
-        self.route.connect().await
+        self.state.last_error.lock().is_some()
     }
 
     /// Checks again and again whether the address still leads to the same server: every two seconds, and when a
@@ -207,7 +194,7 @@ impl Pool {
             let endpoint = self.route.endpoint();
             let lost = async {
                 match &endpoint {
-                    Some(endpoint) => endpoint.connection_lost().await,
+                    Some(endpoint) => endpoint.lost.notified().await,
                     None => pending().await,
                 }
             };
@@ -218,33 +205,6 @@ impl Pool {
             // While none can be made, those that there are are as good as before.
             drop(self.route.connect().await);
         }
-    }
-
-    /// Takes note that a connection was lost that listened to channels.
-    pub(crate) fn note_lost_connection(&self) {
-        if let Some(endpoint) = self.route.endpoint() {
-            endpoint.note_lost_connection();
-        }
-    }
-
-    /// What readiness says of where the address leads, although a connection could be made.
-    pub(crate) fn address_warning(&self) -> Option<&'static str> {
-        self.route.endpoint()?.warning()
-    }
-
-    /// Gives the server up: from now on nothing is sent to it, and every connection ends.
-    pub(crate) fn disconnect(&self) {
-        self.route.disconnect();
-    }
-
-    pub(crate) async fn close(&self) {
-        self.route.close().await;
-    }
-}
-
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").finish_non_exhaustive()
     }
 }
 
@@ -286,17 +246,13 @@ impl Homes {
 
     /// The worker with the fewest connections, which has one more from now on. `None` if there are no workers.
     fn next(&self) -> Option<Home> {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         let worker = self.workers.all().min_by_key(|it| taken[it.number()])?;
         taken[worker.number()] += 1;
         Some(Home {
             homes: self.clone(),
             worker,
         })
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.taken.lock()
     }
 }
 
@@ -314,7 +270,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        self.homes.taken()[self.worker.number()] -= 1;
+        self.homes.taken.lock()[self.worker.number()] -= 1;
     }
 }
 
@@ -323,26 +279,17 @@ impl Drop for Home {
 impl PoolState {
     /// A connection was made for bb8 to keep.
     fn add(&self, connection: &Connection, worker: Option<Worker>) {
-        *self.last_error() = None;
-        self.live.rcu(|live| {
-            let mut live = Live::clone(live);
-            live.add(connection, worker);
-            live
-        });
+        *self.last_error.lock() = None;
+        self.change_live(|live| live.add(connection, worker));
         self.connected.notify_one();
     }
 
-    /// bb8 drops a connection.
-    fn remove(&self, connection: &Connection) {
+    fn change_live(&self, change: impl Fn(&mut Live)) {
         self.live.rcu(|live| {
             let mut live = Live::clone(live);
-            live.remove(connection);
+            change(&mut live);
             live
         });
-    }
-
-    fn last_error(&self) -> MutexGuard<'_, Option<String>> {
-        self.last_error.lock()
     }
 }
 
@@ -368,7 +315,7 @@ impl bb8::ManageConnection for Manager {
                 }
             }
             Err(reason) => {
-                *self.state.last_error() = Some(reason.to_string());
+                *self.state.last_error.lock() = Some(reason.to_string());
                 Dialled::Down(Instant::now(), reason)
             }
         })
@@ -383,7 +330,7 @@ impl bb8::ManageConnection for Manager {
             Dialled::Up { connection, .. } => {
                 let is_broken = connection.is_broken();
                 if is_broken {
-                    self.state.remove(connection);
+                    self.state.change_live(|live| live.remove(connection));
                 }
                 is_broken
             }

@@ -5,9 +5,9 @@
 //! another server taken over in between, or had this one been started anew, it would have ended. Where the
 //! name of the server leads to another one meanwhile, the two say of which run they are.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::Mutex as AsyncMutex,
     time::{Duration, Instant, timeout_at},
@@ -32,12 +32,6 @@ pub(crate) struct Replicas {
 }
 
 // === impl Replicas ===
-
-impl fmt::Debug for Replicas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replicas").finish_non_exhaustive()
-    }
-}
 
 impl Replicas {
     pub(crate) fn new(config: &RedisConfig) -> Self {
@@ -66,7 +60,7 @@ impl Replicas {
     /// How many had the last marker in time, if that is known.
     pub(crate) fn confirmed(&self) -> Option<u32> {
         let markers = self.markers.lock().clone();
-        markers.and_then(|markers| markers.last()?.confirmed)
+        markers.and_then(|markers| markers.last.lock().as_ref()?.confirmed)
     }
 
     /// The connection on which it will be found out who has a grant that is made from now on; `None` if
@@ -102,29 +96,22 @@ impl Replicas {
         if let Some(markers) = self.open_markers() {
             return Ok(markers);
         }
-        if let Some((at, why)) = &*self.failed_now()
+        if let Some((at, why)) = &*self.failed.lock()
             && *at >= asked
         {
             return Err(why.clone());
         }
-        let opened = self.open(pool, marker()).await;
+        let open = async {
+            let connection = pool.route.connect().await?;
+            let limit = Instant::now() + self.replica_wait.answer_within;
+            MarkerConnection::open(connection, marker(), limit).await
+        };
+        let opened = open.await.map(Arc::new);
         match &opened {
             Ok(markers) => *self.markers.lock() = Some(Arc::clone(markers)),
-            Err(why) => *self.failed_now() = Some((Instant::now(), why.clone())),
+            Err(why) => *self.failed.lock() = Some((Instant::now(), why.clone())),
         }
         opened
-    }
-
-    async fn open(
-        &self,
-        pool: &Pool,
-        marker: String,
-    ) -> Result<Arc<MarkerConnection>, Unavailability> {
-        let connection = pool.dedicated().await?;
-        let limit = Instant::now() + self.replica_wait.answer_within;
-        MarkerConnection::open(connection, marker, limit)
-            .await
-            .map(Arc::new)
     }
 
     /// Whether enough replicas have everything that this run of the server had done before this is
@@ -135,7 +122,7 @@ impl Replicas {
         run: Option<&RunId>,
         limit: Instant,
     ) -> Result<(), Option<u32>> {
-        if run != Some(markers.run()) {
+        if run != Some(&markers.run) {
             // Whoever has the marker: what was done at that server is another matter.
             return Err(None);
         }
@@ -148,8 +135,9 @@ impl Replicas {
 
     async fn confirmed_on(&self, markers: &MarkerConnection, limit: Instant) -> Option<u32> {
         let asked = Instant::now();
-        let _turn = markers.turn().await;
-        match markers.last() {
+        let _turn = markers.turn.lock().await;
+        let last = *markers.last.lock();
+        match last {
             // What came of it, came of it for all who asked before.
             Some(last) if last.begun > asked => last.confirmed,
             _ => markers.round(self.replica_wait, limit).await,
@@ -160,12 +148,8 @@ impl Replicas {
     fn open_markers(&self) -> Option<Arc<MarkerConnection>> {
         let now = self.markers.lock();
         let open = now.as_ref();
-        open.filter(|markers| !markers.connection().is_broken())
+        open.filter(|markers| !markers.connection.is_broken())
             .cloned()
-    }
-
-    fn failed_now(&self) -> MutexGuard<'_, Option<(Instant, Unavailability)>> {
-        self.failed.lock()
     }
 }
 

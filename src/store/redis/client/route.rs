@@ -63,6 +63,13 @@ impl Route {
         }
     }
 
+    /// Takes note that a connection was lost that listened to channels.
+    pub(crate) fn note_lost_connection(&self) {
+        if let Some(endpoint) = self.endpoint() {
+            endpoint.lost.notify_one();
+        }
+    }
+
     /// The endpoint of the server to which connections are made now, if that is known.
     pub(crate) fn endpoint(&self) -> Option<Arc<Endpoint>> {
         match self {

@@ -46,10 +46,15 @@ impl Run {
     }
 }
 
-/// What `INFO server` says.
+/// A field of what a server has answered to INFO.
+pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
 fn uptime(info: &str) -> Option<Duration> {
-    let line = |line: &str| line.strip_prefix("uptime_in_seconds:")?.parse().ok();
-    info.lines().find_map(line).map(Duration::from_secs)
+    let seconds = info_field(info, "uptime_in_seconds")?;
+    seconds.parse().ok().map(Duration::from_secs)
 }
 
 // === impl RunId ===
@@ -57,8 +62,7 @@ fn uptime(info: &str) -> Option<Duration> {
 impl RunId {
     /// What `INFO server` says.
     pub(crate) fn read(info: &str) -> Option<Self> {
-        let line = |line: &str| line.strip_prefix("run_id:").map(Arc::from);
-        info.lines().find_map(line).map(Self)
+        info_field(info, "run_id").map(|id| Self(id.into()))
     }
 
     /// As the server says it.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
     time::Instant,
@@ -16,10 +16,11 @@ use crate::store::{
 use super::{
     super::keys::Keys,
     failure::{Failure, hint},
+    run::info_field,
 };
 
 /// Keeps what the last examination of a server found.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Admission {
     /// Held while examining, so that those who ask together get one examination.
     pub(crate) turn: AsyncMutex<()>,
@@ -31,9 +32,9 @@ pub(crate) struct Admission {
     /// Somebody asked, and there are new findings.
     pub(crate) found: Notify,
     /// By how many seconds the server's clock was ahead of ours when it was last looked at.
-    skew: Mutex<Option<f64>>,
+    pub(crate) skew: Mutex<Option<f64>>,
     /// What was last read of the eviction policy.
-    policy: Mutex<Option<Eviction>>,
+    pub(crate) policy: Mutex<Option<Eviction>>,
 }
 
 /// What an examination found.
@@ -67,45 +68,24 @@ pub(crate) enum Eviction {
 // === impl Admission ===
 
 impl Admission {
-    pub(crate) fn new() -> Self {
-        Self {
-            turn: AsyncMutex::new(()),
-            last: Mutex::new(None),
-            is_safe: AtomicBool::new(false),
-            last_verdict: Mutex::new(None),
-            found: Notify::new(),
-            skew: Mutex::new(None),
-            policy: Mutex::new(None),
-        }
-    }
-
-    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
-    pub(crate) fn clock_skew(&self) -> Option<f64> {
-        *self.skew.lock()
-    }
-
-    /// Takes note of that.
-    pub(crate) fn note_skew(&self, ahead: f64) {
-        *self.skew.lock() = Some(ahead);
-    }
-
-    /// What was last read of the eviction policy.
-    pub(crate) fn last_policy(&self) -> MutexGuard<'_, Option<Eviction>> {
-        self.policy.lock()
-    }
-
     /// Whether the server answered when it was last looked at.
     pub(crate) fn is_reached(&self) -> bool {
-        let last = self.last();
-        last.is_some_and(|last| !matches!(last.verdict, SafetyVerdict::Unreachable(_)))
+        let last = self.last.lock();
+        (last.as_ref()).is_some_and(|it| !matches!(it.verdict, SafetyVerdict::Unreachable(_)))
     }
+}
 
-    pub(crate) fn last(&self) -> Option<Findings> {
-        self.last.lock().clone()
-    }
+// === impl Check ===
 
-    pub(crate) fn last_verdict(&self) -> Option<Result<(), String>> {
-        self.last_verdict.lock().clone()
+impl Check {
+    /// A check of which there is nothing else to know.
+    pub(crate) fn new(name: &'static str, health: Health) -> Self {
+        Self {
+            name,
+            health,
+            note: None,
+            refuses_for: None,
+        }
     }
 }
 
@@ -120,12 +100,7 @@ impl Findings {
         Self {
             at: Instant::now(),
             checks: checks
-                .map(|(name, health)| Check {
-                    name,
-                    health,
-                    note: None,
-                    refuses_for: None,
-                })
+                .map(|(name, health)| Check::new(name, health))
                 .collect(),
             verdict,
         }
@@ -153,20 +128,12 @@ impl Findings {
 impl Eviction {
     /// Reads `INFO memory`; `None` if it does not say.
     pub(crate) fn from_info(info: &str) -> Option<Self> {
-        let field = |name: &str| {
-            let value = |line: &str| {
-                line.strip_prefix(name)?
-                    .strip_prefix(':')
-                    .map(str::to_owned)
-            };
-            info.lines().find_map(value)
-        };
-        let limit: u64 = field("maxmemory")?.parse().ok()?;
-        let policy = field("maxmemory_policy")?;
+        let limit: u64 = info_field(info, "maxmemory")?.parse().ok()?;
+        let policy = info_field(info, "maxmemory_policy")?;
         Some(if limit == 0 || policy == "noeviction" {
             Self::Never
         } else {
-            Self::ByPolicy(policy)
+            Self::ByPolicy(policy.to_owned())
         })
     }
 }

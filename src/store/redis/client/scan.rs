@@ -11,8 +11,13 @@ use crate::{
 };
 
 use super::{
-    super::keys::Keys, connection::answered, dispatch::Dispatch, failure::Failure,
-    retry::RetryPolicy, run::RunId, shard::Shard,
+    super::keys::Keys,
+    connection::answered,
+    dispatch::Dispatch,
+    failure::Failure,
+    retry::RetryPolicy,
+    run::{RunId, info_field},
+    shard::Shard,
 };
 
 /// What one step has found.
@@ -87,15 +92,11 @@ pub(crate) fn writable(replication: &Value) -> Result<(), Failure> {
     let Value::BulkString(info) = replication else {
         return Err(unexpected());
     };
-    if is_replica(&String::from_utf8_lossy(info)) {
+    if info_field(&String::from_utf8_lossy(info), "role") == Some("slave") {
         let why = "READONLY: this server is a replica".to_owned();
         return Err(Failure::WrongNode(Unavailability::Refused(why)));
     }
     Ok(())
-}
-
-fn is_replica(info: &str) -> bool {
-    info.lines().any(|line| line == "role:slave")
 }
 
 /// What SCAN answered: where it goes on, and keys.
@@ -212,13 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_known_by_its_role() {
-        assert!(is_replica(
-            "# Replication\r\nrole:slave\r\nmaster_host:a\r\n"
-        ));
-        assert!(!is_replica(
-            "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"
-        ));
+    fn what_a_replica_has_answered_is_refused() {
+        let role = |role| writable(&text(&format!("# Replication\r\nrole:{role}\r\n")));
+        assert!(matches!(role("slave"), Err(Failure::WrongNode(_))));
+        assert_eq!(role("master"), Ok(()));
     }
 
     #[test]

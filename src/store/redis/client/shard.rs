@@ -19,7 +19,6 @@ use crate::{
 use super::{pool::Pool, replicas::Replicas, route::Route, safety::Admission};
 
 /// One server that has locks, or whichever is the master.
-#[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) pool: Pool,
     pub(crate) replicas: Replicas,
@@ -61,26 +60,17 @@ const WAITING: usize = 256;
 // === impl Shard ===
 
 impl Shard {
-    /// The only server, or whichever is the master.
-    pub(crate) fn only(route: Route, config: &RedisConfig, workers: &Workers) -> Self {
-        Self::new(route, None, config, workers)
-    }
-
-    /// One of several.
-    pub(crate) fn one_of(
+    /// `node`: where the server is, if it is one of several.
+    pub(crate) fn new(
         route: Route,
-        node: RedisNode,
+        node: Option<RedisNode>,
         config: &RedisConfig,
         workers: &Workers,
     ) -> Self {
-        Self::new(route, Some(node), config, workers)
-    }
-
-    fn new(route: Route, node: Option<RedisNode>, config: &RedisConfig, workers: &Workers) -> Self {
         Self {
             pool: Pool::new(route, config, workers),
             replicas: Replicas::new(config),
-            admission: Admission::new(),
+            admission: Admission::default(),
             disconnected: CancellationToken::new(),
             node,
             asking: AskingRoom(Semaphore::new(ASKING)),
@@ -126,7 +116,7 @@ impl Shard {
     /// Gives it up: from now on nothing is sent to it, and every connection ends.
     pub(crate) fn disconnect(&self) {
         self.disconnected.cancel();
-        self.pool.disconnect();
+        self.pool.route.disconnect();
     }
 }
 

@@ -55,13 +55,13 @@ impl Topology {
     ) -> Self {
         match servers {
             RedisServers::One(url) => {
-                let shard = Shard::only(Route::to_one(url, config), config, workers);
+                let shard = Shard::new(Route::to_one(url, config), None, config, workers);
                 Self::Single(Arc::new(shard), url.node().to_string())
             }
             RedisServers::Sentinel(url) => {
                 let followed = Arc::new(FollowedMaster::new(url, config, Arc::clone(clock)));
                 let route = Route::Followed(Arc::clone(&followed));
-                Self::Sentinel(Arc::new(Shard::only(route, config, workers)), followed)
+                Self::Sentinel(Arc::new(Shard::new(route, None, config, workers)), followed)
             }
             RedisServers::Cluster(url) => {
                 Self::Cluster(Arc::new(Cluster::new(url, config, workers)))
@@ -242,7 +242,7 @@ impl Topology {
     /// Closes every connection, whoever still has one.
     pub(crate) async fn close(&self) {
         match self {
-            Self::Single(shard, _) | Self::Sentinel(shard, _) => shard.pool.close().await,
+            Self::Single(shard, _) | Self::Sentinel(shard, _) => shard.pool.route.close().await,
             Self::Cluster(cluster) => cluster.close().await,
         }
     }

@@ -52,7 +52,7 @@ impl Subscription {
             let channels = [&*channel, &self.channels.all];
             let subscribed = match self.dispatch.topology.pubsub_shard() {
                 Ok(shard) => {
-                    let subscribed = shard.pool.subscribe(&channels).await;
+                    let subscribed = shard.pool.route.subscribe(&channels).await;
                     subscribed.map(|pubsub| (shard, pubsub))
                 }
                 Err(why) => Err(why),
@@ -63,7 +63,7 @@ impl Subscription {
                     self.note(None);
                     hand_on(Heard::Connected);
                     self.read_messages(pubsub, &hand_on).await;
-                    shard.pool.note_lost_connection();
+                    shard.pool.route.note_lost_connection();
                     hand_on(Heard::Disconnected);
                     pauses.next()
                 }

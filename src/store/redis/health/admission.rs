@@ -44,7 +44,8 @@ impl Admission {
         let mut pauses = Pauses::new();
         let mut waiting = None;
         loop {
-            if let Some(last_verdict) = self.last_verdict() {
+            let last_verdict = self.last_verdict.lock().clone();
+            if let Some(last_verdict) = last_verdict {
                 return last_verdict.map_err(Unavailability::Misconfigured);
             }
             // Nobody has reached the server yet.
@@ -90,7 +91,7 @@ impl Admission {
     pub(crate) async fn watch(&self, shard: &Arc<Shard>, examiner: &Examiner) {
         let mut logged = HashMap::new();
         loop {
-            let last = self.last();
+            let last = self.last.lock().clone();
             for check in last.iter().flat_map(|findings| &findings.checks) {
                 let entry = log_entry(check);
                 if logged.get(check.name) != Some(&entry) {
@@ -124,7 +125,8 @@ impl Admission {
         examiner: &Examiner,
     ) -> Findings {
         let _turn = self.turn.lock().await;
-        if let Some(last) = self.last().filter(|last| last.at >= since) {
+        let last = self.last.lock().clone();
+        if let Some(last) = last.filter(|last| last.at >= since) {
             return last;
         }
         let findings = examiner.examine(shard).await;

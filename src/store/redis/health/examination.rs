@@ -138,7 +138,7 @@ impl Examiner {
             let why = "the server does not tell its eviction policy".to_owned();
             return Ok(self.unread(shard, why));
         };
-        *shard.admission.last_policy() = Some(eviction.clone());
+        *shard.admission.policy.lock() = Some(eviction.clone());
         Ok(self.judge_eviction(&eviction))
     }
 
@@ -162,7 +162,7 @@ impl Examiner {
     /// A policy that cannot be read any more is taken for the one that was read last: a server that
     /// evicts does not become safe by not saying so.
     fn unread(&self, shard: &Shard, why: String) -> Health {
-        let last = shard.admission.last_policy().clone();
+        let last = shard.admission.policy.lock().clone();
         match last.map(|policy| self.judge_eviction(&policy)) {
             Some(Health::Misconfigured(what)) => {
                 Health::Misconfigured(format!("{what} (when it was last read: {why})"))
@@ -180,7 +180,7 @@ impl Examiner {
         let here = self.clock.wall().duration_since(std::time::UNIX_EPOCH);
         let here = here.unwrap_or_default();
         let ahead = time.as_secs_f64() - here.as_secs_f64();
-        shard.admission.note_skew(ahead);
+        *shard.admission.skew.lock() = Some(ahead);
         if Duration::from_micros(self.floors.highest()) > time + SKEW {
             let finding = "a fencing token is ahead of the server's clock: the clock has stepped back, or \
                            the counter was raised (by another server's data, or by hand); tokens go \
@@ -201,7 +201,7 @@ impl Examiner {
 /// Whether the server takes writes, and is the same as before.
 fn judge_connection(shard: &Shard, probed: &Probed) -> Health {
     match &probed.refusal {
-        None => match shard.pool.address_warning() {
+        None => match shard.pool.route.endpoint().and_then(|it| it.warning()) {
             Some(finding) => Health::Warning(finding.to_owned()),
             None => Health::Passing,
         },

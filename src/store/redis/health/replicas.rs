@@ -38,7 +38,7 @@ impl Examiner {
         let limit = Instant::now() + shard.replicas.longest();
         let had = shard
             .replicas
-            .have(&markers, Some(markers.run()), limit)
+            .have(&markers, Some(&markers.run), limit)
             .await;
         Some(match had {
             Ok(()) => Check {
@@ -105,10 +105,5 @@ pub(crate) fn too_few(shard: &Shard, confirmed: Option<u32>) -> Unavailability {
 }
 
 fn check(health: Health) -> Check {
-    Check {
-        name: "replicas",
-        health,
-        note: None,
-        refuses_for: None,
-    }
+    Check::new("replicas", health)
 }

@@ -33,18 +33,11 @@ use super::{
 /// What was seen of a lock and its queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LockRead {
-    pub(crate) state: LockState,
+    /// The lease of ours that holds it. Without one a script looks at the lock: a foreign client may hold it, several
+    /// leases may share it, or it is free by now.
+    pub(crate) lease: Option<HeldLease>,
     /// How many tickets are in its queue. While a slot moves, some may be at the other server.
     pub(crate) waiters: u64,
-}
-
-/// What was seen of a lock.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum LockState {
-    /// A lease of ours holds it.
-    Lease(HeldLease),
-    /// Somebody else, or nobody any more: to be looked at with a script.
-    Unclear,
 }
 
 /// How many commands are sent for a lock.
@@ -109,7 +102,7 @@ fn commands(batch: &[Keys]) -> Pipeline {
 
 fn judge([value, queue]: &[Value; COMMANDS], now: u64, sent: Instant) -> LockRead {
     LockRead {
-        state: judge_lock(value, now, sent),
+        lease: read_lease(value, now, sent),
         waiters: match queue {
             Value::Int(count) => count.unsigned_abs(),
             // The key is of another type, or at another server.
@@ -118,17 +111,14 @@ fn judge([value, queue]: &[Value; COMMANDS], now: u64, sent: Instant) -> LockRea
     }
 }
 
-fn judge_lock(value: &Value, now: u64, sent: Instant) -> LockState {
+fn read_lease(value: &Value, now: u64, sent: Instant) -> Option<HeldLease> {
     let Value::BulkString(value) = value else {
-        return LockState::Unclear;
+        return None;
     };
-    let text = std::str::from_utf8(value).ok();
-    let lease = text
-        .and_then(Record::read)
-        .and_then(|it| it.lease(now, sent));
+    let record = Record::read(std::str::from_utf8(value).ok()?)?;
     // What has no end any more although it should have ended was changed by hand.
-    let lease = lease.filter(|lease| !lease.expires_in.is_zero());
-    lease.map_or(LockState::Unclear, LockState::Lease)
+    let lease = record.lease(now, sent);
+    lease.filter(|lease| !lease.expires_in.is_zero())
 }
 
 fn server_error(reply: &Value) -> Option<&ServerError> {
@@ -197,14 +187,13 @@ impl RedisListing<'_> {
         let seen = self.dispatch.read_locks(shard, &batch).await?;
         let mut found = Vec::new();
         let mut unclear = Vec::new();
-        for (keys, LockRead { state, waiters }) in batch.into_iter().zip(seen) {
-            match state {
-                LockState::Lease(lease) => {
-                    let lock = self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters);
-                    found.extend(lock.map(|lock| (keys, lock)));
-                }
-                LockState::Unclear => unclear.push((keys, waiters)),
-            }
+        for (keys, LockRead { lease, waiters }) in batch.into_iter().zip(seen) {
+            let Some(lease) = lease else {
+                unclear.push((keys, waiters));
+                continue;
+            };
+            let lock = self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters);
+            found.extend(lock.map(|lock| (keys, lock)));
         }
         let closer = stream::iter(unclear).map(|(keys, waiters)| self.inspect_one(keys, waiters));
         let mut closer = closer.buffer_unordered(SCRIPTS);
@@ -296,18 +285,12 @@ mod tests {
 
     #[test]
     fn a_lease_is_told_from_what_others_have_written() {
-        let LockState::Lease(lease) = judge_lock(&lease(NOW + 500_000), NOW, Instant::now()) else {
-            panic!("no lease");
-        };
+        let lease = read_lease(&lease(NOW + 500_000), NOW, Instant::now()).expect("a lease");
         assert_eq!((lease.fence.get(), lease.expires_in.as_millis()), (7, 500));
         assert_eq!(lease.held_for.as_millis(), 100);
         assert_eq!(lease.owner.unwrap().as_str(), "ci");
         for value in [text("theirs"), text(""), Value::Nil, self::lease(NOW)] {
-            assert_eq!(
-                judge_lock(&value, NOW, Instant::now()),
-                LockState::Unclear,
-                "{value:?}"
-            );
+            assert_eq!(read_lease(&value, NOW, Instant::now()), None, "{value:?}");
         }
     }
 
@@ -328,7 +311,7 @@ mod tests {
         let of_master = read(&replies(&seen(), "master"), Instant::now()).unwrap();
         let [
             LockRead {
-                state: LockState::Lease(_),
+                lease: Some(_),
                 waiters: 3,
             },
         ] = of_master[..]
@@ -342,7 +325,7 @@ mod tests {
         assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
         let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
         let unclear = LockRead {
-            state: LockState::Unclear,
+            lease: None,
             waiters: 0,
         };
         assert_eq!(

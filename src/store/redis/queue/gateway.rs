@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, watch},
     time::Instant,
@@ -229,18 +229,18 @@ impl RedisGateway {
     /// Whether an acquire that may be queued is to say that this gateway is alive: until one has said it in
     /// the slot, and then once a second.
     pub(crate) fn should_announce(&self, slot: Slot) -> bool {
-        let last = self.announced().get(&slot).copied();
+        let last = self.announced.lock().get(&slot).copied();
         last.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY)
     }
 
     /// In such slots the server may not know that this gateway is alive: the next acquire says it again.
     pub(crate) fn may_be_thought_dead(&self, concerned: impl Fn(Slot) -> bool) {
-        self.announced().retain(|&slot, _| !concerned(slot));
+        self.announced.lock().retain(|&slot, _| !concerned(slot));
     }
 
     /// Takes note that somebody was queued in a slot, and has said there that this gateway is alive.
     pub(crate) fn note_announced(&self, slot: Slot) {
-        let mut announced = self.announced();
+        let mut announced = self.announced.lock();
         if announced.len() >= MAX_ANNOUNCED {
             announced.retain(|_, at| at.elapsed() < ANNOUNCE_EVERY);
         }
@@ -307,9 +307,5 @@ impl RedisGateway {
         if let Err(error) = self.orphans.try_send(attempt) {
             warn!(%error, "a grant that nobody waits for is left to its TTL");
         }
-    }
-
-    fn announced(&self) -> MutexGuard<'_, HashMap<Slot, Instant>> {
-        self.announced.lock()
     }
 }

@@ -43,7 +43,7 @@ impl Relay for RedisRelay {
     async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
         let pubsub_shard = self.dispatch.topology.pubsub_shard()?;
         let news = [&*self.gateway.channels.news];
-        let pubsub = pubsub_shard.pool.subscribe(&news).await?;
+        let pubsub = pubsub_shard.pool.route.subscribe(&news).await?;
         let me = format!("{}\n", self.gateway.id.as_str());
         let batches = pubsub.messages().filter_map(move |message| {
             // What has no sender is left out, as is what this gateway has sent.

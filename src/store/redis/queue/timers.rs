@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, sleep, sleep_until},
@@ -64,7 +64,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
     /// no harm: whoever looks finds out what is left.
     pub(crate) fn set(&self, name: &K, left: Duration) {
         let due = Instant::now() + left + MARGIN;
-        let mut schedule = self.lock();
+        let mut schedule = self.timers.lock();
         if schedule.due.get(name).is_some_and(|&before| before <= due) {
             return;
         }
@@ -82,7 +82,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
 
     /// How many are set.
     pub(crate) fn len(&self) -> usize {
-        self.lock().due.len()
+        self.timers.lock().due.len()
     }
 
     /// Waits for the next that is due. It counts as set until somebody [begins](Self::begin) to look after it. Safe
@@ -108,7 +108,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
 
     /// One that is due; or when the next one will be.
     fn take_due(&self) -> Result<K, Option<Instant>> {
-        let mut schedule = self.lock();
+        let mut schedule = self.timers.lock();
         match schedule.by_due.first() {
             Some((due, _)) if *due <= Instant::now() => {}
             first => return Err(first.map(|(due, _)| *due)),
@@ -120,11 +120,7 @@ impl<K: Clone + Ord + Hash> Timers<K> {
 
     /// It is looked after now: what is set from here on is another time.
     fn begin(&self, name: &K) {
-        self.lock().due.remove(name);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Schedule<K>> {
-        self.timers.lock()
+        self.timers.lock().due.remove(name);
     }
 }
 
@@ -257,7 +253,7 @@ mod tests {
             timers.set(&name(text), Duration::ZERO);
             timers.begin(&name(text));
         }
-        assert!(timers.lock().due.is_empty());
+        assert!(timers.timers.lock().due.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -283,10 +279,6 @@ mod tests {
         given_back: Mutex<Vec<Instant>>,
     }
 
-    fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-        of.lock()
-    }
-
     /// How the names begin of locks at a server that never answers.
     const AWAY: &str = "away";
 
@@ -303,12 +295,12 @@ mod tests {
             if name.as_str().starts_with(AWAY) {
                 return std::future::pending().boxed();
             }
-            lock(&self.passed_on).push((name, Instant::now()));
+            self.passed_on.lock().push((name, Instant::now()));
             async {}.boxed()
         }
 
         fn lapse(&self, _name: LockName, _token: TokenHash) -> BoxFuture<'_, ()> {
-            *lock(&self.lapsing) += 1;
+            *self.lapsing.lock() += 1;
             std::future::pending().boxed()
         }
 
@@ -316,12 +308,12 @@ mod tests {
             if orphan.name.as_str().starts_with(AWAY) {
                 return std::future::pending().boxed();
             }
-            let mut failures = lock(&self.failures);
+            let mut failures = self.failures.lock();
             if let Some(left) = failures.checked_sub(1) {
                 *failures = left;
                 return async { Some(orphan) }.boxed();
             }
-            lock(&self.given_back).push(Instant::now());
+            self.given_back.lock().push(Instant::now());
             async { None }.boxed()
         }
     }
@@ -337,7 +329,7 @@ mod tests {
         };
         // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
         let slow = Slow::default();
-        *lock(&slow.failures) = 5 * GIVING_BACK;
+        *slow.failures.lock() = 5 * GIVING_BACK;
         for _ in 0..GIVING_BACK {
             orphaned.try_send(orphan()).unwrap();
         }
@@ -349,17 +341,17 @@ mod tests {
         };
         let another = async {
             sleep(Duration::from_millis(50)).await;
-            let failures = std::mem::take(&mut *lock(&slow.failures));
+            let failures = std::mem::take(&mut *slow.failures.lock());
             orphaned.try_send(orphan()).unwrap();
             sleep(Duration::from_millis(1)).await;
-            assert_eq!(lock(&slow.given_back).len(), 1);
-            *lock(&slow.failures) = failures;
+            assert_eq!(slow.given_back.lock().len(), 1);
+            *slow.failures.lock() = failures;
             std::future::pending::<()>().await;
         };
         let acting = async { tokio::join!(run_timers(due, &slow), another) };
         let acting: Result<((), ()), _> = timeout(Duration::from_secs(10), acting).await;
         assert!(acting.is_err());
-        let given_back = lock(&slow.given_back).clone();
+        let given_back = slow.given_back.lock().clone();
         assert_eq!(given_back.len(), GIVING_BACK + 1);
         let last = *given_back.last().unwrap() - begun;
         assert!(
@@ -387,13 +379,13 @@ mod tests {
         let slow = Slow::default();
         let acting = timeout(Duration::from_secs(2), run_timers(due, &slow)).await;
         assert!(acting.is_err());
-        let passed_on = lock(&slow.passed_on).clone();
+        let passed_on = slow.passed_on.lock().clone();
         let [(passed, at)] = &passed_on[..] else {
             panic!("{passed_on:?}");
         };
         assert_eq!(*passed, name("lock"));
         assert!(*at - begun < Duration::from_millis(1_100), "{passed_on:?}");
-        assert_eq!(*lock(&slow.lapsing), LAPSING);
+        assert_eq!(*slow.lapsing.lock(), LAPSING);
     }
 
     #[tokio::test(start_paused = true)]
@@ -425,9 +417,9 @@ mod tests {
         let slow = Slow::default();
         let acting = timeout(Duration::from_secs(1), run_timers(due, &slow)).await;
         assert!(acting.is_err());
-        assert_eq!(lock(&slow.passed_on).len(), 1);
-        assert_eq!(lock(&slow.given_back).len(), 1);
-        assert_eq!(*lock(&slow.lapsing), LAPSING + 1);
+        assert_eq!(slow.passed_on.lock().len(), 1);
+        assert_eq!(slow.given_back.lock().len(), 1);
+        assert_eq!(*slow.lapsing.lock(), LAPSING + 1);
         // What waits for its turn is not set again.
         assert_eq!(ends.len(), 1_000 - PASSING_ON);
         ends.set(&name(&format!("{AWAY}-999")), Duration::ZERO);

@@ -63,7 +63,7 @@ impl Shared {
         let nodes = self.quorum.nodes();
         if nodes
             .iter()
-            .any(|node| node.shard.admission.last().is_none())
+            .any(|node| node.shard.admission.last.lock().is_none())
         {
             return;
         }
@@ -94,7 +94,7 @@ impl Shared {
             ..StoreFigures::default()
         };
         for node in nodes {
-            if let Some(skew) = node.shard.admission.clock_skew() {
+            if let Some(skew) = *node.shard.admission.skew.lock() {
                 figures.clock_skew.push((node.name.clone(), skew));
             }
             let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -119,12 +119,10 @@ async fn checked(node: &Node) -> Vec<Check> {
     .await
     {
         Ok(checks) => checks,
-        Err(_elapsed) => vec![Check {
-            name: "connection",
-            health: Health::Outage(format!("no answer within {} ms", SOON.as_millis())),
-            note: None,
-            refuses_for: None,
-        }],
+        Err(_elapsed) => {
+            let why = format!("no answer within {} ms", SOON.as_millis());
+            vec![Check::new("connection", Health::Outage(why))]
+        }
     }
 }
 
@@ -181,10 +179,8 @@ fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usi
     let note = format!("{well} of {} nodes", nodes.len());
     let is_passing = health == Health::Passing;
     Check {
-        name,
-        health,
         note: is_passing.then_some(note),
-        refuses_for: None,
+        ..Check::new(name, health)
     }
 }
 

@@ -274,7 +274,7 @@ impl NodeMaker {
         let credentials = Arc::clone(&self.credentials);
         let endpoint = Endpoint::new(node.clone(), credentials, connect_timeout);
         let route = Route::to(endpoint);
-        let shard = Arc::new(Shard::only(route, &self.redis, &self.workers));
+        let shard = Arc::new(Shard::new(route, None, &self.redis, &self.workers));
         let topology = Topology::Single(Arc::clone(&shard), node.to_string());
         let dispatch = Arc::new(Dispatch::new(topology, &self.redis, Keys::of_node));
         let examiner = Examiner {

@@ -80,7 +80,8 @@ impl Relay for QuorumRelay {
         let nodes = self.shared.quorum.nodes();
         let majority = self.shared.quorum.majority();
         let news = [&*self.shared.channels.news];
-        let pubsubs = future::join_all(nodes.iter().map(|node| node.pool().subscribe(&news))).await;
+        let pubsubs =
+            future::join_all(nodes.iter().map(|node| node.pool().route.subscribe(&news))).await;
         let (mut all, mut refused) = (SelectAll::new(), None);
         for pubsub in pubsubs {
             match pubsub {

@@ -322,12 +322,10 @@ impl Store for RedlockStore {
     async fn check(&self) -> Vec<Check> {
         match self.enter() {
             Ok(_working) => self.shared.check().await,
-            Err(closing) => vec![Check {
-                name: "connection",
-                health: Health::Outage(closing.to_string()),
-                note: None,
-                refuses_for: None,
-            }],
+            Err(closing) => vec![Check::new(
+                "connection",
+                Health::Outage(closing.to_string()),
+            )],
         }
     }
 
@@ -342,7 +340,7 @@ impl Store for RedlockStore {
         drop(timeout(longest, self.working.wait()).await);
         self.shared.closing.cancel();
         for node in self.shared.quorum.nodes() {
-            node.pool().close().await;
+            node.pool().route.close().await;
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::{Duration, Instant},
@@ -230,12 +230,8 @@ impl Cluster {
     /// A server at this address that is not known yet.
     pub(super) fn shard_at(&self, node: &RedisNode) -> Arc<Shard> {
         let route = Route::to(self.endpoint(node));
-        Arc::new(Shard::one_of(
-            route,
-            node.clone(),
-            &self.config,
-            &self.workers,
-        ))
+        let node = Some(node.clone());
+        Arc::new(Shard::new(route, node, &self.config, &self.workers))
     }
 
     /// What it takes to connect to a server.
@@ -249,15 +245,11 @@ impl Cluster {
     }
 
     pub(crate) async fn close(&self) {
-        let redirect_targets: Vec<_> = self
-            .redirect_targets_now()
-            .drain(..)
-            .map(|(shard, _)| shard)
-            .collect();
+        let targets = std::mem::take(&mut *self.redirect_targets.lock());
         let layout = std::mem::replace(&mut *self.layout.lock(), Arc::new(Layout::unknown()));
-        for shard in layout.shards.iter().chain(&redirect_targets) {
+        for shard in layout.shards.iter().chain(targets.iter().map(|it| &it.0)) {
             shard.disconnect();
-            shard.pool.close().await;
+            shard.pool.route.close().await;
         }
     }
 
@@ -271,42 +263,31 @@ impl Cluster {
 
     /// The server at an address to which somebody is pointed now.
     fn redirect_target(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
-        let mut redirect_targets = self.redirect_targets_now();
-        redirect_targets.retain(|(it, _)| !it.disconnected.is_cancelled());
-        if let Some((shard, at)) = redirect_targets
-            .iter_mut()
-            .find(|(it, _)| it.node() == Some(node))
-        {
-            *at = Instant::now();
-            return Arc::clone(shard);
-        }
-        let known = layout.at(node).map(Arc::clone);
+        let known = self.known_redirect_target(node);
+        let known = known.or_else(|| layout.at(node).map(Arc::clone));
         let shard = known.unwrap_or_else(|| self.shard_at(node));
-        redirect_targets.push((Arc::clone(&shard), Instant::now()));
+        let mut targets = self.redirect_targets.lock();
+        targets.retain(|(it, _)| !it.disconnected.is_cancelled() && !Arc::ptr_eq(it, &shard));
+        targets.push((Arc::clone(&shard), Instant::now()));
         shard
     }
 
     fn known_redirect_target(&self, node: &RedisNode) -> Option<Arc<Shard>> {
-        let redirect_targets = self.redirect_targets_now();
-        let mut redirect_targets = redirect_targets
-            .iter()
-            .map(|(shard, _)| shard)
-            .filter(|it| !it.disconnected.is_cancelled());
-        redirect_targets
-            .find(|it| it.node() == Some(node))
-            .map(Arc::clone)
+        let targets = self.redirect_targets.lock();
+        let mut targets = targets.iter().map(|(shard, _)| shard);
+        let used = |it: &&Arc<Shard>| it.node() == Some(node) && !it.disconnected.is_cancelled();
+        targets.find(used).map(Arc::clone)
     }
 
     fn is_redirect_target(&self, shard: &Arc<Shard>) -> bool {
-        let redirect_targets = self.redirect_targets_now();
-        redirect_targets
-            .iter()
+        let targets = self.redirect_targets.lock();
+        (targets.iter())
             .any(|(it, at)| Arc::ptr_eq(it, shard) && at.elapsed() < REDIRECT_TARGET_STAYS)
     }
 
     /// Cuts off servers to which nobody was pointed for a while, and which have no slots.
     fn drop_redirect_targets(&self, layout: &Layout) {
-        self.redirect_targets_now().retain(|(shard, at)| {
+        self.redirect_targets.lock().retain(|(shard, at)| {
             let is_kept = at.elapsed() < REDIRECT_TARGET_STAYS;
             if !is_kept && !layout.has(shard) {
                 let node = shard.node().map(ToString::to_string);
@@ -315,9 +296,5 @@ impl Cluster {
             }
             is_kept
         });
-    }
-
-    fn redirect_targets_now(&self) -> MutexGuard<'_, Vec<(Arc<Shard>, Instant)>> {
-        self.redirect_targets.lock()
     }
 }

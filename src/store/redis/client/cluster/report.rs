@@ -34,10 +34,8 @@ impl Cluster {
             }
         };
         vec![Check {
-            name: "cluster",
-            health,
             note,
-            refuses_for: None,
+            ..Check::new("cluster", health)
         }]
     }
 

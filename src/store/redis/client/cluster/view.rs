@@ -7,7 +7,7 @@ use crate::{
     store::{Unavailability, redis::Slot},
 };
 
-use super::super::connection::answered;
+use super::super::{connection::answered, run::info_field};
 
 /// Who has which slots, as one server of a cluster sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,19 +60,12 @@ impl ClusterView {
             return Err(odd());
         };
         let info = String::from_utf8_lossy(info);
-        let field = |name: &str| {
-            let value = |line: &str| {
-                line.strip_prefix(name)?
-                    .strip_prefix(':')
-                    .map(str::to_owned)
-            };
-            info.lines().find_map(value)
-        };
-        let epoch = field("cluster_current_epoch").and_then(|digits| digits.parse().ok());
+        let epoch =
+            info_field(&info, "cluster_current_epoch").and_then(|digits| digits.parse().ok());
         let mut view = Self {
             by: by.clone(),
             epoch: epoch.ok_or_else(odd)?,
-            sound: field("cluster_state").as_deref() == Some("ok"),
+            sound: info_field(&info, "cluster_state") == Some("ok"),
             ranges: Vec::new(),
             replicas: Vec::new(),
         };

@@ -112,7 +112,7 @@ async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_
         .await
         .unwrap()
         .unwrap();
-    let run = before.run().clone();
+    let run = before.run.clone();
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Ok(()));
     server.hang_up.notify_waiters();
     while replicas.open_markers().is_some() {
@@ -141,7 +141,7 @@ async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
         .await
         .unwrap()
         .unwrap();
-    let run = markers.run().clone();
+    let run = markers.run.clone();
     assert_eq!(replicas.have(&markers, None, soon()).await, Err(None));
     assert_eq!(replicas.have(&markers, Some(&run), soon()).await, Ok(()));
     let other = RunId::read("run_id:001").unwrap();
@@ -152,13 +152,13 @@ async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
 
     // The name leads to another server from now on, as whoever connects next finds out.
     server.run.store(1, Ordering::SeqCst);
-    pool.dedicated().await.map(drop).unwrap();
+    pool.route.connect().await.map(drop).unwrap();
     let after = replicas
         .marker_connection(&pool, marker, soon())
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(after.run(), &other);
+    assert_eq!(after.run, other);
     assert_eq!(pool.connection(soon()).await.unwrap().run(), Some(&other));
 }
 

@@ -16,25 +16,16 @@ use super::followed_master::FollowedMaster;
 impl FollowedMaster {
     /// What readiness says. No address: everybody may ask, and the log names each.
     pub(crate) fn checks(&self) -> Vec<Check> {
-        let master = match self.current_master() {
-            Some(master) => Check {
-                name: "master",
-                health: Health::Passing,
-                note: Some(format!(
-                    "the same since {}",
-                    format_rfc3339_seconds(master.since)
-                )),
-                refuses_for: None,
-            },
-            None => Check {
-                name: "master",
-                health: Health::Outage(format!(
-                    "no server is known to be the master of {:?}",
-                    self.service
-                )),
-                note: None,
-                refuses_for: None,
-            },
+        let master = if let Some(master) = self.current_master() {
+            let since = format_rfc3339_seconds(master.since);
+            Check {
+                note: Some(format!("the same since {since}")),
+                ..Check::new("master", Health::Passing)
+            }
+        } else {
+            let service = &self.service;
+            let why = format!("no server is known to be the master of {service:?}");
+            Check::new("master", Health::Outage(why))
         };
         vec![master, self.check_sentinels()]
     }
@@ -44,26 +35,19 @@ impl FollowedMaster {
         let answers = self.sentinels.iter().filter(|it| it.last_error().is_none());
         let answer = answers.count();
         let told = format!("{answer} of {all} answer");
-        let (health, note) = if answer == all {
-            (Health::Passing, Some(told))
-        } else if answer == 0 {
-            (
-                Health::Warning(format!(
-                    "{told}; the master is used for as long as it lives, and no other one is found. The \
-                     log says why"
-                )),
-                None,
-            )
-        } else {
-            let which = "the log and the metrics say which do not";
-            (Health::Warning(format!("{told}; {which}")), None)
+        let why = match answer {
+            0 => {
+                "the master is used for as long as it lives, and no other one is found. The log says why"
+            }
+            _ if answer == all => {
+                return Check {
+                    note: Some(told),
+                    ..Check::new("sentinels", Health::Passing)
+                };
+            }
+            _ => "the log and the metrics say which do not",
         };
-        Check {
-            name: "sentinels",
-            health,
-            note,
-            refuses_for: None,
-        }
+        Check::new("sentinels", Health::Warning(format!("{told}; {why}")))
     }
 
     /// What metrics say.
