@@ -18,9 +18,7 @@ use http::{
 };
 use tracing::info;
 
-use crate::{
-    audit::Requester, auth::scope, config::StoreUrl, engine::BackupParts, lock::NamePrefix,
-};
+use crate::{auth::scope, config::StoreUrl, engine::BackupParts, lock::NamePrefix};
 
 use super::{
     extract::{Caller, NoQuery, Provenance},
@@ -76,11 +74,7 @@ pub(super) async fn backup(
     };
     let made = made?;
     let bytes = made.len;
-    let requester = Requester {
-        key: caller.name().map(AsRef::as_ref),
-        request_id: provenance.request_id.as_str(),
-        remote: provenance.remote,
-    };
+    let requester = provenance.requester(&caller);
     // Also where no audit log is kept.
     let (key, id) = (requester.key, requester.request_id);
     info!(key, bytes, id, "backup");

@@ -12,8 +12,6 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use crate::{
-    audit::Audit,
-    auth::Gate,
     release,
     store::contract::{Check, Health},
 };
@@ -24,7 +22,6 @@ use super::{
     locks::millis,
     problem::Problem,
     state::AppState,
-    tls::Certificates,
 };
 
 /// How long the store may take to say how it is. Less than the second after which an orchestrator
@@ -151,69 +148,43 @@ pub(super) async fn checks(gateway: &AppState) -> Vec<Check> {
     let mut checks = timeout(CHECK_TIMEOUT, gateway.engine.check())
         .await
         .unwrap_or_else(|_elapsed| vec![no_answer()]);
-    checks.extend(keys(&gateway.gate));
-    checks.extend(audited(&gateway.audit));
-    checks.extend(certified(gateway.certificates.as_ref()));
+    // Not what is wrong exactly: everybody may ask.
+    if !gateway.gate.is_open() {
+        let detail = "the keys file cannot be used; the API keys that were read before go on, and \
+                      the log says what is wrong";
+        checks.push(check("keys", gateway.gate.is_outdated().then_some(detail)));
+    }
+    if gateway.audit.is_kept() {
+        let detail = "lines are missing from the audit log, and the log says why";
+        let is_missing = gateway.audit.trouble().is_some();
+        checks.push(check("audit", is_missing.then_some(detail)));
+    }
+    if let Some(certificates) = &gateway.certificates {
+        let detail = "the certificate files cannot be used; what was read before goes on, and the \
+                      log says what is wrong";
+        checks.push(check(
+            "certificate",
+            certificates.is_outdated().then_some(detail),
+        ));
+    }
     checks
 }
 
-/// What there is to say of the audit log, if one is kept. Not why: everybody may ask.
-fn audited(audit: &Audit) -> Option<Check> {
-    let health = if audit.trouble().is_some() {
-        let detail = "lines are missing from the audit log, and the log says why";
-        Health::Warning(detail.to_owned())
-    } else {
-        Health::Passing
-    };
-    audit.is_kept().then_some(Check {
-        name: "audit",
+fn check(name: &'static str, warning: Option<&str>) -> Check {
+    let health = warning.map_or(Health::Passing, |detail| Health::Warning(detail.to_owned()));
+    Check {
+        name,
         health,
         note: None,
         refuses_for: None,
-    })
-}
-
-/// Nothing about the keys themselves: everybody may ask.
-fn keys(gate: &Gate) -> Option<Check> {
-    let health = if gate.is_outdated() {
-        let detail = "the keys file cannot be used; the API keys that were read before go on, and \
-                       the log says what is wrong";
-        Health::Warning(detail.to_owned())
-    } else {
-        Health::Passing
-    };
-    (!gate.is_open()).then_some(Check {
-        name: "keys",
-        health,
-        note: None,
-        refuses_for: None,
-    })
-}
-
-/// What there is to say of the certificate, if the gateway speaks TLS. Not why: everybody may ask.
-fn certified(certificates: Option<&Certificates>) -> Option<Check> {
-    let health = if certificates?.is_outdated() {
-        let detail = "the certificate files cannot be used; what was read before goes on, and the \
-                      log says what is wrong";
-        Health::Warning(detail.to_owned())
-    } else {
-        Health::Passing
-    };
-    Some(Check {
-        name: "certificate",
-        health,
-        note: None,
-        refuses_for: None,
-    })
+    }
 }
 
 fn no_answer() -> Check {
     let detail = format!("no answer within {} ms", CHECK_TIMEOUT.as_millis());
     Check {
-        name: "store",
         health: Health::Outage(detail),
-        note: None,
-        refuses_for: None,
+        ..check("store", None)
     }
 }
 

@@ -13,22 +13,11 @@ use serde::Serialize;
 /// 200 with a JSON body.
 pub(super) struct JsonResponse<T>(pub(super) T);
 
-/// 204 without a body.
-pub(super) struct NoContent;
-
 // === impl JsonResponse ===
 
 impl<T: Serialize> IntoResponse for JsonResponse<T> {
     fn into_response(self) -> Response {
         (StatusCode::OK, JSON, json(&self.0)).into_response()
-    }
-}
-
-// === impl NoContent ===
-
-impl IntoResponse for NoContent {
-    fn into_response(self) -> Response {
-        StatusCode::NO_CONTENT.into_response()
     }
 }
 

@@ -37,10 +37,10 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 )]
 pub(super) async fn metrics(
     _: Caller<scope::Metrics>,
-    State(gateway): State<Arc<AppState>>,
+    gateway: State<Arc<AppState>>,
     headers: HeaderMap,
 ) -> Response {
-    scraped(&gateway, &headers).await
+    metrics_for_all(gateway, headers).await
 }
 
 /// The same for everybody who reaches an address that is for nothing else.
@@ -48,12 +48,8 @@ pub(super) async fn metrics_for_all(
     State(gateway): State<Arc<AppState>>,
     headers: HeaderMap,
 ) -> Response {
-    scraped(&gateway, &headers).await
-}
-
-async fn scraped(gateway: &AppState, headers: &HeaderMap) -> Response {
     let mut figures = gateway.engine.figures();
-    let checks = health::checks(gateway).await;
+    let checks = health::checks(&gateway).await;
     figures.checks = checks
         .iter()
         .map(|check| (check.name, severity(&check.health)))
@@ -64,7 +60,7 @@ async fn scraped(gateway: &AppState, headers: &HeaderMap) -> Response {
         .and_then(|certificates| certificates.ends()?.duration_since(UNIX_EPOCH).ok())
         .map(|ends| ends.as_secs());
     let text = gateway.engine.metrics().text(&figures);
-    let form = if wants_open_metrics(headers) {
+    let form = if wants_open_metrics(&headers) {
         "application/openmetrics-text; version=1.0.0; charset=utf-8"
     } else {
         "text/plain; version=0.0.4; charset=utf-8"

@@ -5,9 +5,13 @@ use std::{convert::Infallible, net::IpAddr};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 
-use crate::http::{
-    edge::{RequestContext, RequestId},
-    serve::peer,
+use crate::{
+    audit::Requester,
+    auth::Access,
+    http::{
+        edge::{RequestContext, RequestId},
+        serve::peer,
+    },
 };
 
 /// Which request it is, and from where.
@@ -19,6 +23,17 @@ pub(in crate::http) struct Provenance {
 }
 
 // === impl Provenance ===
+
+impl Provenance {
+    /// For the audit log: who sent the request.
+    pub(in crate::http) fn requester<'a>(&'a self, caller: &'a Access) -> Requester<'a> {
+        Requester {
+            key: caller.name().map(AsRef::as_ref),
+            request_id: self.request_id.as_str(),
+            remote: self.remote,
+        }
+    }
+}
 
 impl<S: Sync> FromRequestParts<S> for Provenance {
     type Rejection = Infallible;

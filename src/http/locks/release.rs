@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Extension, extract::State};
+use http::StatusCode;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -11,7 +12,6 @@ use crate::{
     engine::ReleaseError,
     http::{
         extract::{ApiJson, ApiPath, Fields, LockToken, NoQuery, ReleaseCaller, RequestBody},
-        json_response::NoContent,
         problem::Problem,
         serve::UnansweredReleases,
         state::AppState,
@@ -53,7 +53,7 @@ pub(in crate::http) async fn release(
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<ReleaseAnswer<NoContent>, Problem> {
+) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
@@ -83,7 +83,7 @@ pub(in crate::http) async fn release_by_post(
     _: NoQuery,
     token: LockToken,
     ApiJson(body): ApiJson<ReleaseBody>,
-) -> Result<ReleaseAnswer<NoContent>, Problem> {
+) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     end(&gateway, who, name, token.or(body.token)?.hash()).await
 }
 
@@ -92,7 +92,7 @@ async fn end(
     who: ReleaseCaller,
     name: LockName,
     token: TokenHash,
-) -> Result<ReleaseAnswer<NoContent>, Problem> {
+) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
@@ -114,7 +114,7 @@ async fn end(
         since,
     };
     let answer = match released {
-        Ok(()) => Ok(NoContent),
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(error) if gateway.gate.is_open() => Err(error.into()),
         Err(error) => Err(Problem::for_unauthenticated(error)),
     };

@@ -92,18 +92,11 @@ impl Problem {
             return error.into();
         };
         let mut problem = Self::for_acquire(error, sees_holder(&name));
-        match &mut problem.extra {
-            Extra::Locked(locked) => locked.name = Some(name),
-            Extra::None
-            | Extra::Fields(_)
-            | Extra::RetryAfter { .. }
-            | Extra::Lost { .. }
-            | Extra::Parts(_)
-            | Extra::Allow(_)
-            | Extra::Challenge(_) => {
-                let detail = format!("{} It is about the lock `{name}`.", problem.detail);
-                problem.detail = detail.into();
-            }
+        if let Extra::Locked(locked) = &mut problem.extra {
+            locked.name = Some(name);
+        } else {
+            let detail = format!("{} It is about the lock `{name}`.", problem.detail);
+            problem.detail = detail.into();
         }
         problem
     }

@@ -104,12 +104,7 @@ impl Problem {
         match &self.extra {
             Extra::Locked(locked) => Some(locked.retry_after_ms),
             Extra::RetryAfter { ms } => Some(*ms),
-            Extra::None
-            | Extra::Fields(_)
-            | Extra::Lost { .. }
-            | Extra::Parts(_)
-            | Extra::Allow(_)
-            | Extra::Challenge(_) => None,
+            _ => None,
         }
     }
 

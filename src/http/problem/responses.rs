@@ -80,9 +80,12 @@ pub(in crate::http) fn add_problems(operation: &mut Operation, codes: BTreeSet<P
 
 /// The responses that all operations share, by their names: one for each status that a problem has.
 pub(in crate::http) fn shared_responses() -> impl Iterator<Item = (String, Response)> {
-    by_status(ProblemCode::ALL.iter().copied())
-        .into_iter()
-        .map(|(status, codes)| (name(status), shared_response(&codes)))
+    let mut by_status = BTreeMap::<_, BTreeSet<_>>::new();
+    for code in ProblemCode::ALL {
+        by_status.entry(code.status()).or_default().insert(*code);
+    }
+    let shared = |(status, codes)| (name(status), shared_response(&codes));
+    by_status.into_iter().map(shared)
 }
 
 /// A header that is a text.
@@ -90,16 +93,6 @@ pub(in crate::http) fn text_header(description: &str) -> Header {
     let mut header = Header::new(ObjectBuilder::new().schema_type(Type::String));
     header.description = Some(description.to_owned());
     header
-}
-
-fn by_status(
-    codes: impl Iterator<Item = ProblemCode>,
-) -> BTreeMap<StatusCode, BTreeSet<ProblemCode>> {
-    let mut by_status = BTreeMap::<_, BTreeSet<_>>::new();
-    for code in codes {
-        by_status.entry(code.status()).or_default().insert(code);
-    }
-    by_status
 }
 
 /// What the shared response with a status is called: `TooManyRequests`.

@@ -8,15 +8,12 @@ use axum::{
 };
 use http::header::SET_COOKIE;
 
-use crate::{
-    audit::Requester,
-    http::{
-        edge::RequestContext,
-        extract::{AcceptsJson, ApiJson, NoQuery, Provenance},
-        json_response::JsonResponse,
-        problem::Problem,
-        state::AppState,
-    },
+use crate::http::{
+    edge::RequestContext,
+    extract::{AcceptsJson, ApiJson, NoQuery, Provenance},
+    json_response::JsonResponse,
+    problem::Problem,
+    state::AppState,
 };
 
 use super::{cookies::CookieJar, session_body::SessionBody, sign_in_body::SignInBody};
@@ -61,11 +58,7 @@ pub(in crate::http) async fn sign_in(
     let Some((access, session)) = gateway.gate.begin_session(access) else {
         return Ok(JsonResponse(SessionBody::of_anybody()).into_response());
     };
-    gateway.audit.signed_in(&Requester {
-        key: access.name().map(|name| &**name),
-        request_id: provenance.request_id.as_str(),
-        remote: provenance.remote,
-    });
+    gateway.audit.signed_in(&provenance.requester(&access));
     // Nothing of it is kept here. A caller that has hung up has no session.
     let ttl = gateway.config.auth.session_ttl_ms.duration();
     let cookies = jar.keep(&session, ttl).into_iter();

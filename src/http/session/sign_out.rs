@@ -6,16 +6,12 @@ use axum::{
     extract::State,
     response::{AppendHeaders, IntoResponse, Response},
 };
-use http::header::SET_COOKIE;
+use http::{StatusCode, header::SET_COOKIE};
 
-use crate::{
-    audit::Requester,
-    http::{
-        extract::{NoQuery, Provenance, SignOutCaller},
-        json_response::NoContent,
-        problem::Problem,
-        state::AppState,
-    },
+use crate::http::{
+    extract::{NoQuery, Provenance, SignOutCaller},
+    problem::Problem,
+    state::AppState,
 };
 
 use super::cookies::CookieJar;
@@ -44,12 +40,8 @@ pub(in crate::http) async fn sign_out(
     _: NoQuery,
 ) -> Result<Response, Problem> {
     if let Some(access) = caller.session() {
-        gateway.audit.signed_out(&Requester {
-            key: access.name().map(|name| &**name),
-            request_id: provenance.request_id.as_str(),
-            remote: provenance.remote,
-        });
+        gateway.audit.signed_out(&provenance.requester(access));
     }
     let cookies: Vec<_> = jar.forget().map(|cookie| (SET_COOKIE, cookie)).collect();
-    Ok((AppendHeaders(cookies), NoContent).into_response())
+    Ok((StatusCode::NO_CONTENT, AppendHeaders(cookies)).into_response())
 }
