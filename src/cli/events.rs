@@ -128,17 +128,17 @@ fn describe(event: &Event) -> String {
     if !name.is_empty() {
         add(format_args!("  {name}"));
     }
-    if let Some(fence) = event.fencing_token {
+    if let Some(fence) = event.lease.fencing_token {
         add(format_args!("  fencing token {fence}"));
     }
-    match (event.slot, event.mode.as_deref()) {
+    match (event.lease.slot, event.lease.mode.as_deref()) {
         (Some(slot), _) => add(format_args!("  slot {slot}")),
         (None, Some("shared")) => add(format_args!("  shared")),
         (None, _) => {}
     }
     // These two are done to the owner, not by the owner.
     let is_victim = matches!(event.kind.as_str(), "broken" | "release-requested");
-    if let Some(owner) = &event.owner {
+    if let Some(owner) = &event.lease.owner {
         let what = if is_victim { "held by" } else { "by" };
         add(format_args!("  {what} {}", visible(owner)));
     }
@@ -148,7 +148,7 @@ fn describe(event: &Event) -> String {
     if let Some(ms) = event.waited_ms.filter(|&ms| ms > 0) {
         add(format_args!("  after {}", time(ms)));
     }
-    if let Some(ms) = event.expires_in_ms {
+    if let Some(ms) = event.lease.expires_in_ms {
         let what = match event.kind.as_str() {
             "release-requested" => "to be released within",
             _ => "expires in",

@@ -51,18 +51,12 @@ pub(super) async fn renew(args: &RenewArgs, environment: &Environment) -> Result
     if args.json {
         output::answer(renewed.json()).map_err(CliError::Output)?;
     } else {
-        for PartResult {
-            name,
-            expires_in_ms,
-            release_requested,
-            ..
-        } in &renewed.results
-        {
-            if let Some(left) = expires_in_ms.map(Duration::from_millis) {
+        for PartResult { name, lease, .. } in &renewed.results {
+            if let Some(left) = lease.expires_in_ms.map(Duration::from_millis) {
                 let left = duration::show(left);
                 output::note(&format!("renewed {name}: expires in {left}"));
             }
-            if let Some(request) = release_requested {
+            if let Some(request) = &lease.release_requested {
                 output::note(&format!("release {name} {}", asked_for(request)));
             }
         }

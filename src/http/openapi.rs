@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
 use utoipa::openapi::{
     InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, Server,
     path::{Operation as Description, Parameter},
@@ -17,8 +16,10 @@ use crate::config::LimitsConfig;
 use super::{
     base_path::BasePath,
     edge::{Operation, Schemas},
+    extract::{RequestBody, body_schema},
     file::File,
     json_response::json,
+    locks::{AcquireBody, AcquireGroupBody, RenewBody},
     problem::{ProblemCode as Code, ProblemDocument, add_problems, shared_responses, text_header},
     session::SESSION_COOKIE,
 };
@@ -138,9 +139,23 @@ pub(super) fn rendered(mut document: OpenApi, base_path: &BasePath, limits: &Lim
     if !base_path.as_str().is_empty() {
         document.servers = Some(vec![Server::new(base_path.as_str())]);
     }
-    let mut document = serde_json::to_value(document).expect("an OpenAPI document has text keys");
     apply(&mut document, limits);
     File::of("application/json", json(&document))
+}
+
+/// Describes the bodies with the limits of one gateway.
+fn apply(document: &mut OpenApi, limits: &LimitsConfig) {
+    let components = document.components.get_or_insert_default();
+    for (body, schema) in [
+        (AcquireBody::ABOUT, body_schema::<AcquireBody>(limits)),
+        (
+            AcquireGroupBody::ABOUT,
+            body_schema::<AcquireGroupBody>(limits),
+        ),
+        (RenewBody::ABOUT, body_schema::<RenewBody>(limits)),
+    ] {
+        components.schemas.insert(body.name.to_owned(), schema);
+    }
 }
 
 /// Adds what the table of routes and the edge say of an operation: its problems, and headers.
@@ -192,65 +207,21 @@ fn add_request_id(response: &mut Response) {
     headers.insert("X-Request-Id".to_owned(), RefOr::Ref(shared));
 }
 
-// === Limits schema ===
-//
-// The limits of one gateway, in its OpenAPI document.
-
-/// Writes the configured limits over the default ones.
-pub(super) fn apply(document: &mut Value, limits: &LimitsConfig) {
-    let ttl = [
-        ("minimum", limits.min_ttl_ms.0),
-        ("maximum", limits.max_ttl_ms.0),
-    ];
-    for (field, constraints) in [
-        ("ttl_ms", &ttl[..]),
-        ("wait_ms", &[("maximum", limits.max_wait_ms.0)]),
-        ("max_hold_ms", &[("maximum", limits.max_hold_limit_ms.0)]),
-        ("limit", &[("maximum", limits.max_holders)]),
-    ] {
-        for schema in ACQUIRES {
-            constrain(property(document, schema, field), constraints);
-        }
-    }
-    constrain(property(document, "RenewBody", "ttl_ms"), &ttl);
-    // In words and not as `default`, by which generators make a field one that every answer and request has.
-    let default = format!("{LEFT_OUT}{}", limits.default_ttl_ms.0);
-    for schema in ACQUIRES {
-        let ttl = property(document, schema, "ttl_ms");
-        let told = ttl["description"].as_str().unwrap_or_default();
-        ttl["description"] = json!(told.replace(&format!("{LEFT_OUT}30000"), &default));
-    }
-}
-
-/// The bodies that ask for one lock, and for several.
-const ACQUIRES: [&str; 2] = ["AcquireBody", "AcquireGroupBody"];
-
-fn property<'a>(document: &'a mut Value, schema: &str, field: &str) -> &'a mut Value {
-    &mut document["components"]["schemas"][schema]["properties"][field]
-}
-
-fn constrain(field: &mut Value, constraints: &[(&str, u64)]) {
-    for (constraint, value) in constraints {
-        field[*constraint] = json!(value);
-    }
-}
-
-/// What stands in the description of a field before what counts without it.
-const LEFT_OUT: &str = "Left out: ";
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use crate::config::Millis;
 
     use super::*;
 
     #[test]
     fn overwrites_what_the_document_says() {
-        let mut document = serde_json::to_value(crate::http::openapi()).unwrap();
+        let mut document = crate::http::openapi();
         let default = document.clone();
         apply(&mut document, &LimitsConfig::default());
-        assert_eq!(
-            document, default,
+        assert!(
+            document == default,
             "the default limits are those of the document"
         );
         let limits = LimitsConfig {
@@ -263,6 +234,7 @@ mod tests {
             ..LimitsConfig::default()
         };
         apply(&mut document, &limits);
+        let document = serde_json::to_value(document).unwrap();
         let of = |schema: &str, field: &str| {
             let field = &document["components"]["schemas"][schema]["properties"][field];
             [&field["minimum"], &field["maximum"]].map(Value::as_u64)

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    Client, ClientError, format_duration,
+    Client, ClientError, Holder, format_duration,
     http::{CallResponse, NoAnswer, Retry, RetryableFailure, cause, pause},
     lock::NamePrefix,
 };
@@ -64,21 +64,9 @@ pub struct Event {
     /// Which lock; not with `gap`.
     #[serde(default)]
     pub name: Option<String>,
-    /// The fencing token of the lease, if it is known.
-    #[serde(default)]
-    pub fencing_token: Option<u64>,
-    /// Who asked for it.
-    #[serde(default)]
-    pub owner: Option<String>,
-    /// How it holds the lock, or wants to: `exclusive` or `shared`.
-    #[serde(default)]
-    pub mode: Option<String>,
-    /// The slot of the lease.
-    #[serde(default)]
-    pub slot: Option<u16>,
-    /// What was left of the lease, in milliseconds.
-    #[serde(default)]
-    pub expires_in_ms: Option<u64>,
+    /// The lease, as far as it is known; with `queued` the owner and mode of the request.
+    #[serde(flatten)]
+    pub lease: Holder,
     /// How long its holder had waited, in milliseconds.
     #[serde(default)]
     pub waited_ms: Option<u64>,

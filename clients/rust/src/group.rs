@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
-    AcquireRequest, Acquiring, Client, ClientError, Lease, LeasePart, Problem, ReleaseRequest,
+    AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
+    ReleaseRequest,
     acquiring::millis,
     give_back::WithdrawOnDrop,
     http::{Call, CallResponse, Retry, RetryableFailure},
@@ -28,18 +29,9 @@ pub struct PartResult {
     /// With `lease-lost`: whether somebody else holds the lock.
     #[serde(default)]
     pub held: Option<bool>,
-    /// The fencing token of a lease that was renewed.
-    #[serde(default)]
-    pub fencing_token: Option<u64>,
-    /// What is left of a lease that was renewed.
-    #[serde(default)]
-    pub expires_in_ms: Option<u64>,
-    /// What is left until the hold limit of a lease that was renewed, if it has one.
-    #[serde(default)]
-    pub hold_expires_in_ms: Option<u64>,
-    /// Present if a lease that was renewed is to be released.
-    #[serde(default)]
-    pub release_requested: Option<ReleaseRequest>,
+    /// What is told of a lease that was renewed.
+    #[serde(flatten)]
+    pub lease: Holder,
 }
 
 /// What came of the renewal or the release of several leases.
@@ -232,16 +224,8 @@ fn renewal(names: &str, token: &Token, ttl: Option<Duration>) -> Call {
 
 impl ResultsWire {
     fn is_exact(&self) -> bool {
-        let is_exact = |it: &PartResult| {
-            let request = it.release_requested.as_ref();
-            are_exact(&[
-                it.fencing_token,
-                it.expires_in_ms,
-                it.hold_expires_in_ms,
-                request.map(|it| it.within_ms),
-            ])
-        };
-        are_exact(&[Some(self.renew_after_ms)]) && self.results.iter().all(is_exact)
+        let mut leases = self.results.iter().map(|it| &it.lease);
+        are_exact(&[Some(self.renew_after_ms)]) && leases.all(Holder::is_exact)
     }
 }
 
@@ -359,7 +343,7 @@ impl PartResults {
         self.check()?;
         let is_renewed = |part: &LeasePart| {
             let result = self.results.iter().find(|it| it.name == part.name.as_str());
-            result.is_some_and(|it| it.expires_in_ms.is_some())
+            result.is_some_and(|it| it.lease.expires_in_ms.is_some())
         };
         let is_it = self.results.len() == before.parts.len() && before.parts.iter().all(is_renewed);
         if !is_it {
@@ -367,8 +351,8 @@ impl PartResults {
         }
         let smallest =
             |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
-        let left = smallest(|it| it.expires_in_ms).unwrap_or_default();
-        let hold_left = smallest(|it| it.hold_expires_in_ms);
+        let left = smallest(|it| it.lease.expires_in_ms).unwrap_or_default();
+        let hold_left = smallest(|it| it.lease.hold_expires_in_ms);
         let mut lease = before.clone().answered(self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
         // A gateway may say more after a renewal with a shorter TTL.
@@ -376,7 +360,7 @@ impl PartResults {
         lease.renew_after = self.renew_after;
         lease.hold_expires_in = hold_left.map(Duration::from_millis);
         let requests = self.results.iter().filter_map(|it| {
-            let request = it.release_requested.clone()?;
+            let request = it.lease.release_requested.clone()?;
             let name = Some(it.name.clone());
             Some(ReleaseRequest { name, ..request })
         });

@@ -56,47 +56,56 @@ pub struct LeasePart {
     pub mode: Mode,
 }
 
+/// What an answer or an event tells of a lease, or of a client without a gateway that holds a lock: as much as the caller may
+/// know. Everything that is told of leases is read as this.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Holder {
+    /// Whether it took the lock in the store itself, without a gateway.
+    pub foreign: bool,
+    /// Who asked.
+    pub owner: Option<String>,
+    /// What the holder attached.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// The fencing token of the lease.
+    pub fencing_token: Option<u64>,
+    /// Whether it holds the lock alone or beside others: `exclusive` or `shared`.
+    pub mode: Option<String>,
+    /// The slot of its lease.
+    pub slot: Option<u16>,
+    /// What tells one client without a gateway from another, as far as that is known.
+    pub foreign_mark: Option<String>,
+    /// What is left of it in milliseconds; `None` if it has no expiry.
+    pub expires_in_ms: Option<u64>,
+    /// For how long the lease was last granted, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// What is left until its hold limit in milliseconds, if it has one.
+    pub hold_expires_in_ms: Option<u64>,
+    /// When the lease was granted, by the clock of the gateway, as RFC 3339 has it.
+    pub acquired_at: Option<String>,
+    /// Present if it was asked to release the lock, and the caller may know.
+    pub release_requested: Option<ReleaseRequest>,
+}
+
+/// The answer to an acquire or a renewal: one lease, or several that have all but names, fencing tokens and modes in common.
 #[derive(Deserialize)]
-struct GroupWire {
+struct Wire {
+    name: Option<String>,
+    #[serde(default)]
     leases: Vec<PartWire>,
+    token: String,
+    renew_after_ms: u64,
+    #[serde(default)]
+    waited_ms: u64,
     #[serde(flatten)]
-    common: serde_json::Map<String, serde_json::Value>,
+    lease: Holder,
 }
 
 #[derive(Deserialize)]
 struct PartWire {
     name: String,
-    fencing_token: u64,
-    /// A gateway that does not name it has no other.
-    #[serde(default)]
-    mode: Option<String>,
-    #[serde(default)]
-    slot: Option<u16>,
-}
-
-#[derive(Deserialize)]
-struct Wire {
-    name: String,
-    token: String,
-    fencing_token: u64,
-    /// A gateway that does not name it has no other.
-    #[serde(default)]
-    mode: Option<String>,
-    #[serde(default)]
-    slot: Option<u16>,
-    ttl_ms: u64,
-    expires_in_ms: u64,
-    renew_after_ms: u64,
-    #[serde(default)]
-    hold_expires_in_ms: Option<u64>,
-    #[serde(default)]
-    owner: Option<String>,
-    #[serde(default)]
-    metadata: Option<BTreeMap<String, String>>,
-    #[serde(default)]
-    waited_ms: u64,
-    #[serde(default)]
-    release_requested: Option<ReleaseRequest>,
+    #[serde(flatten)]
+    lease: Holder,
 }
 
 // === impl Lease ===
@@ -149,34 +158,36 @@ impl Lease {
     }
 
     fn parse(answer: &CallResponse) -> Option<Self> {
-        let (wire, parts) = Wire::read(&answer.body)?;
-        let times = [
-            Some(wire.expires_in_ms),
-            Some(wire.renew_after_ms),
-            wire.hold_expires_in_ms,
-            Some(wire.waited_ms),
-            wire.release_requested.as_ref().map(|it| it.within_ms),
-        ];
-        if !are_exact(&times) {
+        let wire: Wire = serde_json::from_str(&answer.body).ok()?;
+        let parts = wire
+            .leases
+            .iter()
+            .map(|it| LeasePart::read(&it.name, &it.lease));
+        let parts = parts.collect::<Option<Vec<_>>>()?;
+        let first = match parts.first() {
+            Some(first) => first.clone(),
+            None => LeasePart::read(&wire.name?, &wire.lease)?,
+        };
+        let lease = wire.lease;
+        if !lease.is_exact() || !are_exact(&[Some(wire.renew_after_ms), Some(wire.waited_ms)]) {
             return None;
         }
-        let owner = wire.owner.as_deref().map(Owner::new).transpose().ok()?;
-        let ttl = Ttl::from_millis(wire.ttl_ms).ok()?.duration();
+        let ttl = Ttl::from_millis(lease.ttl_ms?).ok()?.duration();
         Some(Self {
-            name: LockName::new(&wire.name).ok()?,
+            name: first.name,
             parts,
             token: Token::parse(&wire.token).ok()?,
-            fence: FencingToken::new(wire.fencing_token).ok()?,
-            mode: mode(wire.mode.as_deref(), wire.slot)?,
+            fence: first.fence,
+            mode: first.mode,
             ttl,
             // A gateway may say more after a renewal with a shorter TTL. What is believed here is held for so long.
-            expires_in: Duration::from_millis(wire.expires_in_ms).min(ttl),
+            expires_in: Duration::from_millis(lease.expires_in_ms?).min(ttl),
             renew_after: Duration::from_millis(wire.renew_after_ms),
-            hold_expires_in: wire.hold_expires_in_ms.map(Duration::from_millis),
-            owner,
-            metadata: Metadata::new(wire.metadata.unwrap_or_default()).ok()?,
+            hold_expires_in: lease.hold_expires_in_ms.map(Duration::from_millis),
+            owner: lease.owner.as_deref().map(Owner::new).transpose().ok()?,
+            metadata: Metadata::new(lease.metadata.unwrap_or_default()).ok()?,
             waited: Duration::from_millis(wire.waited_ms),
-            release_requested: wire.release_requested,
+            release_requested: lease.release_requested,
             sent_at: answer.sent_at,
             received_at: answer.received_at,
             json: answer.body.clone(),
@@ -184,29 +195,34 @@ impl Lease {
     }
 }
 
-// === impl Wire ===
+// === impl LeasePart ===
 
-impl Wire {
-    /// One lease, or several that have all but names, fencing tokens and slots in common.
-    fn read(body: &str) -> Option<(Self, Vec<LeasePart>)> {
-        let group = serde_json::from_str::<GroupWire>(body);
-        let Ok(GroupWire { leases, mut common }) = group else {
-            return Some((serde_json::from_str(body).ok()?, Vec::new()));
-        };
-        let first = leases.first()?;
-        common.insert("name".to_owned(), first.name.as_str().into());
-        common.insert("fencing_token".to_owned(), first.fencing_token.into());
-        common.insert("mode".to_owned(), first.mode.clone().into());
-        common.insert("slot".to_owned(), first.slot.into());
-        let parts = leases.iter().map(|part| {
-            Some(LeasePart {
-                name: LockName::new(&part.name).ok()?,
-                fence: FencingToken::new(part.fencing_token).ok()?,
-                mode: mode(part.mode.as_deref(), part.slot)?,
-            })
-        });
-        let parts = parts.collect::<Option<Vec<_>>>()?;
-        Some((serde_json::from_value(common.into()).ok()?, parts))
+impl LeasePart {
+    fn read(name: &str, lease: &Holder) -> Option<Self> {
+        Some(Self {
+            name: LockName::new(name).ok()?,
+            fence: FencingToken::new(lease.fencing_token?).ok()?,
+            mode: match &lease.mode {
+                // A gateway that does not name it has no other.
+                None => Mode::Exclusive,
+                Some(word) => Mode::from_word(word, lease.slot)?,
+            },
+        })
+    }
+}
+
+// === impl Holder ===
+
+impl Holder {
+    /// Whether JSON carries its numbers exactly.
+    pub(crate) fn is_exact(&self) -> bool {
+        are_exact(&[
+            self.fencing_token,
+            self.ttl_ms,
+            self.expires_in_ms,
+            self.hold_expires_in_ms,
+            self.release_requested.as_ref().map(|it| it.within_ms),
+        ])
     }
 }
 
@@ -214,13 +230,6 @@ impl Wire {
 pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
     let numbers = numbers.iter().flatten();
     numbers.copied().all(|it| it <= FencingToken::MAX.get())
-}
-
-fn mode(word: Option<&str>, slot: Option<u16>) -> Option<Mode> {
-    match word {
-        None => Some(Mode::Exclusive),
-        Some(word) => Mode::from_word(word, slot),
-    }
 }
 
 impl fmt::Debug for Lease {

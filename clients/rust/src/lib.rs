@@ -50,7 +50,7 @@ pub use events::{Event, Events, EventsItem};
 pub use format_duration::format_duration;
 pub use group::{PartResult, PartResults};
 pub use inspect::{Inspection, LockState, Waiter};
-pub use lease::{Lease, LeasePart};
+pub use lease::{Holder, Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
 pub use list::{HeldLock, ListRequest, Page};
 pub use lock::{
@@ -60,7 +60,7 @@ pub use lock::{
     SearchTextError, Token, TokenError,
     trace_context::{TraceContext, TraceId, TraceParent},
 };
-pub use problem::{FieldError, Holder, Problem};
+pub use problem::{FieldError, Problem};
 pub use release_request::ReleaseRequest;
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
 pub use with_lock::WithLockError;

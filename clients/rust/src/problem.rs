@@ -1,10 +1,10 @@
 //! The problem document, with which a gateway refuses a request.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 
-use crate::ReleaseRequest;
+use crate::Holder;
 
 /// A problem document. It holds no secret.
 #[derive(Clone, Deserialize)]
@@ -55,41 +55,6 @@ pub struct FieldError {
     /// What is wrong with it.
     #[serde(default)]
     pub reason: String,
-}
-
-/// Who holds a lock, as far as the caller may know.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Holder {
-    /// Whether it took the lock in the store itself, without a gateway.
-    #[serde(default)]
-    pub foreign: bool,
-    /// Who asked.
-    #[serde(default)]
-    pub owner: Option<String>,
-    /// What the holder attached.
-    #[serde(default)]
-    pub metadata: Option<BTreeMap<String, String>>,
-    /// The fencing token of the lease.
-    #[serde(default)]
-    pub fencing_token: Option<u64>,
-    /// Whether it holds the lock alone or beside others: `exclusive` or `shared`.
-    #[serde(default)]
-    pub mode: Option<String>,
-    /// The slot of its lease.
-    #[serde(default)]
-    pub slot: Option<u16>,
-    /// What tells one client without a gateway from another, as far as that is known.
-    #[serde(default)]
-    pub foreign_mark: Option<String>,
-    /// What is left of it in milliseconds; `None` if it has no expiry.
-    #[serde(default)]
-    pub expires_in_ms: Option<u64>,
-    /// When the lease was granted, by the clock of the gateway, as RFC 3339 has it.
-    #[serde(default)]
-    pub acquired_at: Option<String>,
-    /// Present if it was asked to release the lock, and the caller may know.
-    #[serde(default)]
-    pub release_requested: Option<ReleaseRequest>,
 }
 
 // === impl Problem ===

@@ -1,9 +1,7 @@
 //! The query of `/events`.
 
-use utoipa::IntoParams;
-
 use crate::{
-    http::extract::{Parameters, Query},
+    http::extract::{Fields, Query, prefix},
     lock::NamePrefix,
 };
 
@@ -12,26 +10,12 @@ pub(in crate::http) struct EventsQuery {
     pub(super) prefix: NamePrefix,
 }
 
-/// The same for the OpenAPI document.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it only describes what `EventsQuery` reads")]
-pub(super) struct EventsParameters {
-    /// How the names begin. Empty, or left out: all of them.
-    #[param(
-        nullable = false,
-        max_length = 200,
-        pattern = "^[A-Za-z0-9._:@~-]*$",
-        example = "deploy:"
-    )]
-    prefix: Option<String>,
-}
-
 // === impl EventsQuery ===
 
 impl Query for EventsQuery {
-    fn read(parameters: &mut Parameters<'_>) -> Self {
-        let prefix = parameters.prefix().unwrap_or_default();
-        Self { prefix }
+    fn read(fields: &mut Fields<'_>) -> Self {
+        Self {
+            prefix: prefix(fields),
+        }
     }
 }

@@ -4,20 +4,16 @@ use std::convert::Infallible;
 
 use axum::extract::FromRequestParts;
 use http::{HeaderName, request::Parts};
-use utoipa::IntoParams;
+
+use crate::http::extract::{Form, declare_fields};
 
 /// The id of the last event that the caller has read. Whatever cannot be read is an id that nobody
 /// gave, and answered with a gap: a browser sends this header by itself and can do nothing about it.
 pub(in crate::http) struct LastEventId(pub(super) Option<String>);
 
-/// The same for the OpenAPI document.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "it only describes what `LastEventId` reads")]
-pub(super) struct LastEventIdHeader {
+declare_fields! {
     /// The id of the last event that was read, to read on behind it. A browser sends it by itself.
-    #[param(rename = "Last-Event-ID", nullable = false)]
-    id: Option<String>,
+    Header LastEventId: "Last-Event-ID" => Form::TEXT;
 }
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

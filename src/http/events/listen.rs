@@ -15,10 +15,7 @@ use crate::{
 };
 
 use super::{
-    event_body::EventSchema,
-    events_query::{EventsParameters, EventsQuery},
-    last_event_id::{LastEventId, LastEventIdHeader},
-    stream::Events,
+    event_body::EventSchema, events_query::EventsQuery, last_event_id::LastEventId, stream::Events,
 };
 
 /// Listen to events
@@ -68,7 +65,7 @@ use super::{
     path = "/events",
     operation_id = "listenToEvents",
     tag = "locks",
-    params(EventsParameters, LastEventIdHeader),
+    params(ApiQuery<EventsQuery>, LastEventId),
     responses(
         (status = 200, body = EventSchema, content_type = "text/event-stream",
          description = "The stream of events; the schema is that of one event.",

@@ -13,6 +13,10 @@ use http::{
 };
 use http_body_util::BodyExt;
 use tokio::time::{sleep, timeout};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, schema::AdditionalProperties},
+};
 
 use crate::{
     config::{LimitsConfig, Millis},
@@ -23,16 +27,19 @@ use crate::{
     },
 };
 
-use super::Fields;
+use super::{field::Field, fields::Fields};
 
 /// A body that is valid. An empty one has all its defaults, whatever its content type.
 pub(in crate::http) struct ApiJson<T>(pub(in crate::http) T);
 
 /// What can be read from the fields of a body.
 pub(in crate::http) trait RequestBody: Sized {
-    /// Takes all fields. A field that is wrong is reported through `fields`, and what is returned
-    /// then is never used.
-    fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self;
+    /// The name of its schema, its text for callers and an example.
+    const ABOUT: Field;
+
+    /// Takes all fields, whatever they are: those that it asks for are the properties of its schema. A field that is wrong
+    /// is reported through `fields`, and what is returned then is never used.
+    fn read(fields: &mut Fields<'_>) -> Self;
 }
 
 // === impl ApiJson ===
@@ -54,16 +61,45 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
         if !bytes.is_empty() {
             must_be_json(&parts.headers)?;
         }
-        let mut fields = Fields::parse(&bytes)?;
         let mut limits = Cow::Borrowed(&gateway.config.limits);
         if let Some(cap) = context.ttl_cap_ms() {
             let default = &mut limits.to_mut().default_ttl_ms;
             *default = (*default).min(Millis(cap));
         }
-        let body = T::read(&mut fields, &limits);
+        let mut fields = Fields::parse(&bytes, &limits)?;
+        let body = T::read(&mut fields);
         fields.finish()?;
         Ok(Self(body))
     }
+}
+
+impl<T: RequestBody> ToSchema for ApiJson<T> {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed(T::ABOUT.name)
+    }
+}
+
+impl<T: RequestBody> PartialSchema for ApiJson<T> {
+    fn schema() -> RefOr<Schema> {
+        body_schema::<T>(&LimitsConfig::default())
+    }
+}
+
+/// The schema of a body at a gateway with these limits: its fields are those that its reader asks for.
+pub(in crate::http) fn body_schema<T: RequestBody>(limits: &LimitsConfig) -> RefOr<Schema> {
+    let mut fields = Fields::none(limits);
+    T::read(&mut fields);
+    let mut object = ObjectBuilder::new()
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
+    for field in fields.known() {
+        object = object.property(field.name, field.property(limits));
+        if field.form.is_required {
+            object = object.required(field.name);
+        }
+    }
+    let mut object = object.build();
+    T::ABOUT.describe(&mut object, limits);
+    RefOr::T(object.into())
 }
 
 fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {

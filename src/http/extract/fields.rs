@@ -1,4 +1,4 @@
-//! The fields of a JSON body, taken one by one while everything that is wrong is collected.
+//! The fields of a JSON body or of a query, taken one by one while everything that is wrong is collected.
 
 use std::{
     borrow::Cow,
@@ -7,30 +7,44 @@ use std::{
     ops::Range,
 };
 
+use http::Method;
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-use crate::http::problem::{FieldError, Problem};
+use crate::{
+    config::LimitsConfig,
+    http::problem::{FieldError, Problem},
+};
 
-/// The fields of a body that have not been taken yet, and what was wrong with those that have.
+use super::field::{Field, Kind};
+
+/// The fields of a request that have not been taken yet, and what was wrong with those that have.
 ///
-/// `null` is the same as leaving a field out. A field that no reader takes is unknown, and is refused.
+/// In a body `null` is the same as leaving a field out. A field that no reader takes is unknown, and is refused.
 pub(in crate::http) struct Fields<'a> {
-    body: &'a [u8],
+    pub(in crate::http) limits: &'a LimitsConfig,
+    place: Place<'a>,
     left: Object<'a>,
-    /// The names of the fields that were asked for.
-    known: [&'static str; MOST_FIELDS],
-    asked: usize,
+    /// The fields that were asked for.
+    known: [Option<&'static Field>; MAX_FIELDS],
     errors: Vec<FieldError>,
+}
+
+/// Where the fields of a request stand.
+pub(super) enum Place<'a> {
+    /// In this body.
+    Body(&'a [u8]),
+    /// In the query of a request with this method.
+    Query(&'a Method),
 }
 
 /// How many errors an answer names: a person reads no more, and the body may hold thousands.
 const NAMED: usize = 16;
-/// The most fields that a body has.
-const MOST_FIELDS: usize = 8;
+/// The most fields that a request has.
+const MAX_FIELDS: usize = 10;
 /// The whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a float holds each of them.
 const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;
 /// The longest number in characters that a refusal repeats as it was sent.
@@ -42,47 +56,80 @@ const BOM: &[u8] = "\u{feff}".as_bytes();
 
 impl<'a> Fields<'a> {
     /// Reads a body that is a JSON object. An empty one has no fields.
-    pub(in crate::http) fn parse(body: &'a [u8]) -> Result<Self, Problem> {
-        Ok(Self {
-            body,
-            left: if body.is_empty() {
-                Vec::new()
-            } else {
-                object(body)?
-            },
-            known: [""; MOST_FIELDS],
-            asked: 0,
-            errors: Vec::new(),
-        })
+    pub(in crate::http) fn parse(
+        body: &'a [u8],
+        limits: &'a LimitsConfig,
+    ) -> Result<Self, Problem> {
+        let left = if body.is_empty() {
+            Vec::new()
+        } else {
+            object(body)?
+        };
+        Ok(Self::new(Place::Body(body), left, limits))
     }
 
-    /// A whole number from 0 to 2^64 - 1.
-    pub(in crate::http) fn whole(&mut self, name: &'static str) -> Option<u64> {
-        match self.take(name)? {
-            JsonValue::Whole(number) => Some(number),
-            JsonValue::Fraction(number) if self.is_whole(name, number) =>
+    /// No field at all, to learn which ones a reader asks for.
+    pub(super) fn none(limits: &'a LimitsConfig) -> Self {
+        Self::new(Place::Body(&[]), Vec::new(), limits)
+    }
+
+    pub(super) fn new(place: Place<'a>, left: Object<'a>, limits: &'a LimitsConfig) -> Self {
+        let (known, errors) = ([None; MAX_FIELDS], Vec::new());
+        Self {
+            limits,
+            place,
+            left,
+            known,
+            errors,
+        }
+    }
+
+    /// The fields that were asked for, in this order.
+    pub(super) fn known(&self) -> impl Iterator<Item = &'static Field> {
+        self.known.iter().flatten().copied()
+    }
+
+    /// A whole number within its bounds.
+    pub(in crate::http) fn whole(&mut self, field: &'static Field) -> Option<u64> {
+        let Kind::Whole(bounds, unit) = field.form.kind else {
+            unreachable!("`{}` is declared as another kind of value", field.name)
+        };
+        let (value, (least, most)) = (self.take(field), bounds(self.limits));
+        let number = match value? {
+            JsonValue::Whole(number) => number,
+            JsonValue::Fraction(number) if self.is_whole(field.name, number) =>
             {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
                     reason = "a whole number within a range that u64 holds"
                 )]
-                Some(number as u64)
+                (number as u64)
             }
+            JsonValue::Text(text) => match (&self.place, digits(&text)) {
+                (Place::Query(_), Some(number)) => number,
+                (Place::Query(_), None) => return self.refused(field, "is not a whole number"),
+                (Place::Body(_), _) => {
+                    return self.refused(field, "is a text; a number is expected, without quotes");
+                }
+            },
             other => {
-                let expected = match other {
-                    JsonValue::Text(_) => "a number is expected, without quotes",
-                    _ => "a whole number from 0 to 9007199254740991 is expected",
-                };
                 let sent = match other {
-                    JsonValue::Fraction(_) => self.number_as_sent(name),
+                    JsonValue::Fraction(_) => self.number_as_sent(field.name),
                     _ => None,
                 };
                 let sent = sent.map_or_else(|| other.is(), |sent| format!("is {sent}"));
-                self.refuse(name, format!("{sent}; {expected}"));
-                None
+                let expected = format!("a whole number from {least} to {most} is expected");
+                return self.refused(field, format!("{sent}; {expected}"));
             }
+        };
+        if (least..=most).contains(&number) {
+            return Some(number);
         }
+        self.refused(
+            field,
+            format!("is {number}{unit}; allowed are {least} to {most}{unit}"),
+        )
     }
 
     /// Whether a number with a fraction or an exponent is whole, and exact in this representation.
@@ -95,44 +142,50 @@ impl<'a> Fields<'a> {
 
     /// The text of a number in the body, if it is short enough to be quoted.
     fn number_as_sent(&self, name: &str) -> Option<&'a str> {
-        let entries = serde_json::from_slice::<BTreeMap<String, &RawValue>>(self.body);
+        let Place::Body(body) = self.place else {
+            return None;
+        };
+        let entries = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body);
         let sent = entries.ok()?.get(name)?.get();
         (sent.len() <= QUOTED).then_some(sent)
     }
 
     /// True or false.
-    pub(in crate::http) fn flag(&mut self, name: &'static str) -> Option<bool> {
-        match self.take(name)? {
+    pub(in crate::http) fn flag(&mut self, field: &'static Field) -> Option<bool> {
+        match self.take(field)? {
             JsonValue::Bool(flag) => Some(flag),
-            other => {
-                self.refuse(name, format!("{}; true or false is expected", other.is()));
-                None
-            }
+            other => self.refused(field, format!("{}; true or false is expected", other.is())),
         }
     }
 
     /// A text.
-    pub(in crate::http) fn text(&mut self, name: &'static str) -> Option<Cow<'a, str>> {
-        match self.take(name)? {
+    pub(in crate::http) fn text(&mut self, field: &'static Field) -> Option<Cow<'a, str>> {
+        match self.take(field)? {
             JsonValue::Text(text) => Some(text),
-            other => {
-                self.refuse(name, format!("{}; a text is expected", other.is()));
-                None
-            }
+            other => self.refused(field, format!("{}; a text is expected", other.is())),
         }
+    }
+
+    /// What a text stands for.
+    pub(in crate::http) fn parsed<T, E: Display>(
+        &mut self,
+        field: &'static Field,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let text = self.text(field)?;
+        self.check(field, parse(&text))
     }
 
     /// An object whose values are texts.
     pub(in crate::http) fn texts(
         &mut self,
-        name: &'static str,
+        field: &'static Field,
     ) -> Option<BTreeMap<String, String>> {
-        let entries = match self.take(name)? {
+        let entries = match self.take(field)? {
             JsonValue::Object(entries) => entries,
             other => {
                 let reason = format!("{}; an object of texts is expected", other.is());
-                self.refuse(name, reason);
-                return None;
+                return self.refused(field, reason);
             }
         };
         let mut texts = BTreeMap::new();
@@ -141,20 +194,19 @@ impl<'a> Fields<'a> {
                 texts.insert(key.into_owned(), text.into_owned());
             } else {
                 let reason = format!("{}; a text is expected", value.is());
-                self.refuse(format!("{name}.{key}"), reason);
+                self.refuse_at(format!("{}.{key}", field.name), reason);
             }
         }
         Some(texts)
     }
 
     /// A list of texts.
-    pub(in crate::http) fn list(&mut self, name: &'static str) -> Option<Vec<Cow<'a, str>>> {
-        let elements = match self.take(name)? {
+    pub(in crate::http) fn list(&mut self, field: &'static Field) -> Option<Vec<Cow<'a, str>>> {
+        let elements = match self.take(field)? {
             JsonValue::List(elements) => elements,
             other => {
                 let reason = format!("{}; a list of texts is expected", other.is());
-                self.refuse(name, reason);
-                return None;
+                return self.refused(field, reason);
             }
         };
         let mut texts = Vec::with_capacity(elements.len());
@@ -163,7 +215,7 @@ impl<'a> Fields<'a> {
                 texts.push(text);
             } else {
                 let reason = format!("{}; a text is expected", element.is());
-                self.refuse(format!("{name}[{at}]"), reason);
+                self.refuse_at(format!("{}[{at}]", field.name), reason);
                 return None;
             }
         }
@@ -173,21 +225,38 @@ impl<'a> Fields<'a> {
     /// Keeps a value that is right, or why it is not.
     pub(in crate::http) fn check<T>(
         &mut self,
-        name: &'static str,
+        field: &Field,
         value: Result<T, impl Display>,
     ) -> Option<T> {
-        value
-            .map_err(|error| self.refuse(name, error.to_string()))
-            .ok()
+        value.map_or_else(|error| self.refused(field, error.to_string()), Some)
     }
 
     /// Says that a field is wrong.
-    pub(in crate::http) fn refuse(
+    pub(in crate::http) fn refuse(&mut self, field: &Field, reason: impl Into<String>) {
+        self.refuse_at(field.name, reason);
+    }
+
+    fn refused<T>(&mut self, field: &Field, reason: impl Into<String>) -> Option<T> {
+        self.refuse(field, reason);
+        None
+    }
+
+    /// Says that a part of a field is wrong.
+    pub(in crate::http) fn refuse_at(
         &mut self,
-        field: impl Into<Cow<'static, str>>,
+        place: impl Into<Cow<'static, str>>,
         reason: impl Into<String>,
     ) {
-        self.errors.push(FieldError::new(field, reason));
+        let place = match self.place {
+            Place::Body(_) => place.into(),
+            Place::Query(_) => format!("query.{}", place.into()).into(),
+        };
+        self.errors.push(FieldError::new(place, reason));
+    }
+
+    /// Whether nothing was wrong so far.
+    pub(in crate::http) fn are_right(&self) -> bool {
+        self.errors.is_empty()
     }
 
     /// All errors, including the fields that no reader took.
@@ -195,26 +264,49 @@ impl<'a> Fields<'a> {
         if self.left.is_empty() && self.errors.is_empty() {
             return Ok(());
         }
-        let known = self.known[..self.asked].join(", ");
+        let known: Vec<_> = self.known().map(|field| field.name).collect();
+        let names = known.join(", ");
+        let known_are = match (&self.place, known.as_slice()) {
+            (Place::Body(_), _) => format!("the fields of this body are {names}"),
+            // What only looks has no body.
+            (Place::Query(method), []) if method.is_safe() => {
+                "this call takes no query parameters".to_owned()
+            }
+            (Place::Query(_), []) => {
+                "this call takes no query parameters, only fields of the JSON body".to_owned()
+            }
+            (Place::Query(_), [one]) => format!("the only parameter of this call is {one}"),
+            (Place::Query(_), _) => format!("the parameters of this call are {names}"),
+        };
         for (name, _) in std::mem::take(&mut self.left) {
-            self.refuse(
-                name.into_owned(),
-                format!("is not known; the fields of this body are {known}"),
-            );
+            // The name only: the value may be a token that somebody put in the wrong place.
+            let reason = if known.contains(&&*name) {
+                "is given more than once".to_owned()
+            } else {
+                format!("is not known; {known_are}")
+            };
+            self.refuse_at(name.into_owned(), reason);
         }
         self.errors.truncate(NAMED);
         Err(Problem::invalid(self.errors))
     }
 
-    fn take(&mut self, name: &'static str) -> Option<JsonValue<'a>> {
-        self.known[self.asked] = name;
-        self.asked += 1;
-        let at = self.left.iter().position(|(key, _)| key == name)?;
-        match self.left.swap_remove(at).1 {
+    fn take(&mut self, field: &'static Field) -> Option<JsonValue<'a>> {
+        let free = self.known.iter_mut().find(|known| known.is_none());
+        *free.expect("no request has more fields") = Some(field);
+        let at = self.left.iter().position(|(key, _)| key == field.name)?;
+        // The order is that in which what is left is named.
+        match self.left.remove(at).1 {
             JsonValue::Null => None,
             value => Some(value),
         }
     }
+}
+
+/// The number that is written in digits and nothing else.
+fn digits(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
 }
 
 fn object(body: &[u8]) -> Result<Object<'_>, Problem> {

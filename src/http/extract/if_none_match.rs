@@ -7,8 +7,15 @@ use http::{HeaderValue, header::IF_NONE_MATCH, request::Parts};
 
 use crate::http::file::lists;
 
+use super::field::{Form, declare_fields};
+
 /// The header `If-None-Match`. Costs nothing where it is not sent.
 pub(in crate::http) struct IfNoneMatch(Vec<HeaderValue>);
+
+declare_fields! {
+    /// The `ETag` of an earlier answer: if it is still that of the lock, the answer is 304.
+    Header IfNoneMatch: "If-None-Match" => Form::TEXT;
+}
 
 // === impl IfNoneMatch ===
 

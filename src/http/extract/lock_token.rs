@@ -8,12 +8,54 @@ use crate::{
     lock::{IdempotencyKey, IdempotencyKeyError, Token, TokenError},
 };
 
+use super::field::{Form, declare_fields};
+
 /// The header `Lock-Token`, if there is one.
 pub(in crate::http) struct LockToken(Option<Token>);
+
+/// The token in the header, or in the body instead.
+pub(in crate::http) struct TokenOrBody;
+/// The token of several leases, where no body can have it.
+pub(in crate::http) struct OnlyToken;
+/// The token of a lease that a stream adopts.
+pub(in crate::http) struct AdoptedToken;
 
 pub(super) const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 /// As it is written in answers.
 const FIELD: &str = "Lock-Token";
+/// The text of a token.
+pub(in crate::http) const TOKEN: Form = Form::text(
+    Token::TEXT_LEN,
+    Token::TEXT_LEN,
+    "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+);
+const REQUIRED: Form = TOKEN
+    .required()
+    .example("qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU");
+
+declare_fields! {
+    /// The token of the lease. It may be sent as `token` in a JSON body instead; two that differ are
+    /// refused.
+    Header LockToken: FIELD => REQUIRED;
+    /// The token of the lease, instead of the body or besides it; two that differ are refused.
+    Header TokenOrBody: FIELD => TOKEN;
+    /// The token of the leases.
+    Header OnlyToken: FIELD => REQUIRED;
+    /// The token of a living lease, which the stream then goes on with instead of acquiring one.
+    Header AdoptedToken: FIELD => TOKEN;
+    /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
+    /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
+    /// It is as secret as the token, and must be of this request alone: whoever else asks with it is answered
+    /// with this lease. A key below 16 characters is refused, and one below 22 is taken with a warning in
+    /// `Latchgate-Warning`.
+    ///
+    /// The same request has the same `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` and `metadata`, or leaves
+    /// the same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
+    /// be held under its key, and the other way round: it keeps the TTL and the hold limit that it has.
+    Header IdempotencyKeyHeader: KEY_FIELD =>
+        Form::text(IdempotencyKey::MIN_LEN, IdempotencyKey::MAX_LEN, "^[!-~]*$")
+            .example("0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
+}
 
 // === impl LockToken ===
 

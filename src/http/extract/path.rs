@@ -11,6 +11,8 @@ use crate::{
     lock::LockName,
 };
 
+use super::field::{Form, declare_fields};
+
 /// A path parameter that is valid, percent-decoded once.
 pub(in crate::http) struct ApiPath<T>(pub(in crate::http) T);
 
@@ -21,6 +23,18 @@ pub(in crate::http) trait PathParameter: Sized {
 
     /// Reads the decoded text.
     fn read(text: &str) -> Result<Self, Problem>;
+}
+
+/// The text of a name.
+pub(in crate::http) const NAME: Form = Form::text(
+    1,
+    LockName::MAX_LEN,
+    r"^(\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,})$",
+);
+
+declare_fields! {
+    /// The lock: ASCII letters, digits and `. _ : @ ~ -`. Use `:` for hierarchy.
+    Path ApiPath<LockName>: LockName::NAME => NAME.required().example("deploy:prod");
 }
 
 // === impl ApiPath ===

@@ -7,6 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 
 use crate::config::LimitsConfig;
 
+use super::field::{Form, declare_fields};
+
 /// The preference `wait` of a request, in seconds, if it has one. What cannot be understood is as if it were not
 /// there, which is how preferences are meant: nobody is refused for one.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +20,13 @@ pub(in crate::http) struct AppliedWait(u64);
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+
+declare_fields! {
+    /// `wait=N` (RFC 7240) is another word for `wait_ms`, in seconds. It counts if the body has no `wait_ms`, is
+    /// cut to the longest wait that is allowed, and is answered with `Preference-Applied: wait=N`. Anything else
+    /// is ignored.
+    Header PreferredWait: "Prefer" => Form::TEXT.example("wait=10");
+}
 
 // === impl PreferredWait ===
 

@@ -20,11 +20,10 @@ use crate::{
 };
 
 use super::{
-    acquire_body::{AcquireBody, AcquireSchema},
+    acquire_body::{AcquireBody, AcquireJson},
     annotated::{Annotated, Notes},
     delivered::Acquired,
-    header_params::{KeyHeader, LockPath, PreferHeader},
-    lease_body::LeaseBody,
+    lease_view::LeaseBody,
 };
 
 /// Acquire a lock
@@ -60,9 +59,9 @@ use super::{
     path = "/locks/{name}",
     operation_id = "acquireLock",
     tag = "locks",
-    params(LockPath, KeyHeader, PreferHeader),
+    params(ApiPath<LockName>, IdempotencyKeyHeader, PreferredWait),
     request_body(
-        content = AcquireSchema,
+        content = AcquireJson,
         description = "What is asked for. It may be left out."
     ),
     responses(

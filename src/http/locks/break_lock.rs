@@ -5,16 +5,15 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 use http::StatusCode;
 use tracing::info;
-use utoipa::ToSchema;
 
 use crate::{
     audit::{Audit, BreakAttempt, Requester},
     auth::scope,
-    config::LimitsConfig,
     engine::{BreakError, ReleaseRecord},
     http::{
         extract::{
-            AcceptsJson, ApiJson, ApiPath, Caller, Fields, NoQuery, Provenance, RequestBody,
+            AcceptsJson, ApiJson, ApiPath, Caller, Field, Fields, Form, NoQuery, Provenance,
+            RequestBody, declare_fields,
         },
         json_response::JsonResponse,
         problem::Problem,
@@ -24,7 +23,7 @@ use crate::{
     store::contract::Holder,
 };
 
-use super::{header_params::LockPath, list::HeldLockBody};
+use super::{lease_view::millis, list::HeldLockBody};
 
 /// A break, as it is written down.
 struct BreakRecord {
@@ -71,8 +70,8 @@ struct BreakRecord {
     path = "/locks/{name}/break",
     operation_id = "breakLock",
     tag = "locks",
-    params(LockPath),
-    request_body(content = BreakBody, description = "Why, and from whom."),
+    params(ApiPath<LockName>),
+    request_body(content = BreakJson, description = "Why, and from whom."),
     responses(
         (status = 200, body = HeldLockBody, description = "What was broken, as it was before."),
         (status = 202, body = HeldLockBody,
@@ -88,7 +87,7 @@ pub(in crate::http) async fn break_lock(
     _: NoQuery,
     ApiJson(body): ApiJson<BreakBody>,
 ) -> Result<(StatusCode, JsonResponse<HeldLockBody>), Problem> {
-    let target = body.target();
+    let target = body.target;
     let reason = body.reason.expect("a body without a reason is refused");
     let record = BreakRecord {
         audit: gateway.audit.clone(),
@@ -188,104 +187,76 @@ impl BreakRecord {
 //
 // What break takes.
 
-/// Why a lock is broken, and from whom it is taken.
-#[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({
-    "reason": "runner 7 is gone, asked in #ops",
-    "fencing_token": 1_795_170_000_000_042_u64,
-}))]
 pub(in crate::http) struct BreakBody {
-    /// Why, for people to read: it goes to the audit log. No control characters.
-    #[schema(
-        value_type = String,
-        min_length = 1, max_length = 200, pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
-    )]
-    pub(super) reason: Option<Reason>,
-    /// The lease that is meant: if something else holds the lock by now, nothing is broken. Left out,
-    /// and the other two as well: whoever holds it, a foreign client included, unless it is shared.
-    #[schema(
-        rename = "fencing_token", value_type = Option<u64>,
-        minimum = 1, maximum = 9_007_199_254_740_991_u64
-    )]
-    fence: Option<FencingToken>,
-    /// The foreign client that is meant, by the `foreign_mark` that inspect and list show: if something
-    /// else holds the lock by now, nothing is broken. Not together with `fencing_token`.
-    #[schema(
-        rename = "foreign_mark", value_type = Option<String>,
-        min_length = 40, max_length = 40, pattern = "^[0-9a-f]{40}$"
-    )]
-    mark: Option<ForeignMark>,
-    /// Whether all are meant that hold the lock. Not together with `fencing_token` or `foreign_mark`.
-    #[schema(value_type = Option<bool>)]
-    all: bool,
-    /// How much time the holder has to release the lock by itself, in milliseconds. 0, or left out: none, it is broken now.
-    #[schema(rename = "grace_ms", value_type = Option<u64>, minimum = 0, maximum = 3_600_000)]
+    /// `None`: it is wrong.
+    reason: Option<Reason>,
+    /// `None`: whatever holds the lock.
+    target: Option<BreakTarget>,
     grace: Option<Duration>,
 }
 
-/// The names of the fields of which one may be sent.
-const MARK: &str = "foreign_mark";
-const ALL: &str = "all";
-const GRACE: &str = "grace_ms";
+/// The body in the OpenAPI document.
+pub(in crate::http) type BreakJson = ApiJson<BreakBody>;
+
+declare_fields! {
+    /// Why a lock is broken, and from whom it is taken.
+    const BREAK: "BreakBody" => Form::TEXT.example(
+        r#"{"reason": "runner 7 is gone, asked in #ops", "fencing_token": 1795170000000042}"#
+    );
+    /// Why, for people to read: it goes to the audit log. No control characters.
+    const REASON: "reason" => Form::prose(Reason::MAX_CHARS).required();
+    /// The lease that is meant: if something else holds the lock by now, nothing is broken. Left out,
+    /// and the other two as well: whoever holds it, a foreign client included, unless it is shared.
+    const FENCE: "fencing_token" => Form::whole(|_| (1, FencingToken::MAX.get()));
+    /// The foreign client that is meant, by the `foreign_mark` that inspect and list show: if something
+    /// else holds the lock by now, nothing is broken. Not together with `fencing_token`.
+    const MARK: "foreign_mark" =>
+        Form::text(ForeignMark::DIGITS, ForeignMark::DIGITS, "^[0-9a-f]{40}$");
+    /// Whether all are meant that hold the lock. Not together with `fencing_token` or `foreign_mark`.
+    const ALL: "all" => Form::FLAG;
+    /// How much time the holder has to release the lock by itself, in milliseconds. 0, or left out: none, it is broken now.
+    const GRACE: "grace_ms" => Form::millis(|_| (0, millis(ReleaseRequest::LONGEST)));
+}
 
 // === impl BreakBody ===
 
-impl BreakBody {
-    /// What is to be broken; `None`: whatever holds the lock.
-    pub(super) fn target(&self) -> Option<BreakTarget> {
-        let fence = self.fence.map(BreakTarget::Lease);
-        let one = fence.or(self.mark.map(BreakTarget::Foreign));
-        one.or(self.all.then_some(BreakTarget::All))
-    }
-}
-
 impl RequestBody for BreakBody {
-    fn read(fields: &mut Fields<'_>, _: &LimitsConfig) -> Self {
-        let text = fields.text("reason").unwrap_or_default();
-        let reason = fields.check("reason", Reason::new(&text));
-        let fence = fields.whole("fencing_token");
-        let fence =
-            fence.and_then(|number| fields.check("fencing_token", FencingToken::new(number)));
-        let mark = fields.text(MARK);
+    const ABOUT: Field = BREAK;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
+        let text = fields.text(&REASON).unwrap_or_default();
+        let reason = fields.check(&REASON, Reason::new(&text));
+        let fence = fields.whole(&FENCE);
+        let fence = fence.and_then(|number| fields.check(&FENCE, FencingToken::new(number)));
+        let mark = fields.text(&MARK);
         if mark.is_some() && fence.is_some() {
             fields.refuse(
-                MARK,
+                &MARK,
                 "is of a foreign client, which has no fencing_token: send one of both",
             );
         }
-        let all = fields.flag(ALL).unwrap_or_default();
+        let all = fields.flag(&ALL).unwrap_or_default();
         if all && (mark.is_some() || fence.is_some()) {
             fields.refuse(
-                ALL,
+                &ALL,
                 "is true, and so no single holder is meant: leave fencing_token and foreign_mark out",
             );
         }
-        let grace = grace(fields);
+        let grace = fields.whole(&GRACE).filter(|&ms| ms > 0);
         if grace.is_some() && mark.is_some() {
             fields.refuse(
-                GRACE,
+                &GRACE,
                 "is for holders that can be asked: leave it out, a foreign client cannot",
             );
         }
-        let mark = mark.and_then(|text| fields.check(MARK, ForeignMark::new(&text)));
+        let mark = mark.and_then(|text| fields.check(&MARK, ForeignMark::new(&text)));
+        let one = fence
+            .map(BreakTarget::Lease)
+            .or(mark.map(BreakTarget::Foreign));
         Self {
             reason,
-            fence,
-            mark,
-            all,
-            grace,
+            target: one.or(all.then_some(BreakTarget::All)),
+            grace: grace.map(Duration::from_millis),
         }
     }
-}
-
-/// How much time the holder has, if it has any.
-fn grace(fields: &mut Fields<'_>) -> Option<Duration> {
-    let grace = Duration::from_millis(fields.whole(GRACE)?);
-    if grace > ReleaseRequest::LONGEST {
-        let (is, most) = (grace.as_millis(), ReleaseRequest::LONGEST.as_millis());
-        fields.refuse(GRACE, format!("is {is} ms; allowed are 0 to {most} ms"));
-        return None;
-    }
-    (!grace.is_zero()).then_some(grace)
 }

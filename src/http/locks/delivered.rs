@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-use super::{group_body::GroupLeaseBody, lease_body::LeaseBody};
+use super::{group_body::GroupLeaseBody, lease_view::LeaseBody};
 
 /// The answer to an acquire: 201 for a new lease, 200 for one that was asked for again.
 pub(in crate::http) struct Acquired {

@@ -36,8 +36,9 @@ pub(crate) fn fuzzed_body(bytes: &[u8]) -> String {
 
 fn read<T: RequestBody>(bytes: &[u8]) -> Result<(), String> {
     let refused = |problem: crate::http::problem::Problem| problem.detail.into_owned();
-    let mut fields = Fields::parse(bytes).map_err(refused)?;
+    let limits = LimitsConfig::default();
+    let mut fields = Fields::parse(bytes, &limits).map_err(refused)?;
     // What is read from fields that are wrong is never used.
-    let _body = T::read(&mut fields, &LimitsConfig::default());
+    let _body = T::read(&mut fields);
     fields.finish().map_err(refused)
 }

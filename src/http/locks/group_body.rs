@@ -3,16 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use crate::lock::{HeldLease, Lease};
+use crate::lock::{Lease, Token};
 
-use super::{
-    lease_body::{MetadataBody, timestamp},
-    millis::millis,
-    release_request_body::ReleaseRequestBody,
-};
+use super::lease_view::{GroupPartBody, LeaseView, MetadataBody, Told, millis};
 
 /// Leases of several locks, as only their holder gets to see them: they have the token.
 #[derive(Serialize, ToSchema)]
@@ -63,84 +58,33 @@ pub(in crate::http) struct GroupLeaseBody {
     waited_ms: u64,
 }
 
-/// One of the leases.
-#[derive(Serialize, ToSchema)]
-#[schema(as = GroupPart)]
-pub(in crate::http) struct GroupPartBody {
-    /// The lock that is held.
-    name: String,
-    /// A number that is larger for each new grant of this lock.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    fencing_token: u64,
-    /// `exclusive`, or `shared` with others that hold the lock.
-    mode: &'static str,
-    /// The slot of a shared lease whose request had a limit; else null.
-    #[schema(required = true)]
-    slot: Option<u16>,
-    /// What is left of it.
-    expires_in_ms: u64,
-    /// When it was granted, by the clock of the gateway. For display only.
-    #[schema(format = DateTime)]
-    acquired_at: String,
-    /// What is left until its `max_hold_ms`; null if it was not given.
-    #[schema(required = true)]
-    hold_expires_in_ms: Option<u64>,
-    /// Only if somebody has asked for the lock: finish, and release it in time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = ReleaseRequestBody, required = false)]
-    release_requested: Option<ReleaseRequestBody>,
-}
-
 // === impl GroupLeaseBody ===
 
 impl GroupLeaseBody {
     /// The leases as they are now. `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
-        let as_of = Instant::now();
-        let token = leases.first().map(|lease| lease.token.expose());
-        let held: Vec<(String, HeldLease)> = leases
+        let leases = leases
             .into_iter()
-            .map(|lease| (lease.name.as_str().to_owned(), lease.held.at(as_of)))
-            .collect();
-        let left = held.iter().map(|(_, lease)| lease.good_for()).min();
-        let left = left.unwrap_or_default();
-        let renew_after = held.iter().map(|(_, lease)| lease.renew_after()).min();
-        let hold_left = held.iter().filter_map(|(_, lease)| lease.hold_expires_in);
-        let hold_left = hold_left.min();
-        let first = held.first().map(|(_, lease)| lease.clone());
+            .map(|lease| LeaseView::of_own(lease, now));
+        let leases: Vec<_> = leases.collect();
+        let least = |field: fn(&LeaseView) -> Option<u64>| leases.iter().filter_map(field).min();
+        let ends_first = leases.iter().min_by_key(|lease| lease.expires_in_ms);
+        let ends_first = ends_first.cloned().unwrap_or_default();
+        let token = ends_first.token.as_ref().map(Token::expose);
         Self {
-            leases: held
-                .into_iter()
-                .map(|(name, lease)| GroupPartBody::new(name, &lease, now))
-                .collect(),
             token: token.unwrap_or_default(),
-            ttl_ms: first.as_ref().map_or(0, |lease| lease.ttl.as_millis()),
-            expires_in_ms: millis(left),
-            expires_at: timestamp(now.checked_add(left)),
-            renew_after_ms: millis(renew_after.unwrap_or_default()),
-            hold_expires_in_ms: hold_left.map(millis),
-            owner: first
-                .as_ref()
-                .and_then(|lease| Some(lease.owner.as_ref()?.as_str().to_owned())),
-            metadata: MetadataBody(first.map(|lease| lease.metadata).unwrap_or_default()),
+            ttl_ms: ends_first.ttl_ms.unwrap_or_default(),
+            expires_in_ms: ends_first.expires_in_ms.unwrap_or_default(),
+            expires_at: ends_first
+                .expires_at
+                .map(|at| at.to_string())
+                .unwrap_or_default(),
+            renew_after_ms: least(|lease| lease.renew_after_ms).unwrap_or_default(),
+            hold_expires_in_ms: least(|lease| lease.hold_expires_in_ms),
+            owner: ends_first.owner.map(|owner| owner.as_str().to_owned()),
+            metadata: ends_first.metadata,
             waited_ms: millis(waited),
-        }
-    }
-}
-
-// === impl GroupPartBody ===
-
-impl GroupPartBody {
-    fn new(name: String, lease: &HeldLease, now: SystemTime) -> Self {
-        Self {
-            name,
-            fencing_token: lease.fence.get(),
-            mode: lease.mode.as_str(),
-            slot: lease.mode.slot(),
-            expires_in_ms: millis(lease.good_for()),
-            acquired_at: timestamp(now.checked_sub(lease.held_for)),
-            hold_expires_in_ms: lease.hold_expires_in.map(millis),
-            release_requested: ReleaseRequestBody::of_lease(lease),
+            leases: leases.into_iter().map(Told).collect(),
         }
     }
 }

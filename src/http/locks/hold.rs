@@ -9,8 +9,8 @@ use crate::{
     engine::AdoptError,
     http::{
         extract::{
-            ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken, NoQuery,
-            PreferredWait,
+            AdoptedToken, ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken,
+            NoQuery, PreferredWait,
         },
         problem::Problem,
         state::AppState,
@@ -19,9 +19,8 @@ use crate::{
 };
 
 use super::{
-    acquire_body::{AcquireBody, AcquireSchema},
+    acquire_body::{AcquireBody, AcquireJson},
     annotated::{Annotated, Notes},
-    header_params::{AdoptedTokenHeader, KeyHeader, LockPath, PreferHeader},
     hold_stream::{EventSchema, HoldCount, HoldStream},
 };
 
@@ -83,9 +82,9 @@ const QUEUED: Duration = Duration::from_secs(30);
     path = "/locks/{name}/hold",
     operation_id = "holdLock",
     tag = "locks",
-    params(LockPath, KeyHeader, PreferHeader, AdoptedTokenHeader),
+    params(ApiPath<LockName>, IdempotencyKeyHeader, PreferredWait, AdoptedToken),
     request_body(
-        content = AcquireSchema,
+        content = AcquireJson,
         description = "What is asked for, as for acquire. It may be left out."
     ),
     responses(

@@ -15,7 +15,7 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
 use http_body::Frame;
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tracing::info;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ use crate::{
     http::{
         base_path::BasePath,
         extract::EventStream,
-        json_response::json,
+        json_response::json as to_json,
         problem::{Problem, document},
         state::AppState,
     },
@@ -35,8 +35,8 @@ use crate::{
 };
 
 use super::{
-    acquire::WaiterCount, lease_body::LeaseBody, millis::millis,
-    release_request_body::ReleaseRequestBody,
+    acquire::WaiterCount,
+    lease_view::{LeaseBody, ReleaseRequestBody, millis},
 };
 
 /// A hold on its way to whoever listens. Dropped, the lock is released.
@@ -206,29 +206,6 @@ pub(in crate::http) enum EventName {
     Draining,
 }
 
-/// Where in the queue a hold stands.
-#[derive(Serialize)]
-struct Queued {
-    position: u64,
-    waiters: u64,
-}
-
-/// What is left of a lease.
-#[derive(Serialize)]
-struct RemainingTime {
-    expires_in_ms: Option<u64>,
-}
-
-/// Why a lease was lost.
-#[derive(Serialize)]
-struct Lost {
-    reason: &'static str,
-}
-
-/// Nothing more to say.
-#[derive(Serialize)]
-struct Nothing {}
-
 /// The last event of a hold, and what the log says of it.
 pub(super) struct FinalEvent {
     pub(super) event: Bytes,
@@ -243,16 +220,19 @@ pub(super) struct FinalEvent {
 /// An event that is not the last. `now` is the wall time of the gateway, for the timestamps.
 pub(super) fn encode_ongoing(event: HoldEvent, now: SystemTime) -> Result<Bytes, Box<HoldEnd>> {
     Ok(match event {
-        HoldEvent::Queued(position) => encode("queued", &json(&Queued::at(position))),
+        HoldEvent::Queued(Position { ahead, waiters }) => {
+            let data = json!({ "position": ahead + 1, "waiters": waiters });
+            encode("queued", &to_json(&data))
+        }
         HoldEvent::Granted(lease) => encode("granted", &LeaseBody::new(lease, now).to_json()),
-        HoldEvent::Renewed(held) => encode(
-            "renewed",
-            &json(&RemainingTime::of(Some(held.at(Instant::now()).good_for()))),
-        ),
-        HoldEvent::ReleaseRequested(request) => encode(
-            "release-requested",
-            &json(&ReleaseRequestBody::of(&request)),
-        ),
+        HoldEvent::Renewed(held) => {
+            let left = held.at(Instant::now()).good_for();
+            encode("renewed", &to_json(&remaining(Some(left))))
+        }
+        HoldEvent::ReleaseRequested(request) => {
+            let data = ReleaseRequestBody::of(&request);
+            encode("release-requested", &to_json(&data))
+        }
         HoldEvent::Ended(end) => return Err(Box::new(end)),
     })
 }
@@ -267,15 +247,16 @@ impl FinalEvent {
         request_id: &str,
     ) -> Self {
         match end {
-            HoldEnd::Released => Self::new("released", None, &json(&Nothing {})),
+            HoldEnd::Released => Self::new("released", None, b"{}"),
             HoldEnd::Draining { until } => {
                 let now = Instant::now();
                 let left = until.map(|until| until.saturating_duration_since(now));
-                Self::new("draining", None, &json(&RemainingTime::of(left)))
+                Self::new("draining", None, &to_json(&remaining(left)))
             }
             HoldEnd::Lost(reason) => {
                 let reason = reason.as_str();
-                Self::new("lost", Some(reason), &json(&Lost { reason }))
+                let data = to_json(&json!({ "reason": reason }));
+                Self::new("lost", Some(reason), &data)
             }
             HoldEnd::Refused(error) => {
                 let problem = Problem::for_acquire(error, sees_holder);
@@ -297,25 +278,9 @@ impl FinalEvent {
     }
 }
 
-// === impl Queued ===
-
-impl Queued {
-    fn at(position: Position) -> Self {
-        Self {
-            position: position.ahead + 1,
-            waiters: position.waiters,
-        }
-    }
-}
-
-// === impl RemainingTime ===
-
-impl RemainingTime {
-    fn of(left: Option<Duration>) -> Self {
-        Self {
-            expires_in_ms: left.map(millis),
-        }
-    }
+/// The data of an event that says how much is left of a lease.
+fn remaining(left: Option<Duration>) -> Value {
+    json!({ "expires_in_ms": left.map(millis) })
 }
 
 /// JSON as it is written here has no line breaks, so it is one `data` line.

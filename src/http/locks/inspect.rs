@@ -20,10 +20,7 @@ use crate::{
     store::contract::Holder,
 };
 
-use super::{
-    header_params::{LockPath, SeenHeader},
-    lock_body::LockBody,
-};
+use super::lock_body::LockBody;
 
 /// Inspect a lock
 ///
@@ -40,7 +37,7 @@ use super::{
     path = "/locks/{name}",
     operation_id = "inspectLock",
     tag = "locks",
-    params(LockPath, SeenHeader),
+    params(ApiPath<LockName>, IfNoneMatch),
     responses(
         (status = 200, body = LockBody, description = "The lock.",
          headers(("ETag", description = "Who holds it, as a weak tag."))),

@@ -1,23 +1,18 @@
 //! `GET /locks`: look at the locks that are held, a page at a time.
 
-#![expect(
-    unused_qualifications,
-    reason = "utoipa qualifies parameters that are described in the same file"
-)]
-
 use std::{sync::Arc, time::SystemTime};
 
 use axum::extract::State;
 use http::{HeaderName, HeaderValue, header::LINK};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, scope},
     http::{
         base_path::BasePath,
-        extract::{AcceptsJson, ApiQuery, Caller, Parameters, Query},
+        extract::{AcceptsJson, ApiQuery, Caller, Fields, Form, Query, declare_fields, prefix},
         json_response::JsonResponse,
         problem::Problem,
         state::AppState,
@@ -30,7 +25,7 @@ use crate::{
     },
 };
 
-use super::lock_body::HolderBody;
+use super::lease_view::HolderBody;
 
 /// List the locks that are held
 ///
@@ -49,7 +44,7 @@ use super::lock_body::HolderBody;
     path = "/locks",
     operation_id = "listLocks",
     tag = "locks",
-    params(ListParameters),
+    params(ApiQuery<ApiListQuery>),
     responses(
         (status = 200, body = PageBody, description = "A page of locks.",
          headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
@@ -101,94 +96,46 @@ fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
 //
 // What list takes.
 
-/// The parameters, for the OpenAPI document.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it only describes what `ApiListQuery` reads")]
-pub(super) struct ListParameters {
-    /// How the names begin. Empty, or left out: all of them.
-    #[param(
-        nullable = false,
-        max_length = 200,
-        pattern = "^[A-Za-z0-9._:@~-]*$",
-        example = "deploy:"
-    )]
-    prefix: Option<String>,
-    /// The owner of a lease, exactly. A foreign client has none. Of those who share a lock, it may not be found behind
-    /// the 100 whose leases end first.
-    #[param(
-        nullable = false,
-        min_length = 1,
-        max_length = 128,
-        pattern = r"^[^\u0000-\u001f\u007f-\u009f]*$"
-    )]
-    owner: Option<String>,
-    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
-    #[param(
-        nullable = false,
-        min_length = 1,
-        max_length = 200,
-        example = "runner-7"
-    )]
-    search: Option<String>,
-    /// How many locks on one page at most; left out: 100.
-    #[param(nullable = false, minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
-    #[param(
-        nullable = false,
-        min_length = 24,
-        max_length = 40,
-        pattern = "^[A-Za-z0-9_-]*$"
-    )]
-    cursor: Option<String>,
-}
-
 /// Which locks are to be shown.
 pub(in crate::http) struct ApiListQuery(pub(super) StoreQuery);
 
 /// How many locks are shown if nothing is said: a screen or two.
 const DEFAULT_LIMIT: usize = 100;
 
+declare_fields! {
+    /// The owner of a lease, exactly. A foreign client has none. Of those who share a lock, it may not be found behind
+    /// the 100 whose leases end first.
+    const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
+    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    const SEARCH: "search" => Form::text(1, SearchText::MAX_CHARS, "").example("runner-7");
+    /// How many locks on one page at most; left out: 100.
+    const LIMIT: "limit" => Form::whole(|_| (1, LONGEST_PAGE as u64));
+    /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
+    const CURSOR: "cursor" => Form::text(24, 40, "^[A-Za-z0-9_-]*$");
+}
+
 // === impl ApiListQuery ===
 
 impl Query for ApiListQuery {
-    fn read(parameters: &mut Parameters<'_>) -> Self {
-        let prefix = parameters.prefix();
-        let owner = parameters.text("owner").map(|text| Owner::new(&text));
-        let owner = owner.map(|owner| parameters.check("owner", owner));
-        let search = parameters.text("search");
-        let search = search.map(|text| parameters.check("search", SearchText::new(&text)));
-        let limit = limit(parameters);
-        let cursor = parameters.text("cursor");
-        let is_right = prefix.is_some() && owner != Some(None) && search != Some(None);
+    fn read(fields: &mut Fields<'_>) -> Self {
         let filter = ListFilter {
-            prefix: prefix.unwrap_or_default(),
-            owner: owner.flatten(),
-            search: search.flatten(),
+            prefix: prefix(fields),
+            owner: fields.parsed(&OWNER, Owner::new),
+            search: fields.parsed(&SEARCH, SearchText::new),
         };
-        // What it belongs to must be right before it can be.
-        let cursor = cursor.filter(|_| is_right);
-        let cursor =
-            cursor.and_then(|text| parameters.check("cursor", Cursor::parse(&text, &filter)));
+        // A cursor belongs to a filter, which must be right first.
+        let is_right = fields.are_right();
+        let limit = fields
+            .whole(&LIMIT)
+            .and_then(|limit| usize::try_from(limit).ok());
+        let cursor = fields.text(&CURSOR).filter(|_| is_right);
+        let cursor = cursor.and_then(|text| fields.check(&CURSOR, Cursor::parse(&text, &filter)));
         Self(StoreQuery {
             filter,
-            limit,
+            limit: limit.unwrap_or(DEFAULT_LIMIT),
             cursor,
         })
     }
-}
-
-fn limit(parameters: &mut Parameters<'_>) -> usize {
-    let Some(limit) = parameters.whole("limit") else {
-        return DEFAULT_LIMIT;
-    };
-    if let Ok(limit @ 1..=LONGEST_PAGE) = usize::try_from(limit) {
-        return limit;
-    }
-    let reason = format!("is {limit}; allowed are 1 to {LONGEST_PAGE}");
-    parameters.refuse("limit", reason);
-    DEFAULT_LIMIT
 }
 
 // === Page body ===

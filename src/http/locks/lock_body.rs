@@ -3,18 +3,15 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
-use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use crate::{
     auth::Access,
-    lock::{HeldLease, Limit, LockName, Sharing},
-    store::contract::{Holder, Inspection, SHOWN_HOLDERS, Waiter},
+    lock::{Limit, LockName, Sharing},
+    store::contract::{Holder, Inspection, Waiter},
 };
 
-use super::{
-    MetadataBody, lease_body::timestamp, millis::millis, release_request_body::ReleaseRequestBody,
-};
+use super::lease_view::{HolderBody, millis};
 
 /// A lock, held or free. It never shows a token.
 #[derive(Serialize, ToSchema)]
@@ -86,73 +83,6 @@ pub(in crate::http) struct WaiterBody {
     waited_ms: u64,
 }
 
-/// Who holds a lock. Of a foreign client only its expiry and its mark are known.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Holder)]
-pub(in crate::http) struct HolderBody {
-    /// Who asked for the lease, for people to read.
-    #[schema(required = true)]
-    owner: Option<String>,
-    /// What the holder attached to the lease.
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    metadata: MetadataBody,
-    /// The fencing token of the lease.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
-    fencing_token: Option<u64>,
-    /// For how long the lease was last granted.
-    #[schema(required = true)]
-    ttl_ms: Option<u64>,
-    /// What is left of the lease, at least, if nobody renews it; null if it has no expiry, which only a foreign one can
-    /// lack.
-    #[schema(required = true)]
-    expires_in_ms: Option<u64>,
-    /// When it ends, by the clock of the gateway.
-    #[schema(format = DateTime, required = true)]
-    expires_at: Option<String>,
-    /// When it was granted, by the clock of the gateway.
-    #[schema(format = DateTime, required = true)]
-    acquired_at: Option<String>,
-    /// What is left until the hold limit of the lease; null if it has none.
-    #[schema(required = true)]
-    hold_expires_in_ms: Option<u64>,
-    /// Whether a client that does not use the gateway took the lock in the store itself.
-    foreign: bool,
-    /// What distinguishes one foreign holder from another, for a break: a hash of what it has written. Null for
-    /// a lease, and for what no client writes into a lock.
-    #[schema(
-        required = true,
-        min_length = 40,
-        max_length = 40,
-        pattern = "^[0-9a-f]{40}$"
-    )]
-    foreign_mark: Option<String>,
-    /// `exclusive` or `shared`; null for a foreign client.
-    #[schema(required = true)]
-    mode: Option<&'static str>,
-    /// The slot of a lease that was granted with a `limit`; else null.
-    #[schema(required = true)]
-    slot: Option<u16>,
-    /// The request for several locks that the lease is a part of; else null.
-    #[schema(required = true)]
-    group: Option<GroupBody>,
-    /// Only if the holder was asked to release the lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = ReleaseRequestBody, required = false)]
-    release_requested: Option<ReleaseRequestBody>,
-}
-
-/// Several locks that were acquired as one.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Group)]
-pub(in crate::http) struct GroupBody {
-    /// The first of their names; null if the API key may not view that lock.
-    #[schema(required = true)]
-    first: Option<String>,
-    /// How many they were.
-    #[schema(minimum = 2, maximum = 16)]
-    count: u8,
-}
-
 // === impl LockBody ===
 
 impl LockBody {
@@ -197,63 +127,6 @@ impl WaiterBody {
             mode: Sharing::mode(waiter.sharing).as_str(),
             limit: limit.map(Limit::get),
             waited_ms: millis(waiter.waited),
-        }
-    }
-}
-
-// === impl HolderBody ===
-
-impl HolderBody {
-    /// As many as are shown of them. `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn all_of(holder: Holder, now: SystemTime, viewer: &Access) -> Vec<Self> {
-        let as_of = Instant::now();
-        let of_lease = |lease: HeldLease| Self::of_lease(lease.at(as_of), now, viewer);
-        match holder {
-            Holder::Lease(lease) => vec![of_lease(lease)],
-            Holder::Shared(holders) => {
-                let shown = holders.leases.into_iter().take(SHOWN_HOLDERS);
-                shown.map(of_lease).collect()
-            }
-            Holder::Foreign { expires_in, mark } => vec![Self {
-                owner: None,
-                metadata: MetadataBody::default(),
-                fencing_token: None,
-                ttl_ms: None,
-                expires_in_ms: expires_in.map(millis),
-                expires_at: expires_in.map(|left| timestamp(now.checked_add(left))),
-                acquired_at: None,
-                hold_expires_in_ms: None,
-                foreign: true,
-                foreign_mark: mark.map(|mark| mark.to_string()),
-                mode: None,
-                slot: None,
-                group: None,
-                release_requested: None,
-            }],
-        }
-    }
-
-    fn of_lease(lease: HeldLease, now: SystemTime, viewer: &Access) -> Self {
-        Self {
-            release_requested: ReleaseRequestBody::of_lease(&lease),
-            group: lease.metadata.group().map(|group| GroupBody {
-                first: Some(&group.first)
-                    .filter(|first| viewer.views(first))
-                    .map(|first| first.as_str().to_owned()),
-                count: group.count,
-            }),
-            owner: lease.owner.map(|owner| owner.as_str().to_owned()),
-            metadata: MetadataBody(lease.metadata),
-            fencing_token: Some(lease.fence.get()),
-            ttl_ms: Some(lease.ttl.as_millis()),
-            expires_in_ms: Some(millis(lease.expires_in)),
-            expires_at: Some(timestamp(now.checked_add(lease.expires_in))),
-            acquired_at: Some(timestamp(now.checked_sub(lease.held_for))),
-            hold_expires_in_ms: lease.hold_expires_in.map(millis),
-            foreign: false,
-            foreign_mark: None,
-            mode: Some(lease.mode.as_str()),
-            slot: lease.mode.slot(),
         }
     }
 }

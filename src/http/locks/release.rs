@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::{Extension, extract::State};
 use http::StatusCode;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 use crate::{
-    config::LimitsConfig,
     engine::ReleaseError,
     http::{
-        extract::{ApiJson, ApiPath, Fields, LockToken, NoQuery, ReleaseCaller, RequestBody},
+        extract::{
+            ApiJson, ApiPath, Field, Fields, Form, LockToken, NoQuery, ReleaseCaller, RequestBody,
+            TOKEN, TokenOrBody, declare_fields,
+        },
         problem::Problem,
         serve::UnansweredReleases,
         state::AppState,
@@ -19,8 +20,6 @@ use crate::{
     lock::{LockName, Token, TokenHash},
     store::contract::Loss,
 };
-
-use super::header_params::{LockPath, TokenHeader, TokenHeaderToo};
 
 /// What a caller is told of releases, with those that go on if the caller has gone.
 pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Result<T, Problem>);
@@ -41,7 +40,7 @@ pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Resul
     path = "/locks/{name}",
     operation_id = "releaseLock",
     tag = "locks",
-    params(LockPath, TokenHeader),
+    params(ApiPath<LockName>, LockToken),
     responses(
         (status = 204, description = "The lease has ended."),
     )
@@ -66,9 +65,9 @@ pub(in crate::http) async fn release(
     path = "/locks/{name}/release",
     operation_id = "releaseLockByPost",
     tag = "locks",
-    params(LockPath, TokenHeaderToo),
+    params(ApiPath<LockName>, TokenOrBody),
     request_body(
-        content = ReleaseBody,
+        content = ReleaseJson,
         description = "The token of the lease. The body may be left out if the header `Lock-Token` \
             is sent."
     ),
@@ -125,31 +124,28 @@ async fn end(
 //
 // What release takes.
 
-/// Which lease is released.
-#[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"}))]
 pub(in crate::http) struct ReleaseBody {
+    token: Option<Token>,
+}
+
+/// The body in the OpenAPI document.
+pub(in crate::http) type ReleaseJson = ApiJson<ReleaseBody>;
+
+declare_fields! {
+    /// Which lease is released.
+    const RELEASE: "ReleaseBody" =>
+        Form::TEXT.example(r#"{"token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"}"#);
     /// The token of the lease.
-    #[schema(
-        value_type = String, write_only,
-        min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
-    )]
-    pub(super) token: Option<Token>,
+    const TOKEN_INSTEAD: "token" => TOKEN.required().write_only();
 }
 
 // === impl ReleaseBody ===
 
 impl RequestBody for ReleaseBody {
-    fn read(fields: &mut Fields<'_>, _: &LimitsConfig) -> Self {
-        Self {
-            token: token(fields),
-        }
-    }
-}
+    const ABOUT: Field = RELEASE;
 
-/// The field `token`, which renew has too.
-pub(super) fn token(fields: &mut Fields<'_>) -> Option<Token> {
-    let text = fields.text("token")?;
-    fields.check("token", Token::parse(&text))
+    fn read(fields: &mut Fields<'_>) -> Self {
+        let token = fields.parsed(&TOKEN_INSTEAD, Token::parse);
+        Self { token }
+    }
 }

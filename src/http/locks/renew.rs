@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 use crate::{
     auth::scope,
-    config::LimitsConfig,
     engine::RenewError,
     http::{
-        extract::{AcceptsJson, ApiJson, ApiPath, Caller, Fields, LockToken, NoQuery, RequestBody},
+        extract::{
+            AcceptsJson, ApiJson, ApiPath, Caller, Field, Fields, Form, LockToken, NoQuery,
+            RequestBody, TOKEN, declare_fields,
+        },
         problem::Problem,
         state::AppState,
     },
@@ -20,10 +21,8 @@ use crate::{
 };
 
 use super::{
-    acquire_body,
-    header_params::{LockPath, TokenHeader},
-    lease_body::LeaseBody,
-    release,
+    acquire_body::{self, TTL_MS},
+    lease_view::LeaseBody,
 };
 
 /// Renew a lease
@@ -39,9 +38,9 @@ use super::{
     path = "/locks/{name}/renew",
     operation_id = "renewLock",
     tag = "locks",
-    params(LockPath, TokenHeader),
+    params(ApiPath<LockName>, LockToken),
     request_body(
-        content = RenewBody,
+        content = RenewJson,
         description = "How the lease is renewed. It may be left out."
     ),
     responses(
@@ -106,33 +105,33 @@ pub(super) fn record_renewal(
 //
 // What renew takes.
 
-/// How the lease is renewed. Every field may be left out; null is the same as leaving it out.
-#[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({"ttl_ms": 30_000}))]
 pub(in crate::http) struct RenewBody {
-    /// The token of the lease, for those who cannot send the header `Lock-Token`.
-    #[schema(
-        value_type = Option<String>, write_only,
-        min_length = 43, max_length = 43, pattern = "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$"
-    )]
     pub(super) token: Option<Token>,
+    pub(super) ttl: Option<Ttl>,
+}
+
+/// The body in the OpenAPI document.
+pub(in crate::http) type RenewJson = ApiJson<RenewBody>;
+
+declare_fields! {
+    /// How the lease is renewed. Every field may be left out; null is the same as leaving it out.
+    const RENEW: "RenewBody" => Form::TEXT.example(r#"{"ttl_ms": 30000}"#);
+    /// The token of the lease, for those who cannot send the header `Lock-Token`.
+    const TOKEN_INSTEAD: "token" => TOKEN.write_only();
     /// For how long the lease lasts from now, in milliseconds; it becomes the lease's own TTL. Left
     /// out: the lease's own TTL again, or the longest of the API key if that is shorter.
-    #[schema(
-        rename = "ttl_ms", value_type = Option<u64>,
-        minimum = 100, maximum = 86_400_000
-    )]
-    pub(super) ttl: Option<Ttl>,
+    const TTL: "ttl_ms" => TTL_MS;
 }
 
 // === impl RenewBody ===
 
 impl RequestBody for RenewBody {
-    fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
+    const ABOUT: Field = RENEW;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
         Self {
-            token: release::token(fields),
-            ttl: acquire_body::ttl(fields, limits),
+            token: fields.parsed(&TOKEN_INSTEAD, Token::parse),
+            ttl: acquire_body::ttl(fields, &TTL),
         }
     }
 }

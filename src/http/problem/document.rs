@@ -10,11 +10,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    http::{base_path::BasePath, json_response::json},
+    http::{base_path::BasePath, json_response::json, locks::CurrentHolder},
     lock::LockName,
 };
 
-use super::{Extra, FieldError, PartResult, Problem, ProblemCode, locked::CurrentHolder};
+use super::{Extra, FieldError, PartResult, Problem, ProblemCode};
 
 /// Why the request was not carried out (RFC 9457).
 #[derive(Serialize, ToSchema)]

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
     engine::{AcquireError, GroupAcquireError, ReleaseError},
-    lock::{LockName, NamePrefix, Ttl},
+    lock::{HeldLease, LockName, NamePrefix, Ttl},
     store::contract::Loss,
 };
 
@@ -74,12 +74,16 @@ impl Problem {
     }
 
     /// Why a lock was not acquired, for one who may know who holds it or may not.
-    pub(in crate::http) fn for_acquire(error: AcquireError, sees_holder: bool) -> Self {
-        let mut problem = Self::from(error);
-        if let (Extra::Locked(locked), false) = (&mut problem.extra, sees_holder) {
-            locked.hide_holders();
+    pub(in crate::http) fn for_acquire(mut error: AcquireError, sees_holder: bool) -> Self {
+        if let (AcquireError::Held { contention, .. }, false) = (&mut error, sees_holder)
+            && let Some(holder) = &mut contention.holder
+        {
+            holder
+                .leases_mut()
+                .iter_mut()
+                .for_each(HeldLease::hide_details);
         }
-        problem
+        error.into()
     }
 
     /// Why several locks were not acquired: which of them is in the way. `sees_holder` says of it whether the caller

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
 use crate::{
-    http::locks::{MetadataBody, ReleaseRequestBody, millis},
+    http::locks::{CurrentHolder, millis},
     lock::{HeldLease, LockName, Sharing, Ttl},
-    store::contract::{Contention, Holder, SHOWN_HOLDERS},
+    store::contract::{Contention, Holder},
 };
 
 /// The longest time after which to ask again: a holder may release long before its TTL is over.
@@ -28,35 +26,6 @@ pub(in crate::http) struct Locked {
     pub(super) waited_ms: u64,
     pub(super) waiters: u64,
     pub(super) retry_after_ms: u64,
-}
-
-/// Who holds the lock that was asked for.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub(in crate::http) struct CurrentHolder {
-    /// Who asked for the lease, for people to read; null if the API key may not view the lock.
-    #[schema(required = true)]
-    owner: Option<String>,
-    /// What the holder attached to the lease; empty if the API key may not view the lock.
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    metadata: MetadataBody,
-    /// The fencing token of the lease; null if a foreign client holds the lock.
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
-    fencing_token: Option<u64>,
-    /// `exclusive` or `shared`; null if a foreign client holds the lock.
-    #[schema(required = true)]
-    mode: Option<&'static str>,
-    /// The slot of a lease that was granted with a `limit`; else null.
-    #[schema(required = true)]
-    slot: Option<u16>,
-    /// What is left of the lease; null if a foreign client holds the lock without an expiry.
-    #[schema(required = true)]
-    expires_in_ms: Option<u64>,
-    /// Whether a client that does not use the gateway took the lock in the store itself.
-    foreign: bool,
-    /// Only if the holder was asked to release the lock, and the API key may view it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = ReleaseRequestBody, required = false)]
-    release_requested: Option<ReleaseRequestBody>,
 }
 
 // === impl Locked ===
@@ -91,65 +60,6 @@ impl Locked {
             waited_ms: millis(waited),
             waiters: contention.waiters,
             retry_after_ms: millis(retry_after),
-        }
-    }
-
-    /// Leaves out what the holders say of themselves. That somebody holds the lock, and for how long, is
-    /// what the answer is about.
-    pub(super) fn hide_holders(&mut self) {
-        for holder in &mut self.holders {
-            // Each field by name, so that a new one is not shown by mistake.
-            let CurrentHolder {
-                owner,
-                metadata,
-                fencing_token: _,
-                mode: _,
-                slot: _,
-                expires_in_ms: _,
-                foreign: _,
-                release_requested,
-            } = holder;
-            *owner = None;
-            *metadata = MetadataBody::default();
-            *release_requested = None;
-        }
-    }
-}
-
-// === impl CurrentHolder ===
-
-impl CurrentHolder {
-    fn all_of(holder: Holder) -> Vec<Self> {
-        match holder {
-            Holder::Lease(lease) => vec![Self::of_lease(lease)],
-            Holder::Shared(holders) => {
-                let shown = holders.leases.into_iter().take(SHOWN_HOLDERS);
-                shown.map(Self::of_lease).collect()
-            }
-            Holder::Foreign { expires_in, .. } => vec![Self {
-                owner: None,
-                metadata: MetadataBody::default(),
-                fencing_token: None,
-                mode: None,
-                slot: None,
-                expires_in_ms: expires_in.map(millis),
-                foreign: true,
-                release_requested: None,
-            }],
-        }
-    }
-
-    fn of_lease(lease: HeldLease) -> Self {
-        let lease = lease.at(Instant::now());
-        Self {
-            release_requested: ReleaseRequestBody::of_lease(&lease),
-            expires_in_ms: Some(millis(lease.expires_in)),
-            owner: lease.owner.map(|owner| owner.as_str().to_owned()),
-            metadata: MetadataBody(lease.metadata),
-            fencing_token: Some(lease.fence.get()),
-            mode: Some(lease.mode.as_str()),
-            slot: lease.mode.slot(),
-            foreign: false,
         }
     }
 }

@@ -16,7 +16,11 @@ use crate::http::{
     state::AppState,
 };
 
-use super::{cookies::CookieJar, session_body::SessionBody, sign_in_body::SignInBody};
+use super::{
+    cookies::CookieJar,
+    session_body::SessionBody,
+    sign_in_body::{SignInBody, SignInJson},
+};
 
 /// Sign in
 ///
@@ -36,7 +40,7 @@ use super::{cookies::CookieJar, session_body::SessionBody, sign_in_body::SignInB
     path = "/session",
     operation_id = "signIn",
     tag = "session",
-    request_body(content = SignInBody, description = "The key."),
+    request_body(content = SignInJson, description = "The key."),
     responses(
         (status = 200, body = SessionBody, description = "Who was signed in.",
          headers(("Set-Cookie", description = "The session, unless the gateway has no API keys."))),

@@ -131,7 +131,7 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         ),
         (
             r#"{"reason":"x","fencing_token":0}"#,
-            &["fencing_token: is 0; a fencing token is 1 to 9007199254740991"],
+            &["fencing_token: is 0; allowed are 1 to 9007199254740991"],
         ),
         (
             r#"{"reason":"x","fencing_token":"7"}"#,

@@ -94,7 +94,7 @@ async fn what_is_wrong_with_mode_or_limit_is_named() {
         ),
         (
             r#"{"mode":"shared","limit":2.5}"#,
-            "limit: is 2.5; a whole number from 0 to 9007199254740991 is expected",
+            "limit: is 2.5; a whole number from 1 to 20 is expected",
         ),
         (
             r#"{"mode":"exclusive","limit":1}"#,

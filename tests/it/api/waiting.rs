@@ -194,14 +194,14 @@ async fn a_wait_longer_than_the_configured_one_is_400() {
     assert_eq!(service.acquire(r#"{"wait_ms": 55000}"#).await.status, 201);
     assert_eq!(
         service.acquire(r#"{"wait_ms": 55001}"#).await.errors(),
-        ["wait_ms: is 55001 ms; at most 55000 ms are allowed"]
+        ["wait_ms: is 55001 ms; allowed are 0 to 55000 ms"]
     );
     let mut config = Config::default();
     config.limits.max_wait_ms = Millis(100);
     let answer = Service::with(config).acquire(r#"{"wait_ms": 101}"#).await;
     assert_eq!(
         answer.errors(),
-        ["wait_ms: is 101 ms; at most 100 ms are allowed"]
+        ["wait_ms: is 101 ms; allowed are 0 to 100 ms"]
     );
 }
 

@@ -1,35 +1,32 @@
 //! `POST /locks`: acquire several locks, all or none.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use axum::extract::State;
-use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, schema::Type};
 
 use crate::{
     auth::scope,
-    config::LimitsConfig,
     engine::GroupRequest,
     http::{
         edge::RequestContext,
         extract::{
-            AcceptsJson, ApiJson, Caller, Fields, IdempotencyKeyHeader, NoQuery, PreferredWait,
-            RequestBody,
+            AcceptsJson, ApiJson, Caller, Field, Fields, Form, IdempotencyKeyHeader, NoQuery,
+            PreferredWait, RequestBody, declare_fields,
         },
         problem::Problem,
         serve::{AnsweredOn, LongRequests},
         state::AppState,
     },
-    lock::{GroupNames, LockName},
+    lock::GroupNames,
 };
 
 use super::{
     super::{
         acquire::WaiterCount,
-        acquire_body::{AcquireBody, AcquireSchema},
+        acquire_body::AcquireBody,
         annotated::{Annotated, Notes},
         delivered::Acquired,
         group_body::GroupLeaseBody,
-        header_params::{KeyHeader, PreferHeader},
     },
     names::{check_permission, missing_names, names},
 };
@@ -57,8 +54,8 @@ use super::{
     path = "/locks",
     operation_id = "acquireLocks",
     tag = "locks",
-    params(KeyHeader, PreferHeader),
-    request_body(content = AcquireGroupBody, description = "What is asked for."),
+    params(IdempotencyKeyHeader, PreferredWait),
+    request_body(content = AcquireGroupJson, description = "What is asked for."),
     responses(
         (status = 200, body = GroupLeaseBody,
          description = "The leases that live under this `Idempotency-Key` already.",
@@ -124,53 +121,25 @@ pub(in crate::http) struct AcquireGroupBody {
     terms: AcquireBody,
 }
 
+/// The body in the OpenAPI document.
+pub(in crate::http) type AcquireGroupJson = ApiJson<AcquireGroupBody>;
+
+declare_fields! {
+    /// Which locks are asked for, and how: every field but `names` is as for one lock, and counts for each of them.
+    const ACQUIRE: "AcquireGroupBody" => Form::TEXT.example(r#"{
+        "names": ["database", "cluster:eu"], "ttl_ms": 30000, "wait_ms": 10000, "owner": "ci-runner-7"
+    }"#);
+}
+
 // === impl AcquireGroupBody ===
 
 impl RequestBody for AcquireGroupBody {
-    fn read(fields: &mut Fields<'_>, limits: &LimitsConfig) -> Self {
+    const ABOUT: Field = ACQUIRE;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
         Self {
             names: names(fields),
-            terms: AcquireBody::read(fields, limits),
+            terms: AcquireBody::read(fields),
         }
-    }
-}
-
-impl utoipa::ToSchema for AcquireGroupBody {
-    fn name() -> Cow<'static, str> {
-        Cow::Borrowed("AcquireGroupBody")
-    }
-}
-
-impl utoipa::PartialSchema for AcquireGroupBody {
-    /// The fields of a request for one lock, and the names.
-    fn schema() -> RefOr<Schema> {
-        let name = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .min_length(Some(1))
-            .max_length(Some(LockName::MAX_LEN))
-            .pattern(Some(r"^(\.*[A-Za-z0-9_:@~-][A-Za-z0-9._:@~-]*|\.{3,})$"));
-        let names = ArrayBuilder::new()
-            .items(name)
-            .min_items(Some(GroupNames::MIN))
-            .max_items(Some(GroupNames::MAX))
-            .unique_items(true)
-            .description(Some(
-                "The locks: 2 to 16, each once, in any order. They are taken in the order of their names.",
-            ));
-        let mut schema = <AcquireSchema as utoipa::PartialSchema>::schema();
-        if let RefOr::T(Schema::Object(object)) = &mut schema {
-            object.description = Some(
-                "Which locks are asked for, and how: every field but `names` is as for one lock, and counts for each \
-                 of them."
-                    .to_owned(),
-            );
-            object.properties.insert("names".to_owned(), names.into());
-            object.required.push("names".to_owned());
-            object.example = Some(serde_json::json!({
-                "names": ["database", "cluster:eu"], "ttl_ms": 30_000, "wait_ms": 10_000, "owner": "ci-runner-7",
-            }));
-            object.examples.clear();
-        }
-        schema
     }
 }

@@ -1,34 +1,29 @@
 //! Which locks a request means.
 
-use utoipa::IntoParams;
-
 use crate::{
     auth::{Access, Permission},
     http::{
-        extract::{Fields, Parameters, Query},
+        extract::{Fields, Form, NAME, Query, declare_fields},
         problem::Problem,
     },
     lock::{GroupNames, GroupNamesError, LockName},
 };
 
-/// The parameters, for the OpenAPI document.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "it only describes what `GroupQuery` reads")]
-pub(super) struct GroupParameters {
-    /// The locks, with a comma between: 2 to 16, each once, in any order.
-    #[param(
-        max_length = 3215,
-        pattern = "^[A-Za-z0-9._:@~-]+(,[A-Za-z0-9._:@~-]+){1,15}$",
-        example = "cluster:eu,database"
-    )]
-    names: String,
-}
-
 /// The locks that a query names.
 pub(in crate::http) struct GroupQuery(pub(super) Option<GroupNames>);
 
-const FIELD: &str = "names";
+declare_fields! {
+    /// The locks, with a comma between: 2 to 16, each once, in any order.
+    const IN_QUERY: "names" => Form::text(
+        0,
+        GroupNames::MAX * (LockName::MAX_LEN + 1) - 1,
+        "^[A-Za-z0-9._:@~-]+(,[A-Za-z0-9._:@~-]+){1,15}$",
+    )
+    .required()
+    .example("cluster:eu,database");
+    /// The locks: 2 to 16, each once, in any order. They are taken in the order of their names.
+    const NAMES: "names" => NAME.list(GroupNames::MIN, GroupNames::MAX).required();
+}
 
 // === impl GroupQuery ===
 
@@ -42,21 +37,18 @@ impl GroupQuery {
 }
 
 impl Query for GroupQuery {
-    fn read(parameters: &mut Parameters<'_>) -> Self {
-        let Some(text) = parameters.text(FIELD) else {
-            return Self(None);
-        };
-        Self(parameters.check(FIELD, GroupNames::parse(text.split(','))))
+    fn read(fields: &mut Fields<'_>) -> Self {
+        Self(fields.parsed(&IN_QUERY, |text| GroupNames::parse(text.split(','))))
     }
 }
 
 /// The field `names`.
 pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
-    let texts = fields.list(FIELD)?;
+    let texts = fields.list(&NAMES)?;
     // Which one is wrong is said by its place.
     for (at, text) in texts.iter().enumerate().take(GroupNames::MAX) {
         if let Err(error) = LockName::new(text) {
-            fields.refuse(format!("{FIELD}[{at}]"), error.to_string());
+            fields.refuse_at(format!("{}[{at}]", NAMES.name), error.to_string());
         }
     }
     match GroupNames::parse(texts.iter().map(AsRef::as_ref)) {
@@ -64,7 +56,7 @@ pub(super) fn names(fields: &mut Fields<'_>) -> Option<GroupNames> {
         // It was said above.
         Err(GroupNamesError::Name(..)) => None,
         Err(error @ (GroupNamesError::Count(_) | GroupNamesError::Repeated(_))) => {
-            fields.refuse(FIELD, error.to_string());
+            fields.refuse(&NAMES, error.to_string());
             None
         }
     }
@@ -83,5 +75,5 @@ pub(super) fn check_permission(caller: &Access, names: &GroupNames) -> Result<()
 
 /// A body without names.
 pub(super) fn missing_names() -> Problem {
-    Problem::invalid_field(FIELD, "is missing; it has 2 to 16 names of locks")
+    Problem::invalid_field(NAMES.name, "is missing; it has 2 to 16 names of locks")
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     engine::ReleaseError,
     http::{
-        extract::{AcceptsJson, ApiQuery, LockToken, ReleaseCaller},
+        extract::{AcceptsJson, ApiQuery, LockToken, OnlyToken, ReleaseCaller},
         json_response::JsonResponse,
         problem::{PartResult, Problem},
         serve::UnansweredReleases,
@@ -20,10 +20,7 @@ use crate::{
     store::contract::Loss,
 };
 
-use super::{
-    super::{header_params::OnlyTokenHeader, release::ReleaseAnswer},
-    names::{GroupParameters, GroupQuery},
-};
+use super::{super::release::ReleaseAnswer, names::GroupQuery};
 
 /// Release several leases
 ///
@@ -39,7 +36,7 @@ use super::{
     path = "/locks",
     operation_id = "releaseLocks",
     tag = "locks",
-    params(GroupParameters, OnlyTokenHeader),
+    params(ApiQuery<GroupQuery>, OnlyToken),
     responses(
         (status = 200, body = ReleasedGroupBody, description = "What came of each lease."),
     )

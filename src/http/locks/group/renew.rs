@@ -21,11 +21,10 @@ use crate::{
 
 use super::{
     super::{
-        header_params::TokenHeader,
-        millis::millis,
-        renew::{RenewBody, record_renewal},
+        lease_view::millis,
+        renew::{RenewBody, RenewJson, record_renewal},
     },
-    names::{GroupParameters, GroupQuery, check_permission},
+    names::{GroupQuery, check_permission},
 };
 
 /// Renew several leases
@@ -38,9 +37,9 @@ use super::{
     path = "/locks",
     operation_id = "renewLocks",
     tag = "locks",
-    params(GroupParameters, TokenHeader),
+    params(ApiQuery<GroupQuery>, LockToken),
     request_body(
-        content = RenewBody,
+        content = RenewJson,
         description = "How the leases are renewed. It may be left out."
     ),
     responses(

@@ -1,0 +1,235 @@
+//! What callers may send: each field, parameter and header is declared once, for its reader and for the OpenAPI document.
+
+use utoipa::openapi::{
+    ArrayBuilder, KnownFormat, Object, ObjectBuilder, RefOr, Required, Schema, SchemaFormat,
+    path::{Parameter, ParameterBuilder, ParameterIn},
+    schema::{SchemaType, Type},
+};
+
+use crate::config::LimitsConfig;
+
+/// A field of a body, a parameter of a query or of a path, a header, or a body as such.
+pub(in crate::http) struct Field {
+    pub(in crate::http) name: &'static str,
+    /// The text for callers, as Markdown: the lines of a doc comment.
+    pub(in crate::http) doc: &'static str,
+    pub(in crate::http) form: Form,
+}
+
+/// What may stand in a field.
+pub(in crate::http) struct Form {
+    pub(super) kind: Kind,
+    pub(super) is_required: bool,
+    /// No answer has the field.
+    is_write_only: bool,
+    example: Option<&'static str>,
+    /// What counts if the field is left out, for the end of its text.
+    default: Option<fn(&LimitsConfig) -> u64>,
+}
+
+/// The type of a value, with its bounds.
+pub(super) enum Kind {
+    Flag,
+    /// A whole number, and the unit that is written behind it in messages.
+    Whole(Bounds, &'static str),
+    /// A text of so many characters, at least and at most, that matches a regular expression.
+    Text(usize, usize, &'static str),
+    /// An object of texts: at most so many, of so many bytes together.
+    Texts(usize, usize),
+    /// A list of so many of these at least and at most, each once.
+    List(&'static Form, usize, usize),
+}
+
+/// The smallest and the largest number that the limits of a gateway allow.
+pub(in crate::http) type Bounds = fn(&LimitsConfig) -> (u64, u64);
+
+/// Declares fields: for each its text for callers, its name and what may stand in it. With `Header TYPE` or `Path TYPE` the
+/// field is what an extractor reads, or a type that only stands for the field.
+macro_rules! declare_fields {
+    ($($(#[doc = $doc:literal])+ $vis:vis const $field:ident: $name:expr => $form:expr;)+) => {$(
+        $(#[doc = $doc])+
+        $vis const $field: $crate::http::extract::Field = $crate::http::extract::Field {
+            name: $name,
+            doc: concat!($($doc, "\n"),+),
+            form: $form,
+        };
+    )+};
+    ($($(#[doc = $doc:literal])+ $place:ident $type:ty: $name:expr => $form:expr;)+) => {$(
+        impl utoipa::IntoParams for $type {
+            fn into_params(
+                _: impl Fn() -> Option<utoipa::openapi::path::ParameterIn>,
+            ) -> Vec<utoipa::openapi::path::Parameter> {
+                $crate::http::extract::declare_fields! { $(#[doc = $doc])+ const DECLARED: $name => $form; }
+                vec![DECLARED.parameter(utoipa::openapi::path::ParameterIn::$place)]
+            }
+        }
+    )+};
+}
+
+pub(in crate::http) use declare_fields;
+
+// === impl Field ===
+
+impl Field {
+    /// The field as a property of the schema of a body.
+    pub(super) fn property(&self, limits: &LimitsConfig) -> Schema {
+        let mut schema = self.form.schema(limits, !self.form.is_required);
+        let description = Some(self.description(limits));
+        match &mut schema {
+            Schema::Array(array) => array.description = description,
+            Schema::Object(object) => {
+                object.description = description;
+                object.write_only = self.form.is_write_only.then_some(true);
+                object.example = self.form.example.map(Into::into);
+            }
+            _ => unreachable!("a field is an object, a list or a single value"),
+        }
+        schema
+    }
+
+    /// The field where it is not in a body.
+    pub(in crate::http) fn parameter(&self, place: ParameterIn) -> Parameter {
+        let limits = LimitsConfig::default();
+        let is_required = self.form.is_required;
+        ParameterBuilder::new()
+            .name(self.name)
+            .parameter_in(place)
+            .description(Some(self.description(&limits)))
+            .required(if is_required {
+                Required::True
+            } else {
+                Required::False
+            })
+            .schema(Some(self.form.schema(&limits, false)))
+            .example(self.form.example.map(Into::into))
+            .build()
+    }
+
+    /// Adds what the field is to the schema of an object.
+    pub(in crate::http) fn describe(&self, object: &mut Object, limits: &LimitsConfig) {
+        let example = self.form.example;
+        let example = example.map(|json| serde_json::from_str(json).expect("an example is JSON"));
+        object.description = Some(self.description(limits));
+        object.example = example;
+    }
+
+    fn description(&self, limits: &LimitsConfig) -> String {
+        // Each line of a doc comment has a space in front.
+        let lines = self
+            .doc
+            .lines()
+            .map(|line| line.strip_prefix(' ').unwrap_or(line));
+        let mut text = lines.collect::<Vec<_>>().join("\n");
+        if let Some(default) = self.form.default {
+            text.extend([" Left out: ", &default(limits).to_string(), "."]);
+        }
+        text
+    }
+}
+
+// === impl Form ===
+
+impl Form {
+    /// True or false.
+    pub(in crate::http) const FLAG: Self = Self::of(Kind::Flag);
+    /// A text of any length, of anything.
+    pub(in crate::http) const TEXT: Self = Self::text(0, usize::MAX, "");
+
+    /// A text of so many characters, at least and at most, that matches a regular expression.
+    pub(in crate::http) const fn text(least: usize, most: usize, pattern: &'static str) -> Self {
+        Self::of(Kind::Text(least, most, pattern))
+    }
+
+    /// A text for people, without control characters, of at most so many characters.
+    pub(in crate::http) const fn prose(most: usize) -> Self {
+        Self::text(1, most, PROSE)
+    }
+
+    /// An object of texts: at most so many, of so many bytes together.
+    pub(in crate::http) const fn texts(most: usize, max_bytes: usize) -> Self {
+        Self::of(Kind::Texts(most, max_bytes))
+    }
+
+    /// A list of so many of these at least and at most, each once.
+    pub(in crate::http) const fn list(&'static self, least: usize, most: usize) -> Self {
+        Self::of(Kind::List(self, least, most))
+    }
+
+    /// A whole number.
+    pub(in crate::http) const fn whole(bounds: Bounds) -> Self {
+        Self::of(Kind::Whole(bounds, ""))
+    }
+
+    /// A whole number of milliseconds.
+    pub(in crate::http) const fn millis(bounds: Bounds) -> Self {
+        Self::of(Kind::Whole(bounds, " ms"))
+    }
+
+    pub(in crate::http) const fn required(mut self) -> Self {
+        self.is_required = true;
+        self
+    }
+
+    pub(in crate::http) const fn write_only(mut self) -> Self {
+        self.is_write_only = true;
+        self
+    }
+
+    pub(in crate::http) const fn example(mut self, example: &'static str) -> Self {
+        self.example = Some(example);
+        self
+    }
+
+    /// What counts if the field is left out.
+    pub(in crate::http) const fn or_else(mut self, default: fn(&LimitsConfig) -> u64) -> Self {
+        self.default = Some(default);
+        self
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            is_required: false,
+            is_write_only: false,
+            example: None,
+            default: None,
+        }
+    }
+
+    fn schema(&self, limits: &LimitsConfig, is_nullable: bool) -> Schema {
+        let typed = |kind: Type| {
+            let object = ObjectBuilder::new().schema_type(kind.clone());
+            if is_nullable {
+                return object.schema_type(SchemaType::from_iter([kind, Type::Null]));
+            }
+            object
+        };
+        match self.kind {
+            Kind::Flag => typed(Type::Boolean).into(),
+            Kind::Whole(bounds, _) => typed(Type::Integer)
+                .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+                .minimum(Some(bounds(limits).0))
+                .maximum(Some(bounds(limits).1))
+                .into(),
+            Kind::Text(least, most, pattern) => typed(Type::String)
+                .min_length((least > 0).then_some(least))
+                .max_length((most < usize::MAX).then_some(most))
+                .pattern((!pattern.is_empty()).then_some(pattern))
+                .into(),
+            Kind::Texts(most, max_bytes) => typed(Type::Object)
+                .max_properties(Some(most))
+                .property_names(Some(Self::prose(max_bytes).schema(limits, false)))
+                .additional_properties(Some(Self::text(0, max_bytes, PROSE).schema(limits, false)))
+                .into(),
+            Kind::List(form, least, most) => ArrayBuilder::new()
+                .items(RefOr::T(form.schema(limits, false)))
+                .min_items(Some(least))
+                .max_items(Some(most))
+                .unique_items(true)
+                .into(),
+        }
+    }
+}
+
+/// A pattern of texts without control characters.
+const PROSE: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
