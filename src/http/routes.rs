@@ -32,7 +32,10 @@ use super::{
 /// Method and path are in the attribute of the handler, and the permission is in its signature. A row has the problems
 /// besides those that the edge answers for every operation, and whatever is not usual: how its requests are treated, and
 /// a body that may be left out.
-#[expect(clippy::too_many_lines, reason = "it is a table, and each operation a row")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "it is a table, and each operation a row"
+)]
 fn operations() -> Vec<Operation> {
     vec![
         row(locks::__path_list, locks::list, &[KEY, LOOK]),
