@@ -130,8 +130,9 @@ impl Keys {
         format!("lg:{{{}}}:of:{id}", self.name)
     }
 
-    /// One of the keys of a lock that is shared: `shared`, `leases` or `slots`.
-    pub(super) fn of_shared(&self, kind: &str) -> String {
+    /// One of the other keys of the name: `shared`, `leases` or `slots` of a lock that is shared, `info`, `ended` or
+    /// `wanted` at a node of a quorum.
+    pub(super) fn of_name(&self, kind: &str) -> String {
         format!("lg:{{{}}}:{kind}", self.name)
     }
 

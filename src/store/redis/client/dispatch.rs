@@ -502,7 +502,7 @@ fn recast(command: &ScriptCall, script: &Script, form: KeyForm, keys: &Keys) -> 
     let (kept, more) = match form {
         KeyForm::LockAlone => (1, Vec::new()),
         KeyForm::SharedAlone => {
-            let shared = ["shared", "leases", "slots"].map(|kind| keys.of_shared(kind));
+            let shared = ["shared", "leases", "slots"].map(|kind| keys.of_name(kind));
             (1, shared.into())
         }
         KeyForm::Whole if script.writes() => (script.keys(), vec![keys.absent()]),

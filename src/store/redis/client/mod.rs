@@ -32,5 +32,4 @@ pub use topology::{RedisServers, check_credentials, check_quorum_credentials};
 
 pub(super) use connection::{Connection, answered};
 pub(super) use endpoint::Endpoint;
-pub(super) use pool::Pool;
 pub(super) use pubsub::PubSubConnection;

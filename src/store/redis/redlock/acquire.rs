@@ -9,16 +9,12 @@
 //! comes of a try is withdrawn from every node, also from
 //! those that did not answer, unless it is granted.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    lock::{FencingToken, HeldLease, HoldLimit, LockName, Mode, Salt, TokenHash},
+    lock::{FencingToken, HeldLease, HoldLimit, Mode, Salt, TokenHash},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Attempt, Holder},
@@ -30,11 +26,11 @@ use super::{
     backoff::{Backoff, up_to},
     calls::{Ratification, ReplayReply, ReplayRequest, ReserveRequest},
     claim::{Nonce, validity},
-    node::is_unknown,
     quorum::NodeReplies,
-    shared::{Shared, SweepTarget},
+    shared::Shared,
+    sweeper::SweepTarget,
     tally::VoteVerdict,
-    view::{Asked, accepted},
+    view::accepted,
     vote::{Vote, VoteId},
 };
 
@@ -123,7 +119,12 @@ impl Shared {
         let nonce = Nonce::random();
         let began = Instant::now();
         // Dropped half-way, it is withdrawn.
-        let mut guard = TryGuard::new(self, keys.name(), &attempt.token, &nonce, request.take);
+        let mut guard = TryGuard {
+            shared: self,
+            keys,
+            token: &attempt.token,
+            nonce: request.take.then(|| nonce.clone()),
+        };
         let majority = self.quorum.majority();
         let votes = self.quorum.ask(
             |node| node.reserve(keys, attempt, &nonce, &request),
@@ -136,7 +137,6 @@ impl Shared {
             },
         );
         let votes = votes.await;
-        let over = |tried| Ok(TryOutcome::Over(tried));
         let outcome = match VoteVerdict::of(&votes, majority) {
             VoteVerdict::Reserved(fence) => {
                 let fence = FencingToken::new(fence).map_err(|_| StoreError::FenceExhausted)?;
@@ -144,29 +144,27 @@ impl Shared {
                     self.second_round(keys, attempt, &nonce, request, &votes, fence, began);
                 match granted.await {
                     Ok(lease) => {
-                        guard.disarm();
+                        guard.nonce = None;
                         let granted = (&lease, began);
                         self.take_where_refused(attempt, &nonce, request, &votes, granted);
-                        return over(AttemptOutcome::Granted(lease, nonce));
+                        let granted = AttemptOutcome::Granted(lease, nonce);
+                        return Ok(TryOutcome::Over(granted));
                     }
                     Err(outcome) => outcome,
                 }
             }
-            VoteVerdict::Free => return over(AttemptOutcome::Free),
+            VoteVerdict::Free => TryOutcome::Over(AttemptOutcome::Free),
             VoteVerdict::Again => self.replay_own(keys, attempt).await?,
             VoteVerdict::Replay(lease) => self.replay_under_key(keys, attempt, lease).await?,
             VoteVerdict::Held(holder) => TryOutcome::Over(AttemptOutcome::Held(holder)),
             VoteVerdict::Split(holder) => TryOutcome::Split(holder),
-            VoteVerdict::Mismatch => TryOutcome::done(Acquisition::IdempotencyMismatch),
-            VoteVerdict::Expired => TryOutcome::done(Acquisition::IdempotencyExpired),
-            VoteVerdict::Superseded => TryOutcome::done(Acquisition::Superseded),
+            VoteVerdict::Refused(answer) => TryOutcome::done(answer),
             VoteVerdict::Withdrawn => return Err(Unavailability::Withdrawn.into()),
-            VoteVerdict::TooFew => TryOutcome::TooFew(self.too_few(&votes)?),
+            VoteVerdict::TooFew => TryOutcome::TooFew(self.no_majority(&votes)?),
         };
-        if request.take {
-            self.withdraw_try(keys, attempt, &nonce, &votes).await;
-            guard.disarm();
-        }
+        let vote = |node| votes.by_node().nth(node).and_then(|(_, vote)| vote);
+        let concerns = |node| vote(node).is_none_or(Vote::may_be_reserved);
+        guard.withdraw(concerns, |node| vote(node).is_some()).await;
         Ok(outcome)
     }
 
@@ -209,116 +207,60 @@ impl Shared {
         );
         let answers = answers.await;
         if answers.count(is(Ratification::Ratified)) < majority {
-            let passed = [Ratification::Overtaken, Ratification::Outdated];
-            if passed.iter().any(|&word| answers.count(is(word)) > 0) {
+            if answers.count(is(Ratification::Overtaken)) > 0 {
                 return Err(TryOutcome::Overtaken);
             }
-            let silent = answers.iter().find_map(|answer| answer.as_ref().err());
-            return Err(match silent {
-                Some(error) => TryOutcome::TooFew(self.describe(1 + lost_of(&answers), error)),
+            let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
+            return Err(match errors().next() {
+                Some(_) => TryOutcome::TooFew(self.too_few(answers.count(Result::is_ok), errors())),
                 None => TryOutcome::Split(None),
             });
         }
-        let limit = attempt.hold_limit.map(HoldLimit::duration);
-        let ttl = request.undelivered_ttl.unwrap_or(attempt.ttl.duration());
-        let now = Instant::now();
-        let spent = now - began;
-        let left = validity(limit.map_or(ttl, |limit| limit.min(ttl)), spent);
-        if left.is_zero() {
+        let (ttl, limit) = (attempt.ttl, attempt.hold_limit.map(HoldLimit::duration));
+        let lasts = request.undelivered_ttl.unwrap_or(ttl.duration());
+        let lasts = limit.map_or(lasts, |limit| limit.min(lasts));
+        let (as_of, spent) = (Instant::now(), began.elapsed());
+        let expires_in = validity(lasts, spent);
+        if expires_in.is_zero() {
             let why = "the nodes took longer than the lease would have lasted".to_owned();
             return Err(TryOutcome::TooFew(Unavailability::TooFewNodes(why).into()));
         }
         Ok(HeldLease {
             fence,
             mode: Mode::Exclusive,
-            ttl: attempt.ttl,
-            expires_in: left,
+            ttl,
+            expires_in,
             held_for: Duration::ZERO,
             // Where it is the limit that ends the lease, both are the same.
-            hold_expires_in: limit.map(|limit| {
-                if limit <= ttl {
-                    left
-                } else {
-                    limit.saturating_sub(spent)
-                }
+            hold_expires_in: limit.map(|limit| match limit {
+                limit if limit == lasts => expires_in,
+                limit => limit.saturating_sub(spent),
             }),
             owner: attempt.owner.clone(),
             metadata: attempt.metadata.clone(),
             release_requested: None,
-            as_of: now,
+            as_of,
         })
     }
 
-    /// Withdraws a try from all nodes that may have reserved the lock for it. Those that do not answer
-    /// now are told later.
-    pub(super) async fn withdraw_try(
-        &self,
-        keys: &Keys,
-        attempt: &Attempt,
-        nonce: &Nonce,
-        votes: &NodeReplies<Vote>,
-    ) {
-        let concerned: HashSet<usize> = votes
-            .by_node()
-            .filter(|(_, vote)| vote.is_none_or(Vote::may_be_reserved))
-            .map(|(node, _)| node)
-            .collect();
-        let pending_withdrawals = |node: &usize| {
-            self.sweeper
-                .pending_withdrawals
-                .begin(*node, &attempt.name, &attempt.token)
-        };
-        let _until_then: Vec<_> = concerned.iter().map(pending_withdrawals).collect();
-        let asked = votes.by_node().filter(|(_, vote)| vote.is_some());
-        let answering: HashSet<usize> = asked.map(|(node, _)| node).collect();
-        let withdrawn = self.quorum.ask_some(
-            |node| concerned.contains(&node.index) && answering.contains(&node.index),
-            |node| {
-                timeout(
-                    node.timeout,
-                    node.withdraw(keys, &attempt.token, Some(nonce)),
-                )
-            },
-            |_| false,
-        );
-        let withdrawn = withdrawn.await;
-        for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
-            if concerned.contains(&node) {
-                let swept = SweepTarget::Try(nonce.clone());
-                self.sweeper.sweep(node, keys.name(), &attempt.token, swept);
-            }
-        }
-    }
-
     /// Why there is no majority; an error where waiting does not help.
-    fn too_few(&self, votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
-        let missing: Vec<_> = votes
-            .iter()
-            .filter_map(|vote| match vote {
+    fn no_majority(&self, votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
+        let missing = || {
+            votes.iter().filter_map(|vote| match vote {
                 Vote::None(error) => Some(error),
                 _ => None,
             })
-            .collect();
-        let for_good = missing.iter().find(|error| {
+        };
+        let for_good = missing().find(|error| {
             matches!(
                 error,
                 StoreError::ForeignData { .. } | StoreError::FenceExhausted
             )
         });
-        if let Some(error) = for_good {
-            return Err((*error).clone());
+        match for_good {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.too_few(votes.count(Vote::counts), missing())),
         }
-        let have = votes.count(Vote::counts);
-        let missed = self.quorum.nodes().len() - have;
-        Ok(match missing.first() {
-            Some(error) => self.describe(missed, error),
-            None => Unavailability::TooFewNodes(format!("{missed} have not answered")).into(),
-        })
-    }
-
-    pub(super) fn describe(&self, missed: usize, error: &StoreError) -> StoreError {
-        let nodes = self.quorum.nodes().len();
-        Unavailability::TooFewNodes(format!("{missed} of {nodes} are missing; {error}")).into()
     }
 }
 
@@ -355,7 +297,7 @@ impl Shared {
         let refused = votes.by_node();
         for (node, _) in refused.filter(|(_, vote)| vote.is_some_and(Vote::is_taken)) {
             let (shared, attempt, nonce) = (Arc::clone(self), attempt.clone(), nonce.clone());
-            self.start_background(&self.lifecycle, async move {
+            self.start_background(async move {
                 let (node, keys) = (&shared.quorum.nodes()[node], shared.keys(&attempt.name));
                 for tried in 0..TRIES_TO_TAKE {
                     let pause = TAKES_AFTER * 2_u32.pow(tried);
@@ -382,10 +324,6 @@ impl Shared {
             });
         }
     }
-}
-
-fn lost_of<T>(answers: &NodeReplies<Result<T, StoreError>>) -> usize {
-    answers.count(|answer| answer.as_ref().is_err_and(is_unknown))
 }
 
 // === impl TryOutcome ===
@@ -417,12 +355,12 @@ impl Shared {
         let view = self.view(keys).await?;
         let pending_withdrawals = &self.sweeper.pending_withdrawals;
         // In this order: what is withdrawn from now on was not granted to anybody else.
-        let sure = view.of(token).into_iter();
+        let sure = view.of(token);
         let sure = sure.filter(|(node, _)| {
             !doomed.contains(node) && !pending_withdrawals.contains(*node, name, token)
         });
-        let sure = sure.map(|(_, claim)| claim);
-        let lease = accepted(sure, self.quorum.majority(), Asked::since(began));
+        let sure: Vec<_> = sure.map(|(_, lease)| lease).collect();
+        let lease = accepted(&sure, self.quorum.majority(), began.elapsed());
         Ok(match lease {
             Some(lease) if !lease.expires_in.is_zero() => {
                 TryOutcome::done(Acquisition::Granted(lease))
@@ -466,16 +404,16 @@ impl Shared {
         let found: Vec<_> = answers
             .iter()
             .filter_map(|answer| match answer {
-                Ok(ReplayReply::Lease(claim, salt, delivered)) => Some((claim, salt, *delivered)),
+                Ok(ReplayReply::Lease(lease, salt, delivered)) => Some((lease, salt, *delivered)),
                 _ => None,
             })
             .collect();
-        let claims = found.iter().map(|(claim, ..)| *claim);
-        let Some(lease) = accepted(claims, majority, Asked::since(began)) else {
-            let missed = answers.nodes() - answers.count(Result::is_ok);
-            let error = answers.iter().find_map(|answer| answer.as_ref().err());
-            return Ok(match error {
-                Some(error) => TryOutcome::TooFew(self.describe(missed, error)),
+        let leases: Vec<_> = found.iter().map(|(lease, ..)| *lease).collect();
+        let Some(lease) = accepted(&leases, majority, began.elapsed()) else {
+            let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
+            let answered = answers.count(Result::is_ok);
+            return Ok(match errors.next() {
+                Some(error) => TryOutcome::TooFew(self.describe(answers.nodes() - answered, error)),
                 None => TryOutcome::Split(None),
             });
         };
@@ -497,45 +435,52 @@ impl Shared {
 
 /// A try of which nothing is known yet. Dropped, it is withdrawn from every node.
 pub(super) struct TryGuard<'a> {
-    shared: &'a Shared,
-    name: &'a LockName,
-    token: &'a TokenHash,
-    nonce: Nonce,
-    armed: bool,
+    pub(super) shared: &'a Shared,
+    pub(super) keys: &'a Keys,
+    pub(super) token: &'a TokenHash,
+    /// `None`: it is granted, or withdrawn, or took nothing.
+    pub(super) nonce: Option<Nonce>,
 }
 
 // === impl TryGuard ===
 
-impl<'a> TryGuard<'a> {
-    pub(super) fn new(
-        shared: &'a Shared,
-        name: &'a LockName,
-        token: &'a TokenHash,
-        nonce: &Nonce,
-        armed: bool,
-    ) -> Self {
-        Self {
-            shared,
-            name,
-            token,
-            nonce: nonce.clone(),
-            armed,
+impl TryGuard<'_> {
+    /// Withdraws the try from the nodes that it concerns. Those of them that do not answer now are told later.
+    pub(super) async fn withdraw(
+        mut self,
+        concerns: impl Fn(usize) -> bool,
+        answers: impl Fn(usize) -> bool,
+    ) {
+        let Some(nonce) = &self.nonce else { return };
+        let (keys, token) = (self.keys, self.token);
+        let (quorum, sweeper) = (&self.shared.quorum, &self.shared.sweeper);
+        let concerned = (0..quorum.nodes().len()).filter(|node| concerns(*node));
+        let _until_then: Vec<_> = concerned
+            .map(|node| sweeper.pending_withdrawals.begin(node, keys.name(), token))
+            .collect();
+        let withdrawn = quorum.ask_some(
+            |node| concerns(node.index) && answers(node.index),
+            |node| timeout(node.timeout, node.withdraw(keys, token, Some(nonce), None)),
+            |_| false,
+        );
+        let withdrawn = withdrawn.await;
+        for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
+            if concerns(node) {
+                let swept = SweepTarget::Try(nonce.clone());
+                sweeper.sweep(node, keys.name(), token, swept);
+            }
         }
-    }
-
-    /// It is granted, or withdrawn.
-    pub(super) fn disarm(&mut self) {
-        self.armed = false;
+        self.nonce = None;
     }
 }
 
 impl Drop for TryGuard<'_> {
     fn drop(&mut self) {
-        if self.armed {
+        if let Some(nonce) = &self.nonce {
             for node in self.shared.quorum.nodes() {
-                let swept = SweepTarget::Try(self.nonce.clone());
+                let swept = SweepTarget::Try(nonce.clone());
                 let sweeper = &self.shared.sweeper;
-                sweeper.sweep(node.index, self.name, self.token, swept);
+                sweeper.sweep(node.index, self.keys.name(), self.token, swept);
             }
         }
     }

@@ -12,8 +12,9 @@ use crate::{
 use super::{
     calls::{NodeBreak, NodeTarget},
     claim::Nonce,
-    quorum::{NodeReplies, unknown},
-    shared::{Shared, SweepTarget},
+    quorum::NodeReplies,
+    shared::Shared,
+    sweeper::SweepTarget,
     view::QuorumHolder,
 };
 
@@ -62,12 +63,7 @@ impl Shared {
                 return Ok(Breaking::Broken(holder));
             }
             if strokes.may_have_ended_it(majority) {
-                return Err(unknown(
-                    &answers,
-                    majority,
-                    strokes.own > 0,
-                    |missed, error| self.describe(missed, error),
-                ));
+                return Err(self.unknown(&answers, strokes.own > 0));
             }
         }
         Err(passes_too_fast())
@@ -106,9 +102,7 @@ impl Shared {
                 return Ok(Requesting::Requested(holder));
             }
             if answers.nodes() - answers.count(|it| *it == Ok(false)) >= majority {
-                return Err(unknown(&answers, majority, asked > 0, |missed, error| {
-                    self.describe(missed, error)
-                }));
+                return Err(self.unknown(&answers, asked > 0));
             }
         }
         Err(passes_too_fast())

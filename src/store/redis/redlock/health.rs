@@ -90,7 +90,7 @@ impl Shared {
     pub(super) fn figures(&self) -> StoreFigures {
         let nodes = self.quorum.nodes().iter();
         let mut figures = StoreFigures {
-            connections: Some(nodes.clone().map(|node| node.pool().open()).sum()),
+            connections: Some(nodes.clone().map(|node| node.shard.pool.open()).sum()),
             ..StoreFigures::default()
         };
         for node in nodes {
@@ -136,44 +136,34 @@ fn time_until_majority(mut lefts: Vec<Duration>, majority: usize) -> Option<Dura
 
 /// One check of all nodes. What is wrong at fewer than would cost the majority only wants a look.
 fn combined(name: &'static str, nodes: &[(&Node, Option<Health>)], majority: usize) -> Check {
-    let names = |what: &dyn Fn(&Health) -> Option<&String>| {
-        let wrong = nodes.iter().filter_map(|(node, health)| {
-            let why = health.as_ref().and_then(what)?;
-            Some(format!("{}: {why}", node.name))
-        });
-        wrong.collect::<Vec<_>>()
-    };
-    let outages = names(&|health| match health {
-        Health::Outage(why) => Some(why),
-        _ => None,
-    });
-    let misconfigured = names(&|health| match health {
-        Health::Misconfigured(why) => Some(why),
-        _ => None,
-    });
-    let warnings = names(&|health| match health {
-        Health::Warning(why) => Some(why),
-        _ => None,
-    });
+    let [mut outages, mut misconfigured, mut warnings] = [const { Vec::new() }; 3];
+    for (node, health) in nodes {
+        let (of_kind, why) = match health {
+            Some(Health::Outage(why)) => (&mut outages, why),
+            Some(Health::Misconfigured(why)) => (&mut misconfigured, why),
+            Some(Health::Warning(why)) => (&mut warnings, why),
+            Some(Health::Passing) | None => continue,
+        };
+        of_kind.push(format!("{}: {why}", node.name));
+    }
     let missing = nodes.iter().filter(|(_, health)| health.is_none()).count();
     let unfit = outages.len() + misconfigured.len() + missing;
-    let all = || {
-        [&misconfigured[..], &outages, &warnings]
-            .concat()
-            .join("; ")
-    };
+    let all = [&misconfigured[..], &outages, &warnings]
+        .concat()
+        .join("; ");
     let health = if nodes.len() - unfit >= majority {
-        match all() {
-            all if all.is_empty() => Health::Passing,
-            all => Health::Warning(all),
+        if all.is_empty() {
+            Health::Passing
+        } else {
+            Health::Warning(all)
         }
     } else if misconfigured.len() > nodes.len() - majority {
-        Health::Misconfigured(all())
+        Health::Misconfigured(all)
     } else if unfit == missing {
         let of = nodes.len();
         Health::Outage(format!("{missing} of {of} nodes do not say"))
     } else {
-        Health::Outage(all())
+        Health::Outage(all)
     };
     let well = nodes.len() - unfit;
     let note = format!("{well} of {} nodes", nodes.len());

@@ -17,10 +17,7 @@ use tokio::{
 };
 use tracing::{Instrument as _, debug, info, warn};
 
-use crate::{
-    lifecycle::Lifecycle,
-    store::{StoreError, Unavailability},
-};
+use crate::store::{StoreError, Unavailability};
 
 use super::{
     super::client::dispatch::Pauses,
@@ -48,12 +45,12 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 impl Shared {
     /// Starts what gives nodes their vote.
-    pub(super) fn start_learning(self: &Arc<Self>, lifecycle: &Lifecycle) {
+    pub(super) fn start_learning(self: &Arc<Self>) {
         for node in self.quorum.nodes() {
             let (shared, index) = (Arc::clone(self), node.index);
             let span = tracing::info_span!("node", node = node.name);
             let learning = async move { shared.keep_learning(index).await };
-            self.start_background(lifecycle, learning.instrument(span));
+            self.start_background(learning.instrument(span));
         }
     }
 
@@ -66,7 +63,7 @@ impl Shared {
                     if let LearnOutcome::Now(top) = learnt {
                         info!(top, "the node has a vote: it has learnt what was granted");
                     }
-                    *node.learning.missing() = None;
+                    *node.learning.missing.lock() = None;
                     pauses = Pauses::new();
                     select! {
                         () = node.learning.wanted.notified() => {}
@@ -81,7 +78,7 @@ impl Shared {
                 }
             };
             if let Some(what) = missing {
-                let mut last = node.learning.missing();
+                let mut last = node.learning.missing.lock();
                 if last.as_ref() != Some(&what) {
                     warn!(
                         what,

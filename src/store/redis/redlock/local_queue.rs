@@ -166,27 +166,36 @@ impl LocalQueue {
         Ok(before.filter(|it| it.attended).map(|it| it.attempt.token))
     }
 
-    /// Gives a place up, or has it kept for a request that asks again; unless the lock is tried for it just
-    /// now, where it is not kept.
+    /// Gives a place up, or has it kept for a request that asks again; unless the lock is tried for it just now, where
+    /// it is not kept. What came of that is known to whoever has the turn.
     pub(super) fn leave(
         &self,
         token: &TokenHash,
         keep_for: Option<Duration>,
         now: Instant,
+        has_turn: bool,
     ) -> LeaveOutcome {
         let mut queue = self.queue.lock();
-        let tried = queue.tried == Some(*token);
-        queue.leave(token, keep_for, now, tried)
-    }
-
-    /// The same whether or not it is tried. Known for certain to whoever has the turn.
-    pub(super) fn leave_now(
-        &self,
-        token: &TokenHash,
-        keep_for: Option<Duration>,
-        now: Instant,
-    ) -> LeaveOutcome {
-        self.queue.lock().leave(token, keep_for, now, false)
+        let is_tried = queue.tried == Some(*token) && !has_turn;
+        let superseded = queue.waiters.iter().any(|it| it.superseded == Some(*token));
+        let mut places = queue.waiters.iter();
+        let Some(at) = places.position(|it| it.attempt.token == *token) else {
+            return if superseded {
+                LeaveOutcome::Superseded
+            } else {
+                LeaveOutcome::NotQueued
+            };
+        };
+        match keep_for {
+            Some(keep_for) if queue.waiters[at].attempt.idempotency.is_some() => {
+                let kept = &mut queue.waiters[at];
+                kept.until = now + keep_for;
+                kept.attended = false;
+            }
+            _ if is_tried => return LeaveOutcome::BeingTried,
+            _ => drop(queue.waiters.remove(at)),
+        }
+        LeaveOutcome::Removed
     }
 
     /// The first who may be granted the lock. `None`: nobody stands here, and nobody contends any more.
@@ -242,38 +251,6 @@ impl LocalQueue {
 impl QueueState {
     fn living(&self, now: Instant) -> impl Iterator<Item = &LocalWaiter> {
         self.waiters.iter().filter(move |it| it.until > now)
-    }
-
-    /// Gives a place up, or has it kept, or leaves it as it is where it stays.
-    fn leave(
-        &mut self,
-        token: &TokenHash,
-        keep_for: Option<Duration>,
-        now: Instant,
-        stays: bool,
-    ) -> LeaveOutcome {
-        let superseded = self.waiters.iter().any(|it| it.superseded == Some(*token));
-        let Some(at) = self
-            .waiters
-            .iter()
-            .position(|it| it.attempt.token == *token)
-        else {
-            return if superseded {
-                LeaveOutcome::Superseded
-            } else {
-                LeaveOutcome::NotQueued
-            };
-        };
-        match keep_for {
-            Some(keep_for) if self.waiters[at].attempt.idempotency.is_some() => {
-                let kept = &mut self.waiters[at];
-                kept.until = now + keep_for;
-                kept.attended = false;
-            }
-            _ if stays => return LeaveOutcome::BeingTried,
-            _ => drop(self.waiters.remove(at)),
-        }
-        LeaveOutcome::Removed
     }
 
     fn is_head(&self, head: &LocalWaiter) -> bool {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -16,14 +16,14 @@ use crate::{
     config::{RedisConfig, RedisNode},
     lifecycle::Workers,
     lock::FencingToken,
-    store::{StoreError, Unavailability, Uncertainty, redis::client::failure::Failure},
+    store::{StoreError, Unavailability, redis::client::failure::Failure},
 };
 
 use super::{
     super::{
         SlotTags,
         client::{
-            Connection, Endpoint, Pool,
+            Connection, Endpoint,
             calls::{Reply, Script, ScriptCall},
             credentials::Credentials,
             dispatch::{Dispatch, DispatchReply, Sending},
@@ -36,6 +36,7 @@ use super::{
         keys::Keys,
     },
     claim::Nonce,
+    record::millis,
     scripts::QuorumScripts,
     vote::Vote,
 };
@@ -165,7 +166,7 @@ impl Node {
         let on = (&self.shard, connection);
         let sent = self.dispatch.once_on(on, script, echo, limit, fill).await;
         match sent {
-            Ok(reply) => Ok(reply),
+            Ok(reply) => reply.of_known_layout(keys),
             Err(failure) => Err(self.dispatch.refused(failure, keys, echo, limit).await),
         }
     }
@@ -178,11 +179,9 @@ impl Node {
         echo: &str,
         fill: impl Fn(&mut ScriptCall, Sending) + Send + Sync,
     ) -> Result<DispatchReply, StoreError> {
-        self.dispatch.run(script, keys, echo, fill).await
-    }
-
-    pub(super) fn pool(&self) -> &Pool {
-        &self.shard.pool
+        let DispatchReply { reply, earlier } = self.dispatch.run(script, keys, echo, fill).await?;
+        let reply = reply.of_known_layout(keys)?;
+        Ok(DispatchReply { reply, earlier })
     }
 }
 
@@ -212,22 +211,10 @@ impl Votes {
         let counter = match vote {
             Vote::Reserved(..) | Vote::Free => &self.given,
             Vote::None(_) => &self.missing,
-            Vote::Again
-            | Vote::Replay(_)
-            | Vote::Held(_)
-            | Vote::Foreign(..)
-            | Vote::Mismatch
-            | Vote::Expired
-            | Vote::Superseded
-            | Vote::Withdrawn => &self.refused,
+            _ => &self.refused,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// Whether what a node has not answered may have been carried out there.
-pub(super) fn is_unknown(error: &StoreError) -> bool {
-    matches!(error, StoreError::Indeterminate(why) if !matches!(why, Uncertainty::UnexpectedReply(_)))
 }
 
 // === impl Learning ===
@@ -236,14 +223,10 @@ impl Learning {
     /// Says that a node has to learn, and what is missing for that.
     pub(super) fn to_learn(&self) -> String {
         let to_learn = "it has no vote until it has learnt what the others have granted";
-        match &*self.missing() {
+        match &*self.missing.lock() {
             Some(what) => format!("{to_learn}: {what}"),
             None => to_learn.to_owned(),
         }
-    }
-
-    pub(super) fn missing(&self) -> MutexGuard<'_, Option<String>> {
-        self.missing.lock()
     }
 }
 
@@ -335,48 +318,40 @@ impl Node {
         new: &Nonce,
         begin: bool,
     ) -> Result<LearnState, StoreError> {
-        let script = &self.scripts.learn;
-        let asked = self.of_node(script, new.as_str(), |command, run| {
-            let begins = u8::from(begin);
-            command.arg(new.as_str()).arg(run).arg(begins);
+        let asked = self.of_node(&self.scripts.learn, new.as_str(), |command, run| {
+            command.arg(new.as_str()).arg(run).arg(u8::from(begin));
         });
         let mut reply = asked.await?;
-        match reply.kind() {
-            "learnt" => {
-                let ms = reply.integer().ok_or_else(|| reply.unexpected())?;
-                let since = u64::try_from(ms).ok().map(Duration::from_millis);
-                Ok(LearnState::Learnt(since))
-            }
-            "unlearnt" => {
-                let life = reply.text().ok_or_else(|| reply.unexpected())?;
-                Ok(LearnState::Unlearnt(life))
-            }
-            _ => Err(reply.unexpected()),
-        }
+        let state = match reply.kind() {
+            "learnt" => reply.integer().map(|ms| LearnState::Learnt(millis(ms))),
+            "unlearnt" => reply.text().map(LearnState::Unlearnt),
+            _ => None,
+        };
+        state.ok_or_else(|| reply.unexpected())
     }
 
     /// Asks the node how far fences have come, for another that learns in this life.
     pub(crate) async fn teach(&self, life: &str) -> Result<TeachReply, StoreError> {
-        let script = &self.scripts.teach;
-        let asked = self.of_node(script, life, |command, run| {
+        let asked = self.of_node(&self.scripts.teach, life, |command, run| {
             command.arg(life).arg(run);
         });
         let mut reply = asked.await?;
-        match reply.kind() {
-            "taught" => Ok(TeachReply::Taught(fence(&mut reply)?)),
-            "unlearnt" => {
-                let top = fence(&mut reply)?;
-                let life = reply.text().ok_or_else(|| reply.unexpected())?;
-                Ok(TeachReply::Unlearnt(top, life))
+        let fence = reply.text().and_then(|fence| fence.parse().ok());
+        let fence = fence.filter(|fence| *fence <= FencingToken::MAX.get());
+        let said = match (reply.kind(), fence) {
+            ("taught", Some(fence)) => Some(TeachReply::Taught(fence)),
+            ("unlearnt", Some(fence)) => {
+                let life = reply.text();
+                life.map(|life| TeachReply::Unlearnt(fence, life))
             }
-            _ => Err(reply.unexpected()),
-        }
+            _ => None,
+        };
+        said.ok_or_else(|| reply.unexpected())
     }
 
     /// Gives the node its vote, if this life of its data is not over. Answers whether it has one.
     pub(crate) async fn admit(&self, life: &str, top: u64) -> Result<bool, StoreError> {
-        let script = &self.scripts.admit;
-        let asked = self.of_node(script, life, |command, _run| {
+        let asked = self.of_node(&self.scripts.admit, life, |command, _run| {
             command.arg(life).arg(top);
         });
         let reply = asked.await?;
@@ -395,7 +370,7 @@ impl Node {
         fill: impl Fn(&mut ScriptCall, &str) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
-        let connection = self.pool().connection(limit).await?;
+        let connection = self.shard.pool.connection(limit).await?;
         let run = self.run_of(&connection)?.to_owned();
         let fill = |command: &mut ScriptCall| {
             command.arg(Keys::NODE);
@@ -412,10 +387,4 @@ impl Node {
             known => known.reason().into(),
         })
     }
-}
-
-fn fence(reply: &mut Reply) -> Result<u64, StoreError> {
-    let fence: Option<u64> = reply.text().and_then(|fence| fence.parse().ok());
-    let fence = fence.filter(|fence| *fence <= FencingToken::MAX.get());
-    fence.ok_or_else(|| reply.unexpected())
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::{StoreError, Uncertainty, contract::Loss};
+use crate::store::contract::Loss;
 
 use super::{super::client::ask_many::ask_many, node::Node};
 
@@ -108,33 +108,6 @@ fn is_held(loss: Loss) -> bool {
         Loss::HeldByAnother => true,
         Loss::Broken { held } => held,
         Loss::Free => false,
-    }
-}
-
-/// What is known where no majority has said the same. `partly`: some node has done it.
-pub(super) fn unknown<T>(
-    answers: &NodeReplies<Result<T, StoreError>>,
-    majority: usize,
-    partly: bool,
-    describe: impl Fn(usize, &StoreError) -> StoreError,
-) -> StoreError {
-    let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
-    let foreign = errors().find(|error| matches!(error, StoreError::ForeignData { .. }));
-    if let Some(foreign) = foreign {
-        return foreign.clone();
-    }
-    let uncertain = errors().find_map(|error| match error {
-        StoreError::Indeterminate(why) => Some(why.clone()),
-        _ => None,
-    });
-    let answered = answers.count(Result::is_ok);
-    match (uncertain, errors().next()) {
-        (Some(why), _) => why.into(),
-        (None, Some(error)) if !partly && answered < majority => {
-            describe(answers.nodes() - answered, error)
-        }
-        // Some nodes have, some have not, and the others do not answer.
-        _ => Uncertainty::TimedOut.into(),
     }
 }
 

@@ -3,14 +3,23 @@
 use std::time::Duration;
 
 use crate::{
-    lock::{FencingToken, HeldLease, Mode, Owner, Ttl},
+    lock::{FencingToken, ForeignMark, HeldLease, Mode, Owner, TokenHash, Ttl},
     store::StoreError,
 };
 
 use super::super::{
-    client::calls::{Reply, metadata_from_json, read_request},
+    client::calls::{Reply, metadata_from_json, read_request, token_hash},
     keys::Keys,
 };
+
+/// Who holds a lock at one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeHolder {
+    /// The lease of this token, or a try. Its fence means nothing until the second round has named one.
+    Lease(TokenHash, HeldLease),
+    /// A foreign client, for so long (`None`: without an expiry), with a mark of what it has written.
+    Foreign(Option<Duration>, ForeignMark),
+}
 
 // === impl Reply ===
 
@@ -18,7 +27,7 @@ impl Reply {
     /// The lease in the fields that follow. If they make no lease, the record was not written by us.
     pub(super) fn lease(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
         self.read_lease().ok_or_else(|| StoreError::ForeignData {
-            key: keys.info(),
+            key: keys.of_name("info"),
             found: "a lease record that makes no sense".into(),
         })
     }
@@ -45,16 +54,35 @@ impl Reply {
         })
     }
 
-    /// A record of another layout.
-    pub(super) fn layout(&mut self, keys: &Keys) -> StoreError {
+    /// The reply itself; an error if it tells of a record of another layout.
+    pub(super) fn of_known_layout(mut self, keys: &Keys) -> Result<Self, StoreError> {
+        if self.kind() != "layout" {
+            return Ok(self);
+        }
         let found = match self.foreign_text().as_deref() {
             None | Some("") => "a hash without a layout version".into(),
             Some(version) => format!("a lease record of layout version \"{version}\"").into(),
         };
-        StoreError::ForeignData {
-            key: keys.info(),
-            found,
+        let key = keys.of_name("info");
+        Err(StoreError::ForeignData { key, found })
+    }
+
+    /// Who holds the lock at a node, as a reply of the kind `held` or `foreign` says.
+    pub(super) fn holder(&mut self, keys: &Keys) -> Result<NodeHolder, StoreError> {
+        if self.kind() == "held" {
+            return Ok(NodeHolder::Lease(self.token()?, self.lease(keys)?));
         }
+        match (self.integer(), self.mark()) {
+            // -1: it does not expire.
+            (Some(left), Some(mark)) => Ok(NodeHolder::Foreign(millis(left), mark)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// The hash of a token.
+    pub(super) fn token(&mut self) -> Result<TokenHash, StoreError> {
+        let token = self.text().as_deref().and_then(token_hash);
+        token.ok_or_else(|| self.unexpected())
     }
 }
 
@@ -71,7 +99,7 @@ pub(crate) fn fuzzed_quorum_reply(bytes: &[u8]) -> String {
         bytes,
         &[
             |reply, keys| shown(reply.lease(keys)),
-            |reply, keys| reply.layout(keys).to_string(),
+            |reply, keys| shown(reply.holder(keys)),
         ],
     )
 }

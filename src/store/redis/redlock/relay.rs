@@ -18,7 +18,7 @@ use futures_util::{
 
 use crate::store::{StoreError, Unavailability, contract::Relay};
 
-use super::{super::client::PubSubConnection, quorum::unknown, shared::Shared};
+use super::{super::client::PubSubConnection, shared::Shared};
 
 /// The relay of a quorum.
 pub(super) struct QuorumRelay {
@@ -51,8 +51,7 @@ impl QuorumRelay {
         if answers.count(Result::is_ok) >= majority {
             return Ok(());
         }
-        let describe = |missed, error: &StoreError| self.shared.describe(missed, error);
-        Err(unknown(&answers, majority, false, describe))
+        Err(self.shared.unknown(&answers, false))
     }
 }
 
@@ -80,8 +79,12 @@ impl Relay for QuorumRelay {
         let nodes = self.shared.quorum.nodes();
         let majority = self.shared.quorum.majority();
         let news = [&*self.shared.channels.news];
-        let pubsubs =
-            future::join_all(nodes.iter().map(|node| node.pool().route.subscribe(&news))).await;
+        let pubsubs = future::join_all(
+            nodes
+                .iter()
+                .map(|node| node.shard.pool.route.subscribe(&news)),
+        )
+        .await;
         let (mut all, mut refused) = (SelectAll::new(), None);
         for pubsub in pubsubs {
             match pubsub {

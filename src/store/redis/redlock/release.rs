@@ -9,9 +9,10 @@ use crate::{
 };
 
 use super::{
-    calls::{NodeRelease, Withdrawal},
-    quorum::{NodeReplies, is_decided, loss, unknown},
-    shared::{Shared, SweepTarget},
+    calls::NodeRelease,
+    quorum::{NodeReplies, is_decided, loss},
+    shared::Shared,
+    sweeper::SweepTarget,
 };
 
 // === impl Shared ===
@@ -43,12 +44,7 @@ impl Shared {
         if let Some(decided) = outcome {
             return Ok(decided);
         }
-        Err(unknown(
-            &answers,
-            majority,
-            release_tally.released > 0,
-            |missed, error| self.describe(missed, error),
-        ))
+        Err(self.unknown(&answers, release_tally.released > 0))
     }
 }
 
@@ -146,23 +142,18 @@ impl Shared {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         let local_queue = self.local_queues.of(name);
-        local_queue.leave_now(token, None, tokio::time::Instant::now());
+        local_queue.leave(token, None, tokio::time::Instant::now(), true);
         // If it is just being tried for, that is over then.
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
-            |node| async {
-                match unanswered {
-                    None => node.withdraw(&keys, token, None).await,
-                    Some(keeper) => node.withdraw_unanswered(&keys, token, keeper).await,
-                }
-            },
+            |node| node.withdraw(&keys, token, None, unanswered),
             |answers| answers.count(Result::is_ok) >= majority,
         );
         let answers = answers.await;
         drop(turn);
-        let count = |word: Withdrawal| answers.count(|answer| *answer == Ok(word));
-        let (given_back, kept) = (count(Withdrawal::GivenBack), count(Withdrawal::Kept));
-        let nothing = count(Withdrawal::Nothing);
+        let count = |word: GiveBack| answers.count(|answer| *answer == Ok(word));
+        let (given_back, kept) = (count(GiveBack::GivenBack), count(GiveBack::Kept));
+        let nothing = count(GiveBack::NothingHeld);
         if kept >= majority {
             return Ok(GiveBack::Kept);
         }
@@ -170,12 +161,7 @@ impl Shared {
             self.hand_off(name).await;
         }
         if given_back + nothing < majority {
-            return Err(unknown(
-                &answers,
-                majority,
-                given_back > 0,
-                |missed, error| self.describe(missed, error),
-            ));
+            return Err(self.unknown(&answers, given_back > 0));
         }
         for node in answers.others(Result::is_ok) {
             self.sweeper.sweep(node, name, token, SweepTarget::Attempt);

@@ -14,23 +14,52 @@ use crate::{
 
 use super::{
     claim::{is_ratified, majority_validity},
-    quorum::{NodeReplies, is_decided, loss, unknown},
-    shared::{Shared, SweepTarget},
-    view::{self, Asked},
+    quorum::{NodeReplies, is_decided, loss},
+    shared::Shared,
+    sweeper::SweepTarget,
+    view::{self, accepted, accepting},
 };
 
-/// Whether nodes that keep the lease name different fences, none of them so many that it is the one by which it was
-/// granted: another is of a try that came to nothing. One answer more may tell.
-fn is_disputed(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> bool {
-    let fences = answers.iter().filter_map(|answer| match answer {
-        Ok(Renewal::Renewed(lease, _)) if is_ratified(lease) => Some(lease.fence),
-        _ => None,
-    });
-    let fences: Vec<_> = fences.collect();
-    let named = |fence| fences.iter().filter(|it| **it == fence).count();
-    let first = fences.first();
-    first.is_some_and(|first| named(*first) < fences.len())
-        && !fences.iter().any(|fence| named(*fence) >= majority)
+/// What the nodes say to a renewal.
+struct RenewalTally<'a> {
+    /// The lease as those have it that keep it.
+    kept: Vec<&'a HeldLease>,
+    /// How much time it had left there before.
+    margins: Vec<Duration>,
+    losses: Vec<Loss>,
+    adopted: usize,
+}
+
+// === impl RenewalTally ===
+
+impl<'a> RenewalTally<'a> {
+    fn of(answers: &'a NodeReplies<Result<Renewal, StoreError>>) -> Self {
+        let mut tally = Self {
+            kept: Vec::new(),
+            margins: Vec::new(),
+            losses: Vec::new(),
+            adopted: 0,
+        };
+        for renewal in answers.iter().flatten() {
+            match renewal {
+                Renewal::Renewed(lease, margin) => {
+                    tally.kept.push(lease);
+                    tally.margins.push(*margin);
+                }
+                Renewal::Lost(loss) => tally.losses.push(*loss),
+                Renewal::Adopted => tally.adopted += 1,
+            }
+        }
+        tally
+    }
+
+    /// Whether nodes that keep the lease name different fences, none of them so many that it is the one by which it was
+    /// granted: another is of a try that came to nothing. One answer more may tell.
+    fn is_disputed(&self, majority: usize) -> bool {
+        let named = self.kept.iter().filter(|lease| is_ratified(lease)).count();
+        let agreeing = accepting(&self.kept);
+        agreeing < named && agreeing < majority
+    }
 }
 
 // === impl Shared ===
@@ -54,75 +83,33 @@ impl Shared {
         let answers = self.quorum.ask(
             |node| node.renew(&keys, renewer, token, ttl),
             |answers| {
-                let kept = answers.count(|it| matches!(it, Ok(Renewal::Renewed(..))));
-                let lost = is_decided(&losses(answers), majority, answers.nodes());
-                let adopted = answers.count(|it| matches!(it, Ok(Renewal::Adopted)));
-                (kept >= majority && !is_disputed(answers, majority)) || lost || adopted >= majority
+                let tally = RenewalTally::of(answers);
+                (tally.kept.len() >= majority && !tally.is_disputed(majority))
+                    || is_decided(&tally.losses, majority, answers.nodes())
+                    || tally.adopted >= majority
             },
         );
         let answers = answers.await;
-        let kept: Vec<_> = answers
-            .iter()
-            .filter_map(|answer| match answer {
-                Ok(Renewal::Renewed(lease, _)) => Some(lease),
-                _ => None,
-            })
-            .collect();
-        if let Some(lease) = view::renewed(&kept, majority, Asked::since(began)) {
-            return Ok(Renewal::Renewed(lease, margin(&answers, majority)));
+        let tally = RenewalTally::of(&answers);
+        if let Some(lease) = view::renewed(&tally.kept, majority, began.elapsed()) {
+            let margin = majority_validity(tally.margins, majority);
+            return Ok(Renewal::Renewed(lease, margin));
         }
-        let adopted = answers.count(|it| matches!(it, Ok(Renewal::Adopted)));
-        if adopted > 0 && adopted + kept.len() >= majority {
+        if tally.adopted > 0 && tally.adopted + tally.kept.len() >= majority {
             return Ok(Renewal::Adopted);
         }
-        if let Some(loss) = loss(&losses(&answers), majority) {
-            self.sweep_rest(name, token, &answers);
+        if let Some(loss) = loss(&tally.losses, majority) {
+            // A lease without a majority is over; where it still is it only keeps a node from others.
+            for (node, answer) in answers.by_node() {
+                if matches!(answer, Some(Ok(Renewal::Renewed(..)))) {
+                    let swept = SweepTarget::Lease(None);
+                    self.sweeper.sweep(node, name, token, swept);
+                }
+            }
             return Ok(Renewal::Lost(loss));
         }
-        Err(unknown(
-            &answers,
-            majority,
-            !kept.is_empty(),
-            |missed, error| self.describe(missed, error),
-        ))
+        Err(self.unknown(&answers, !tally.kept.is_empty()))
     }
-
-    /// A lease without a majority is over; where it still is it only keeps a node from others.
-    fn sweep_rest(
-        &self,
-        name: &LockName,
-        token: &TokenHash,
-        answers: &NodeReplies<Result<Renewal, StoreError>>,
-    ) {
-        for (node, answer) in answers.by_node() {
-            if matches!(answer, Some(Ok(Renewal::Renewed(..)))) {
-                self.sweeper
-                    .sweep(node, name, token, SweepTarget::Lease(None));
-            }
-        }
-    }
-}
-
-/// How much time a renewed lease had left on a majority of the nodes before its renewal.
-fn margin(answers: &NodeReplies<Result<Renewal, StoreError>>, majority: usize) -> Duration {
-    let margins: Vec<_> = answers
-        .iter()
-        .filter_map(|answer| match answer {
-            Ok(Renewal::Renewed(_, margin)) => Some(*margin),
-            _ => None,
-        })
-        .collect();
-    majority_validity(margins, majority)
-}
-
-fn losses(answers: &NodeReplies<Result<Renewal, StoreError>>) -> Vec<Loss> {
-    answers
-        .iter()
-        .filter_map(|answer| match answer {
-            Ok(Renewal::Lost(loss)) => Some(*loss),
-            _ => None,
-        })
-        .collect()
 }
 
 // === Confirm ===
@@ -158,11 +145,7 @@ impl Shared {
                 }
             }
         }
-        confirmation.ok_or_else(|| {
-            unknown(&answers, majority, false, |missed, error| {
-                self.describe(missed, error)
-            })
-        })
+        confirmation.ok_or_else(|| self.unknown(&answers, false))
     }
 }
 
@@ -182,7 +165,7 @@ fn confirmation(
     let confirmed: Vec<(usize, &HeldLease)> = confirmed.collect();
     let sure = confirmed.iter().filter(|(node, _)| is_sure(*node));
     let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
-    if let Some(lease) = view::confirmed(&sure, majority, Asked::since(began)) {
+    if let Some(lease) = accepted(&sure, majority, began.elapsed()) {
         return Some(Confirmation::Confirmed(lease));
     }
     let superseded = answers.count(|answer| *answer == Ok(Confirmation::Superseded));
@@ -192,7 +175,7 @@ fn confirmation(
     let lost = answers.count(|answer| *answer == Ok(Confirmation::Lost)) + doomed;
     // What fewer have accepted was never granted; others may have accepted it too.
     let others = answers.nodes() - superseded - lost - confirmed.len();
-    (view::accepting(&sure) + others < majority).then_some(Confirmation::Lost)
+    (accepting(&sure) + others < majority).then_some(Confirmation::Lost)
 }
 
 #[cfg(test)]
@@ -222,7 +205,7 @@ mod tests {
         for (node, fence) in kept_by.iter().enumerate() {
             answers.put(node, Ok(kept(*fence)));
         }
-        is_disputed(&answers, nodes / 2 + 1)
+        RenewalTally::of(&answers).is_disputed(nodes / 2 + 1)
     }
 
     #[test]
@@ -250,8 +233,8 @@ mod tests {
         let mut answers = NodeReplies::none(3);
         answers.put(0, Ok(kept(7)));
         answers.put(1, Ok(Renewal::Lost(Loss::Free)));
-        assert!(!is_disputed(&answers, 2));
+        assert!(!RenewalTally::of(&answers).is_disputed(2));
         answers.put(2, Ok(kept(9)));
-        assert!(is_disputed(&answers, 2));
+        assert!(RenewalTally::of(&answers).is_disputed(2));
     }
 }

@@ -31,7 +31,6 @@ const PARTS: &Parts = &Parts {
     texts: &[
         ("adopt", include_str!("lua/parts/adopt.lua")),
         ("keeper", include_str!("lua/parts/keeper.lua")),
-        ("mark", include_str!("lua/parts/mark.lua")),
         ("memory", include_str!("lua/parts/memory.lua")),
         ("propose", include_str!("lua/parts/propose.lua")),
         ("record", include_str!("lua/parts/record.lua")),
@@ -67,14 +66,35 @@ impl QuorumScripts {
     }
 }
 
-// === Lease keys ===
+// === Keys ===
 //
-// The keys of a lease, as the scripts are given them.
+// The keys that only the nodes of a quorum have, and those of a lease as the scripts are given them.
+
+// === impl Keys ===
+
+impl Keys {
+    /// What a node has learnt, and in which life of its data.
+    pub(super) const NODE: &str = "lg:{}:node";
+
+    /// The keys that the scripts read for a lock, with the types that they have, to find one that is not ours.
+    pub(super) fn of_node(&self, _echo: &str) -> Vec<(String, &'static str)> {
+        vec![
+            (self.lock().to_owned(), "string"),
+            (self.fence().to_owned(), "string"),
+            (self.of_name("info"), "hash"),
+            (self.of_name("ended"), "zset"),
+            (Self::NODE.to_owned(), "hash"),
+        ]
+    }
+}
 
 /// Lock, record and memories of ended leases. Every script that changes a lease takes them as its first
 /// three keys.
 pub(super) fn fill_lease_keys<'a>(command: &'a mut ScriptCall, keys: &Keys) -> &'a mut ScriptCall {
-    command.arg(keys.lock()).arg(keys.info()).arg(keys.ended())
+    command
+        .arg(keys.lock())
+        .arg(keys.of_name("info"))
+        .arg(keys.of_name("ended"))
 }
 
 // === Idempotency ===

@@ -8,13 +8,13 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::{
     lifecycle::Lifecycle,
-    lock::{KeeperId, LockName, TokenHash},
+    lock::{LockName, TokenHash},
     store::{
-        StoreError, Unavailability,
+        StoreError, Unavailability, Uncertainty,
         contract::{BreakFeed, BrokenLease, Contention},
         parking::Parking,
     },
@@ -28,14 +28,16 @@ use super::{
         keys::{GatewayId, Keys},
     },
     calls::NodeRelease,
-    claim::Nonce,
     local_queue::{LocalQueue, LocalQueues},
-    pending_withdrawals::{PendingWithdrawal, PendingWithdrawals},
-    quorum::Quorum,
+    quorum::{NodeReplies, Quorum},
+    sweeper::{Sweep, SweepTarget, Sweeper},
 };
 
 /// For how long whoever frees a lock waits for the next at most. It is a courtesy.
 const HAND_OFF_WITHIN: Duration = Duration::from_millis(100);
+
+/// How many sweeps are under way at one node.
+const SWEEPS_TOGETHER: usize = 64;
 
 /// What all parts of the store have in common.
 pub(super) struct Shared {
@@ -100,6 +102,56 @@ impl Shared {
         }
     }
 
+    /// Why there is no answer of a majority, of which so many nodes have answered.
+    pub(super) fn too_few<'a>(
+        &self,
+        answered: usize,
+        mut errors: impl Iterator<Item = &'a StoreError>,
+    ) -> StoreError {
+        let missed = self.quorum.nodes().len() - answered;
+        match errors.next() {
+            Some(error) => self.describe(missed, error),
+            None => Unavailability::TooFewNodes(format!("{missed} have not answered")).into(),
+        }
+    }
+
+    pub(super) fn describe(&self, missed: usize, error: &StoreError) -> StoreError {
+        let nodes = self.quorum.nodes().len();
+        Unavailability::TooFewNodes(format!("{missed} of {nodes} are missing; {error}")).into()
+    }
+
+    /// What is known where no majority has said the same. `partly`: some node has done it.
+    pub(super) fn unknown<T>(
+        &self,
+        answers: &NodeReplies<Result<T, StoreError>>,
+        partly: bool,
+    ) -> StoreError {
+        let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
+        let foreign = errors().find(|error| matches!(error, StoreError::ForeignData { .. }));
+        let uncertain = errors().find(|error| matches!(error, StoreError::Indeterminate(_)));
+        let answered = answers.count(Result::is_ok);
+        match (foreign.or(uncertain), errors().next()) {
+            (Some(error), _) => error.clone(),
+            (None, Some(_)) if !partly && answered < self.quorum.majority() => {
+                self.too_few(answered, errors())
+            }
+            // Some nodes have, some have not, and the others do not answer.
+            _ => Uncertainty::TimedOut.into(),
+        }
+    }
+
+    /// Goes on with a task by itself, until the store is closed.
+    pub(super) fn start_background(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let (stopped, closing) = (self.lifecycle.stopped(), self.closing.clone());
+        self.lifecycle.spawn_background(async move {
+            tokio::select! {
+                () = task => {}
+                () = stopped => {}
+                () = closing.cancelled() => {}
+            }
+        });
+    }
+
     /// The nodes from which a try of this attempt is being withdrawn. What they have of it is nothing to rely on.
     pub(super) fn nodes_to_withdraw_from(&self, name: &LockName, token: &TokenHash) -> Vec<usize> {
         let withdrawals = &self.sweeper.pending_withdrawals;
@@ -118,107 +170,11 @@ impl Shared {
             waiters: local_queue.len(Instant::now()),
         }
     }
-}
 
-// === Sweeper ===
-//
-// Ends later what could not be ended at once: tries and leases at nodes that did not answer.
-//
-// Whatever is swept has no majority, so nobody relies on it; but it keeps a node from others. A node
-// that does not come back in time is left to the TTL.
-
-/// Takes note of what is to be swept at each node.
-#[derive(Debug)]
-pub(super) struct Sweeper {
-    nodes: Vec<mpsc::Sender<Sweep>>,
-    lasts: Duration,
-    /// What is about to be withdrawn.
-    pub(super) pending_withdrawals: PendingWithdrawals,
-}
-
-/// What is to be swept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SweepTarget {
-    /// This try.
-    Try(Nonce),
-    /// The whole attempt, which may have been delivered.
-    Attempt,
-    /// The lease, which was released by this keeper, or has no majority any more. What another has
-    /// adopted stays.
-    Lease(Option<KeeperId>),
-}
-
-/// One thing to sweep at one node.
-#[derive(Debug)]
-pub(super) struct Sweep {
-    name: LockName,
-    token: TokenHash,
-    swept: SweepTarget,
-    /// When it is left to the TTL.
-    until: Instant,
-    /// Until it is swept.
-    _pending_withdrawal: PendingWithdrawal,
-}
-
-/// How much may be waiting for one node; beyond it, it is left to the TTL.
-const BACKLOG: usize = 16_384;
-/// How many commands are under way at one node.
-const TOGETHER: usize = 64;
-/// How much longer than the longest lease a node is asked: it may have got the command late.
-const AFTER: Duration = Duration::from_mins(1);
-
-// === impl Sweeper ===
-
-impl Sweeper {
-    /// A list for each node. What is put on it is swept by [`Shared::start_sweeping`].
-    pub(super) fn new(nodes: usize, max_ttl: Duration) -> (Self, Vec<mpsc::Receiver<Sweep>>) {
-        let (nodes, lists) = (0..nodes).map(|_| mpsc::channel(BACKLOG)).unzip();
-        let sweeper = Self {
-            nodes,
-            lasts: max_ttl + AFTER,
-            pending_withdrawals: PendingWithdrawals::default(),
-        };
-        (sweeper, lists)
-    }
-
-    pub(super) fn sweep(
-        &self,
-        node: usize,
-        name: &LockName,
-        token: &TokenHash,
-        swept: SweepTarget,
-    ) {
-        let sweep = Sweep {
-            name: name.clone(),
-            token: *token,
-            swept,
-            until: Instant::now() + self.lasts,
-            _pending_withdrawal: self.pending_withdrawals.begin(node, name, token),
-        };
-        if let Err(error) = self.nodes[node].try_send(sweep) {
-            warn!(%error, "what is left of a lock at a node is left to its TTL");
-        }
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    pub(super) fn start_sweeping(
-        self: &Arc<Self>,
-        lists: Vec<mpsc::Receiver<Sweep>>,
-        lifecycle: &Lifecycle,
-    ) {
+    pub(super) fn start_sweeping(self: &Arc<Self>, lists: Vec<mpsc::Receiver<Sweep>>) {
         for (node, list) in lists.into_iter().enumerate() {
-            let (shared, stopped) = (Arc::clone(self), lifecycle.stopped());
-            let closing = self.closing.clone();
-            lifecycle.spawn_background(async move {
-                tokio::select! {
-                    () = shared.sweep_node(node, list) => {}
-                    () = stopped => {}
-                    () = closing.cancelled() => {}
-                }
-            });
+            let shared = Arc::clone(self);
+            self.start_background(async move { shared.sweep_node(node, list).await });
         }
     }
 
@@ -233,7 +189,7 @@ impl Shared {
                 };
                 sweeps.push(first);
             }
-            while sweeps.len() < TOGETHER
+            while sweeps.len() < SWEEPS_TOGETHER
                 && let Ok(next) = list.try_recv()
             {
                 sweeps.push(next);
@@ -259,16 +215,19 @@ impl Shared {
         let keys: Keys = self.keys(&sweep.name);
         match &sweep.swept {
             SweepTarget::Try(nonce) => {
-                let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce));
+                let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce), None);
                 withdraw.await.map(drop)
             }
-            SweepTarget::Attempt => node.withdraw(&keys, &sweep.token, None).await.map(drop),
+            SweepTarget::Attempt => node
+                .withdraw(&keys, &sweep.token, None, None)
+                .await
+                .map(drop),
             SweepTarget::Lease(keeper) => {
                 match node.release(&keys, *keeper, &sweep.token).await? {
                     NodeRelease::Released => Ok(()),
                     // What of its acquire is still on its way takes nothing either.
                     NodeRelease::Adopted | NodeRelease::Broken { .. } | NodeRelease::Lost(_) => {
-                        let withdraw = node.withdraw(&keys, &sweep.token, None);
+                        let withdraw = node.withdraw(&keys, &sweep.token, None, None);
                         withdraw.await.map(drop)
                     }
                 }

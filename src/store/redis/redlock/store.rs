@@ -48,7 +48,8 @@ use super::{
     quorum::Quorum,
     relay::QuorumRelay,
     scripts::QuorumScripts,
-    shared::{Shared, Sweeper},
+    shared::Shared,
+    sweeper::Sweeper,
 };
 
 /// Leases that a majority of independent Redis servers agrees on.
@@ -118,9 +119,9 @@ impl RedlockStore {
             lifecycle: lifecycle.clone(),
             closing: CancellationToken::new(),
         });
-        shared.start_sweeping(lists, lifecycle);
-        shared.start_listening(lifecycle);
-        shared.start_learning(lifecycle);
+        shared.start_sweeping(lists);
+        shared.start_listening();
+        shared.start_learning();
         let relay = QuorumRelay {
             shared: Arc::clone(&shared),
             sent: AtomicU64::new(0),
@@ -157,17 +158,11 @@ impl RedlockStore {
 
 impl Shared {
     /// Starts the watch of the nodes, and the subscriptions to their messages.
-    fn start_listening(self: &Arc<Self>, lifecycle: &Lifecycle) {
+    fn start_listening(self: &Arc<Self>) {
         for node in self.quorum.nodes() {
-            let (examiner, stopped) = (Arc::clone(&node.examiner), lifecycle.stopped());
+            let examiner = Arc::clone(&node.examiner);
             let span = tracing::info_span!("node", node = node.name);
-            let watch = async move {
-                tokio::select! {
-                    () = examiner.watch() => {}
-                    () = stopped => {}
-                }
-            };
-            lifecycle.spawn_background(watch.instrument(span));
+            self.start_background(async move { examiner.watch().await }.instrument(span));
             let subscription = Subscription {
                 id: self.id.clone(),
                 channels: self.channels.clone(),
@@ -180,30 +175,15 @@ impl Shared {
                     here.ingest_message(message);
                 }
             });
-            self.start_background(lifecycle, listening);
+            self.start_background(listening);
         }
         let shown = Arc::clone(self);
-        self.start_background(lifecycle, async move {
+        self.start_background(async move {
             let mut had_majority = None;
             loop {
                 tokio::time::sleep(SHOWN).await;
                 shown.show_positions();
                 shown.log_majority(&mut had_majority);
-            }
-        });
-    }
-
-    pub(super) fn start_background(
-        &self,
-        lifecycle: &Lifecycle,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let (stopped, closing) = (lifecycle.stopped(), self.closing.clone());
-        lifecycle.spawn_background(async move {
-            tokio::select! {
-                () = task => {}
-                () = stopped => {}
-                () = closing.cancelled() => {}
             }
         });
     }
@@ -340,7 +320,7 @@ impl Store for RedlockStore {
         drop(timeout(longest, self.working.wait()).await);
         self.shared.closing.cancel();
         for node in self.shared.quorum.nodes() {
-            node.pool().route.close().await;
+            node.shard.pool.route.close().await;
         }
     }
 

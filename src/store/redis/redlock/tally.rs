@@ -1,8 +1,11 @@
-//! What the votes of the first round amount to.
+//! How the nodes vote in the first round, and what their votes amount to.
 
-use crate::{lock::TokenHash, store::contract::Holder};
+use crate::{
+    lock::TokenHash,
+    store::contract::{Acquisition, Holder},
+};
 
-use super::{quorum::NodeReplies, view::agreed, vote::Vote};
+use super::{quorum::NodeReplies, view::possible_holders, vote::Vote};
 
 /// What the votes of the first round amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +22,9 @@ pub(super) enum VoteVerdict {
     Held(Holder),
     /// Nobody can have a majority, or nobody knows: to be tried again. With whom it seems to be held by.
     Split(Option<Holder>),
-    /// The attempt is refused for good.
-    Mismatch,
-    /// The same.
-    Expired,
-    /// The same.
-    Superseded,
-    /// The same.
+    /// The attempt is refused for good, with this answer.
+    Refused(Acquisition),
+    /// The attempt was withdrawn.
     Withdrawn,
     /// Less than a majority has voted.
     TooFew,
@@ -41,7 +40,7 @@ impl VoteVerdict {
             return Self::Withdrawn;
         }
         if any(&|vote| *vote == Vote::Superseded) {
-            return Self::Superseded;
+            return Self::Refused(Acquisition::Superseded);
         }
         let reserved = votes.iter().filter_map(|vote| match vote {
             Vote::Reserved(fence, _) => Some(*fence),
@@ -57,7 +56,7 @@ impl VoteVerdict {
             return Self::Again;
         }
         if agree(&|vote| *vote == Vote::Mismatch) {
-            return Self::Mismatch;
+            return Self::Refused(Acquisition::IdempotencyMismatch);
         }
         if let Some(token) = votes.iter().find_map(|vote| match vote {
             Vote::Replay(token) if agree(&|other| *other == Vote::Replay(*token)) => Some(*token),
@@ -66,7 +65,7 @@ impl VoteVerdict {
             return Self::Replay(token);
         }
         if agree(&|vote| *vote == Vote::Expired) {
-            return Self::Expired;
+            return Self::Refused(Acquisition::IdempotencyExpired);
         }
         if agree(&|vote| *vote == Vote::Free) {
             return Self::Free;
@@ -80,42 +79,20 @@ impl VoteVerdict {
         if replayed > 0 && silent > 0 && replayed + silent >= majority {
             return Self::TooFew;
         }
-        let holder = holder(votes, majority);
-        match holder {
-            Some((holder, count)) if count >= majority => Self::Held(holder),
-            other => Self::Split(other.map(|(holder, _)| holder)),
-        }
-    }
-}
-
-/// Who has the lock at most nodes, and at how many. Somebody's lease of which no node knows the fence
-/// is only being tried for, and nobody to speak of.
-fn holder(votes: &NodeReplies<Vote>, majority: usize) -> Option<(Holder, usize)> {
-    let claims = votes.iter().filter_map(|vote| match vote {
-        Vote::Held(claim) if claim.is_ratified() => Some(claim),
-        _ => None,
-    });
-    let leases = claims.filter_map(|claim| {
-        let same = votes.iter().filter_map(|vote| match vote {
-            Vote::Held(other) if other.token == claim.token => Some(other),
+        let taken = votes.iter().filter_map(|vote| match vote {
+            Vote::Taken(holder) => Some(holder),
             _ => None,
         });
-        let same: Vec<_> = same.collect();
-        let count = same.len();
-        Some((Holder::Lease(agreed(same, majority)?), count))
-    });
-    let foreign = votes.iter().filter_map(|vote| match vote {
-        Vote::Foreign(expires_in, mark) => {
-            let same = |vote: &Vote| matches!(vote, Vote::Foreign(_, other) if other == mark);
-            let holder = Holder::Foreign {
-                expires_in: *expires_in,
-                mark: Some(*mark),
-            };
-            Some((holder, votes.count(same)))
+        let taken: Vec<_> = taken.collect();
+        let most = possible_holders(&taken, majority).max_by_key(|(_, count)| *count);
+        match most {
+            Some((holding, count)) => match holding.holder() {
+                Some(holder) if count >= majority => Self::Held(holder),
+                holder => Self::Split(holder),
+            },
+            None => Self::Split(None),
         }
-        _ => None,
-    });
-    leases.chain(foreign).max_by_key(|(_, count)| *count)
+    }
 }
 
 #[cfg(test)]
@@ -130,30 +107,30 @@ mod tests {
     };
 
     use super::{
-        super::{claim::Claim, vote::VoteId},
+        super::{record::NodeHolder, view::agreed, vote::VoteId},
         *,
     };
 
     /// When the nodes of all tests were asked.
     static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    fn claim(token: TokenHash, fence: u64) -> Claim {
-        Claim {
-            token,
-            left: Duration::from_secs(1),
-            lease: HeldLease {
-                fence: FencingToken::new(fence).unwrap(),
-                mode: Mode::Exclusive,
-                ttl: Ttl::MIN,
-                expires_in: Duration::from_secs(1),
-                held_for: Duration::ZERO,
-                hold_expires_in: None,
-                owner: None,
-                metadata: Metadata::default(),
-                release_requested: None,
-                as_of: *THEN,
-            },
+    fn lease(fence: u64) -> HeldLease {
+        HeldLease {
+            fence: FencingToken::new(fence).unwrap(),
+            mode: Mode::Exclusive,
+            ttl: Ttl::MIN,
+            expires_in: Duration::from_secs(1),
+            held_for: Duration::ZERO,
+            hold_expires_in: None,
+            owner: None,
+            metadata: Metadata::default(),
+            release_requested: None,
+            as_of: *THEN,
         }
+    }
+
+    fn held(token: TokenHash, fence: u64) -> Vote {
+        Vote::Taken(NodeHolder::Lease(token, lease(fence)))
     }
 
     fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> VoteVerdict {
@@ -188,16 +165,15 @@ mod tests {
     #[test]
     fn a_lease_is_held_by_whoever_has_a_majority() {
         let [a, b] = [(); 2].map(|()| Token::random().hash());
-        let held = |token, fence| Some(Vote::Held(claim(token, fence)));
-        let by_a = Holder::Lease(agreed([&claim(a, 7)], 2).unwrap());
+        let by_a = Holder::Lease(agreed(&[&lease(7)], 2).unwrap());
         assert_eq!(
-            verdict([held(a, 7), held(a, 1), Some(silent())]),
+            verdict([Some(held(a, 7)), Some(held(a, 1)), Some(silent())]),
             VoteVerdict::Held(by_a.clone())
         );
         // One of three is missing, and may have it too.
         assert_eq!(
             verdict([
-                held(a, 7),
+                Some(held(a, 7)),
                 Some(Vote::Reserved(8, VoteId::default())),
                 Some(silent())
             ]),
@@ -206,8 +182,8 @@ mod tests {
         // Both only try.
         assert_eq!(
             verdict([
-                held(a, 1),
-                held(b, 1),
+                Some(held(a, 1)),
+                Some(held(b, 1)),
                 Some(Vote::Reserved(8, VoteId::default()))
             ]),
             VoteVerdict::Split(None)
@@ -220,10 +196,10 @@ mod tests {
         let verdict = verdict([
             delayed(),
             delayed(),
-            Some(Vote::Foreign(
+            Some(Vote::Taken(NodeHolder::Foreign(
                 None,
                 ForeignMark::new(&"0".repeat(40)).unwrap(),
-            )),
+            ))),
         ]);
         assert_eq!(verdict, VoteVerdict::TooFew);
     }
@@ -243,7 +219,7 @@ mod tests {
                 expired(),
                 Some(Vote::Reserved(7, VoteId::default()))
             ]),
-            VoteVerdict::Expired
+            VoteVerdict::Refused(Acquisition::IdempotencyExpired)
         );
         assert_eq!(
             verdict([
@@ -258,7 +234,7 @@ mod tests {
             let votes = [replay(), silent, Some(Vote::Reserved(7, VoteId::default()))];
             assert_eq!(verdict(votes), VoteVerdict::TooFew);
         }
-        let other = Some(Vote::Held(claim(Token::random().hash(), 1)));
+        let other = Some(held(Token::random().hash(), 1));
         let votes = [replay(), other, Some(Vote::Reserved(7, VoteId::default()))];
         assert_eq!(verdict(votes), VoteVerdict::Split(None));
     }

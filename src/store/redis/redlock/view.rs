@@ -15,16 +15,16 @@ use crate::{
 use super::{
     super::keys::Keys,
     backoff::Backoff,
-    calls::NodeView,
-    claim::{Claim, is_ratified, least_of_majority, majority_validity, validity},
+    claim::{is_ratified, least_of_majority, majority_validity, validity},
     quorum::NodeReplies,
+    record::NodeHolder,
     shared::Shared,
     walk::ListWalk,
 };
 
 /// What the nodes say of a lock.
 pub(super) struct QuorumView {
-    answers: NodeReplies<Result<NodeView, StoreError>>,
+    answers: Answers,
     majority: usize,
 }
 
@@ -59,9 +59,9 @@ impl Shared {
             // Somebody's command may be at some of the nodes and not at the others yet.
             sleep(pauses.next(Duration::ZERO)).await;
             let answers = self.quorum.ask(
-                async |node| match timeout(node.timeout, node.view(keys)).await {
-                    Ok(seen) => seen,
-                    Err(_elapsed) => Err(Uncertainty::TimedOut.into()),
+                async |node| {
+                    let seen = timeout(node.timeout, node.view(keys)).await;
+                    seen.unwrap_or_else(|_elapsed| Err(Uncertainty::TimedOut.into()))
                 },
                 |answers| holding(answers, majority) != QuorumHolder::Unknown,
             );
@@ -83,19 +83,9 @@ impl Shared {
         if answered >= majority {
             return Ok(QuorumView { answers, majority });
         }
-        let missed = answers.nodes() - answered;
-        let error = answers.iter().find_map(|answer| answer.as_ref().err());
-        let foreign = answers.iter().find_map(|answer| match answer {
-            Err(error @ StoreError::ForeignData { .. }) => Some(error),
-            _ => None,
-        });
-        Err(match (foreign, error) {
-            (Some(foreign), _) => foreign.clone(),
-            (None, Some(error)) => self.describe(missed, error),
-            (None, None) => {
-                Unavailability::TooFewNodes(format!("{missed} have not answered")).into()
-            }
-        })
+        let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
+        let foreign = errors().find(|error| matches!(error, StoreError::ForeignData { .. }));
+        Err(foreign.map_or_else(|| self.too_few(answered, errors()), Clone::clone))
     }
 }
 
@@ -115,8 +105,8 @@ impl QuorumView {
             return known;
         }
         let silent = silent(&self.answers);
-        let possible_holders = possible_holders(&self.answers, self.majority);
-        let best = possible_holders.max_by_key(|(holding, count)| {
+        let found = found(&self.answers);
+        let best = possible_holders(&found, self.majority).max_by_key(|(holding, count)| {
             let fence = match holding {
                 QuorumHolder::Lease(_, lease) => Some(lease.fence),
                 QuorumHolder::Foreign(..) | QuorumHolder::Unknown | QuorumHolder::Nobody => None,
@@ -131,29 +121,30 @@ impl QuorumView {
 
     /// Whether a node before this one has had the lease of this token since before a walk began.
     pub(super) fn is_before(&self, node: usize, token: &TokenHash, walk: &ListWalk) -> bool {
-        let mut claims = self.of(token).into_iter();
-        claims.any(|(at, claim)| at < node && walk.is_younger_than(claim))
+        let mut leases = self.of(token);
+        leases.any(|(at, lease)| at < node && walk.is_younger_than(lease))
     }
 
     /// Which nodes have the lock for this token, as far as is known.
-    pub(super) fn of(&self, token: &TokenHash) -> Vec<(usize, &Claim)> {
-        self.claims()
-            .filter(|(_, claim)| claim.token == *token)
-            .collect()
-    }
-
-    fn claims(&self) -> impl Iterator<Item = (usize, &Claim)> {
-        claims(&self.answers)
+    pub(super) fn of(&self, token: &TokenHash) -> impl Iterator<Item = (usize, &HeldLease)> {
+        let answers = self.answers.by_node();
+        answers.filter_map(move |(node, answer)| match answer {
+            Some(Ok(Some(NodeHolder::Lease(of, lease)))) if of == token => Some((node, lease)),
+            _ => None,
+        })
     }
 }
 
-fn holding(answers: &NodeReplies<Result<NodeView, StoreError>>, majority: usize) -> QuorumHolder {
+/// What the nodes say, or what went wrong there.
+type Answers = NodeReplies<Result<Option<NodeHolder>, StoreError>>;
+
+fn holding(answers: &Answers, majority: usize) -> QuorumHolder {
     let silent = silent(answers);
     if silent >= majority {
         return QuorumHolder::Unknown;
     }
     let mut possible = false;
-    for (suspect, count) in possible_holders(answers, majority) {
+    for (suspect, count) in possible_holders(&found(answers), majority) {
         if count >= majority {
             return suspect;
         }
@@ -167,34 +158,32 @@ fn holding(answers: &NodeReplies<Result<NodeView, StoreError>>, majority: usize)
     }
 }
 
-/// Who has the lock at some node, and at how many; each as often as there are such nodes.
-fn possible_holders(
-    answers: &NodeReplies<Result<NodeView, StoreError>>,
-    majority: usize,
-) -> impl Iterator<Item = (QuorumHolder, usize)> {
-    let leases = claims(answers).filter_map(move |(_, claim)| {
-        let same = || claims(answers).filter(|(_, other)| other.token == claim.token);
-        let lease = agreed(same().map(|(_, claim)| claim), majority)?;
-        Some((QuorumHolder::Lease(claim.token, lease), same().count()))
-    });
-    let foreign = answers.iter().filter_map(|answer| match answer {
-        Ok(NodeView::Foreign(left, mark)) => {
-            let same = |answer: &Result<NodeView, StoreError>| {
-                matches!(answer, Ok(NodeView::Foreign(_, other)) if other == mark)
-            };
-            Some((QuorumHolder::Foreign(*left, *mark), answers.count(same)))
-        }
-        _ => None,
-    });
-    leases.chain(foreign)
+fn found(answers: &Answers) -> Vec<&NodeHolder> {
+    answers.iter().flatten().flatten().collect()
 }
 
-fn claims(
-    answers: &NodeReplies<Result<NodeView, StoreError>>,
-) -> impl Iterator<Item = (usize, &Claim)> {
-    answers.by_node().filter_map(|(node, answer)| match answer {
-        Some(Ok(NodeView::Claim(claim))) => Some((node, claim)),
-        _ => None,
+/// Who has the lock at some node, and at how many; each as often as there are such nodes. A lease of which no node
+/// knows the fence is only being tried for, and nobody to speak of.
+pub(super) fn possible_holders(
+    found: &[&NodeHolder],
+    majority: usize,
+) -> impl Iterator<Item = (QuorumHolder, usize)> {
+    found.iter().filter_map(move |holder| match holder {
+        NodeHolder::Lease(token, _) => {
+            let same = found.iter().filter_map(|other| match other {
+                NodeHolder::Lease(of, lease) if of == token => Some(lease),
+                _ => None,
+            });
+            let same: Vec<_> = same.collect();
+            let lease = agreed(&same, majority)?;
+            Some((QuorumHolder::Lease(*token, lease), same.len()))
+        }
+        NodeHolder::Foreign(left, mark) => {
+            let same = found
+                .iter()
+                .filter(|other| matches!(other, NodeHolder::Foreign(_, other) if other == mark));
+            Some((QuorumHolder::Foreign(*left, *mark), same.count()))
+        }
     })
 }
 
@@ -223,118 +212,76 @@ impl QuorumHolder {
 // The lease that nodes agree on, as it can be relied on.
 
 /// The lease that nodes have, as far as is known; `None` if none of them knows its fence.
-pub(super) fn agreed<'a>(
-    claims: impl IntoIterator<Item = &'a Claim>,
-    majority: usize,
-) -> Option<HeldLease> {
-    let leases = node_leases(claims);
-    let asked = Asked::at(leases.iter().map(|(lease, _)| lease.as_of).min()?);
-    valid_lease(&leases, majority, asked)
+pub(super) fn agreed(leases: &[&HeldLease], majority: usize) -> Option<HeldLease> {
+    let as_of = leases.iter().map(|lease| lease.as_of).min()?;
+    let lease = valid_lease(leases, majority, Duration::ZERO)?;
+    Some(HeldLease { as_of, ..lease })
 }
 
-/// The lease that a majority has accepted by one fence. Less than that is none: a
+/// The lease that a majority has accepted by one fence, `spent` after the nodes were asked. Less than that is none: a
 /// try may be given up when a minority has accepted it.
-pub(super) fn accepted<'a>(
-    claims: impl IntoIterator<Item = &'a Claim>,
+pub(super) fn accepted(
+    leases: &[&HeldLease],
     majority: usize,
-    asked: Asked,
+    spent: Duration,
 ) -> Option<HeldLease> {
-    of_majority(&node_leases(claims), majority, asked)
-}
-
-/// The same of leases that the nodes have confirmed.
-pub(super) fn confirmed(leases: &[&HeldLease], majority: usize, asked: Asked) -> Option<HeldLease> {
-    of_majority(&renewed_leases(leases), majority, asked)
+    let accepted: Vec<_> = with(leases, fence(leases)?).collect();
+    if accepted.len() < majority {
+        return None;
+    }
+    valid_lease(&accepted, majority, spent)
 }
 
 /// How many of these have accepted the lease by one fence.
 pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
-    let leases = renewed_leases(leases);
-    fence(&leases).map_or(0, |fence| with(&leases, fence).count())
+    fence(leases).map_or(0, |fence| with(leases, fence).count())
 }
 
 /// The lease that a majority has made last anew. Who renews it was granted it, so
 /// that a node keeps it too which was never told its fence.
-pub(super) fn renewed(leases: &[&HeldLease], majority: usize, asked: Asked) -> Option<HeldLease> {
+pub(super) fn renewed(
+    leases: &[&HeldLease],
+    majority: usize,
+    spent: Duration,
+) -> Option<HeldLease> {
     if leases.len() < majority {
         return None;
     }
-    valid_lease(&renewed_leases(leases), majority, asked)
+    valid_lease(leases, majority, spent)
 }
 
-/// From when until when nodes were asked. What each has told is counted from the beginning.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
-    began: Instant,
-    now: Instant,
-}
-
-impl Asked {
-    /// From then until now.
-    pub(super) fn since(began: Instant) -> Self {
-        let now = Instant::now();
-        Self { began, now }
-    }
-
-    /// Told as of then.
-    fn at(began: Instant) -> Self {
-        Self { began, now: began }
-    }
-}
-
-/// A lease as a node tells it, and what is left of it there.
-type NodeLease<'a> = (&'a HeldLease, Duration);
-
-fn node_leases<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Vec<NodeLease<'a>> {
-    let claims = claims.into_iter();
-    claims.map(|claim| (&claim.lease, claim.left)).collect()
-}
-
-fn renewed_leases<'a>(leases: &[&'a HeldLease]) -> Vec<NodeLease<'a>> {
-    let leases = leases.iter();
-    leases.map(|lease| (*lease, lease.expires_in)).collect()
-}
-
-fn of_majority(node_leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Option<HeldLease> {
-    let accepted: Vec<_> = with(node_leases, fence(node_leases)?).copied().collect();
-    if accepted.len() < majority {
-        return None;
-    }
-    valid_lease(&accepted, majority, asked)
-}
-
-fn with<'a, 'b>(
-    node_leases: &'a [NodeLease<'b>],
-    fence: FencingToken,
-) -> impl Iterator<Item = &'a NodeLease<'b>> {
-    node_leases
+fn with<'a>(leases: &[&'a HeldLease], fence: FencingToken) -> impl Iterator<Item = &'a HeldLease> {
+    leases
         .iter()
-        .filter(move |(lease, _)| lease.fence == fence)
+        .copied()
+        .filter(move |lease| lease.fence == fence)
 }
 
 /// The fence by which most nodes have accepted the lease. Another one is of a try that came to nothing,
 /// and may be the higher one.
-fn fence(node_leases: &[NodeLease<'_>]) -> Option<FencingToken> {
-    let ratified = node_leases.iter().filter(|(lease, _)| is_ratified(lease));
-    let fences = ratified.map(|(lease, _)| lease.fence);
-    fences.max_by_key(|fence| (with(node_leases, *fence).count(), *fence))
+fn fence(leases: &[&HeldLease]) -> Option<FencingToken> {
+    let ratified = leases.iter().filter(|lease| is_ratified(lease));
+    let fences = ratified.map(|lease| lease.fence);
+    fences.max_by_key(|fence| (with(leases, *fence).count(), *fence))
 }
 
-fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Option<HeldLease> {
-    let (lease, _) = with(leases, fence(leases)?).next()?;
+fn valid_lease(leases: &[&HeldLease], majority: usize, spent: Duration) -> Option<HeldLease> {
+    let lease = with(leases, fence(leases)?).next()?;
     // A renewal that a majority has refused may have changed that of the others.
-    let ttls = leases.iter().map(|(lease, _)| lease.ttl).collect();
+    let ttls = leases.iter().map(|lease| lease.ttl).collect();
     let ttl = least_of_majority(ttls, majority)?;
-    let left = majority_validity(leases.iter().map(|(_, left)| *left).collect(), majority);
-    let limits = leases.iter().filter_map(|(lease, _)| lease.hold_expires_in);
+    let left = majority_validity(
+        leases.iter().map(|lease| lease.expires_in).collect(),
+        majority,
+    );
+    let limits = leases.iter().filter_map(|lease| lease.hold_expires_in);
     let limit = majority_validity(limits.collect(), majority);
-    let spent = asked.now - asked.began;
     let expires_in = validity(left, spent);
-    let held_for = leases.iter().map(|(lease, _)| lease.held_for).min();
+    let held_for = leases.iter().map(|lease| lease.held_for).min();
     // A node may have missed it.
     let requests = leases
         .iter()
-        .filter_map(|(lease, _)| lease.release_requested.as_deref());
+        .filter_map(|lease| lease.release_requested.as_deref());
     let release_requested = requests.min_by_key(|request| request.within);
     Some(HeldLease {
         ttl,
@@ -355,8 +302,8 @@ fn valid_lease(leases: &[NodeLease<'_>], majority: usize, asked: Asked) -> Optio
                 limit.saturating_sub(spent)
             }
         }),
-        as_of: asked.now,
-        ..(*lease).clone()
+        as_of: Instant::now(),
+        ..lease.clone()
     })
 }
 
@@ -423,9 +370,7 @@ mod tests {
 
     fn agree(leases: &[HeldLease; 3], spent: u64) -> Option<HeldLease> {
         let leases: Vec<_> = leases.iter().collect();
-        let began = Instant::now();
-        let now = began + Duration::from_millis(spent);
-        renewed(&leases, 2, Asked { began, now })
+        renewed(&leases, 2, Duration::from_millis(spent))
     }
 
     #[test]
@@ -462,9 +407,9 @@ mod tests {
     #[test]
     fn a_try_that_came_to_nothing_does_not_name_the_fence() {
         let (low, high) = (lease(7, 900, None), lease(9, 900, None));
-        let held = renewed(&[&high, &low, &low], 2, Asked::at(Instant::now())).unwrap();
+        let held = renewed(&[&high, &low, &low], 2, Duration::ZERO).unwrap();
         assert_eq!(held.fence.get(), 7);
-        let held = confirmed(&[&high, &low, &low], 2, Asked::at(Instant::now())).unwrap();
+        let held = accepted(&[&high, &low, &low], 2, Duration::ZERO).unwrap();
         assert_eq!(held.fence.get(), 7);
     }
 
@@ -472,17 +417,17 @@ mod tests {
     fn a_minority_that_has_accepted_it_makes_no_lease() {
         let (named, unnamed) = (lease(7, 900, None), lease(1, 900, None));
         assert_eq!(
-            confirmed(&[&named, &unnamed, &unnamed], 2, Asked::at(Instant::now())),
+            accepted(&[&named, &unnamed, &unnamed], 2, Duration::ZERO),
             None
         );
         let other = lease(9, 900, None);
         assert_eq!(
-            confirmed(&[&named, &other, &unnamed], 2, Asked::at(Instant::now())),
+            accepted(&[&named, &other, &unnamed], 2, Duration::ZERO),
             None
         );
         // Whoever renews it was granted it, and knows that it was accepted.
-        assert!(renewed(&[&named, &unnamed], 2, Asked::at(Instant::now())).is_some());
-        assert_eq!(renewed(&[&named], 2, Asked::at(Instant::now())), None);
+        assert!(renewed(&[&named, &unnamed], 2, Duration::ZERO).is_some());
+        assert_eq!(renewed(&[&named], 2, Duration::ZERO), None);
     }
 
     #[test]

@@ -1,18 +1,12 @@
 //! How a node votes in the first round.
 
-use std::time::Duration;
+use crate::{lock::TokenHash, store::StoreError};
 
-use crate::{
-    lock::{ForeignMark, TokenHash},
-    store::StoreError,
-};
-
-use super::claim::Claim;
+use super::record::NodeHolder;
 
 /// Which vote of a node it is: another one in another life of its data, and when another node has learnt from
 /// it meanwhile.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct VoteId(Box<str>);
+pub(super) type VoteId = Box<str>;
 
 /// How a node votes in the first round of a try. That a node refuses and that it does not answer are
 /// different votes.
@@ -26,10 +20,8 @@ pub(super) enum Vote {
     Again,
     /// The lease of this token lives there under the idempotency key.
     Replay(TokenHash),
-    /// A lease of somebody else has the lock.
-    Held(Claim),
-    /// A foreign client has it, for so long (`None`: without an expiry), and its mark.
-    Foreign(Option<Duration>, ForeignMark),
+    /// Somebody else has the lock there.
+    Taken(NodeHolder),
     /// A lease lives under the idempotency key, and was asked for in other words.
     Mismatch,
     /// The lease under the idempotency key has ended.
@@ -42,18 +34,6 @@ pub(super) enum Vote {
     None(StoreError),
 }
 
-// === impl VoteId ===
-
-impl VoteId {
-    pub(super) fn new(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 // === impl Vote ===
 
 impl Vote {
@@ -64,23 +44,14 @@ impl Vote {
 
     /// Whether somebody else has the lock there.
     pub(super) fn is_taken(&self) -> bool {
-        matches!(self, Self::Held(_) | Self::Foreign(..))
+        matches!(self, Self::Taken(_))
     }
 
     /// Whether the lock may be reserved there although nobody knows.
     pub(super) fn may_be_reserved(&self) -> bool {
-        match self {
-            Self::Reserved(..) | Self::None(StoreError::Indeterminate(_)) => true,
-            Self::Free
-            | Self::Again
-            | Self::Replay(_)
-            | Self::Held(_)
-            | Self::Foreign(..)
-            | Self::Mismatch
-            | Self::Expired
-            | Self::Superseded
-            | Self::Withdrawn
-            | Self::None(_) => false,
-        }
+        matches!(
+            self,
+            Self::Reserved(..) | Self::None(StoreError::Indeterminate(_))
+        )
     }
 }

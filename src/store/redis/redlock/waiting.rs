@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use crate::{
@@ -22,9 +22,8 @@ use super::{
     acquire::{AttemptOutcome, TryGuard},
     backoff::{Backoff, up_to},
     calls::ReserveRequest,
-    claim::Nonce,
     local_queue::{JoinOutcome, LeaveOutcome, LocalQueue, LocalWaiter},
-    shared::{Shared, SweepTarget},
+    shared::Shared,
 };
 
 // === impl Shared ===
@@ -46,10 +45,8 @@ impl Shared {
         };
         let request = ReserveRequest {
             take: turn.is_some() && local_queue.len(Instant::now()) == 0,
-            undelivered_ttl: None,
             wake_within: attempt.wait.map(|_| WAKES),
-            others_wait: false,
-            granted: None,
+            ..ReserveRequest::default()
         };
         let keys = self.keys(&attempt.name);
         let holder = match self.attempt(&keys, attempt, request).await? {
@@ -126,12 +123,12 @@ impl Shared {
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
         let (keys, local_queue) = (self.keys(name), self.local_queues.of(name));
-        let mut left = local_queue.leave(token, keep_for, Instant::now());
+        let mut left = local_queue.leave(token, keep_for, Instant::now(), false);
         if matches!(left, LeaveOutcome::BeingTried | LeaveOutcome::NotQueued) {
             // It may be granted the lock just now: when the try for it is over, that is known.
             let turn = self.turn(&local_queue).await;
             // Also where nobody knows: nobody waits in this place any more.
-            left = local_queue.leave_now(token, keep_for, Instant::now());
+            left = local_queue.leave(token, keep_for, Instant::now(), true);
             let _turn = turn?;
             let confirmed = match left {
                 // The try has come to nothing, or nobody knows and it is withdrawn from every node.
@@ -207,14 +204,7 @@ impl Shared {
         local_queue: &Arc<LocalQueue>,
     ) {
         let (shared, name, local_queue) = (Arc::clone(self), name.clone(), Arc::clone(local_queue));
-        let (stopped, closing) = (self.lifecycle.stopped(), self.closing.clone());
-        self.lifecycle.spawn_background(async move {
-            tokio::select! {
-                () = shared.contend(&name, &local_queue) => {}
-                () = stopped => {}
-                () = closing.cancelled() => {}
-            }
-        });
+        self.start_background(async move { shared.contend(&name, &local_queue).await });
     }
 
     /// Goes on until nobody stands in the queue.
@@ -286,7 +276,14 @@ impl Shared {
                 if delivered {
                     return Ok(Pause::For(lasts));
                 }
-                self.take_back(name, head, &nonce).await;
+                // From here on nobody is answered it, and it is swept if this ends half-way.
+                let guard = TryGuard {
+                    shared: self,
+                    keys: &keys,
+                    token,
+                    nonce: Some(nonce),
+                };
+                guard.withdraw(|_| true, |_| true).await;
                 drop(turn);
                 Ok(Pause::None)
             }
@@ -302,28 +299,6 @@ impl Shared {
                 }
                 Ok(Pause::None)
             }
-        }
-    }
-
-    /// Takes a grant back of which nobody was told.
-    async fn take_back(&self, name: &LockName, head: &LocalWaiter, nonce: &Nonce) {
-        let keys = self.keys(name);
-        let token = &head.attempt.token;
-        // From here on nobody is answered it, and it is swept if this ends half-way.
-        let mut guard = TryGuard::new(self, name, token, nonce, true);
-        let nodes = self.quorum.nodes().iter();
-        let withdrawals = &self.sweeper.pending_withdrawals;
-        let pending_withdrawals = nodes.map(|node| withdrawals.begin(node.index, name, token));
-        let _until_then: Vec<_> = pending_withdrawals.collect();
-        let withdrawn = self.quorum.ask(
-            |node| timeout(node.timeout, node.withdraw(&keys, token, Some(nonce))),
-            |_| false,
-        );
-        let withdrawn = withdrawn.await;
-        guard.disarm();
-        for node in withdrawn.others(|answer| matches!(answer, Ok(Ok(_)))) {
-            let swept = SweepTarget::Try(nonce.clone());
-            self.sweeper.sweep(node, name, token, swept);
         }
     }
 }

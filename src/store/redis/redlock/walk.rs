@@ -6,9 +6,10 @@ use std::time::Duration;
 use bb8_redis::redis::{Value, cmd, from_redis_value};
 use tokio::time::Instant;
 
+use crate::lock::HeldLease;
+
 use super::{
     super::{Slot, keys::Keys},
-    claim::Claim,
     shared::Shared,
 };
 
@@ -33,10 +34,8 @@ impl Shared {
         let at = Instant::now();
         let slot = Slot::of(Keys::PROBE.as_bytes());
         let dispatch = &self.quorum.nodes()[0].dispatch;
-        let now = match dispatch.plain(slot, &cmd("TIME")).await {
-            Ok(time) => millis(time),
-            Err(_) => None,
-        };
+        let time = dispatch.plain(slot, &cmd("TIME")).await;
+        let now = time.ok().and_then(millis);
         let since = since.or(now).unwrap_or_default();
         let lasted = now.and_then(|now| now.checked_sub(since));
         ListWalk {
@@ -57,10 +56,10 @@ fn millis(time: Value) -> Option<u64> {
 impl ListWalk {
     /// Whether a node has certainly had this since before the walk began. Clocks run apart by a hundredth
     /// at most.
-    pub(super) fn is_younger_than(&self, claim: &Claim) -> bool {
+    pub(super) fn is_younger_than(&self, lease: &HeldLease) -> bool {
         self.lasted.is_some_and(|lasted| {
             let lasted = lasted + self.at.elapsed();
-            claim.lease.held_for > lasted + lasted / 50 + JITTER
+            lease.held_for > lasted + lasted / 50 + JITTER
         })
     }
 }

@@ -88,10 +88,10 @@ pub(crate) fn typed_keys(keys: &Keys, echo: &str) -> Vec<(String, &'static str)>
         (keys.wait().to_owned(), "list"),
         (keys.fence().to_owned(), "string"),
         (keys.of_id(echo), "string"),
-        (keys.of_shared(&format!("asked:{echo}")), "string"),
-        (keys.of_shared("shared"), "zset"),
-        (keys.of_shared("leases"), "hash"),
-        (keys.of_shared("slots"), "string"),
+        (keys.of_name(&format!("asked:{echo}")), "string"),
+        (keys.of_name("shared"), "zset"),
+        (keys.of_name("leases"), "hash"),
+        (keys.of_name("slots"), "string"),
     ]
 }
 

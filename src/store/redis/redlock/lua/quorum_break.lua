@@ -34,7 +34,6 @@ local nonce = ARGV[1]
 -- import time
 -- import record
 -- import memory
--- import mark
 -- import publish_free
 
 local held = redis.call('GET', lock)
@@ -54,7 +53,7 @@ local meant
 if ours then
   meant = held == ARGV[3]
 else
-  meant = held and mark(held) == ARGV[4]
+  meant = held and redis.sha1hex(held) == ARGV[4]
 end
 local forget = now + ARGV[2]
 if not meant then

@@ -12,8 +12,8 @@
 --   3  the hash of the token of the lease
 --   4  how long to remember an end, in ms
 -- Reply
---   {replayed, ARGV 1, ms left, salt, lease ..}
---   {collected, ARGV 1, ms left, salt, lease ..}  the same, and it was answered to nobody before, but
+--   {replayed, ARGV 1, salt, lease ..}
+--   {collected, ARGV 1, salt, lease ..}  the same, and it was answered to nobody before, but
 --                                        perhaps to this very attempt
 --   {superseded, ARGV 1}                 a newer request under the key keeps it
 --   {gone, ARGV 1}                       that lease does not live here under this key
@@ -60,5 +60,5 @@ else
 end
 -- Nobody has heard of it before, but perhaps this very attempt by an answer that was lost.
 local first = record[4] or record[6] == token
-local reply = { first and 'collected' or 'replayed', token, left, record[3] or '' }
+local reply = { first and 'collected' or 'replayed', token, record[3] or '' }
 return tell(reply, redis.call('HMGET', info, unpack(TOLD)), 1, left, now)

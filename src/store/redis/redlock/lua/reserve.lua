@@ -34,7 +34,7 @@
 --   {free, ARGV 2}                        it is free, and was not to be taken
 --   {again, ARGV 2}                       the attempt has it already, by this try or an earlier one
 --   {replay, ARGV 2, token}               the lease of this token lives under the idempotency key
---   {held, ARGV 2, ms left, token, lease ..}  somebody else has it
+--   {held, ARGV 2, token, lease ..}       somebody else has it
 --   {foreign, ARGV 2, ms left, mark}      a client that is none of ours has it; -1: for ever
 --   {mismatch | expired | superseded | withdrawn, ARGV 2}  the attempt is refused for good
 --   {clock, ARGV 2, seconds}              the time is impossible
@@ -59,7 +59,6 @@ local token, nonce, key = ARGV[1], ARGV[2], ARGV[7]
 -- import memory
 -- import keeper
 -- import lease_reply
--- import mark
 -- import propose
 
 -- What a record says for its fence until the second round has named it, which is ARGV 12 of a try. No fence is as small.
@@ -113,11 +112,11 @@ if held then
     redis.call('SET', wanted, '1', 'PX', ARGV[10])
   end
   if not ours then
-    return { 'foreign', nonce, left, mark(held) }
+    return { 'foreign', nonce, left, redis.sha1hex(held) }
   end
   -- What is left counts from the beginning of the lease, and not from when this node took part in it.
   left = math.max(0, left - (tonumber(ours[5]) or 0))
-  return tell({ 'held', nonce, left, held }, ours, 6, left, now)
+  return tell({ 'held', nonce, held }, ours, 6, left, now)
 end
 local fence, why = propose(redis.call('GET', counter), vote.top, us)
 if not fence then

@@ -7,7 +7,7 @@
 -- ARGV
 --   none
 -- Reply
---   {held, KEYS 1, ms left, token, lease ..}
+--   {held, KEYS 1, token, lease ..}
 --   {foreign, KEYS 1, ms left, mark}  no lease of ours; -1: for ever
 --   {free, KEYS 1}
 --   {layout, KEYS 1, version}         the record is not of this layout
@@ -25,7 +25,6 @@ local lock, info = KEYS[1], KEYS[2]
 -- import time
 -- import record
 -- import lease_reply
--- import mark
 
 local held = redis.call('GET', lock)
 if not held then
@@ -37,8 +36,8 @@ if layout then
   return { 'layout', lock, layout }
 end
 if not record or record[2] ~= held or left < 0 then
-  return { 'foreign', lock, left, mark(held) }
+  return { 'foreign', lock, left, redis.sha1hex(held) }
 end
 -- What is left counts from the beginning of the lease, and not from when this node took part in it.
 left = math.max(0, left - (tonumber(record[3]) or 0))
-return tell({ 'held', lock, left, held }, record, 4, left, instants(redis.call('TIME')))
+return tell({ 'held', lock, held }, record, 4, left, instants(redis.call('TIME')))

@@ -1,0 +1,536 @@
+//! Calls the scripts of a node: a wrapper for each, which knows the positions.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{
+    lock::{
+        FencingToken, ForeignMark, HeldLease, HoldLimit, IdempotencyHash, KeeperId, Owner,
+        ReleaseRequest, Salt, TokenHash,
+    },
+    store::{
+        StoreError, Unavailability,
+        contract::{Attempt, Confirmation, GiveBack, Loss, Renewal, RenewalTtl, Renewer},
+    },
+};
+
+use super::{
+    super::{
+        client::{
+            calls::{Reply, ScriptCall, TOMBSTONE_MS, hex, metadata_json, request_text},
+            dispatch::{DispatchReply, Sending},
+        },
+        keys::Keys,
+    },
+    claim::{Nonce, begun_millis},
+    node::{Node, delayed_without_data},
+    record::{NodeHolder, millis},
+    scripts::{fill_idempotency, fill_lease_keys},
+    vote::{Vote, VoteId},
+};
+
+// === Reserve ===
+//
+// Calls `reserve.lua`.
+
+/// What a try is to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ReserveRequest {
+    /// Take the lock if it is free; else only ask.
+    pub(super) take: bool,
+    /// For how long it lasts if it is not delivered.
+    pub(super) undelivered_ttl: Option<Duration>,
+    /// For how long somebody waits who wants to be woken.
+    pub(super) wake_within: Option<Duration>,
+    /// Somebody else waits here, who wants to be woken also if this try is granted.
+    pub(super) others_wait: bool,
+    /// A majority has granted the lease already, by this fence, and it began so long ago.
+    pub(super) granted: Option<(FencingToken, Duration)>,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Asks the node for its vote, once.
+    pub(super) async fn reserve(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        request: &ReserveRequest,
+    ) -> Vote {
+        let vote = self.asked(keys, attempt, nonce, request).await;
+        let vote = vote.unwrap_or_else(Vote::None);
+        self.votes.note(&vote);
+        vote
+    }
+
+    async fn asked(
+        &self,
+        keys: &Keys,
+        attempt: &Attempt,
+        nonce: &Nonce,
+        request: &ReserveRequest,
+    ) -> Result<Vote, StoreError> {
+        let token = attempt.token.to_string();
+        let metadata = metadata_json(&attempt.metadata);
+        let connection = self
+            .voting_connection(Instant::now() + self.timeout)
+            .await?;
+        let run = self.run_of(&connection)?.to_owned();
+        let fill = |command: &mut ScriptCall| {
+            fill_lease_keys(command, keys)
+                .arg(keys.fence())
+                .arg(keys.of_name("wanted"))
+                .arg(Keys::NODE)
+                .arg(&token)
+                .arg(nonce.as_str())
+                .arg(attempt.ttl.as_millis());
+            match attempt.hold_limit.map(HoldLimit::as_millis) {
+                Some(ms) => command.arg(ms),
+                None => command.arg(""),
+            };
+            let owner = attempt.owner.as_ref().map(Owner::as_str);
+            command.arg(owner.unwrap_or_default()).arg(&metadata);
+            fill_idempotency(command, attempt.idempotency.as_ref());
+            for time in [request.wake_within, request.undelivered_ttl] {
+                match time {
+                    Some(time) => command.arg(begun_millis(time)),
+                    None => command.arg(""),
+                };
+            }
+            let take = u64::from(request.take);
+            command.arg(request.granted.map_or(take, |(fence, _)| fence.get()));
+            command.arg(&run).arg(self.wait.as_millis().to_string());
+            command.arg(u8::from(request.others_wait));
+            command.arg(request.granted.map_or(0, |(_, ago)| begun_millis(ago)));
+        };
+        let sent = self.once(
+            connection,
+            &self.scripts.reserve,
+            keys,
+            nonce.as_str(),
+            fill,
+        );
+        self.read(sent.await?, keys)
+    }
+
+    fn read(&self, mut reply: Reply, keys: &Keys) -> Result<Vote, StoreError> {
+        match reply.kind() {
+            "reserved" => {
+                let fence = reply.integer().and_then(|fence| u64::try_from(fence).ok());
+                let name = reply.text();
+                let (Some(fence), Some(name)) = (fence, name) else {
+                    return Err(reply.unexpected());
+                };
+                Ok(Vote::Reserved(fence, name.into()))
+            }
+            "unlearnt" => Err(self.unlearnt().into()),
+            "delayed" => {
+                let left = reply.integer().and_then(millis);
+                let why = delayed_without_data(left.ok_or_else(|| reply.unexpected())?);
+                Err(Unavailability::TooFewNodes(why).into())
+            }
+            "free" => Ok(Vote::Free),
+            "again" => Ok(Vote::Again),
+            "replay" => Ok(Vote::Replay(reply.token()?)),
+            "held" | "foreign" => Ok(Vote::Taken(reply.holder(keys)?)),
+            "mismatch" => Ok(Vote::Mismatch),
+            "expired" => Ok(Vote::Expired),
+            "superseded" => Ok(Vote::Superseded),
+            "withdrawn" => Ok(Vote::Withdrawn),
+            _ => Err(reply.refusal(keys)),
+        }
+    }
+}
+
+// === Ratify ===
+//
+// Calls `ratify.lua`.
+
+/// What a node says to the fence of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ratification {
+    /// It has accepted it.
+    Ratified,
+    /// Another lock of the slot has passed it there; or it has a vote no more, or another one than it gave: a node has
+    /// learnt from it meanwhile.
+    Overtaken,
+    /// The try does not have the lock there (any more).
+    Refused,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Tells the node the fence of a lease to which it has given this vote, once. `lead`: for how long the
+    /// lease has lasted already.
+    pub(super) async fn ratify(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        nonce: &Nonce,
+        fence: FencingToken,
+        vote: &VoteId,
+        lead: Duration,
+    ) -> Result<Ratification, StoreError> {
+        let token = token.to_string();
+        let limit = Instant::now() + self.timeout;
+        let connection = self.shard.pool.connection(limit).await?;
+        let run = self.run_of(&connection)?.to_owned();
+        let fill = |command: &mut ScriptCall| {
+            fill_lease_keys(command, keys).arg(keys.fence());
+            command.arg(Keys::NODE);
+            command.arg(&token).arg(nonce.as_str()).arg(fence.get());
+            command.arg(TOMBSTONE_MS).arg(begun_millis(lead));
+            command.arg(&**vote).arg(&run);
+        };
+        let sent = self.once(connection, &self.scripts.ratify, keys, nonce.as_str(), fill);
+        let reply = sent.await?;
+        match reply.kind() {
+            "ratified" => Ok(Ratification::Ratified),
+            "overtaken" | "outdated" => Ok(Ratification::Overtaken),
+            "refused" => Ok(Ratification::Refused),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === View ===
+//
+// Calls `view.lua`.
+
+// === impl Node ===
+
+impl Node {
+    /// Who holds the lock at the node; `None` if nobody does.
+    pub(super) async fn view(&self, keys: &Keys) -> Result<Option<NodeHolder>, StoreError> {
+        let fill = |command: &mut ScriptCall, _| {
+            command.arg(keys.lock()).arg(keys.of_name("info"));
+        };
+        let run = self.run(&self.scripts.view, keys, keys.lock(), fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "held" | "foreign" => reply.holder(keys).map(Some),
+            "free" => Ok(None),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Replay ===
+//
+// Calls `replay.lua`.
+
+/// What is answered again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplayRequest {
+    /// The attempt that asks.
+    pub(super) asks: TokenHash,
+    /// Under which idempotency key.
+    pub(super) key: IdempotencyHash,
+    /// The lease.
+    pub(super) lease: TokenHash,
+}
+
+/// What a node answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReplayReply {
+    /// The lease, and whether it may have been delivered to another attempt before.
+    Lease(HeldLease, Salt, bool),
+    /// A newer request under the key keeps it.
+    Superseded,
+    /// It does not live there under this key.
+    NotFound,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(super) async fn replay(
+        &self,
+        keys: &Keys,
+        request: &ReplayRequest,
+    ) -> Result<ReplayReply, StoreError> {
+        let asks = request.asks.to_string();
+        let lease = request.lease.to_string();
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys)
+                .arg(&asks)
+                .arg(hex::write(request.key.as_bytes()));
+            command.arg(&lease).arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.replay, keys, &asks, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            kind @ ("replayed" | "collected") => {
+                let delivered = kind == "replayed";
+                let salt = reply.text().as_deref().and_then(hex::read);
+                let salt = salt.ok_or_else(|| reply.unexpected())?;
+                let salt = Salt::from_bytes(salt);
+                Ok(ReplayReply::Lease(reply.lease(keys)?, salt, delivered))
+            }
+            "superseded" => Ok(ReplayReply::Superseded),
+            "gone" => Ok(ReplayReply::NotFound),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Renew ===
+//
+// Calls `quorum_renew.lua`.
+
+// === impl Node ===
+
+impl Node {
+    pub(super) async fn renew(
+        &self,
+        keys: &Keys,
+        renewer: Renewer,
+        token: &TokenHash,
+        ttl: RenewalTtl,
+    ) -> Result<Renewal, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys).arg(&token);
+            command
+                .arg_ttl(ttl.asked)
+                .arg_ttl(ttl.max)
+                .arg(TOMBSTONE_MS);
+            match renewer {
+                Renewer::Bearer => command.arg("").arg(0),
+                Renewer::Keeper(keeper) => command.arg(keeper.to_string()).arg(0),
+                Renewer::Adopter(keeper) => command.arg(keeper.to_string()).arg(1),
+            };
+        };
+        let run = self.run(&self.scripts.renew, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "renewed" => {
+                let held = reply.lease(keys)?;
+                let margin = reply.integer().and_then(millis);
+                let margin = margin.ok_or_else(|| reply.unexpected())?;
+                Ok(Renewal::Renewed(held, margin))
+            }
+            "adopted" => Ok(Renewal::Adopted),
+            "another" => Ok(Renewal::Lost(Loss::HeldByAnother)),
+            "free" => Ok(Renewal::Lost(Loss::Free)),
+            "broken" => Ok(Renewal::Lost(reply.broken()?)),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Confirm ===
+//
+// Calls `quorum_confirm.lua`.
+
+// === impl Node ===
+
+impl Node {
+    pub(super) async fn confirm(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+    ) -> Result<Confirmation, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys).arg(&token).arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.confirm, keys, &token, fill);
+        let mut reply = run.await?.reply;
+        match reply.kind() {
+            "confirmed" => Ok(Confirmation::Confirmed(reply.lease(keys)?)),
+            "lost" => Ok(Confirmation::Lost),
+            "superseded" => Ok(Confirmation::Superseded),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Release ===
+//
+// Calls `quorum_release.lua`.
+
+/// What became of a lease at one node that was to release it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeRelease {
+    /// It was there, and this has ended it.
+    Released,
+    /// It was there, and a break has ended it. Whether somebody else has the lock there now.
+    Broken { held: bool },
+    /// It was not there.
+    Lost(Loss),
+    /// Another keeper goes on with it.
+    Adopted,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(super) async fn release(
+        &self,
+        keys: &Keys,
+        keeper: Option<KeeperId>,
+        token: &TokenHash,
+    ) -> Result<NodeRelease, StoreError> {
+        let token = token.to_string();
+        let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
+            command.arg(&token).arg(TOMBSTONE_MS).arg(&keeper);
+        };
+        let run = self.run(&self.scripts.release, keys, &token, fill);
+        let DispatchReply { mut reply, earlier } = run.await?;
+        let loss = match reply.kind() {
+            "released" => return Ok(NodeRelease::Released),
+            "adopted" => return Ok(NodeRelease::Adopted),
+            "another" => Loss::HeldByAnother,
+            "free" => Loss::Free,
+            // Not by a copy of this command: that would have released it.
+            "broken" => match (reply.integer(), reply.integer()) {
+                (Some(held @ (0 | 1)), Some(1)) => {
+                    return Ok(NodeRelease::Broken { held: held == 1 });
+                }
+                (Some(held @ (0 | 1)), Some(0)) => {
+                    return Ok(NodeRelease::Lost(Loss::Broken { held: held == 1 }));
+                }
+                _ => return Err(reply.unexpected()),
+            },
+            "overdue" => reply.broken()?,
+            _ => return Err(reply.unexpected()),
+        };
+        match earlier {
+            None => Ok(NodeRelease::Lost(loss)),
+            // Whether it was lost before, or released by the copy whose reply was lost, nobody can
+            // tell.
+            Some(unknown) => Err(unknown.into()),
+        }
+    }
+}
+
+// === Withdraw ===
+//
+// Calls `withdraw.lua`.
+
+// === impl Node ===
+
+impl Node {
+    /// Withdraws a try that was not delivered. Without a nonce it is the whole attempt, which may have been delivered;
+    /// or not, if this keeper has answered its lease to nobody: then its idempotency key stays usable.
+    pub(super) async fn withdraw(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        nonce: Option<&Nonce>,
+        unanswered: Option<KeeperId>,
+    ) -> Result<GiveBack, StoreError> {
+        let token = token.to_string();
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys)
+                .arg(keys.of_name("wanted"))
+                .arg(&token);
+            command.arg(nonce.map(Nonce::as_str).unwrap_or_default());
+            let uses_key = nonce.is_none() && unanswered.is_none();
+            command.arg(TOMBSTONE_MS).arg(u8::from(uses_key));
+            if let Some(keeper) = unanswered {
+                command.arg(keeper.to_string());
+            }
+        };
+        let run = self.run(&self.scripts.withdraw, keys, &token, fill);
+        let reply = run.await?.reply;
+        match reply.kind() {
+            "given_back" => Ok(GiveBack::GivenBack),
+            "kept" => Ok(GiveBack::Kept),
+            "nothing" => Ok(GiveBack::NothingHeld),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Break lock ===
+//
+// Calls `quorum_break.lua`.
+
+/// What is to be broken. Nothing else is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeTarget {
+    /// The lease of this token.
+    Lease(TokenHash),
+    /// What a foreign client has written, by its mark.
+    Foreign(ForeignMark),
+}
+
+/// What became of it at one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeBreak {
+    /// It was broken.
+    Broken,
+    /// Another break has ended it there.
+    Ended,
+    /// It does not have the lock there (any more).
+    Changed,
+}
+
+// === impl Node ===
+
+impl Node {
+    pub(super) async fn break_lock(
+        &self,
+        keys: &Keys,
+        nonce: &Nonce,
+        node_target: &NodeTarget,
+    ) -> Result<NodeBreak, StoreError> {
+        let (token, mark) = match node_target {
+            NodeTarget::Lease(token) => (token.to_string(), String::new()),
+            NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
+        };
+        let fill = |command: &mut ScriptCall, sending| {
+            fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
+            command.arg(nonce.as_str()).arg(TOMBSTONE_MS);
+            let late = u8::from(sending == Sending::Again);
+            command.arg(&token).arg(&mark).arg(late);
+        };
+        let run = self.run(&self.scripts.break_lock, keys, nonce.as_str(), fill);
+        let reply = run.await?.reply;
+        match reply.kind() {
+            "broken" => Ok(NodeBreak::Broken),
+            "ended" => Ok(NodeBreak::Ended),
+            "changed" => Ok(NodeBreak::Changed),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
+
+// === Ask ===
+//
+// Calls `quorum_ask.lua`.
+
+// === impl Node ===
+
+impl Node {
+    /// Asks the holder of a lease to release it. Answers whether it holds the lock there.
+    pub(super) async fn ask(
+        &self,
+        keys: &Keys,
+        token: &TokenHash,
+        request: &ReleaseRequest,
+    ) -> Result<bool, StoreError> {
+        let token = token.to_string();
+        let within = u64::try_from(request.within.as_millis()).unwrap_or(u64::MAX);
+        let text = request_text(request);
+        let fill = |command: &mut ScriptCall, _| {
+            fill_lease_keys(command, keys).arg(&token).arg(within);
+            command.arg(&text).arg(TOMBSTONE_MS);
+        };
+        let run = self.run(&self.scripts.ask, keys, &token, fill);
+        let reply = run.await?.reply;
+        match reply.kind() {
+            "asked" => Ok(true),
+            "changed" => Ok(false),
+            _ => Err(reply.unexpected()),
+        }
+    }
+}
