@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Excess, Rate};
+use super::{Excess, Rate, leases::LeaseAccount};
 
 /// Counts refused keys, and releases with wrong tokens, by the address that they come from.
 ///
@@ -65,19 +65,15 @@ impl AddressLimiter {
     /// Counts one more, or says when the next may come.
     pub(super) fn count(&self, from: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
         let full = Bucket::full(self.rate, now);
-        let mut generations = self.lock();
+        let mut generations = self.generations.lock();
         generations.bucket(from, now, full).take(self.rate, now)
     }
 
     /// Counts one less.
     pub(super) fn refund(&self, from: Option<IpAddr>, now: Instant) {
         let full = Bucket::full(self.rate, now);
-        let mut generations = self.lock();
+        let mut generations = self.generations.lock();
         generations.bucket(from, now, full).refund(self.rate, now);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.generations.lock()
     }
 }
 
@@ -175,6 +171,7 @@ impl Bucket {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     requests: Mutex<Option<Bucket>>,
+    pub(super) leases: Arc<LeaseAccount>,
     waiters: Arc<AtomicUsize>,
     streams: Arc<AtomicUsize>,
 }
@@ -334,7 +331,7 @@ mod tests {
         }
         // The others share one.
         let known = || {
-            let generations = limiter.lock();
+            let generations = limiter.generations.lock();
             (generations.young.len(), generations.old.len())
         };
         assert_eq!(known(), (MOST + 1, 0));
@@ -368,7 +365,7 @@ mod tests {
         for number in 0..200_000 {
             let _ = limiter.count(address(number), now);
         }
-        assert_eq!(limiter.lock().young.len(), MOST + 1);
+        assert_eq!(limiter.generations.lock().young.len(), MOST + 1);
         assert!(now.elapsed() < Duration::from_secs(10));
     }
 

@@ -17,14 +17,13 @@ use crate::{
     audit::ReloadedKeys,
     clock::Clock,
     config::AuthConfig,
-    lock::{CallerId, IdempotencyKey, LockName, NamePrefix, TokenHash, Ttl},
+    lock::{CallerId, IdempotencyHash, LockName, NamePrefix, Ttl},
 };
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
     Permission, RateMeter, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
-    leases::Leases,
     session::Session,
 };
 
@@ -41,7 +40,6 @@ struct GateInner {
     session_ttl: Duration,
     /// By the name of the key.
     tallies: Mutex<HashMap<Arc<str>, Arc<Tally>>>,
-    leases: Leases,
     /// Whether the keys are those of a file that has become invalid since.
     is_outdated: watch::Sender<bool>,
 }
@@ -69,7 +67,6 @@ impl Gate {
             clock,
             limiter: AddressLimiter::new(config.max_refused_per_minute, Instant::now()),
             tallies: Mutex::default(),
-            leases: Leases::default(),
             is_outdated: watch::Sender::new(false),
         })))
     }
@@ -181,20 +178,6 @@ impl Gate {
         guarded.is_some_and(|guarded| *guarded.is_outdated.borrow())
     }
 
-    /// A lease was renewed by somebody who has its token.
-    pub fn lease_renewed(&self, name: &LockName, token: TokenHash, until: Instant) {
-        if let Some(guarded) = &self.0 {
-            guarded.leases.renewed(name, token, until);
-        }
-    }
-
-    /// A lease has ended.
-    pub fn lease_ended(&self, name: &LockName, token: TokenHash) {
-        if let Some(guarded) = &self.0 {
-            guarded.leases.ended(name, token);
-        }
-    }
-
     /// Whether a secret that was let in before may still do something.
     pub(super) fn still_permits(
         &self,
@@ -236,10 +219,6 @@ impl Gate {
             guarded.ring.send_modify(|_| {});
         }
         now
-    }
-
-    pub(super) fn leases(&self) -> Option<&Leases> {
-        self.0.as_ref().map(|guarded| &guarded.leases)
     }
 
     fn find(&self, guarded: &GateInner, presented: &str) -> Result<Access, Refusal> {
@@ -505,46 +484,6 @@ impl Access {
         let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
         authenticated.tally.stream(most).map(Some)
     }
-
-    /// Makes room for a lease that is asked for, under this idempotency key.
-    pub fn lease(
-        &self,
-        name: &LockName,
-        idempotency_key: Option<&IdempotencyKey>,
-    ) -> Result<LeaseSlot, Excess> {
-        let (Some(authenticated), Some(leases), Some(most)) = self.leases() else {
-            return Ok(LeaseSlot::default());
-        };
-        let idempotency = idempotency_key.map(|key| key.hash(&self.id(), name));
-        leases.ask(
-            &authenticated.key.name,
-            most,
-            name,
-            idempotency,
-            Instant::now(),
-        )
-    }
-
-    /// Room for a lease that somebody has already and goes on with here. There is always some:
-    /// nobody loses a lock to a limit.
-    pub fn adopted_lease(&self, name: &LockName) -> LeaseSlot {
-        match self.leases() {
-            (Some(authenticated), Some(leases), Some(_)) => {
-                leases.adopt(&authenticated.key.name, name)
-            }
-            _ => LeaseSlot::default(),
-        }
-    }
-
-    fn leases(&self) -> (Option<&Authenticated>, Option<&Leases>, Option<usize>) {
-        let authenticated = self.0.as_ref();
-        let leases = authenticated.and_then(|authenticated| authenticated.gate.leases());
-        (
-            authenticated,
-            leases,
-            authenticated.and_then(|authenticated| authenticated.key.limits.max_leases),
-        )
-    }
 }
 
 // === impl Authenticated ===
@@ -631,6 +570,31 @@ impl Authorization {
     pub fn max_ttl(&self) -> Option<Ttl> {
         let (access, _) = self.0.as_ref()?;
         access.max_ttl()
+    }
+
+    /// A slot for a lease that is asked for under this idempotency key; `None` if the API key may have any number.
+    pub fn lease_slot(
+        &self,
+        idempotency: Option<IdempotencyHash>,
+    ) -> Result<Option<LeaseSlot>, Excess> {
+        let Some((authenticated, most)) = self.max_leases() else {
+            return Ok(None);
+        };
+        let account = &authenticated.tally.leases;
+        account.take(most, idempotency, Instant::now()).map(Some)
+    }
+
+    /// A slot for a lease that the caller has already and goes on with here. There always is one: nobody loses a
+    /// lock to a limit.
+    pub fn adopted_slot(&self) -> Option<LeaseSlot> {
+        let (authenticated, _) = self.max_leases()?;
+        Some(authenticated.tally.leases.adopt())
+    }
+
+    fn max_leases(&self) -> Option<(&Authenticated, usize)> {
+        let (access, _) = self.0.as_ref()?;
+        let authenticated = access.0.as_ref()?;
+        Some((authenticated, authenticated.key.limits.max_leases?))
     }
 
     /// Ends when it no longer stands; within seconds of an expiry, at once after a change of the

@@ -1,254 +1,125 @@
-//! How many leases a key has, as far as this gateway knows.
+//! How many leases an API key has at this gateway.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::lock::{IdempotencyHash, LockName, TokenHash};
+use crate::lock::IdempotencyHash;
 
 use super::Excess;
 
-/// The leases of keys that may have only so many. Cheap to clone.
+/// The leases of one API key, and its requests that may yet get one.
 ///
-/// A lease is known from its grant by this gateway to its release through it, or to the end of its
-/// TTL as it was last renewed through it. What happens at other gateways is not seen.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Leases(Arc<Mutex<Ledger>>);
+/// The gateway knows of a lease from its grant to its release here, or to the end of its TTL as it was last renewed
+/// here. What happens at other gateways is not seen.
+#[derive(Debug, Default)]
+pub(super) struct LeaseAccount(Mutex<Slots>);
 
 #[derive(Debug, Default)]
-struct Ledger {
-    keys: HashMap<Arc<str>, Account>,
-    /// Whose lease it is: a release comes without a key.
-    key_of: HashMap<LeaseId, Arc<str>>,
-    /// All leases in the order in which they end, so that those that have are found at once,
-    /// whoever had them.
-    by_end: BTreeMap<LeaseEnd, LeaseId>,
-    /// The number of the next end.
-    next: u64,
+struct Slots {
+    /// The slots that are taken, each with the end of its lease; `None` while the lease is only asked for.
+    taken: HashMap<u64, Option<Instant>>,
+    /// The ends of all leases in order, so that leases that are over are found at once.
+    ends: BTreeSet<(Instant, u64)>,
+    /// The slots of requests with an idempotency key.
+    by_idempotency: HashMap<IdempotencyHash, (u64, Weak<SlotInner>)>,
+    /// The number of the last slot that was taken.
+    last: u64,
 }
 
-/// When a lease ends, and a number that makes it the only one.
-type LeaseEnd = (Instant, u64);
-
-type LeaseId = (LockName, TokenHash);
-
-#[derive(Debug, Default)]
-struct Account {
-    /// Requests that may yet get a lease.
-    asking: usize,
-    live: HashMap<LeaseId, LiveLease>,
-    by_idempotency: HashMap<IdempotencyHash, LeaseId>,
-    by_end: BTreeSet<LeaseEnd>,
-}
-
-#[derive(Debug)]
-struct LiveLease {
-    end: LeaseEnd,
-    idempotency: Option<IdempotencyHash>,
-    /// Which slot it was entered for last.
-    slot: u64,
-}
-
-/// Room for one lease; dropped without [`LeaseSlot::keep`], there is room for another one.
-#[derive(Debug, Default)]
-pub struct LeaseSlot(Option<SlotInner>);
+/// A slot for one of the leases that an API key may have. The slot is free when its last clone is dropped, or when the
+/// time is over for which it was extended.
+#[derive(Debug, Clone)]
+pub struct LeaseSlot(Arc<SlotInner>);
 
 #[derive(Debug)]
 struct SlotInner {
-    leases: Leases,
-    key: Arc<str>,
-    name: LockName,
+    account: Arc<LeaseAccount>,
+    number: u64,
     idempotency: Option<IdempotencyHash>,
-    state: SlotState,
-    /// Those of the other leases of a group.
-    others: Vec<LeaseSlot>,
-}
-
-#[derive(Debug)]
-enum SlotState {
-    /// It counts as one that asks.
-    Asking,
-    /// It counts for nothing: the lease is known already, or is somebody's who must not lose it.
-    Uncounted,
-    /// It is a lease, entered under this number: whoever adopts it enters it anew.
-    Lease(TokenHash, u64),
 }
 
 /// The longest time after which to retry: a lease may be released at any moment.
 const LONGEST: Duration = Duration::from_mins(1);
 
-// === impl Leases ===
+// === impl LeaseAccount ===
 
-impl Leases {
-    /// Makes room for a lease that is asked for. One that is asked for again has its room already.
-    pub(super) fn ask(
-        &self,
-        key: &Arc<str>,
+impl LeaseAccount {
+    /// Takes a slot for a request. A request that is repeated under its idempotency key shares the slot of the first.
+    pub(super) fn take(
+        self: &Arc<Self>,
         most: usize,
-        name: &LockName,
         idempotency: Option<IdempotencyHash>,
         now: Instant,
     ) -> Result<LeaseSlot, Excess> {
-        let mut ledger = self.lock();
-        ledger.forget_ended(now);
-        let account = ledger.keys.entry(Arc::clone(key)).or_default();
-        let state = if idempotency.is_some_and(|hash| account.by_idempotency.contains_key(&hash)) {
-            SlotState::Uncounted
-        } else {
-            if account.count() >= most {
-                let retry_after = account.wait(now);
-                return Err(Excess::Leases { retry_after });
-            }
-            account.asking += 1;
-            SlotState::Asking
-        };
-        Ok(self.slot(key, name, idempotency, state))
-    }
-
-    /// Room for a lease that somebody has already, from wherever.
-    pub(super) fn adopt(&self, key: &Arc<str>, name: &LockName) -> LeaseSlot {
-        self.slot(key, name, None, SlotState::Uncounted)
-    }
-
-    /// A lease was renewed.
-    pub(super) fn renewed(&self, name: &LockName, token: TokenHash, until: Instant) {
-        let id = (name.clone(), token);
-        let mut ledger = self.lock();
-        if let Some((key, live)) = ledger.strike(&id) {
-            ledger.enter(&key, id, until, live.idempotency, live.slot);
+        let mut slots = self.0.lock();
+        slots.free_ended(now);
+        if let Some(shared) = idempotency.and_then(|hash| slots.of_request(&hash)) {
+            return Ok(LeaseSlot(shared));
         }
-    }
-
-    /// The slot with this number is gone, and its lease with it unless it was entered for another since.
-    fn gone(&self, name: &LockName, token: TokenHash, slot: u64) {
-        let mut ledger = self.lock();
-        let id = (name.clone(), token);
-        let key = ledger.key_of.get(&id);
-        let account = key.and_then(|key| ledger.keys.get(key));
-        let live = account.and_then(|account| account.live.get(&id));
-        if live.is_some_and(|live| live.slot == slot)
-            && let Some((key, _)) = ledger.strike(&id)
-        {
-            ledger.close(&key);
+        if slots.taken.len() >= most {
+            let retry_after = slots.retry_after(now);
+            return Err(Excess::Leases { retry_after });
         }
+        Ok(self.open(&mut slots, idempotency))
     }
 
-    /// A lease has ended.
-    pub(super) fn ended(&self, name: &LockName, token: TokenHash) {
-        let mut ledger = self.lock();
-        if let Some((key, _)) = ledger.strike(&(name.clone(), token)) {
-            ledger.close(&key);
-        }
+    /// Takes a slot for a lease that somebody has already, also beyond the limit.
+    pub(super) fn adopt(self: &Arc<Self>) -> LeaseSlot {
+        self.open(&mut self.0.lock(), None)
     }
 
-    fn slot(
-        &self,
-        key: &Arc<str>,
-        name: &LockName,
+    fn open(
+        self: &Arc<Self>,
+        slots: &mut Slots,
         idempotency: Option<IdempotencyHash>,
-        state: SlotState,
     ) -> LeaseSlot {
-        LeaseSlot(Some(SlotInner {
-            leases: self.clone(),
-            key: Arc::clone(key),
-            name: name.clone(),
+        slots.last += 1;
+        let number = slots.last;
+        slots.taken.insert(number, None);
+        let slot = Arc::new(SlotInner {
+            account: Arc::clone(self),
+            number,
             idempotency,
-            state,
-            others: Vec::new(),
-        }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ledger> {
-        self.0.lock()
-    }
-}
-
-// === impl Ledger ===
-
-impl Ledger {
-    /// Forgets the leases that have ended by themselves. Each is forgotten once, so this costs what it
-    /// cost to enter them.
-    fn forget_ended(&mut self, now: Instant) {
-        while let Some(first) = self.by_end.first_entry()
-            && first.key().0 <= now
-        {
-            let id = first.get().clone();
-            if let Some((key, _)) = self.strike(&id) {
-                self.close(&key);
-            }
-        }
-    }
-
-    /// Enters a lease of a key.
-    fn enter(
-        &mut self,
-        key: &Arc<str>,
-        id: LeaseId,
-        until: Instant,
-        idempotency: Option<IdempotencyHash>,
-        slot: u64,
-    ) {
-        let end = (until, self.next);
-        self.next += 1;
-        self.by_end.insert(end, id.clone());
-        self.key_of.insert(id.clone(), Arc::clone(key));
-        let account = self.keys.entry(Arc::clone(key)).or_default();
-        account.by_end.insert(end);
+        });
         if let Some(hash) = idempotency {
-            account.by_idempotency.insert(hash, id.clone());
+            let entry = (number, Arc::downgrade(&slot));
+            slots.by_idempotency.insert(hash, entry);
         }
-        let live = LiveLease {
-            end,
-            idempotency,
-            slot,
-        };
-        account.live.insert(id, live);
-    }
-
-    /// Strikes a lease off, and says whose it was.
-    fn strike(&mut self, id: &LeaseId) -> Option<(Arc<str>, LiveLease)> {
-        let key = self.key_of.remove(id)?;
-        let account = self.keys.get_mut(&key)?;
-        let live = account.live.remove(id)?;
-        account.by_end.remove(&live.end);
-        self.by_end.remove(&live.end);
-        // A later lease under the same idempotency key may have been entered already.
-        if let Some(hash) = live.idempotency
-            && account.by_idempotency.get(&hash) == Some(id)
-        {
-            account.by_idempotency.remove(&hash);
-        }
-        Some((key, live))
-    }
-
-    /// Closes an account in which nothing is left.
-    fn close(&mut self, key: &Arc<str>) {
-        if self
-            .keys
-            .get(key)
-            .is_some_and(|account| account.count() == 0)
-        {
-            self.keys.remove(key);
-        }
+        LeaseSlot(slot)
     }
 }
 
-// === impl Account ===
+// === impl Slots ===
 
-impl Account {
-    fn count(&self) -> usize {
-        self.asking + self.live.len()
+impl Slots {
+    /// Frees the slots of leases that have ended by themselves.
+    fn free_ended(&mut self, now: Instant) {
+        while let Some(&(end, number)) = self.ends.first()
+            && end <= now
+        {
+            self.ends.pop_first();
+            self.taken.remove(&number);
+        }
     }
 
-    fn wait(&self, now: Instant) -> Duration {
-        let soonest = self.by_end.first();
+    /// The slot of an earlier request under an idempotency key, if it is still taken.
+    fn of_request(&self, hash: &IdempotencyHash) -> Option<Arc<SlotInner>> {
+        let (number, slot) = self.by_idempotency.get(hash)?;
+        // Checked first: dropping a slot here would lock the account once more.
+        let is_taken = self.taken.contains_key(number);
+        is_taken.then(|| slot.upgrade()).flatten()
+    }
+
+    fn retry_after(&self, now: Instant) -> Duration {
+        let soonest = self.ends.first();
         soonest
-            .map_or(LONGEST, |(until, _)| until.saturating_duration_since(now))
+            .map_or(LONGEST, |(end, _)| end.saturating_duration_since(now))
             .clamp(Duration::from_secs(1), LONGEST)
     }
 }
@@ -257,71 +128,151 @@ impl Account {
 
 impl LeaseSlot {
     /// The lease was granted or renewed, and lasts until then.
-    pub fn extend_until(&mut self, token: TokenHash, until: Instant) {
-        let Some(slot) = &mut self.0 else { return };
-        if let SlotState::Lease(..) = slot.state {
-            return slot.leases.renewed(&slot.name, token, until);
+    pub fn extend_until(&self, end: Instant) {
+        let SlotInner {
+            account, number, ..
+        } = &*self.0;
+        let mut slots = account.0.lock();
+        if let Some(Some(before)) = slots.taken.insert(*number, Some(end)) {
+            slots.ends.remove(&(before, *number));
         }
-        let id = (slot.name.clone(), token);
-        let mut ledger = slot.leases.lock();
-        // Known already if it is answered again; somebody else's until now if it was handed on.
-        let before = ledger.strike(&id);
-        let known_by =
-            |(key, live): &(Arc<str>, LiveLease)| live.idempotency.filter(|_| *key == slot.key);
-        let idempotency = slot.idempotency.or(before.as_ref().and_then(known_by));
-        let number = ledger.next;
-        ledger.enter(&slot.key, id, until, idempotency, number);
-        if let Some((before, _)) = before {
-            ledger.close(&before);
-        }
-        if let (SlotState::Asking, Some(account)) = (&slot.state, ledger.keys.get_mut(&slot.key)) {
-            account.asking -= 1;
-        }
-        drop(ledger);
-        slot.state = SlotState::Lease(token, number);
+        slots.ends.insert((end, *number));
     }
 
-    /// One slot for all leases of a group.
-    #[must_use]
-    pub fn joined(slots: impl IntoIterator<Item = Self>) -> Self {
-        let mut counted = slots.into_iter().filter(|slot| slot.0.is_some());
-        let Some(mut first) = counted.next() else {
-            return Self::default();
-        };
-        if let Some(slot) = &mut first.0 {
-            slot.others.extend(counted);
-        }
-        first
-    }
-
-    /// The lease goes on without this slot.
-    pub fn keep(mut self) {
-        let Some(slot) = &mut self.0 else { return };
-        if let SlotState::Lease(..) = slot.state {
-            slot.state = SlotState::Uncounted;
-        }
-        for other in std::mem::take(&mut slot.others) {
-            other.keep();
-        }
+    /// Whether both are slots of one API key.
+    pub fn has_same_account(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.account, &other.0.account)
     }
 }
 
-impl Drop for LeaseSlot {
+impl Drop for SlotInner {
     fn drop(&mut self) {
-        let Some(slot) = &self.0 else { return };
-        match slot.state {
-            SlotState::Uncounted => {}
-            SlotState::Asking => {
-                let mut ledger = slot.leases.lock();
-                if let Some(account) = ledger.keys.get_mut(&slot.key) {
-                    account.asking -= 1;
-                }
-                ledger.close(&slot.key);
-            }
-            SlotState::Lease(token, number) => slot.leases.gone(&slot.name, token, number),
+        let mut slots = self.account.0.lock();
+        if let Some(Some(end)) = slots.taken.remove(&self.number) {
+            slots.ends.remove(&(end, self.number));
+        }
+        // A later request may have its slot under the same key.
+        if let Some(hash) = self.idempotency
+            && slots
+                .by_idempotency
+                .get(&hash)
+                .is_some_and(|(number, _)| *number == self.number)
+        {
+            slots.by_idempotency.remove(&hash);
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    struct Rig(Arc<LeaseAccount>, Instant);
+
+    impl Rig {
+        fn new() -> Self {
+            Self(Arc::default(), Instant::now())
+        }
+
+        fn ask(&self, key: Option<u8>) -> Result<LeaseSlot, Excess> {
+            let idempotency = key.map(|byte| IdempotencyHash::from_bytes([byte; 32]));
+            self.0.take(2, idempotency, self.1)
+        }
+
+        fn lease(&self, key: Option<u8>, ttl: Duration) -> LeaseSlot {
+            let slot = self.ask(key).unwrap();
+            slot.extend_until(self.1 + ttl);
+            slot
+        }
+
+        fn is_full(&self) -> bool {
+            self.ask(None).is_err()
+        }
+    }
+
+    #[test]
+    fn a_request_has_its_slot_until_the_last_clone_is_dropped() {
+        let rig = Rig::new();
+        let [first, _second] = [rig.ask(None).unwrap(), rig.ask(None).unwrap()];
+        assert!(rig.is_full());
+        let of_lease = first.clone();
+        drop(first);
+        of_lease.extend_until(rig.1 + TTL);
+        assert!(rig.is_full());
+        drop(of_lease);
+        assert!(!rig.is_full());
+    }
+
+    #[test]
+    fn a_lease_counts_until_it_expires_and_a_renewal_moves_that() {
+        let mut rig = Rig::new();
+        let [a, b] = [rig.lease(None, TTL), rig.lease(None, TTL)];
+        let refused = rig.ask(None).unwrap_err();
+        assert_eq!(refused, Excess::Leases { retry_after: TTL });
+        a.extend_until(rig.1 + 3 * TTL);
+        rig.1 += TTL;
+        let _third = rig.lease(None, TTL);
+        assert!(rig.is_full(), "one has expired, the other one has not");
+        // The gateway hears of a renewal after the end of the lease.
+        b.extend_until(rig.1 + TTL);
+        drop(a);
+        assert!(rig.is_full());
+        rig.1 += TTL;
+        let _all = [rig.ask(None).unwrap(), rig.ask(None).unwrap()];
+    }
+
+    #[test]
+    fn a_renewal_may_make_a_lease_shorter() {
+        let mut rig = Rig::new();
+        let [a, _b] = [rig.lease(None, TTL), rig.lease(None, TTL)];
+        a.extend_until(rig.1 + Duration::from_secs(1));
+        rig.1 += Duration::from_secs(1);
+        assert!(!rig.is_full());
+    }
+
+    #[test]
+    fn a_request_that_is_repeated_needs_no_more_room() {
+        let mut rig = Rig::new();
+        let [a, _b] = [rig.lease(Some(1), TTL), rig.lease(None, 3 * TTL)];
+        assert!(rig.ask(Some(2)).is_err());
+        let again = rig.ask(Some(1)).unwrap();
+        drop(a);
+        assert!(rig.is_full());
+        drop(again);
+        assert!(!rig.is_full());
+        // The lease of the first request is over, and the gateway has not forgotten it.
+        let old = rig.lease(Some(1), TTL);
+        rig.1 += TTL;
+        let new = rig.lease(Some(1), TTL);
+        assert!(rig.is_full());
+        drop(old);
+        let _shared = rig.ask(Some(1)).unwrap();
+        drop(new);
+        assert!(rig.is_full());
+    }
+
+    #[test]
+    fn a_lease_that_is_adopted_counts_beyond_the_limit() {
+        let rig = Rig::new();
+        let _both = [rig.lease(None, TTL), rig.lease(None, TTL)];
+        let adopted = rig.0.adopt();
+        assert_eq!(rig.0.0.lock().taken.len(), 3);
+        assert!(adopted.has_same_account(&rig.0.adopt()));
+        drop(adopted);
+        assert_eq!(rig.0.0.lock().taken.len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_left_of_slots_that_are_free() {
+        let mut rig = Rig::new();
+        let slots = [rig.lease(Some(1), TTL), rig.lease(None, TTL)];
+        rig.1 += TTL;
+        drop([rig.lease(Some(1), TTL), rig.lease(None, TTL)]);
+        drop(slots);
+        let slots = rig.0.0.lock();
+        assert!(slots.taken.is_empty() && slots.ends.is_empty());
+        assert!(slots.by_idempotency.is_empty());
+    }
+}

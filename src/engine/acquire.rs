@@ -9,7 +9,7 @@ use tokio::{
 use tracing::info;
 
 use crate::{
-    auth::Authorization,
+    auth::{Authorization, Excess, LeaseSlot},
     lock::{
         CallerId, FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, KeeperId, Lease,
         LockName, Metadata, Owner, Salt, Sharing, Token, TokenHash, Ttl,
@@ -98,6 +98,9 @@ pub enum AcquireError {
     /// As many attempts wait for this name, or at this gateway, as are allowed.
     #[error("too many attempts are waiting")]
     TooManyWaiters,
+    /// The API key has as many leases as it may.
+    #[error(transparent)]
+    TooManyLeases(#[from] Excess),
     /// A newer request with the same idempotency key has taken this one's place in the queue.
     #[error("a newer request with the same idempotency key took over")]
     Superseded,
@@ -226,7 +229,7 @@ impl Engine {
         self.may_begin(&request)
             .inspect_err(|error| metrics.acquired(failure_outcome(error)))?;
         if request.wait.is_zero() {
-            let attempt = AcquireAttempt::new(&self.0, request, None);
+            let attempt = AcquireAttempt::new(&self.0, request, None)?;
             return Ok(PreparedAttempt {
                 token: attempt.token(),
                 place: None,
@@ -237,7 +240,7 @@ impl Engine {
             });
         }
         let (queued_sender, place) = oneshot::channel();
-        let mut attempt = AcquireAttempt::new(&self.0, request, Some(queued_sender));
+        let mut attempt = AcquireAttempt::new(&self.0, request, Some(queued_sender))?;
         Ok(PreparedAttempt {
             token: attempt.token(),
             place: Some(place),
@@ -264,6 +267,8 @@ pub(super) struct AcquireAttempt {
     /// How long the caller wants to stand in the queue.
     pub(super) wait: Duration,
     authorization: Authorization,
+    /// The slot of its lease among those of the API key, if the key may have only so many.
+    pub(super) slot: Option<LeaseSlot>,
     started: Instant,
     /// Since when it has waited: a place that it took over under its idempotency key was queued before it was sent.
     pub(super) waits_since: Instant,
@@ -311,12 +316,16 @@ impl AcquireAttempt {
         engine: &Arc<EngineShared>,
         request: AcquireRequest,
         queued_sender: Option<oneshot::Sender<QueuePosition>>,
-    ) -> Self {
+    ) -> Result<Self, AcquireError> {
         let identity = AttemptIdentity::of(&request);
-        Self::identified(engine, request, identity, queued_sender)
+        let idempotency = identity.idempotency.as_ref().map(|it| it.hash);
+        let slot = request.authorization.lease_slot(idempotency)?;
+        let mut attempt = Self::identified(engine, request, identity, queued_sender);
+        attempt.slot = slot;
+        Ok(attempt)
     }
 
-    /// The same, with an identity that was made before.
+    /// The same with an identity that was made before, and without a slot.
     pub(super) fn identified(
         engine: &Arc<EngineShared>,
         request: AcquireRequest,
@@ -347,6 +356,7 @@ impl AcquireAttempt {
             repeatable: request.idempotency_key.map(|key| (request.caller, key)),
             wait: request.wait,
             authorization: request.authorization,
+            slot: None,
             started,
             waits_since: started,
             goes_on: false,
@@ -698,6 +708,7 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
     match error {
         AcquireError::Held { .. } => AcquireOutcome::Held,
         AcquireError::TooManyWaiters
+        | AcquireError::TooManyLeases(_)
         | AcquireError::Superseded
         | AcquireError::IdempotencyMismatch
         | AcquireError::IdempotencyExpired

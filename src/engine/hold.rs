@@ -29,7 +29,7 @@ use crate::{
 use super::{
     AcquireError, AcquireRequest, Engine, Granted, LossReason,
     acquire::{AttemptProgress, lease_outcome},
-    hold_streams::Displaced,
+    leases::Displaced,
     managed_lease::ManagedLease,
     renew::margin,
     start::EngineShared,
@@ -169,6 +169,9 @@ impl Engine {
                 }));
             }
         };
+        let leases = &self.0.leases;
+        leases.insert_counted(hash, &name, &held);
+        leases.charge(&name, &hash, authorization.adopted_slot());
         let waited = Duration::ZERO;
         let lease = Lease {
             name,
@@ -410,14 +413,14 @@ impl HoldTask {
 
     fn manage(&self, lease: Lease, keeper: KeeperId, since: Instant) -> ManagedLease {
         let token = lease.token.hash();
-        let entry = self.engine.streams.insert(lease.name.clone(), token);
+        let entry = self.engine.leases.keep(lease.name.clone(), token);
         ManagedLease::new(lease, keeper, entry, since, Arc::clone(&self.engine))
     }
 
     /// Hears of the lease again after it was displaced.
     fn enter(&self, managed: &mut ManagedLease) {
         let (name, token) = (managed.name.clone(), managed.token.hash());
-        managed.entry = self.engine.streams.insert(name, token);
+        managed.entry = self.engine.leases.keep(name, token);
     }
 
     /// Announces the grant, unless a renewal must first make its expiry known.

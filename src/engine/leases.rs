@@ -11,18 +11,21 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
-    sync::Notify,
+    sync::{Notify, oneshot},
     time::{Duration, Instant},
 };
 
-use crate::lock::{FencingToken, HeldLease, KeeperId, LockName, Mode, Owner, TokenHash};
+use crate::{
+    auth::LeaseSlot,
+    lock::{FencingToken, HeldLease, KeeperId, LockName, Mode, Owner, TokenHash},
+};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
 /// It decides nothing about a lock. It says how long a gateway that stops must stay, which releases are let
 /// in although their address has sent too many wrong tokens, and whether a lease that was answered under an
-/// idempotency key has reached any of its callers. A lease that ended elsewhere is listed until its time is
-/// over.
+/// idempotency key has reached any of its callers. It has the slot of the lease among those of its API key, and the
+/// stream of this gateway that keeps the lease. A lease that ended elsewhere is listed until its time is over.
 ///
 /// A lease that was answered again may be given back only if none of its answers arrived. Answers of other
 /// gateways are not known here, but the store tells with each answer who kept the lease before, which is the
@@ -37,7 +40,7 @@ pub(super) struct LeaseRegistry {
 }
 
 /// A lease that was granted or renewed here.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct RegisteredLease {
     pub(super) token: TokenHash,
     pub(super) name: LockName,
@@ -52,6 +55,33 @@ pub(super) struct RegisteredLease {
     pub(super) until: Instant,
     /// Until when a gateway that ends stays for its holder.
     needed_until: Instant,
+    /// The slot among the leases of its API key, if the key may have only so many.
+    slot: Option<LeaseSlot>,
+    /// The stream of this gateway that keeps it, if one does, unless the stream was told already.
+    stream: Option<oneshot::Sender<Displaced>>,
+}
+
+/// What happens to the lease of a stream without the stream's doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Displaced {
+    /// The lease was released, with its token.
+    Released,
+    /// Another stream of this gateway may have adopted the lease, or the lease is not listed any more; the store
+    /// decides.
+    Adopted,
+    /// The lease may have been broken; the store decides.
+    Broken,
+}
+
+/// Tells a stream at once what it would otherwise learn from its next renewal. Dropped, the stream keeps the lease no
+/// more.
+#[derive(Debug)]
+pub(super) struct KeeperEntry {
+    leases: Arc<LeaseRegistry>,
+    name: LockName,
+    token: TokenHash,
+    /// `None`: the stream was displaced.
+    news: Option<oneshot::Receiver<Displaced>>,
 }
 
 /// How many leases count here.
@@ -60,6 +90,8 @@ pub(super) struct CountedLeases {
     pub(super) all: usize,
     /// How many of them share their lock.
     pub(super) shared: usize,
+    /// How many are kept by a stream of this gateway.
+    pub(super) held_by_streams: usize,
 }
 
 #[derive(Debug, Default)]
@@ -138,7 +170,7 @@ impl LeaseRegistry {
         let now = Instant::now();
         let until = now + held.left_at(now);
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
-        let lease = RegisteredLease {
+        let mut lease = RegisteredLease {
             token,
             name: name.clone(),
             fence: held.fence,
@@ -148,15 +180,72 @@ impl LeaseRegistry {
             until,
             is_counted: counts,
             needed_until: until,
+            slot: None,
+            stream: None,
         };
         let mut shard = self.shard(&token);
         let entry = shard.leases.entry(token).or_default();
-        let was_counted = entry.named(name).is_some_and(|it| it.is_counted);
-        entry.insert(RegisteredLease {
-            is_counted: counts || was_counted,
-            ..lease
-        });
+        if let Some(listed) = entry.named(name) {
+            lease.is_counted |= listed.is_counted;
+            lease.slot = listed.slot.take();
+            lease.stream = listed.stream.take();
+            if let Some(slot) = &lease.slot {
+                slot.extend_until(until);
+            }
+            *listed = lease;
+        } else if entry.lease.is_none() {
+            entry.lease = Some(lease);
+        } else {
+            entry.others.push(lease);
+        }
         shard.sweep(now);
+    }
+
+    /// The lease belongs to an API key from now on; `None` for a key that may have any number, or for nobody.
+    pub(super) fn charge(&self, name: &LockName, token: &TokenHash, slot: Option<LeaseSlot>) {
+        let mut shard = self.shard(token);
+        let Some(lease) = shard.lease_mut(name, token) else {
+            return;
+        };
+        // A request that is repeated under its idempotency key must find the slot that it has.
+        if let (Some(listed), Some(slot)) = (&lease.slot, &slot)
+            && listed.has_same_account(slot)
+        {
+            return;
+        }
+        if let Some(slot) = &slot {
+            slot.extend_until(lease.until);
+        }
+        lease.slot = slot;
+    }
+
+    /// A stream of this gateway keeps the lease, in the place of an older one. If the lease is not listed, the stream
+    /// is told at once.
+    pub(super) fn keep(self: &Arc<Self>, name: LockName, token: TokenHash) -> KeeperEntry {
+        let (sender, news) = oneshot::channel();
+        if let Some(lease) = self.shard(&token).lease_mut(&name, &token)
+            && let Some(older) = lease.stream.replace(sender)
+        {
+            // The stream may have ended at the same time, and then is not notified.
+            let _ = older.send(Displaced::Adopted);
+        }
+        KeeperEntry {
+            leases: Arc::clone(self),
+            name,
+            token,
+            news: Some(news),
+        }
+    }
+
+    /// A lease may have been broken: tells the stream that keeps it, if there is one.
+    pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
+        let mut shard = self.shard(token);
+        let lease = shard.lease_mut(name, token);
+        let stream = lease.and_then(|lease| lease.stream.take());
+        drop(shard);
+        if let Some(stream) = stream {
+            let _ = stream.send(Displaced::Broken);
+        }
     }
 
     /// Another stream has adopted the lease: it counts where that is.
@@ -209,6 +298,7 @@ impl LeaseRegistry {
         self.for_each_active(|lease| {
             counted.all += usize::from(lease.is_counted);
             counted.shared += usize::from(lease.is_counted && lease.mode.is_shared());
+            counted.held_by_streams += usize::from(lease.stream.is_some());
         });
         counted
     }
@@ -220,13 +310,6 @@ impl LeaseRegistry {
             oldest = Some(oldest.map_or(lease.since, |oldest| lease.since.min(oldest)));
         });
         Some(Instant::now().saturating_duration_since(oldest?))
-    }
-
-    /// Those that live, as far as is known here.
-    pub(super) fn active(&self) -> Vec<RegisteredLease> {
-        let mut active = Vec::new();
-        self.for_each_active(|lease| active.push(lease.clone()));
-        active
     }
 
     /// Until when the gateway stays for a holder; `None` if there is none.
@@ -299,7 +382,8 @@ impl LeaseRegistry {
             .flatten()
     }
 
-    fn for_each_active(&self, mut each: impl FnMut(&RegisteredLease)) {
+    /// Looks at each lease that lives, as far as is known here.
+    pub(super) fn for_each_active(&self, mut each: impl FnMut(&RegisteredLease)) {
         let now = Instant::now();
         for shard in &self.shards {
             let shard = shard.lock();
@@ -312,6 +396,49 @@ impl LeaseRegistry {
         // Another byte than the one that the map hashes by.
         let last = token.as_bytes()[31];
         self.shards[usize::from(last) % SHARDS].lock()
+    }
+}
+
+// === impl RegisteredLease ===
+
+impl RegisteredLease {
+    /// The lease was released with its token: tells the stream that kept it, if there is one.
+    pub(super) fn released(self) {
+        if let Some(stream) = self.stream {
+            let _ = stream.send(Displaced::Released);
+        }
+    }
+}
+
+// === impl KeeperEntry ===
+
+impl KeeperEntry {
+    /// Waits until the lease is displaced, which happens once. Safe to drop and call again.
+    pub(super) async fn displaced(&mut self) -> Displaced {
+        let Some(news) = &mut self.news else {
+            return std::future::pending().await;
+        };
+        // Without a sender the lease is not listed any more.
+        let displaced = news.await.unwrap_or(Displaced::Adopted);
+        self.news = None;
+        displaced
+    }
+
+    /// Whether the stream was displaced, and hears nothing more.
+    pub(super) fn is_displaced(&self) -> bool {
+        self.news.is_none()
+    }
+}
+
+impl Drop for KeeperEntry {
+    fn drop(&mut self) {
+        let Some(news) = &mut self.news else { return };
+        news.close();
+        let mut shard = self.leases.shard(&self.token);
+        if let Some(lease) = shard.lease_mut(&self.name, &self.token) {
+            // A newer stream with the same lease has a sender that is open.
+            lease.stream.take_if(|stream| stream.is_closed());
+        }
     }
 }
 
@@ -350,16 +477,6 @@ impl LeaseEntry {
     fn named(&mut self, name: &LockName) -> Option<&mut RegisteredLease> {
         let mut leases = self.lease.iter_mut().chain(&mut self.others);
         leases.find(|lease| lease.name == *name)
-    }
-
-    fn insert(&mut self, lease: RegisteredLease) {
-        if let Some(listed) = self.named(&lease.name) {
-            *listed = lease;
-        } else if self.lease.is_none() {
-            self.lease = Some(lease);
-        } else {
-            self.others.push(lease);
-        }
     }
 
     fn remove(&mut self, name: &LockName) -> Option<RegisteredLease> {
@@ -489,7 +606,7 @@ mod tests {
         assert!(leases.remove(&other, &token).is_none());
         assert!(leases.is_listed(&name(), &token));
         assert!(leases.remove(&name(), &token).is_some());
-        assert_eq!(leases.active().len(), 0);
+        assert!(!leases.is_listed(&name(), &token));
     }
 
     #[tokio::test(start_paused = true)]
@@ -545,7 +662,14 @@ mod tests {
         for (held, is_counted) in [(&lasting(10), true), (&shared, true), (&shared, false)] {
             leases.insert_as(is_counted, Token::random().hash(), &name(), held);
         }
-        assert_eq!(leases.counted(), CountedLeases { all: 2, shared: 1 });
+        assert_eq!(
+            leases.counted(),
+            CountedLeases {
+                all: 2,
+                shared: 1,
+                held_by_streams: 0
+            }
+        );
         advance(Duration::from_secs(10)).await;
         assert_eq!(leases.counted(), CountedLeases::default());
     }

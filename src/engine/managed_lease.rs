@@ -8,7 +8,7 @@ use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal};
 
 use super::{
     LossReason,
-    hold_streams::HoldStreamEntry,
+    leases::KeeperEntry,
     reaper::{AbandonedBy, AbandonedLease, OtherLocks},
     start::EngineShared,
 };
@@ -20,7 +20,7 @@ pub(super) struct ManagedLease {
     /// The keeper as which it is renewed, because other clients may have the same token.
     pub(super) keeper: KeeperId,
     /// Tells what ends it from outside.
-    pub(super) entry: HoldStreamEntry,
+    pub(super) entry: KeeperEntry,
     /// The lease, as long as its holder has not been told of it.
     pub(super) unannounced: Option<Lease>,
     /// Until when the lease is certainly ours, counted from before the store was asked.
@@ -48,7 +48,7 @@ impl ManagedLease {
     pub(super) fn new(
         lease: Lease,
         keeper: KeeperId,
-        entry: HoldStreamEntry,
+        entry: KeeperEntry,
         since: Instant,
         engine: Arc<EngineShared>,
     ) -> Self {

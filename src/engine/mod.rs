@@ -9,7 +9,6 @@ pub mod events;
 mod fences;
 mod group;
 mod hold;
-mod hold_streams;
 mod inspect;
 mod late_grant;
 mod leases;

@@ -102,6 +102,7 @@ impl AcquireAttempt {
         self.engine
             .leases
             .insert_counted(token.1, &self.attempt.name, &held);
+        self.charge(&token.1);
         let granted = self.answer(token, held, delivery);
         let Lease { name, held, .. } = &granted.lease;
         let fences = &self.engine.fences;
@@ -157,6 +158,7 @@ impl AcquireAttempt {
             PriorReply::Nothing => leases.insert_counted(hash, name, &held),
             PriorReply::Reply(_) | PriorReply::Unknown => leases.insert(hash, name, &held),
         }
+        self.charge(&hash);
         let kind = if is_unfinished {
             lease.by = AbandonedBy::UnansweredAttempt(answer.keeper);
             ReplyKind::Unfinished
@@ -166,6 +168,13 @@ impl AcquireAttempt {
         };
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, kind);
         self.answer((token, hash), held, delivery)
+    }
+
+    fn charge(&self, token: &TokenHash) {
+        if let Some(slot) = &self.slot {
+            let (leases, name) = (&self.engine.leases, &self.attempt.name);
+            leases.charge(name, token, Some(slot.clone()));
+        }
     }
 
     fn answer(

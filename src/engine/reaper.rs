@@ -23,12 +23,7 @@ use crate::{
     telemetry::metrics::{LeaseOutcome, Metrics},
 };
 
-use super::{
-    LossReason,
-    events::Bus,
-    hold_streams::{Displaced, HoldStreams},
-    leases::LeaseRegistry,
-};
+use super::{LossReason, events::Bus, leases::LeaseRegistry};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.
@@ -104,7 +99,6 @@ struct ReaperEntry {
 pub(super) struct ReaperContext {
     pub(super) store: AnyStore,
     pub(super) leases: Arc<LeaseRegistry>,
-    pub(super) streams: HoldStreams,
     pub(super) events: Bus,
     pub(super) metrics: Metrics,
 }
@@ -300,7 +294,6 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
     let ReaperContext {
         store,
         leases,
-        streams,
         events,
         metrics,
     } = &*context;
@@ -347,10 +340,14 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             let released = store.release(name, token).await;
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
+                // Its stream, or a renewal, may have entered the lease once more.
+                let lease = leases.remove(name, token);
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
                     events.released(name, token);
-                    streams.displace(name.clone(), *token, Displaced::Released);
+                    if let Some(lease) = lease {
+                        lease.released();
+                    }
                 }
                 false
             })
@@ -444,7 +441,6 @@ mod tests {
         let context = ReaperContext {
             store: shared.store.clone(),
             leases: Arc::clone(&shared.leases),
-            streams: shared.streams.clone(),
             events: shared.events.clone(),
             metrics: shared.metrics.clone(),
         };

@@ -17,7 +17,6 @@ use super::{
     Engine,
     acquire::lease_outcome,
     detach_on_drop::DetachOnDrop,
-    hold_streams::Displaced,
     reaper::{AbandonedBy, AbandonedLease, OtherLocks},
     start::EngineShared,
 };
@@ -101,7 +100,7 @@ impl Engine {
             {
                 engine.metrics.expired_while_held(SeenBy::Release);
             }
-            let held = lease.map(|lease| lease.since.elapsed());
+            let held = lease.as_ref().map(|lease| lease.since.elapsed());
             engine.metrics.released(lease_outcome(&release), held);
             let release = release.map_err(|error| {
                 let later = || (Self(Arc::clone(&engine)), name.clone(), token, since);
@@ -112,7 +111,9 @@ impl Engine {
             })?;
             if release == Release::Released {
                 engine.events.released(&name, &token);
-                engine.streams.displace(name, token, Displaced::Released);
+                if let Some(lease) = lease {
+                    lease.released();
+                }
                 // The next holder is answered first, because others wait for what it does.
                 if !engine.store.parking().is_empty() {
                     yield_now().await;

@@ -22,7 +22,6 @@ use crate::{
 use super::{
     events::Bus,
     fences::Fences,
-    hold_streams::{Displaced, HoldStreams},
     leases::LeaseRegistry,
     reaper::{Reaper, ReaperContext},
 };
@@ -37,7 +36,6 @@ pub(super) struct EngineShared {
     pub(super) lifecycle: Lifecycle,
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
-    pub(super) streams: HoldStreams,
     pub(super) events: Bus,
     pub(super) fences: Fences,
     pub(super) reserved_positions: ReservedPositions,
@@ -70,21 +68,19 @@ impl Engine {
             Arc::new(SystemClock),
             limits.max_event_streams,
         );
-        let streams = HoldStreams::default();
         let context = ReaperContext {
             store: store.clone(),
             leases: Arc::clone(&leases),
-            streams: streams.clone(),
             events: events.clone(),
             metrics: metrics.clone(),
         };
         let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
-        let (mut listener, displaced) = (store.breaks().listen(), streams.clone());
+        let (mut listener, listed) = (store.breaks().listen(), Arc::clone(&leases));
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             let listen = async {
                 while let Some(BrokenLease { name, token }) = listener.recv().await {
-                    displaced.displace(name, token, Displaced::Broken);
+                    listed.broken(&name, &token);
                 }
             };
             tokio::select! {
@@ -97,7 +93,6 @@ impl Engine {
             lifecycle,
             reaper,
             leases,
-            streams,
             events,
             fences: Fences::new(metrics.clone()),
             reserved_positions: ReservedPositions::default(),
@@ -127,7 +122,7 @@ impl Engine {
             is_withdrawn: self.is_withdrawn(),
             checks: Vec::new(),
             waiters: self.0.store.parking().len(),
-            held_streams: self.0.streams.len(),
+            held_streams: leases.held_by_streams,
             event_streams: self.0.events.listeners(),
             leases: leases.all,
             shared_leases: leases.shared,

@@ -279,15 +279,16 @@ impl Publisher {
     /// Tracks the leases that were granted here before the first listener, for the owner and the fencing
     /// token in the events of their ends. They may have ended at another gateway.
     fn track_local_leases(&mut self) {
-        for lease in self.leases.active() {
+        let tracker = &mut self.ingest.tracker;
+        self.leases.for_each_active(|lease| {
             let key = EventLeaseKey {
-                name: lease.name,
+                name: lease.name.clone(),
                 fence: lease.fence,
             };
-            let id = Some(LeaseTag::of(&lease.token));
-            let tracked = Tracked::new(id, lease.owner, Some(lease.mode), lease.until, false);
-            self.ingest.tracker.track(key, tracked);
-        }
+            let (id, owner) = (Some(LeaseTag::of(&lease.token)), lease.owner.clone());
+            let tracked = Tracked::new(id, owner, Some(lease.mode), lease.until, false);
+            tracker.track(key, tracked);
+        });
     }
 
     /// Does what is due.

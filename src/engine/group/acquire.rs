@@ -24,20 +24,20 @@ impl Engine {
         queued: Q,
     ) -> impl Future<Output = Result<GrantedGroup, GroupAcquireError>> + Send + use<Q> {
         let first = request.keyed();
-        let begun = self.may_begin(first).map_err(|error| {
-            self.metrics().acquired(failure_outcome(&error));
-            GroupAcquireError { name: None, error }
-        });
+        let begun = self.may_begin(first);
+        let begun = begun.inspect_err(|error| self.metrics().acquired(failure_outcome(error)));
+        let slots = begun.and_then(|()| Ok(request.lease_slots()?));
         let (queued_sender, was_queued) = oneshot::channel();
-        let collected = begun.map(|()| {
+        let collected = slots.map(|slots| {
             let engine = self.0.clone();
             DetachOnDrop::waiting(&self.0.lifecycle, move |caller| {
-                let collector = Collector::new(engine, request, HangUp::new(caller), queued_sender);
-                collector.run()
+                let hung_up = HangUp::new(caller);
+                Collector::new(engine, request, slots, hung_up, queued_sender).run()
             })
         });
         async move {
-            let mut collected = collected?;
+            let mut collected =
+                collected.map_err(|error| GroupAcquireError { name: None, error })?;
             tokio::select! {
                 biased;
                 outcome = &mut collected => return outcome,

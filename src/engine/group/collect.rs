@@ -27,13 +27,14 @@ use tokio::{
 };
 
 use crate::{
+    auth::LeaseSlot,
     engine::{
         AcquireError, AcquireRequest, Granted,
         acquire::{AcquireAttempt, AttemptIdentity},
         reaper::GivenBack,
         start::EngineShared,
     },
-    lock::{GroupNames, Lease, LockName, Ttl},
+    lock::{GroupNames, Lease, Ttl},
     store::{
         Store, StoreError, Uncertainty,
         contract::{GiveBack, Renewal, RenewalTtl, Renewer},
@@ -52,6 +53,8 @@ pub(super) struct Collector {
     names: GroupNames,
     /// In the order of the names.
     parts: Vec<AcquireRequest>,
+    /// The slots of the leases among those of the API key, in the order of the names.
+    slots: Vec<Option<LeaseSlot>>,
     /// For how long the leases are granted when all are taken.
     ttl: Ttl,
     began: Instant,
@@ -94,6 +97,7 @@ impl Collector {
     pub(super) fn new(
         engine: Arc<EngineShared>,
         request: GroupRequest,
+        slots: Vec<Option<LeaseSlot>>,
         hung_up: HangUp,
         queued: oneshot::Sender<()>,
     ) -> Self {
@@ -110,6 +114,7 @@ impl Collector {
             engine,
             names,
             parts,
+            slots,
             ttl,
             began: Instant::now(),
             wait,
@@ -254,6 +259,7 @@ impl Collector {
         let mut attempt =
             AcquireAttempt::identified(&self.engine, request, identity, Some(queued_sender));
         attempt.is_part = true;
+        attempt.slot = self.slots[at].clone();
         let run = async {
             if wait.is_zero() {
                 attempt.run_without_wait().await
@@ -362,21 +368,22 @@ impl Collector {
             mut delivery,
             ..
         } = granted;
-        let others = self.names.iter().filter(|name| **name != lease.name);
-        let others: Vec<LockName> = others.cloned().collect();
+        let others = self.names.iter().zip(&self.slots);
+        let others: Vec<_> = others.filter(|(name, _)| **name != lease.name).collect();
         // Whatever comes of it, nobody else may be left who watches over them.
-        delivery.join_names(others.iter().cloned());
-        let renewals = others.iter().map(|name| {
+        delivery.join_names(others.iter().map(|&(name, _)| name.clone()));
+        let renewals = others.iter().map(|(name, _)| {
             let store = &self.engine.store;
             store.renew_as(Renewer::Bearer, name, &hash, RenewalTtl::default())
         });
         let renewed = join_all(renewals).await;
         let mut leases = vec![lease.clone()];
-        for (name, renewal) in others.iter().zip(renewed) {
+        for ((name, slot), renewal) in others.into_iter().zip(renewed) {
             let failed = |error| RoundEnd::Failed(GroupAcquireError::of(name, error));
             match renewal {
                 Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
                     self.engine.leases.insert(hash, name, &held);
+                    self.engine.leases.charge(name, &hash, slot.clone());
                     let name = name.clone();
                     leases.push(Lease {
                         name,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    auth::{Excess, LeaseSlot},
     engine::{AcquireError, AcquireRequest, Delivery},
     lock::{GroupNames, Lease, LockName, TokenHash},
     store::{StoreError, Unavailability},
@@ -73,6 +74,16 @@ impl GroupRequest {
     /// The part that has the idempotency key, if there is one.
     pub fn keyed(&self) -> &AcquireRequest {
         self.parts.last().expect("a group has at least 2 names")
+    }
+
+    /// A slot for each lease, if the API key may have only so many. A repeated request has the slots of the first.
+    pub(super) fn lease_slots(&self) -> Result<Vec<Option<LeaseSlot>>, Excess> {
+        let key = self.keyed().idempotency_key.as_ref();
+        let slots = self.parts.iter().map(|part| {
+            let idempotency = key.map(|key| key.hash(&part.caller, &part.name));
+            part.authorization.lease_slot(idempotency)
+        });
+        slots.collect()
     }
 
     pub(super) fn into_parts(self) -> (GroupNames, Vec<AcquireRequest>) {

@@ -16,7 +16,8 @@ async fn an_attempt_is_in_its_futures_once() {
     let caller = engine.acquire_with_queued_hook(waiting_request(None), || {});
     assert!(size_of_val(&caller) <= 640, "{}", size_of_val(&caller));
     let (queued_sender, _) = oneshot::channel();
-    let mut run = AcquireAttempt::new(&engine.0, waiting_request(None), Some(queued_sender));
+    let run = AcquireAttempt::new(&engine.0, waiting_request(None), Some(queued_sender));
+    let mut run = run.unwrap();
     assert!(size_of_val(&run) <= 640, "{}", size_of_val(&run));
     let attempt = run.run_queued(pending());
     assert!(size_of_val(&attempt) <= 1_024, "{}", size_of_val(&attempt));

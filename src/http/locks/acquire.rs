@@ -94,22 +94,21 @@ pub(in crate::http) async fn acquire(
         let waits = !request.wait.is_zero();
         let permit = waits.then(|| long_requests.acquire()).transpose()?;
         let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
-        let slot = caller.lease(&request.name, request.idempotency_key.as_ref())?;
         let granted = gateway
             .engine
             .acquire_with_queued_hook(request, || context.wait());
-        Ok::<_, Problem>((permit, waiter, slot, granted))
+        Ok::<_, Problem>((permit, waiter, granted))
     };
     let answer = match begun() {
         Err(problem) => Err(problem),
-        Ok((_permit, mut waiter, slot, granted)) => {
+        Ok((_permit, mut waiter, granted)) => {
             let granted = granted.await;
             if !matches!(granted, Err(AcquireError::Held { .. })) {
                 waiter.finish();
             }
             granted
                 .map_err(|error| Problem::for_acquire(error, sees_holder))
-                .map(|granted| Acquired::new(granted, slot, connection, &gateway))
+                .map(|granted| Acquired::new(granted, connection, &gateway))
         }
     };
     Annotated { answer, notes }

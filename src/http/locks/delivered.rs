@@ -13,10 +13,8 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header::LOCATION};
 use http_body::{Frame, SizeHint};
-use tokio::time::Instant;
 
 use crate::{
-    auth::LeaseSlot,
     engine::{Delivery, Granted, GrantedGroup},
     http::{
         json_response::{JSON, json},
@@ -33,7 +31,6 @@ pub(in crate::http) struct Acquired {
     /// Where one lock can be inspected; `None` for several.
     location: Option<HeaderValue>,
     delivery: Delivery,
-    slot: LeaseSlot,
     connection: AnsweredOn,
 }
 
@@ -42,31 +39,17 @@ pub(in crate::http) struct Acquired {
 /// Dropped before that (the caller hung up, the connection broke, the edge failed) the lease is
 /// given back.
 struct Delivered {
-    pending: Option<(Bytes, Delivery, LeaseSlot)>,
+    pending: Option<(Bytes, Delivery)>,
     connection: AnsweredOn,
 }
 
 // === impl Acquired ===
 
 impl Acquired {
-    pub(super) fn new(
-        granted: Granted,
-        mut slot: LeaseSlot,
-        connection: AnsweredOn,
-        gateway: &AppState,
-    ) -> Self {
+    pub(super) fn new(granted: Granted, connection: AnsweredOn, gateway: &AppState) -> Self {
         let Granted {
-            lease,
-            hash,
-            delivery,
-            ..
+            lease, delivery, ..
         } = granted;
-        let now = Instant::now();
-        slot.extend_until(hash, now + lease.held.left_at(now));
-        if delivery.is_replay() {
-            // The lease was delivered before, so it lives even if this answer is lost.
-            std::mem::take(&mut slot).keep();
-        }
         let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();
         Self {
             location: Some(
@@ -75,28 +58,12 @@ impl Acquired {
             ),
             body: LeaseBody::new(lease, gateway.clock.wall()).to_json(),
             delivery,
-            slot,
             connection,
         }
     }
-}
 
-impl Acquired {
-    /// The answer to who has acquired several locks. Each has a slot, in the order of the leases.
-    pub(super) fn all(
-        granted: GrantedGroup,
-        mut slots: Vec<LeaseSlot>,
-        connection: AnsweredOn,
-        gateway: &AppState,
-    ) -> Self {
-        let now = Instant::now();
-        for (slot, lease) in slots.iter_mut().zip(&granted.leases) {
-            slot.extend_until(granted.hash, now + lease.held.left_at(now));
-        }
-        let mut slot = LeaseSlot::joined(slots);
-        if granted.delivery.is_replay() {
-            std::mem::take(&mut slot).keep();
-        }
+    /// The answer to who has acquired several locks.
+    pub(super) fn all(granted: GrantedGroup, connection: AnsweredOn, gateway: &AppState) -> Self {
         Self {
             location: None,
             body: json(&GroupLeaseBody::new(
@@ -105,7 +72,6 @@ impl Acquired {
                 gateway.clock.wall(),
             )),
             delivery: granted.delivery,
-            slot,
             connection,
         }
     }
@@ -119,7 +85,7 @@ impl IntoResponse for Acquired {
             StatusCode::CREATED
         };
         let body = Body::new(Delivered {
-            pending: Some((self.body, self.delivery, self.slot)),
+            pending: Some((self.body, self.delivery)),
             connection: self.connection,
         });
         let location = self.location.map(|location| [(LOCATION, location)]);
@@ -138,8 +104,8 @@ impl http_body::Body for Delivered {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let pending = self.pending.take();
-        Poll::Ready(pending.map(|(body, delivery, slot)| {
-            self.connection.hand_over(delivery, slot);
+        Poll::Ready(pending.map(|(body, delivery)| {
+            self.connection.hand_over(delivery);
             Ok(Frame::data(body))
         }))
     }
@@ -149,7 +115,7 @@ impl http_body::Body for Delivered {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = self.pending.as_ref().map_or(0, |(body, ..)| body.len());
+        let left = self.pending.as_ref().map_or(0, |(body, _)| body.len());
         SizeHint::with_exact(u64::try_from(left).expect("a lease is a few hundred bytes"))
     }
 }

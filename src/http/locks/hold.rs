@@ -116,7 +116,7 @@ pub(in crate::http) async fn hold(
     let mut notes = Notes::default();
     let answer = async {
         if let Some(token) = token.header() {
-            let count = HoldCount::adopting(&caller, &name);
+            let count = HoldCount::adopting(&caller);
             let authorization = caller.authorization(&name);
             let charge = caller.charge();
             let hold = gateway.engine.adopt(name, token, authorization).await;

@@ -21,8 +21,8 @@ use tracing::info;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{Access, LeaseSlot, LimitSlot},
-    engine::{AcquireRequest, Engine, Hold, HoldEnd, HoldEvent, LossReason},
+    auth::{Access, LimitSlot},
+    engine::{AcquireRequest, Engine, Hold, HoldEnd, HoldEvent},
     http::{
         base_path::BasePath,
         extract::EventStream,
@@ -30,7 +30,7 @@ use crate::{
         problem::{Problem, document},
         state::AppState,
     },
-    lock::{Lease, LockName, TokenHash},
+    lock::Lease,
     store::positions::Position,
 };
 
@@ -296,13 +296,10 @@ fn encode(name: &str, json: &[u8]) -> Bytes {
 //
 // What a hold counts as among the limits of its API key.
 
-/// What a hold counts as: a stream, a lease, and, until it is granted, perhaps a waiter. Dropped, it
-/// counts as nothing: the lease is released then.
+/// What a hold counts as: a stream, and, until it is granted, perhaps a waiter.
 pub(super) struct HoldCount {
     _stream: Option<LimitSlot>,
     waiter: Option<WaiterCount>,
-    lease: LeaseSlot,
-    token: Option<TokenHash>,
 }
 
 // === impl HoldCount ===
@@ -317,64 +314,27 @@ impl HoldCount {
         Ok(Self {
             _stream: caller.stream()?,
             waiter: Some(WaiterCount::of(engine, caller, request)?),
-            lease: caller.lease(&request.name, request.idempotency_key.as_ref())?,
-            token: None,
         })
     }
 
     /// A hold that goes on with a lease. It is not refused: nobody loses a lock to a limit.
-    pub(super) fn adopting(caller: &Access, name: &LockName) -> Self {
+    pub(super) fn adopting(caller: &Access) -> Self {
         Self {
             _stream: caller.stream().unwrap_or_default(),
             waiter: None,
-            lease: caller.adopted_lease(name),
-            token: None,
         }
     }
 
     /// Counts what happens.
     pub(super) fn update(&mut self, event: &HoldEvent) {
         match event {
-            HoldEvent::Queued(_) | HoldEvent::ReleaseRequested(_) => {}
-            HoldEvent::Granted(lease) => {
+            HoldEvent::Queued(_) | HoldEvent::ReleaseRequested(_) | HoldEvent::Renewed(_) => {}
+            HoldEvent::Granted(_) => {
                 if let Some(mut waiter) = self.waiter.take() {
                     waiter.finish();
                 }
-                let token = lease.token.hash();
-                self.token = Some(token);
-                let now = Instant::now();
-                self.lease
-                    .extend_until(token, now + lease.held.left_at(now));
             }
-            HoldEvent::Renewed(held) => {
-                if let Some(token) = self.token {
-                    let now = Instant::now();
-                    self.lease.extend_until(token, now + held.left_at(now));
-                }
-            }
-            HoldEvent::Ended(end) => {
-                self.waiter = None;
-                if outlives(end) {
-                    std::mem::take(&mut self.lease).keep();
-                }
-            }
+            HoldEvent::Ended(_) => self.waiter = None,
         }
-    }
-}
-
-/// Whether the lease goes on when its stream ends in this way.
-fn outlives(end: &HoldEnd) -> bool {
-    match end {
-        HoldEnd::Draining { until } => until.is_some(),
-        HoldEnd::Lost(LossReason::Adopted | LossReason::Revoked | LossReason::Failed) => true,
-        HoldEnd::Lost(
-            LossReason::Expired
-            | LossReason::HoldLimit
-            | LossReason::Ended
-            | LossReason::Broken
-            | LossReason::Unread,
-        )
-        | HoldEnd::Refused(_)
-        | HoldEnd::Released => false,
     }
 }

@@ -95,9 +95,6 @@ async fn end(
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
-    if let Ok(()) | Err(ReleaseError::Lost(_)) = &released {
-        gateway.gate.lease_ended(&name, token);
-    }
     match &released {
         // A token that was a lease's once is no guess.
         Ok(()) | Err(ReleaseError::Lost(Loss::Broken { .. }) | ReleaseError::Store(_)) => {

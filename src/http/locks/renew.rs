@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use tokio::time::Instant;
 
 use crate::{
     auth::scope,
@@ -16,7 +15,7 @@ use crate::{
         problem::Problem,
         state::AppState,
     },
-    lock::{Lease, LockName, Token, TokenHash, Ttl},
+    lock::{LockName, Token, Ttl},
     store::contract::RenewalTtl,
 };
 
@@ -61,44 +60,20 @@ pub(in crate::http) async fn renew(
         Problem::check_ttl(ttl, &caller)?;
     }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
-    let id = (name.clone(), token.hash());
     let charge = caller.charge();
     let ttl = RenewalTtl {
         asked: body.ttl,
         max: caller.max_ttl(),
     };
     let renewed = gateway.engine.renew(name, token, ttl).await;
-    let (name, token) = id;
-    if record_renewal(&gateway, &name, token, &renewed) {
+    // Whoever renews only lost leases pays for it.
+    if let Err(RenewError::Lost(_)) = &renewed {
         drop(charge);
     } else {
         charge.forgive();
     }
     let lease = renewed?;
     Ok(LeaseBody::new(lease, gateway.clock.wall()))
-}
-
-/// Lets the quotas of the API key know what came of a renewal. Whether the lease is lost: whoever renews only such ones
-/// pays for it.
-pub(super) fn record_renewal(
-    gateway: &AppState,
-    name: &LockName,
-    token: TokenHash,
-    renewed: &Result<Lease, RenewError>,
-) -> bool {
-    match renewed {
-        Ok(lease) => {
-            let now = Instant::now();
-            let until = now + lease.held.left_at(now);
-            gateway.gate.lease_renewed(name, token, until);
-            false
-        }
-        Err(RenewError::Lost(_)) => {
-            gateway.gate.lease_ended(name, token);
-            true
-        }
-        Err(RenewError::Store(_)) => false,
-    }
 }
 
 // === Renew body ===

@@ -46,6 +46,7 @@ impl From<AcquireError> for Problem {
             .with(Extra::RetryAfter {
                 ms: FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0),
             }),
+            AcquireError::TooManyLeases(excess) => excess.into(),
             AcquireError::Superseded => Self::new(
                 Code::Superseded,
                 "A newer request with the same idempotency key has taken over the place in the \

@@ -15,7 +15,6 @@ use http::{Extensions, request::Parts};
 use tokio::time::Instant;
 
 use crate::{
-    auth::LeaseSlot,
     engine::Delivery,
     http::problem::{Extra, Problem, ProblemCode},
     lifecycle::Lifecycle,
@@ -358,12 +357,11 @@ impl UserTimeout {
 impl AnsweredOn {
     /// The answer with a grant is handed to HTTP. The grant is delivered when its first byte has left, and
     /// given back if the connection ends before.
-    pub(in crate::http) fn hand_over(&self, delivery: Delivery, slot: LeaseSlot) {
+    pub(in crate::http) fn hand_over(&self, delivery: Delivery) {
         if let Some(connection) = &self.0 {
-            connection.grants.add((delivery, slot));
+            connection.grants.add(delivery);
         } else {
             delivery.delivered();
-            slot.keep();
         }
     }
 }

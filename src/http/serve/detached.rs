@@ -96,9 +96,8 @@ impl UnansweredReleases {
     }
 
     fn release_later(self) {
-        let AppState { engine, gate, .. } = &*self.gateway;
+        let engine = &self.gateway.engine;
         for name in self.names {
-            gate.lease_ended(&name, self.token);
             engine.release_later(name, self.token, self.since);
         }
     }

@@ -7,10 +7,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tracing::debug;
 
-use crate::{auth::LeaseSlot, engine::Delivery};
+use crate::engine::Delivery;
 
 /// What is kept of a grant. Dropped, it is given back.
 pub(super) trait Deliverable {
@@ -20,7 +20,7 @@ pub(super) trait Deliverable {
 
 /// The grants of one connection. They all have been handed to HTTP; those that are dropped with it never left.
 #[derive(Debug)]
-pub(super) struct UnsettledGrants<G = (Delivery, LeaseSlot)> {
+pub(super) struct UnsettledGrants<G = Delivery> {
     grants: Mutex<Vec<UnsettledGrant<G>>>,
     /// How many there are, so that the usual connection takes no lock to find none.
     count: AtomicUsize,
@@ -54,11 +54,9 @@ const MOST: usize = 64;
 
 // === impl Deliverable ===
 
-impl Deliverable for (Delivery, LeaseSlot) {
+impl Deliverable for Delivery {
     fn delivered(self) {
-        let (delivery, slot) = self;
-        delivery.delivered();
-        slot.keep();
+        Self::delivered(self);
     }
 }
 
@@ -67,7 +65,7 @@ impl Deliverable for (Delivery, LeaseSlot) {
 impl<G: Deliverable> UnsettledGrants<G> {
     /// Keeps a grant whose answer is handed to HTTP now.
     pub(super) fn add(&self, grant: G) {
-        let mut grants = self.lock();
+        let mut grants = self.grants.lock();
         if self.is_over.load(Ordering::Relaxed) {
             // Nobody can take it any more. It is given back when the lock is not held.
             drop(grants);
@@ -138,7 +136,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
 
     /// The connection is over. `sent` is asked how many bytes have left, if no more can.
     pub(super) fn on_end(&self, sent: impl FnOnce() -> Option<u64>) {
-        let grants = self.lock();
+        let grants = self.grants.lock();
         self.is_over.store(true, Ordering::Relaxed);
         let is_settled = grants.is_empty();
         drop(grants);
@@ -150,7 +148,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
         let written = self.written.load(Ordering::Acquire);
         let gone = sent().unwrap_or(u64::MAX).min(written);
         self.deliver(|grant| gone > grant.begins_at);
-        let undelivered = std::mem::take(&mut *self.lock());
+        let undelivered = std::mem::take(&mut *self.grants.lock());
         self.count.store(0, Ordering::Release);
         if !undelivered.is_empty() {
             let count = undelivered.len();
@@ -161,7 +159,7 @@ impl<G: Deliverable> UnsettledGrants<G> {
     /// Takes out those that have left.
     fn deliver(&self, mut has_left: impl FnMut(&UnsettledGrant<G>) -> bool) {
         loop {
-            let mut grants = self.lock();
+            let mut grants = self.grants.lock();
             let Some(at) = grants.iter().position(&mut has_left) else {
                 return;
             };
@@ -175,10 +173,6 @@ impl<G: Deliverable> UnsettledGrants<G> {
 
     fn count(&self) -> usize {
         self.count.load(Ordering::Acquire)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<UnsettledGrant<G>>> {
-        self.grants.lock()
     }
 }
 

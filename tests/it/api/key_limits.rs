@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use http::Method;
+use http::{Method, StatusCode};
 use latchgate::{
     config::Config,
     lock::Ttl,
-    store::contract::{Holder, Loss, Release, Renewal},
+    store::{
+        Unavailability,
+        contract::{Holder, Loss, Release, Renewal},
+    },
 };
+use tokio::time::{sleep, timeout};
 
 use super::{
     key::Key,
@@ -275,6 +279,61 @@ async fn a_lease_that_is_asked_for_again_is_answered_although_there_is_no_room()
     }
     let other = service.ask(Method::POST, "/locks/b", &headers, "").await;
     assert_eq!(other.problem(), (429, "too-many-leases".to_owned()));
+}
+
+/// Waits until the key has room for another lease, for less than a TTL.
+async fn room(service: &Service, key: &Key) {
+    let ask = async {
+        while post(service, key, "/locks/room", "").await.status != 201 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let found = timeout(Duration::from_secs(5), ask).await;
+    found.expect("there is room before the TTL is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_for_nobody_leaves_room() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_leases = 1"));
+    let lease = post(&service, &key, "/locks/a", "").await.json();
+    let away = || Err(Unavailability::Connect("away".into()).into());
+    *service.script.release.lock().unwrap() = (0..10_000).map(|_| away()).collect();
+    service.script.paused.set();
+    let asked = service.script.asked().len() + 1;
+    let token = [("lock-token", lease["token"].as_str().unwrap())];
+    tokio::select! {
+        answer = service.ask(Method::DELETE, "/locks/a", &token, "") => panic!("{}", answer.body),
+        () = until("the store is asked", || service.script.asked().len() == asked) => {}
+    }
+    service.script.paused.lift();
+    room(&service, &key).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_counts_for_the_key_that_adopted_it_last() {
+    let (key, other) = (Key::new(), Key::new());
+    let limited = "acquire = ['*']\nmax_leases = 1";
+    let file = key.entry("ci", limited) + &other.entry("other", limited);
+    let service = Service::with_keys(&file);
+    let lease = post(&service, &key, "/locks/a", "").await.json();
+    let adopt = async |key: &Key| {
+        let adopting = http::Request::post("/locks/a/hold")
+            .header("authorization", &key.header)
+            .header("lock-token", lease["token"].as_str().unwrap());
+        service.unread(adopting.body(Body::empty()).unwrap()).await
+    };
+    let older = adopt(&key).await;
+    assert_eq!(post(&service, &key, "/locks/b", "").await.status, 429);
+    let newer = adopt(&other).await;
+    assert_eq!(
+        (older.status(), newer.status()),
+        (StatusCode::OK, StatusCode::OK)
+    );
+    assert_eq!(post(&service, &key, "/locks/b", "").await.status, 201);
+    assert_eq!(post(&service, &other, "/locks/c", "").await.status, 429);
+    drop(newer);
+    room(&service, &other).await;
 }
 
 #[tokio::test]

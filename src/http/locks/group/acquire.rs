@@ -91,20 +91,17 @@ pub(in crate::http) async fn acquire_group(
         let permit = waits.then(|| long_requests.acquire()).transpose()?;
         // It waits for one lock at a time, and no position is kept for it.
         let waiter = WaiterCount::without_position(&gateway.engine, &caller, request.keyed())?;
-        let slots = request.names().iter();
-        let slots = slots.map(|name| caller.lease(name, key.as_ref()));
-        let slots = slots.collect::<Result<Vec<_>, _>>()?;
         let granted = gateway.engine.acquire_group(request, || context.wait());
-        Ok::<_, Problem>((permit, waiter, slots, granted))
+        Ok::<_, Problem>((permit, waiter, granted))
     };
     let answer = match begun() {
         Err(problem) => Err(problem),
-        Ok((_permit, waiter, slots, granted)) => {
+        Ok((_permit, waiter, granted)) => {
             let granted = granted.await;
             drop(waiter);
             granted
                 .map_err(|error| Problem::for_group(error, |name| caller.views(name)))
-                .map(|granted| Acquired::all(granted, slots, connection, &gateway))
+                .map(|granted| Acquired::all(granted, connection, &gateway))
         }
     };
     Annotated { answer, notes }

@@ -71,13 +71,11 @@ pub(in crate::http) async fn release_group(
         match release {
             Ok(()) => {
                 (any, is_guess) = (true, false);
-                gateway.gate.lease_ended(name, token);
                 results.push(PartResult::done(name, None));
             }
             Err(error) => {
                 match &error {
                     ReleaseError::Lost(loss) => {
-                        gateway.gate.lease_ended(name, token);
                         // A token that was a lease's once is no guess.
                         is_guess &= !matches!(loss, Loss::Broken { .. });
                     }

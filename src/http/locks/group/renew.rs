@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::scope,
+    engine::RenewError,
     http::{
         extract::{AcceptsJson, ApiJson, ApiQuery, Caller, LockToken},
         json_response::JsonResponse,
@@ -22,7 +23,7 @@ use crate::{
 use super::{
     super::{
         lease_view::millis,
-        renew::{RenewBody, RenewJson, record_renewal},
+        renew::{RenewBody, RenewJson},
     },
     names::{GroupQuery, check_permission},
 };
@@ -61,7 +62,6 @@ pub(in crate::http) async fn renew_group(
         Problem::check_ttl(ttl, &caller)?;
     }
     let charge = caller.charge();
-    let hash = token.hash();
     let ttl = RenewalTtl {
         asked: body.ttl,
         max: caller.max_ttl(),
@@ -73,7 +73,7 @@ pub(in crate::http) async fn renew_group(
     let renewed = join_all(renewals).await;
     let (mut results, mut left, mut failure, mut all_lost) = (Vec::new(), None, None, true);
     for (name, renewal) in names.iter().zip(renewed) {
-        let is_lost = record_renewal(&gateway, name, hash, &renewal);
+        let is_lost = matches!(renewal, Err(RenewError::Lost(_)));
         all_lost &= is_lost;
         match renewal {
             Ok(lease) => {
