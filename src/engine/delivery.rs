@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::lock::{KeeperId, LockName};
 
 use super::{
-    leases::{LeaseReply, PriorReply},
     reaper::{AbandonedBy, AbandonedLease, GivenBack},
+    replies::{LeaseReply, PriorReply},
     start::EngineShared,
 };
 

@@ -483,7 +483,6 @@ impl HoldTask {
             Some(managed.valid_until)
         } else {
             // Nobody knows its token.
-            self.engine.leases.remove(&managed.name, &token);
             managed.abandon(None);
             None
         };
@@ -535,7 +534,7 @@ impl HoldTask {
                     }
                     // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
                     Renewal::Adopted => self.engine.leases.adopted(&managed.name, &token),
-                    Renewal::Lost(_) => drop(self.engine.leases.remove(&managed.name, &token)),
+                    Renewal::Lost(_) => drop(self.engine.leases.lose(&managed.name, &token)),
                 }
                 Some(renewal)
             }
@@ -561,19 +560,21 @@ impl HoldTask {
         let release = self.engine.store.release_as(keeper, &managed.name, &token);
         let release = Box::pin(release).await;
         let released = lease_outcome(&release);
-        let removed = match release {
+        let leases = &self.engine.leases;
+        let since = match release {
             Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
                 self.engine.events.released(&managed.name, &token);
-                self.engine.leases.remove(&managed.name, &token)
+                let removed = leases.remove(&managed.name, &token);
+                removed.map(|lease| lease.since)
             }
-            Ok(Release::Lost(_)) => self.engine.leases.remove(&managed.name, &token),
+            Ok(Release::Lost(_)) => leases.lose(&managed.name, &token),
             Err(_) => {
                 managed.abandon(unread);
                 None
             }
         };
-        let held = removed.map(|removed| removed.since.elapsed());
+        let held = since.map(|since| since.elapsed());
         self.engine.metrics.released(released, held);
     }
 

@@ -20,16 +20,14 @@ use crate::{
     lock::{FencingToken, HeldLease, KeeperId, LockName, Mode, Owner, TokenHash},
 };
 
+use super::replies::{LeaseReplies, LeaseReply};
+
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
 /// It decides nothing about a lock. It says how long a gateway that stops must stay, which releases are let
 /// in although their address has sent too many wrong tokens, and whether a lease that was answered under an
 /// idempotency key has reached any of its callers. It has the slot of the lease among those of its API key, and the
 /// stream of this gateway that keeps the lease. A lease that ended elsewhere is listed until its time is over.
-///
-/// A lease that was answered again may be given back only if none of its answers arrived. Answers of other
-/// gateways are not known here, but the store tells with each answer who kept the lease before, which is the
-/// answer before it. So where the answers from the first to the last are all known here, there are no others.
 #[derive(Debug, Default)]
 pub(super) struct LeaseRegistry {
     shards: [Mutex<Shard>; SHARDS],
@@ -37,12 +35,19 @@ pub(super) struct LeaseRegistry {
     shrunk: Arc<Notify>,
     /// Set by the first call of `shrunk`, which only a gateway that stops makes: notifying takes a lock.
     is_watched: AtomicBool,
+    /// While set, leases that have run out stay listed until `take_run_out`.
+    keeps_run_out: AtomicBool,
 }
+
+/// Tells leases apart: a part of the hash of the token, which leads to no token. Random, so no two living leases of a
+/// lock have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct LeaseTag(pub(super) u64);
 
 /// A lease that was granted or renewed here.
 #[derive(Debug)]
 pub(super) struct RegisteredLease {
-    pub(super) token: TokenHash,
+    pub(super) tag: LeaseTag,
     pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
@@ -55,6 +60,11 @@ pub(super) struct RegisteredLease {
     pub(super) until: Instant,
     /// Until when a gateway that ends stays for its holder.
     needed_until: Instant,
+    /// When it was granted or renewed here last.
+    seen: Instant,
+    /// Whether another gateway reports its end, as far as is known: that gateway has renewed the lease since, or
+    /// may have broken it.
+    ends_elsewhere: bool,
     /// The slot among the leases of its API key, if the key may have only so many.
     slot: Option<LeaseSlot>,
     /// The stream of this gateway that keeps it, if one does, unless the stream was told already.
@@ -79,7 +89,7 @@ pub(super) enum Displaced {
 pub(super) struct KeeperEntry {
     leases: Arc<LeaseRegistry>,
     name: LockName,
-    token: TokenHash,
+    tag: LeaseTag,
     /// `None`: the stream was displaced.
     news: Option<oneshot::Receiver<Displaced>>,
 }
@@ -96,7 +106,7 @@ pub(super) struct CountedLeases {
 
 #[derive(Debug, Default)]
 struct Shard {
-    leases: HashMap<TokenHash, LeaseEntry, BuildHasherDefault<HashOfHash>>,
+    leases: HashMap<LeaseTag, LeaseEntry, BuildHasherDefault<TagHasher>>,
     /// How many may be listed before what is over is struck off.
     sweep_at: usize,
 }
@@ -113,41 +123,16 @@ struct LeaseEntry {
     answered: Option<Instant>,
 }
 
-/// The answers of one lease.
-#[derive(Debug)]
-struct LeaseReplies {
-    /// In no order.
-    given: Vec<LeaseReply>,
-    /// How many of them are on their way.
-    on_their_way: usize,
-    /// When the lease is over.
-    until: Instant,
-}
-
-/// One of them, by the attempt that was answered, which is the keeper from then on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LeaseReply {
-    pub(super) keeper: KeeperId,
-    pub(super) before: PriorReply,
-}
-
-/// What came before an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PriorReply {
-    /// Nothing: the lease was new to everybody.
-    Nothing,
-    /// The answer to this keeper.
-    Reply(KeeperId),
-    /// It is unknown.
-    Unknown,
-}
-
-/// Takes a part of a token's hash, which is random already.
+/// Takes a tag as it is, because it is random.
 #[derive(Debug, Default)]
-struct HashOfHash(u64);
+struct TagHasher(u64);
 
 /// Enough that two cores seldom want the same one.
 const SHARDS: usize = 16;
+
+/// How old the news of another gateway may be. Two that renew a lease within this time may both report its end, because
+/// otherwise each might leave it to the other.
+const NEWS_DELAY: Duration = Duration::from_secs(1);
 
 /// A list as short as this is not worth sweeping.
 const SWEEP_FROM: usize = 64;
@@ -171,7 +156,7 @@ impl LeaseRegistry {
         let until = now + held.left_at(now);
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let mut lease = RegisteredLease {
-            token,
+            tag: (&token).into(),
             name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
@@ -180,11 +165,13 @@ impl LeaseRegistry {
             until,
             is_counted: counts,
             needed_until: until,
+            seen: now,
+            ends_elsewhere: false,
             slot: None,
             stream: None,
         };
-        let mut shard = self.shard(&token);
-        let entry = shard.leases.entry(token).or_default();
+        let mut shard = self.shard(lease.tag);
+        let entry = shard.leases.entry(lease.tag).or_default();
         if let Some(listed) = entry.named(name) {
             lease.is_counted |= listed.is_counted;
             lease.slot = listed.slot.take();
@@ -193,12 +180,10 @@ impl LeaseRegistry {
                 slot.extend_until(until);
             }
             *listed = lease;
-        } else if entry.lease.is_none() {
-            entry.lease = Some(lease);
         } else {
-            entry.others.push(lease);
+            entry.push(lease);
         }
-        shard.sweep(now);
+        self.sweep(&mut shard, now);
     }
 
     /// The lease belongs to an API key from now on; `None` for a key that may have any number, or for nobody.
@@ -223,7 +208,8 @@ impl LeaseRegistry {
     /// is told at once.
     pub(super) fn keep(self: &Arc<Self>, name: LockName, token: TokenHash) -> KeeperEntry {
         let (sender, news) = oneshot::channel();
-        if let Some(lease) = self.shard(&token).lease_mut(&name, &token)
+        let tag = LeaseTag::from(&token);
+        if let Some(lease) = self.shard(tag).lease_mut(&name, tag)
             && let Some(older) = lease.stream.replace(sender)
         {
             // The stream may have ended at the same time, and then is not notified.
@@ -232,7 +218,7 @@ impl LeaseRegistry {
         KeeperEntry {
             leases: Arc::clone(self),
             name,
-            token,
+            tag,
             news: Some(news),
         }
     }
@@ -240,8 +226,10 @@ impl LeaseRegistry {
     /// A lease may have been broken: tells the stream that keeps it, if there is one.
     pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
         let mut shard = self.shard(token);
-        let lease = shard.lease_mut(name, token);
-        let stream = lease.and_then(|lease| lease.stream.take());
+        let stream = shard.lease_mut(name, token).and_then(|lease| {
+            lease.ends_elsewhere = true;
+            lease.stream.take()
+        });
         drop(shard);
         if let Some(stream) = stream {
             let _ = stream.send(Displaced::Broken);
@@ -255,11 +243,16 @@ impl LeaseRegistry {
         }
     }
 
-    /// A lease has ended, or its token was never delivered. A token that was tried on another lock does not
+    /// A lease has ended in a way that is reported elsewhere. A token that was tried on another lock does not
     /// remove its own lease.
-    pub(super) fn remove(&self, name: &LockName, token: &TokenHash) -> Option<RegisteredLease> {
-        let mut shard = self.shard(token);
-        let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) else {
+    pub(super) fn remove(
+        &self,
+        name: &LockName,
+        lease: impl Into<LeaseTag>,
+    ) -> Option<RegisteredLease> {
+        let tag = lease.into();
+        let mut shard = self.shard(tag);
+        let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(tag) else {
             return None;
         };
         let entry = listed.get_mut();
@@ -270,6 +263,68 @@ impl LeaseRegistry {
         drop(shard);
         self.notify();
         Some(removed)
+    }
+
+    /// A lease is lost, or given back if it lives: it is over for this gateway. Returns since when it was held. While
+    /// ends are to be reported it stays listed as one that has run out, so that the store is asked what became of it.
+    pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<Instant> {
+        if !self.keeps_run_out.load(Ordering::Relaxed) {
+            return self.remove(name, token).map(|lease| lease.since);
+        }
+        let mut shard = self.shard(token);
+        let lease = shard.lease_mut(name, token)?;
+        let since = lease.since;
+        (lease.until, lease.needed_until) = (Instant::now(), Instant::now());
+        (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
+        drop(shard);
+        self.notify();
+        Some(since)
+    }
+
+    /// The lease is to be released for a caller that has gone: it counts for no API key, and the gateway does not stay
+    /// for its holder. A stream that keeps it is told when it is released.
+    pub(super) fn give_up(&self, name: &LockName, token: &TokenHash) {
+        self.charge(name, token, None);
+        self.wait_at_most(name, token, Duration::ZERO);
+    }
+
+    /// Another gateway has renewed the lease, and reports its end, unless that was before the last renewal here.
+    pub(super) fn renewed_elsewhere(&self, name: &LockName, tag: LeaseTag) {
+        if let Some(lease) = self.shard(tag).lease_mut(name, tag) {
+            lease.ends_elsewhere |= lease.seen.elapsed() > NEWS_DELAY;
+        }
+    }
+
+    /// From now on leases that have run out stay listed until `take_run_out`, or no longer.
+    pub(super) fn keep_run_out(&self, keeps: bool) {
+        self.keeps_run_out.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Removes the leases that had run out at `before`, and returns those whose end no other gateway reports and that
+    /// were granted or renewed here after `seen_since`.
+    pub(super) fn take_run_out(
+        &self,
+        before: Instant,
+        seen_since: Option<Instant>,
+    ) -> Vec<RegisteredLease> {
+        let mut run_out = Vec::new();
+        for shard in &self.shards {
+            let leases = &mut shard.lock().leases;
+            leases.retain(|_, entry| entry.sweep(before, |lease| run_out.push(lease)));
+        }
+        run_out.retain(|lease| lease.reports_end(seen_since));
+        run_out
+    }
+
+    /// A lease that was taken lives until then, and is watched on unless it was renewed here meanwhile. The gateway
+    /// stays for its holder no longer than before.
+    pub(super) fn put_back(&self, mut lease: RegisteredLease, until: Instant) {
+        lease.until = until;
+        let mut shard = self.shard(lease.tag);
+        let entry = shard.leases.entry(lease.tag).or_default();
+        if entry.named(&lease.name).is_none() {
+            entry.push(lease);
+        }
     }
 
     /// Limits how long the gateway stays for this lease when it stops, unless the lease is renewed here, and
@@ -285,9 +340,10 @@ impl LeaseRegistry {
     }
 
     /// Whether this lease lives, as far as is known here.
-    pub(super) fn is_listed(&self, name: &LockName, token: &TokenHash) -> bool {
-        let mut shard = self.shard(token);
-        let lease = shard.lease_mut(name, token);
+    pub(super) fn is_listed(&self, name: &LockName, lease: impl Into<LeaseTag>) -> bool {
+        let tag = lease.into();
+        let mut shard = self.shard(tag);
+        let lease = shard.lease_mut(name, tag);
         lease.is_some_and(|lease| lease.until > Instant::now())
     }
 
@@ -336,34 +392,25 @@ impl LeaseRegistry {
     /// An answer is on its way, of a lease with an idempotency key and so long to live from now.
     pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, left: Duration) {
         let now = Instant::now();
-        let until = now + left;
         let mut shard = self.shard(&token);
-        let entry = shard.leases.entry(token).or_default();
+        let entry = shard.leases.entry((&token).into()).or_default();
         entry.answered = Some(now);
-        let answers = entry.answers.get_or_insert_with(|| {
-            Box::new(LeaseReplies {
-                given: Vec::new(),
-                on_their_way: 0,
-                until,
-            })
-        });
-        answers.given.push(answer);
-        answers.on_their_way += 1;
-        answers.until = answers.until.max(until);
-        shard.sweep(now);
+        let answers = entry.answers.get_or_insert_default();
+        answers.started(answer, now + left);
+        self.sweep(&mut shard, now);
     }
 
     /// Whether a lease was answered under its idempotency key after this instant.
     pub(super) fn was_answered_since(&self, token: &TokenHash, since: Instant) -> bool {
         let shard = self.shard(token);
-        let entry = shard.leases.get(token);
+        let entry = shard.leases.get(&token.into());
         entry.is_some_and(|entry| entry.answered > Some(since))
     }
 
     /// An answer of a lease with an idempotency key has arrived, so the lease is its caller's.
     pub(super) fn reply_delivered(&self, token: &TokenHash) {
         let mut shard = self.shard(token);
-        if let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(*token) {
+        if let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(token.into()) {
             listed.get_mut().answers = None;
             if listed.get().is_empty() {
                 listed.remove();
@@ -375,11 +422,8 @@ impl LeaseRegistry {
     /// lease, unless another gateway has answered it since.
     pub(super) fn reply_lost(&self, token: &TokenHash) -> Option<KeeperId> {
         let mut shard = self.shard(token);
-        let answers = shard.leases.get_mut(token)?.answers.as_mut()?;
-        answers.on_their_way = answers.on_their_way.saturating_sub(1);
-        (answers.on_their_way == 0)
-            .then(|| answers.last_known())
-            .flatten()
+        let answers = shard.leases.get_mut(&token.into())?.answers.as_mut()?;
+        answers.lost()
     }
 
     /// Looks at each lease that lives, as far as is known here.
@@ -392,16 +436,32 @@ impl LeaseRegistry {
         }
     }
 
-    fn shard(&self, token: &TokenHash) -> MutexGuard<'_, Shard> {
-        // Another byte than the one that the map hashes by.
-        let last = token.as_bytes()[31];
-        self.shards[usize::from(last) % SHARDS].lock()
+    fn shard(&self, lease: impl Into<LeaseTag>) -> MutexGuard<'_, Shard> {
+        // Bits that decide least about the place in the map of the shard.
+        let bits = lease.into().0.to_be_bytes()[1];
+        self.shards[usize::from(bits) % SHARDS].lock()
+    }
+
+    /// Removes the leases that are over, if the list has grown.
+    fn sweep(&self, shard: &mut Shard, now: Instant) {
+        let is_due = shard.leases.len() > shard.sweep_at.max(SWEEP_FROM);
+        if is_due && !self.keeps_run_out.load(Ordering::Relaxed) {
+            shard.leases.retain(|_, entry| entry.sweep(now, drop));
+            // Twice as many as live, so that sweeping costs a fixed share of granting.
+            shard.sweep_at = 2 * shard.leases.len();
+        }
     }
 }
 
 // === impl RegisteredLease ===
 
 impl RegisteredLease {
+    /// Whether this gateway reports the end of the lease: no other one does, and the lease was granted or renewed
+    /// here after `seen_since`, from when on all ends at other gateways are heard.
+    pub(super) fn reports_end(&self, seen_since: Option<Instant>) -> bool {
+        !self.ends_elsewhere && seen_since.is_some_and(|since| self.seen >= since)
+    }
+
     /// The lease was released with its token: tells the stream that kept it, if there is one.
     pub(super) fn released(self) {
         if let Some(stream) = self.stream {
@@ -434,8 +494,8 @@ impl Drop for KeeperEntry {
     fn drop(&mut self) {
         let Some(news) = &mut self.news else { return };
         news.close();
-        let mut shard = self.leases.shard(&self.token);
-        if let Some(lease) = shard.lease_mut(&self.name, &self.token) {
+        let mut shard = self.leases.shard(self.tag);
+        if let Some(lease) = shard.lease_mut(&self.name, self.tag) {
             // A newer stream with the same lease has a sender that is open.
             lease.stream.take_if(|stream| stream.is_closed());
         }
@@ -445,33 +505,37 @@ impl Drop for KeeperEntry {
 // === impl Shard ===
 
 impl Shard {
-    fn lease_mut(&mut self, name: &LockName, token: &TokenHash) -> Option<&mut RegisteredLease> {
-        self.leases.get_mut(token)?.named(name)
-    }
-
-    /// Strikes off what is over, if the list has grown.
-    fn sweep(&mut self, now: Instant) {
-        if self.leases.len() > self.sweep_at.max(SWEEP_FROM) {
-            self.leases.retain(|_, entry| entry.sweep(now));
-            // Twice as many as live, so that sweeping costs a fixed share of granting.
-            self.sweep_at = 2 * self.leases.len();
-        }
+    fn lease_mut(
+        &mut self,
+        name: &LockName,
+        lease: impl Into<LeaseTag>,
+    ) -> Option<&mut RegisteredLease> {
+        self.leases.get_mut(&lease.into())?.named(name)
     }
 }
 
 // === impl LeaseEntry ===
 
 impl LeaseEntry {
-    /// Strikes off what is over of a group. Whether anything is left.
-    fn sweep(&mut self, now: Instant) -> bool {
-        self.others.retain(|lease| lease.until > now);
-        let leases = self.leases().map(|lease| lease.until).max();
-        let answers = self.answers.as_ref().map(|answers| answers.until);
-        leases.max(answers).is_some_and(|until| until > now)
+    /// Removes what is over, and passes its leases on. Whether anything is left.
+    fn sweep(&mut self, now: Instant, mut over: impl FnMut(RegisteredLease)) -> bool {
+        let is_over = |lease: &mut RegisteredLease| lease.until <= now;
+        self.lease.take_if(is_over).into_iter().for_each(&mut over);
+        self.others.extract_if(.., is_over).for_each(over);
+        self.answers.take_if(|answers| answers.are_over(now));
+        !self.is_empty()
     }
 
     fn leases(&self) -> impl Iterator<Item = &RegisteredLease> {
         self.lease.iter().chain(&self.others)
+    }
+
+    fn push(&mut self, lease: RegisteredLease) {
+        if self.lease.is_none() {
+            self.lease = Some(lease);
+        } else {
+            self.others.push(lease);
+        }
     }
 
     fn named(&mut self, name: &LockName) -> Option<&mut RegisteredLease> {
@@ -492,43 +556,23 @@ impl LeaseEntry {
     }
 }
 
-// === impl LeaseReplies ===
+// === impl LeaseTag ===
 
-impl LeaseReplies {
-    /// The last of the answers, if they are all known from the first one on.
-    fn last_known(&self) -> Option<KeeperId> {
-        let is_followed = |answer: &&LeaseReply| {
-            let mut others = self.given.iter();
-            others.any(|other| other.before == PriorReply::Reply(answer.keeper))
-        };
-        let mut last = self.given.iter().filter(|answer| !is_followed(answer));
-        let (Some(last), None) = (last.next(), last.next()) else {
-            return None;
-        };
-        let mut at = last;
-        for _ in &self.given {
-            let before = match at.before {
-                PriorReply::Nothing => return Some(last.keeper),
-                PriorReply::Reply(before) => before,
-                PriorReply::Unknown => return None,
-            };
-            at = self.given.iter().find(|answer| answer.keeper == before)?;
-        }
-        None
+impl From<&TokenHash> for LeaseTag {
+    fn from(token: &TokenHash) -> Self {
+        let first = token.as_bytes().first_chunk();
+        Self(u64::from_be_bytes(*first.expect("a hash has 32 bytes")))
     }
 }
 
-// === impl HashOfHash ===
+// === impl TagHasher ===
 
-impl Hasher for HashOfHash {
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk() {
-            self.0 = u64::from_ne_bytes(*first);
-        }
+impl Hasher for TagHasher {
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, tag: u64) {
+        self.0 = tag;
     }
-
-    /// The length of the hash, which is always the same.
-    fn write_usize(&mut self, _length: usize) {}
 
     fn finish(&self) -> u64 {
         self.0
@@ -541,6 +585,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        engine::replies::PriorReply,
         engine::tests::scripted_store::{held, name},
         lock::Token,
     };
@@ -662,14 +707,8 @@ mod tests {
         for (held, is_counted) in [(&lasting(10), true), (&shared, true), (&shared, false)] {
             leases.insert_as(is_counted, Token::random().hash(), &name(), held);
         }
-        assert_eq!(
-            leases.counted(),
-            CountedLeases {
-                all: 2,
-                shared: 1,
-                held_by_streams: 0
-            }
-        );
+        let counted = leases.counted();
+        assert_eq!((counted.all, counted.shared), (2, 1));
         advance(Duration::from_secs(10)).await;
         assert_eq!(leases.counted(), CountedLeases::default());
     }
@@ -687,7 +726,43 @@ mod tests {
         assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
     }
 
-    const TTL: Duration = Duration::from_secs(30);
+    #[tokio::test(start_paused = true)]
+    async fn what_has_run_out_is_taken_once_by_whoever_reports_its_end() {
+        let leases = LeaseRegistry::default();
+        leases.keep_run_out(true);
+        let [early, late, renewed, broken, again, lost] = [(); 6].map(|()| Token::random().hash());
+        leases.insert(early, &name(), &lasting(10));
+        leases.insert(again, &name(), &lasting(10));
+        advance(Duration::from_secs(5)).await;
+        let heard_since = Some(Instant::now());
+        // They would be swept if they were not kept.
+        let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
+        for token in [late, renewed, broken].into_iter().chain(others) {
+            leases.insert(token, &name(), &lasting(3));
+        }
+        leases.renewed_elsewhere(&name(), LeaseTag::from(&late));
+        advance(Duration::from_secs(2)).await;
+        leases.renewed_elsewhere(&name(), LeaseTag::from(&renewed));
+        leases.broken(&name(), &broken);
+        leases.insert(again, &name(), &lasting(1));
+        leases.insert_counted(lost, &name(), &lasting(100));
+        assert!(leases.lose(&name(), &lost).is_some());
+        assert!(!leases.is_listed(&name(), &lost));
+        advance(Duration::from_secs(10)).await;
+        leases.insert(Token::random().hash(), &name(), &lasting(1));
+        let taken = leases.take_run_out(Instant::now(), heard_since);
+        let tags: Vec<_> = taken.iter().map(|lease| lease.tag).collect();
+        let is_taken = |token: &TokenHash| tags.contains(&LeaseTag::from(token));
+        assert_eq!([&late, &again, &lost].map(is_taken), [true; 3]);
+        assert_eq!([&early, &renewed, &broken].map(is_taken), [false; 3]);
+        assert_eq!(listed(&leases), 1);
+        for lease in taken {
+            leases.put_back(lease, Instant::now() + Duration::from_secs(1));
+        }
+        assert!(leases.is_listed(&name(), &late));
+        assert_eq!(leases.counted().all, 0, "nobody keeps the lost one");
+        assert_eq!(leases.take_run_out(Instant::now(), None).len(), 0);
+    }
 
     fn first(token: TokenHash) -> LeaseReply {
         LeaseReply {
@@ -696,54 +771,15 @@ mod tests {
         }
     }
 
-    fn after(answer: LeaseReply) -> LeaseReply {
-        LeaseReply {
-            keeper: KeeperId::random(),
-            before: PriorReply::Reply(answer.keeper),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_of_the_answers_that_are_all_lost_keeps_the_lease() {
-        let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-        let one = first(token);
-        let two = after(one);
-        let three = after(two);
-        // As they come by here, which is not the order in which the store gave them.
-        for answer in [three, one] {
-            leases.reply_started(token, answer, TTL);
-        }
-        assert_eq!(leases.reply_lost(&token), None, "one is on its way");
-        assert_eq!(
-            leases.reply_lost(&token),
-            None,
-            "the second is not known yet"
-        );
-        leases.reply_started(token, two, TTL);
-        assert_eq!(leases.reply_lost(&token), Some(three.keeper));
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_lease_of_which_somebody_has_heard_is_theirs_whatever_is_lost_later() {
         let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-        let one = first(token);
-        leases.reply_started(token, one, TTL);
+        let (one, ttl) = (first(token), Duration::from_secs(30));
+        leases.reply_started(token, one, ttl);
         leases.reply_delivered(&token);
-        leases.reply_started(token, after(one), TTL);
+        let (keeper, before) = (KeeperId::random(), PriorReply::Reply(one.keeper));
+        leases.reply_started(token, LeaseReply { keeper, before }, ttl);
         assert_eq!(leases.reply_lost(&token), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_known_here_may_have_been_heard() {
-        for before in [PriorReply::Unknown, PriorReply::Reply(KeeperId::random())] {
-            let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-            leases.reply_started(token, first(token), TTL);
-            let keeper = KeeperId::random();
-            leases.reply_started(token, LeaseReply { keeper, before }, TTL);
-            for _ in 0..2 {
-                assert_eq!(leases.reply_lost(&token), None);
-            }
-        }
     }
 
     #[tokio::test(start_paused = true)]

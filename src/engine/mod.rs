@@ -18,6 +18,7 @@ mod outcome;
 mod reaper;
 mod release;
 mod renew;
+mod replies;
 mod start;
 #[cfg(test)]
 mod tests;

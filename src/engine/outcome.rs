@@ -16,8 +16,8 @@ use super::{
     AcquireError, Delivery, Granted,
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
-    leases::{LeaseReply, PriorReply},
     reaper::{AbandonedBy, AbandonedLease, OtherLocks},
+    replies::{LeaseReply, PriorReply},
 };
 
 // === impl AcquireAttempt ===

@@ -128,10 +128,14 @@ impl Reaper {
     /// Takes over a lease. It is given back at once, or after the reconnect grace if its caller may
     /// ask again.
     pub(super) fn submit(&self, mut lease: AbandonedLease) {
-        // Its token was not delivered, so no caller can use the lease.
-        self.leases.remove(&lease.name, &lease.token);
+        if let AbandonedBy::Holder { .. } = lease.by {
+            self.leases.give_up(&lease.name, &lease.token);
+        } else {
+            // Its token was not delivered, so no caller can use the lease.
+            self.leases.lose(&lease.name, &lease.token);
+        }
         for name in lease.others.iter() {
-            self.leases.remove(name, &lease.token);
+            self.leases.lose(name, &lease.token);
         }
         if lease.by == AbandonedBy::Attempt {
             // Each by itself: the store may be away for one of them.
@@ -310,6 +314,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
+                    leases.remove(name, token);
                     metrics.given_back();
                     events.given_back(name, token, None);
                 }
@@ -329,6 +334,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
+                    leases.remove(name, token);
                     metrics.given_back();
                     events.given_back(name, token, lost);
                 }
@@ -340,14 +346,14 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             let released = store.release(name, token).await;
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released for a caller that has gone");
-                // Its stream, or a renewal, may have entered the lease once more.
-                let lease = leases.remove(name, token);
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
                     events.released(name, token);
-                    if let Some(lease) = lease {
+                    if let Some(lease) = leases.remove(name, token) {
                         lease.released();
                     }
+                } else {
+                    leases.lose(name, token);
                 }
                 false
             })

@@ -90,17 +90,18 @@ impl Engine {
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
             let EngineShared { leases, .. } = &*engine;
             let release = engine.store.release(&name, &token).await;
-            let lease = match &release {
-                Ok(_) => leases.remove(&name, &token),
-                Err(_) => None,
+            let (lease, lost) = match &release {
+                Ok(Release::Lost(_)) => (None, leases.lose(&name, &token)),
+                Ok(_) => (leases.remove(&name, &token), None),
+                Err(_) => (None, None),
             };
             // What was never granted or renewed here may be anything.
-            if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) =
-                (&lease, &release)
+            if let (Some(_), Ok(Release::Lost(Loss::HeldByAnother | Loss::Free))) = (lost, &release)
             {
                 engine.metrics.expired_while_held(SeenBy::Release);
             }
-            let held = lease.as_ref().map(|lease| lease.since.elapsed());
+            let held_since = lease.as_ref().map(|lease| lease.since).or(lost);
+            let held = held_since.map(|since| since.elapsed());
             engine.metrics.released(lease_outcome(&release), held);
             let release = release.map_err(|error| {
                 let later = || (Self(Arc::clone(&engine)), name.clone(), token, since);

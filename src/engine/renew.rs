@@ -67,7 +67,7 @@ impl Engine {
             Renewal::Adopted => Err(RenewError::Lost(Loss::HeldByAnother)),
             Renewal::Lost(loss) => {
                 // What was never granted or renewed here may be anything.
-                if self.0.leases.remove(&name, &hash).is_some()
+                if self.0.leases.lose(&name, &hash).is_some()
                     && !matches!(loss, Loss::Broken { .. })
                 {
                     self.0.metrics.expired_while_held(SeenBy::Renew);

@@ -75,12 +75,12 @@ impl Engine {
             metrics: metrics.clone(),
         };
         let reaper = Reaper::start(context, &lifecycle, reconnect_grace);
-        let (mut listener, listed) = (store.breaks().listen(), Arc::clone(&leases));
+        let (mut listener, registry) = (store.breaks().listen(), Arc::clone(&leases));
         let stopped = lifecycle.stopped();
         lifecycle.spawn_background(async move {
             let listen = async {
                 while let Some(BrokenLease { name, token }) = listener.recv().await {
-                    listed.broken(&name, &token);
+                    registry.broken(&name, &token);
                 }
             };
             tokio::select! {

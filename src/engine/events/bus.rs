@@ -1,6 +1,7 @@
 //! The handle through which operations tell events, and through which somebody begins to listen.
 
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -23,15 +24,14 @@ use crate::{
 };
 
 use super::{
-    super::leases::LeaseRegistry,
+    super::leases::{LeaseRegistry, RegisteredLease},
     check::{LeaseCheck, check_lease},
-    event::Event,
-    ingest::{EventIngest, LeaseOrigin},
-    line::{EventMessage, LeaseTag},
+    event::{Event, EventKind},
+    ingest::EventIngest,
+    line::EventMessage,
     outbox::Outbox,
     subscribers::Subscribers,
     subscription::{RelaySubscription, SubscriptionEvent},
-    tracker::{EventLeaseKey, Tracked},
     withheld::WithheldGrants,
 };
 
@@ -144,17 +144,43 @@ struct Publisher {
     interest_until: Option<Instant>,
     /// When the other gateways are asked again for their news.
     request_at: Option<Instant>,
-    checks: FuturesUnordered<BoxFuture<'static, (EventLeaseKey, LeaseCheck)>>,
+    /// Since when the ends of leases at all gateways are heard; `None` while some may be missed.
+    hears_ends_since: Option<Instant>,
+    /// When the leases of this gateway are looked through next for those that have run out.
+    look_at: Instant,
+    /// Leases that have run out and that the store is to be asked about.
+    run_out: VecDeque<RunOut>,
+    checks: FuturesUnordered<BoxFuture<'static, (RunOut, LeaseCheck)>>,
     /// One at a time, so that batches arrive in order.
     sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
     asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
 }
 
+/// A lease of this gateway that has run out.
+struct RunOut {
+    lease: RegisteredLease,
+    /// Not before then the store is asked about it.
+    due: Instant,
+    /// Whether it was not among those that were shown.
+    missed: bool,
+}
+
+/// Where an event has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventOrigin {
+    Here,
+    Elsewhere,
+}
+
 /// How many events are taken in before anything else is looked at.
 const AT_ONCE: usize = 256;
-/// How many leases are looked after at once.
-const CHECKS: usize = 16;
-/// How soon a lease is looked after again when the store did not answer.
+/// How often leases are looked through for those that have run out.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// How long after its time the store is asked about a lease: later than the news of its release that is on its way.
+const GRACE: Duration = Duration::from_millis(250);
+/// About how many leases the store is asked at once, and how many wait for that. The ends of others are told by nobody.
+const CHECKS: (usize, usize) = (16, 131_072);
+/// How soon the store is asked about a lease again when it did not answer.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often other gateways are asked for their news, and for how long each time: two messages may
 /// get lost.
@@ -185,6 +211,9 @@ impl Publisher {
             active: false,
             interest_until: None,
             request_at: None,
+            hears_ends_since: None,
+            look_at: Instant::now(),
+            run_out: VecDeque::new(),
             checks: FuturesUnordered::new(),
             sending: None,
             asking: None,
@@ -209,8 +238,8 @@ impl Publisher {
                 event = self.subscription.next() => self.on_subscription_event(event),
                 lasts = asked => self.interest_until = Some(Instant::now() + lasts),
                 () = self.shared.changed.notified() => {}
-                Some((key, found)) = self.checks.next(), if !self.checks.is_empty() => {
-                    self.on_checked(&key, &found);
+                Some((run_out, found)) = self.checks.next(), if !self.checks.is_empty() => {
+                    self.on_checked(run_out, &found);
                 }
                 sent = finished(&mut self.sending) => self.on_sent(&sent),
                 asked = finished(&mut self.asking) => self.on_requested(&asked),
@@ -219,7 +248,7 @@ impl Publisher {
             }
             self.update_activity();
             for news in batch.drain(..) {
-                self.handle(news, LeaseOrigin::Here);
+                self.handle(news, EventOrigin::Here);
             }
             self.run_due();
         }
@@ -231,10 +260,11 @@ impl Publisher {
             return None;
         }
         let idle = self.sending.is_none();
-        let checking = self.checks.len() < CHECKS;
+        let checks = self.checks.len() < CHECKS.0;
         let times = [
             self.outbox.due().filter(|_| idle),
-            self.ingest.tracker.next_due().filter(|_| checking),
+            Some(self.look_at),
+            self.run_out.front().map(|it| it.due).filter(|_| checks),
             self.withheld.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
@@ -260,35 +290,25 @@ impl Publisher {
         }
         if wanted && !self.active {
             self.subscription.open();
-            if self.store.relay().is_some() {
-                self.ingest.set_disconnected();
-            }
-            self.track_local_leases();
+            // Without a relay there is no other gateway.
+            self.hears_ends_since = self.store.relay().is_none().then_some(now);
+            self.leases.keep_run_out(true);
+            self.look_at = now + LOOK_PERIOD;
+            // They may have ended at another gateway.
+            let ingest = &mut self.ingest;
+            self.leases.for_each_active(|lease| ingest.track(lease));
         }
         if !wanted && self.active {
             self.subscription.close();
             self.ingest = EventIngest::default();
             self.withheld = WithheldGrants::default();
             self.outbox.clear();
+            self.leases.keep_run_out(false);
+            self.run_out.clear();
             self.checks.clear();
             self.shared.overflowed.store(false, Ordering::Relaxed);
         }
         self.active = wanted;
-    }
-
-    /// Tracks the leases that were granted here before the first listener, for the owner and the fencing
-    /// token in the events of their ends. They may have ended at another gateway.
-    fn track_local_leases(&mut self) {
-        let tracker = &mut self.ingest.tracker;
-        self.leases.for_each_active(|lease| {
-            let key = EventLeaseKey {
-                name: lease.name.clone(),
-                fence: lease.fence,
-            };
-            let (id, owner) = (Some(LeaseTag::of(&lease.token)), lease.owner.clone());
-            let tracked = Tracked::new(id, owner, Some(lease.mode), lease.until, false);
-            tracker.track(key, tracked);
-        });
     }
 
     /// Does what is due.
@@ -298,20 +318,15 @@ impl Publisher {
         }
         let now = Instant::now();
         for grant in self.withheld.take_due(now) {
-            self.write(grant.news, grant.origin);
+            self.write(grant.news);
         }
         // After the events that are queued, so that a listener that reads the locks at the gap has seen those
         // events.
         if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
             let gap = Event::gap("too-many", self.shared.clock.wall());
-            self.handle(gap.into(), LeaseOrigin::Here);
+            self.handle(gap.into(), EventOrigin::Here);
         }
-        while self.checks.len() < CHECKS
-            && let Some(key) = self.ingest.tracker.take_due(now)
-        {
-            let store = self.store.clone();
-            self.checks.push(Box::pin(check_lease(store, key)));
-        }
+        self.check_run_out(now);
         if self.request_at.is_some_and(|at| at <= now) && self.asking.is_none() {
             self.request_at = Some(now + ASK.0);
             let store = self.store.clone();
@@ -336,38 +351,76 @@ impl Publisher {
         }
     }
 
-    /// Passes on what has happened here.
-    fn handle(&mut self, news: EventMessage, origin: LeaseOrigin) {
+    /// Asks the store about leases that have run out, about some at once.
+    fn check_run_out(&mut self, now: Instant) {
+        if self.look_at <= now {
+            self.look_at = now + LOOK_PERIOD;
+            let before = now.checked_sub(GRACE).unwrap_or(now);
+            let room = CHECKS.1.saturating_sub(self.run_out.len());
+            let over = self.leases.take_run_out(before, self.hears_ends_since);
+            self.run_out
+                .extend(over.into_iter().take(room).map(|lease| RunOut {
+                    lease,
+                    due: now,
+                    missed: false,
+                }));
+        }
+        while self.checks.len() < CHECKS.0
+            && self.run_out.front().is_some_and(|it| it.due <= now)
+            && let Some(run_out) = self.run_out.pop_front()
+        {
+            let (name, fence) = (run_out.lease.name.clone(), run_out.lease.fence);
+            let check = check_lease(self.store.clone(), name, fence);
+            self.checks
+                .push(Box::pin(async move { (run_out, check.await) }));
+        }
+    }
+
+    /// Passes on what has happened here or elsewhere.
+    fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
         for grant in self.withheld.take_same_lease(&news) {
-            self.write(grant.news, grant.origin);
+            self.write(grant.news);
+        }
+        if origin == EventOrigin::Elsewhere
+            && let (Some(tag), Some(name)) = (news.lease, &news.event.name)
+        {
+            if news.event.kind.ends_lease() {
+                self.leases.remove(name, tag);
+            } else if news.event.kind == EventKind::Renewed {
+                self.leases.renewed_elsewhere(name, tag);
+            }
         }
         // The event is sent as it was published, because each gateway completes it from what it knows.
         let known_only = news.if_known && !self.ingest.is_known(&news);
-        if origin == LeaseOrigin::Here && self.interest_until.is_some() && !known_only {
+        if origin == EventOrigin::Here && self.interest_until.is_some() && !known_only {
             self.outbox.put(&news);
         }
         let name = news.event.name.clone();
         if let Some(name) = name.clone().filter(|_| self.ingest.is_before_end(&news)) {
-            self.withheld.put(name, news, origin);
+            self.withheld.put(name, news);
             return;
         }
         let name = name.filter(|_| news.event.kind.ends_lease());
-        self.write(news, origin);
+        self.write(news);
         let Some(name) = name else { return };
         for grant in self.withheld.take_same_lock(&name) {
             if self.ingest.is_before_end(&grant.news) {
                 self.withheld.put_back(name.clone(), grant);
             } else {
-                self.write(grant.news, grant.origin);
+                self.write(grant.news);
             }
         }
     }
 
     /// Shows an event to those who listen here.
-    fn write(&mut self, news: EventMessage, origin: LeaseOrigin) {
-        let Some(event) = self.ingest.process(news, origin) else {
+    fn write(&mut self, news: EventMessage) {
+        let Some(event) = self.ingest.process(news) else {
             return;
         };
+        if event.kind == EventKind::Gap {
+            // Leases that were granted before may have ended unheard.
+            self.hears_ends_since = self.hears_ends_since.map(|_| Instant::now());
+        }
         let mut subscribers = self.shared.subscribers.lock();
         subscribers.write(event);
         let next = subscribers.journal.next();
@@ -379,13 +432,13 @@ impl Publisher {
         match event {
             SubscriptionEvent::Batch(lines) => {
                 for news in lines.lines().filter_map(EventMessage::from_line) {
-                    self.handle(news, LeaseOrigin::Elsewhere);
+                    self.handle(news, EventOrigin::Elsewhere);
                 }
             }
             SubscriptionEvent::Opened => self.on_subscribed(),
             SubscriptionEvent::Reopened => {
                 let gap = Event::gap("connection-lost", self.shared.clock.wall());
-                self.handle(gap.into(), LeaseOrigin::Elsewhere);
+                self.handle(gap.into(), EventOrigin::Elsewhere);
                 self.on_subscribed();
             }
         }
@@ -395,11 +448,11 @@ impl Publisher {
     /// yet.
     fn on_subscribed(&mut self) {
         if self.request_at.is_some() {
-            self.ingest.set_disconnected();
+            self.hears_ends_since = None;
             self.request_at = Some(Instant::now());
         } else {
             // Another gateway has asked all of them already.
-            self.ingest.set_connected();
+            self.hears_ends_since.get_or_insert_with(Instant::now);
         }
     }
 
@@ -408,24 +461,28 @@ impl Publisher {
             let soon = Instant::now() + ASK_AGAIN;
             self.request_at = self.request_at.map(|at| at.min(soon));
         } else if self.subscription.is_open() {
-            self.ingest.set_connected();
+            self.hears_ends_since.get_or_insert_with(Instant::now);
         }
     }
 
-    fn on_checked(&mut self, key: &EventLeaseKey, found: &LeaseCheck) {
-        // Renewed meanwhile, or ended.
-        if !self.ingest.tracker.is_being_checked(key) {
-            return;
-        }
-        let tracker = &mut self.ingest.tracker;
-        let again = Instant::now() + AGAIN;
+    fn on_checked(&mut self, mut run_out: RunOut, found: &LeaseCheck) {
+        run_out.due = Instant::now() + AGAIN;
         match found {
-            LeaseCheck::Living(left) => tracker.mark_alive(key, Instant::now() + *left),
-            LeaseCheck::Unknown => tracker.reschedule(key, again),
-            LeaseCheck::NotShown if !tracker.was_missed(key) => tracker.reschedule(key, again),
+            LeaseCheck::Living(left) => self.leases.put_back(run_out.lease, Instant::now() + *left),
+            LeaseCheck::Unknown => self.run_out.push_back(run_out),
+            LeaseCheck::NotShown if !run_out.missed => {
+                run_out.missed = true;
+                self.run_out.push_back(run_out);
+            }
             LeaseCheck::NotShown | LeaseCheck::Gone => {
-                if let Some(expired) = self.ingest.gone(key, self.shared.clock.wall()) {
-                    self.handle(expired, LeaseOrigin::Here);
+                let lease = run_out.lease;
+                // It may have been renewed here since, or have ended unheard.
+                let is_renewed = self.leases.is_listed(&lease.name, lease.tag);
+                if !is_renewed
+                    && lease.reports_end(self.hears_ends_since)
+                    && let Some(expired) = self.ingest.expired(lease, self.shared.clock.wall())
+                {
+                    self.handle(expired, EventOrigin::Here);
                 }
             }
         }
@@ -444,7 +501,7 @@ impl Publisher {
             batch.push(news);
         }
         for news in batch {
-            self.handle(news, LeaseOrigin::Here);
+            self.handle(news, EventOrigin::Here);
         }
         let sending = async {
             if let Some(sending) = self.sending.take() {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::store::{AnyStore, Store, StoreError, contract::Holder};
-
-use super::tracker::EventLeaseKey;
+use crate::{
+    lock::{FencingToken, LockName},
+    store::{AnyStore, Store, StoreError, contract::Holder},
+};
 
 /// What became of a lease.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,16 +24,17 @@ pub(super) enum LeaseCheck {
 /// Asks the store what became of a lease.
 pub(super) async fn check_lease(
     store: AnyStore,
-    key: EventLeaseKey,
-) -> (EventLeaseKey, LeaseCheck) {
-    let found = match store.inspect(&key.name).await {
+    name: LockName,
+    fence: FencingToken,
+) -> LeaseCheck {
+    match store.inspect(&name).await {
         Ok(inspection) => match inspection.holder {
-            Some(Holder::Lease(lease)) if lease.fence == key.fence => {
+            Some(Holder::Lease(lease)) if lease.fence == fence => {
                 LeaseCheck::Living(lease.expires_in)
             }
             Some(Holder::Shared(holders)) => {
                 let mut leases = holders.leases.iter();
-                match leases.find(|lease| lease.fence == key.fence) {
+                match leases.find(|lease| lease.fence == fence) {
                     Some(lease) => LeaseCheck::Living(lease.expires_in),
                     None if holders.count > holders.leases.len() as u64 => LeaseCheck::NotShown,
                     None => LeaseCheck::Gone,
@@ -46,6 +48,5 @@ pub(super) async fn check_lease(
             | StoreError::ForeignData { .. }
             | StoreError::FenceExhausted,
         ) => LeaseCheck::Unknown,
-    };
-    (key, found)
+    }
 }

@@ -4,60 +4,49 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use crate::lock::LockName;
+use crate::{
+    engine::leases::{LeaseTag, RegisteredLease},
+    lock::LockName,
+};
 
 use super::{
     event::{Event, EventKind},
-    line::{EventMessage, LeaseTag},
+    line::EventMessage,
     recent_ends::{EndedLease, RecentEnds},
     tracker::{EventLeaseKey, Tracked, Tracker},
 };
-
-/// Where an event has happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeaseOrigin {
-    /// Here: everybody hears of the expiry of this lease from here.
-    Here,
-    /// At another gateway, which tells of the expiry.
-    Elsewhere,
-}
 
 /// What is known of leases, while there are listeners.
 #[derive(Debug, Default)]
 pub(super) struct EventIngest {
     pub(super) tracker: Tracker,
     ended: RecentEnds,
-    /// Whether the end of a lease at another gateway may be missed here.
-    disconnected: bool,
 }
 
 // === impl EventIngest ===
 
 impl EventIngest {
     /// Takes in an event, and answers what is to be told.
-    pub(super) fn process(&mut self, news: EventMessage, origin: LeaseOrigin) -> Option<Event> {
+    pub(super) fn process(&mut self, news: EventMessage) -> Option<Event> {
         match news.event.kind {
-            EventKind::Acquired | EventKind::Renewed => self.apply_live(news, origin),
+            EventKind::Acquired | EventKind::Renewed => self.apply_live(news),
             EventKind::Released | EventKind::Expired | EventKind::Broken | EventKind::Lost => {
                 self.apply_end(news)
             }
-            EventKind::Gap => {
-                self.tracker.watch_none();
-                Some(news.event)
-            }
-            EventKind::Queued | EventKind::ReleaseRequested => Some(news.event),
+            EventKind::Gap | EventKind::Queued | EventKind::ReleaseRequested => Some(news.event),
         }
     }
 
-    /// From now on ends at other gateways may be missed.
-    pub(super) fn set_disconnected(&mut self) {
-        self.disconnected = true;
-        self.tracker.watch_none();
-    }
-
-    /// From now on ends at all gateways are received.
-    pub(super) fn set_connected(&mut self) {
-        self.disconnected = false;
+    /// Begins with a lease that was granted before anybody listened.
+    pub(super) fn track(&mut self, lease: &RegisteredLease) {
+        let tracked = Tracked {
+            id: Some(lease.tag),
+            owner: lease.owner.clone(),
+            mode: Some(lease.mode),
+            announced: false,
+            until: lease.until,
+        };
+        self.tracker.track(EventLeaseKey::of(lease), tracked);
     }
 
     /// Whether the lease of an event is known to live.
@@ -77,26 +66,23 @@ impl EventIngest {
         self.tracker.resolve(news.lease?, news.event.name.as_ref()?)
     }
 
-    /// A tracked lease is gone, and no event has said why: it has expired.
-    pub(super) fn gone(&mut self, key: &EventLeaseKey, at: SystemTime) -> Option<EventMessage> {
-        let lease = self.tracker.get(key)?;
-        if !lease.watched {
-            self.tracker.forget(key);
-            return None;
-        }
-        Some(EventMessage {
+    /// The event of a lease that is gone; none if it was told why.
+    pub(super) fn expired(&self, lease: RegisteredLease, at: SystemTime) -> Option<EventMessage> {
+        let key = EventLeaseKey::of(&lease);
+        let is_told = self.has_ended(Some(&key), Some(lease.tag), Some(&lease.name));
+        (!is_told).then(|| EventMessage {
             event: Event {
-                fence: Some(key.fence),
-                owner: lease.owner.clone(),
-                mode: lease.mode,
-                ..Event::of(EventKind::Expired, &key.name, at)
+                fence: Some(lease.fence),
+                owner: lease.owner,
+                mode: Some(lease.mode),
+                ..Event::of(EventKind::Expired, &lease.name, at)
             },
-            lease: lease.id,
+            lease: Some(lease.tag),
             if_known: false,
         })
     }
 
-    fn apply_live(&mut self, news: EventMessage, origin: LeaseOrigin) -> Option<Event> {
+    fn apply_live(&mut self, news: EventMessage) -> Option<Event> {
         let (event, id) = (news.event, news.lease);
         let Some(key) = key_of(&event) else {
             return Some(event);
@@ -110,14 +96,15 @@ impl EventIngest {
         let before = self.tracker.get(&key);
         let told = begins && before.is_some_and(|lease| lease.announced && lease.id == id);
         if begins && before.is_some() {
-            // A renewal that was heard of first, here perhaps, says until when it lasts and who watches it.
+            // A renewal that was heard of first says until when it lasts.
             self.tracker.has_begun(&key);
         } else if let (false, Some(left)) = (ended, event.expires_in) {
-            let watched = origin == LeaseOrigin::Here && !self.disconnected;
-            let until = Instant::now() + left;
             let lease = Tracked {
+                id,
+                owner: event.owner.clone(),
+                mode: event.mode,
                 announced: begins,
-                ..Tracked::new(id, event.owner.clone(), event.mode, until, watched)
+                until: Instant::now() + left,
             };
             self.tracker.track(key, lease);
         }
@@ -175,6 +162,17 @@ impl EventIngest {
             let mark = EndedLease::Id(id, name.clone());
             self.ended.contains(&mark)
         })
+    }
+}
+
+// === impl EventLeaseKey ===
+
+impl EventLeaseKey {
+    pub(super) fn of(lease: &RegisteredLease) -> Self {
+        Self {
+            name: lease.name.clone(),
+            fence: lease.fence,
+        }
     }
 }
 

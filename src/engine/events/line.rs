@@ -4,14 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::{FencingToken, LockName, Mode, Owner, TokenHash};
+use crate::{
+    engine::leases::LeaseTag,
+    lock::{FencingToken, LockName, Mode, Owner},
+};
 
 use super::event::{Event, EventKind};
-
-/// Tells leases apart, for those who pass events on. It is made of the hash of the token: whoever
-/// releases a lease by its token may not know its fencing token. It stays between gateways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct LeaseTag(u64);
 
 /// An event on its way, with what tells its lease from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,18 +52,6 @@ struct Line<'a> {
 
 /// The longest reason, or name of a key, that is believed, in characters.
 const LONGEST_TEXT: usize = 200;
-
-// === impl LeaseTag ===
-
-impl LeaseTag {
-    pub(super) fn of(token: &TokenHash) -> Self {
-        let (first, _) = token
-            .as_bytes()
-            .split_first_chunk()
-            .expect("a hash has 32 bytes");
-        Self(u64::from_be_bytes(*first))
-    }
-}
 
 // === impl EventMessage ===
 
@@ -175,7 +161,7 @@ mod tests {
                 by: Some("ops".into()),
                 ..Event::bare(EventKind::Broken, at)
             },
-            lease: Some(LeaseTag::of(&Token::random().hash())),
+            lease: Some(LeaseTag::from(&Token::random().hash())),
             if_known: false,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::{
-    engine::LossReason,
+    engine::{LossReason, leases::LeaseTag},
     lock::{HeldLease, Lease, LockName, Owner, ReleaseRequest, Sharing, TokenHash},
     store::contract::QueuePosition,
 };
@@ -13,7 +13,7 @@ use crate::{
 use super::{
     bus::Bus,
     event::{Event, EventKind},
-    line::{EventMessage, LeaseTag},
+    line::EventMessage,
 };
 
 // === impl Bus ===
@@ -46,7 +46,7 @@ impl Bus {
                 waited: Some(lease.waited),
                 ..held(EventKind::Acquired, &lease.name, &lease.held, at)
             },
-            lease: Some(LeaseTag::of(token)),
+            lease: Some(LeaseTag::from(token)),
             if_known: false,
         });
     }
@@ -55,7 +55,7 @@ impl Bus {
     pub(in crate::engine) fn renewed(&self, name: &LockName, token: &TokenHash, lease: &HeldLease) {
         self.publish(|at| EventMessage {
             event: held(EventKind::Renewed, name, lease, at),
-            lease: Some(LeaseTag::of(token)),
+            lease: Some(LeaseTag::from(token)),
             if_known: false,
         });
     }
@@ -64,7 +64,7 @@ impl Bus {
     pub(in crate::engine) fn released(&self, name: &LockName, token: &TokenHash) {
         self.publish(|at| EventMessage {
             event: Event::of(EventKind::Released, name, at),
-            lease: Some(LeaseTag::of(token)),
+            lease: Some(LeaseTag::from(token)),
             if_known: false,
         });
     }
@@ -82,7 +82,7 @@ impl Bus {
                 reason: Some(lost.map_or("abandoned", LossReason::as_str).into()),
                 ..Event::of(EventKind::Released, name, at)
             },
-            lease: Some(LeaseTag::of(token)),
+            lease: Some(LeaseTag::from(token)),
             if_known: true,
         });
     }
@@ -94,7 +94,7 @@ impl Bus {
                 reason: Some(reason.as_str().into()),
                 ..Event::of(EventKind::Lost, name, at)
             },
-            lease: Some(LeaseTag::of(token)),
+            lease: Some(LeaseTag::from(token)),
             if_known: false,
         });
     }

@@ -2,9 +2,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use crate::lock::LockName;
+use crate::{engine::leases::LeaseTag, lock::LockName};
 
-use super::{line::LeaseTag, tracker::EventLeaseKey};
+use super::tracker::EventLeaseKey;
 
 /// What a lease that has ended is known by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

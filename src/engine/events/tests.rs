@@ -5,17 +5,21 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::{Instant, advance, timeout};
+use tokio::time::{advance, sleep, timeout};
 
 use super::{
     event::{Event, EventKind},
-    ingest::{EventIngest, LeaseOrigin},
-    line::{EventMessage, LeaseTag},
+    ingest::EventIngest,
+    line::EventMessage,
     listener::{Listener, ListenerItem},
     tracker::EventLeaseKey,
 };
 use crate::{
-    engine::tests::scripted_store::{ScriptedStore, engine, granted, held, name, request, settle},
+    engine::{
+        Engine,
+        leases::LeaseTag,
+        tests::scripted_store::{ScriptedStore, engine, granted, held, name, request, settle},
+    },
     lock::{FencingToken, HeldLease, LockName, Mode, NamePrefix, Token},
     store::contract::{Holder, SharedHolders},
 };
@@ -35,26 +39,22 @@ fn news(kind: EventKind, id: LeaseTag, fence: Option<u64>) -> EventMessage {
 }
 
 fn id() -> LeaseTag {
-    LeaseTag::of(&Token::random().hash())
+    LeaseTag::from(&Token::random().hash())
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
     let (mut ingest, id) = (EventIngest::default(), id());
     let released = || news(EventKind::Released, id, None);
-    let told = ingest.process(released(), LeaseOrigin::Here).unwrap();
+    let told = ingest.process(released()).unwrap();
     assert_eq!((told.kind, told.fence), (EventKind::Released, None));
-    assert_eq!(ingest.process(released(), LeaseOrigin::Here), None);
+    assert_eq!(ingest.process(released()), None);
     let renewed = news(EventKind::Renewed, id, Some(FENCE));
-    assert_eq!(
-        ingest.process(renewed, LeaseOrigin::Elsewhere),
-        None,
-        "it is over"
-    );
+    assert_eq!(ingest.process(renewed), None, "it is over");
     // Its beginning was on its way, and nobody waits for another end.
     let acquired = news(EventKind::Acquired, id, Some(FENCE));
-    assert!(ingest.process(acquired, LeaseOrigin::Elsewhere).is_some());
-    assert_eq!(ingest.tracker.next_due(), None);
+    assert!(ingest.process(acquired).is_some());
+    assert!(ingest.tracker.get(&key()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,23 +62,20 @@ async fn of_a_lease_of_which_nobody_has_heard_nobody_hears_that_it_was_given_bac
     let (mut ingest, id) = (EventIngest::default(), id());
     let mut given_back = news(EventKind::Released, id, None);
     given_back.if_known = true;
-    assert_eq!(ingest.process(given_back, LeaseOrigin::Here), None);
+    assert_eq!(ingest.process(given_back), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
     let (mut ingest, id) = (EventIngest::default(), id());
-    ingest.process(
-        news(EventKind::Acquired, id, Some(FENCE)),
-        LeaseOrigin::Here,
-    );
+    ingest.process(news(EventKind::Acquired, id, Some(FENCE)));
     for (reason, lives) in [("expired", true), ("ended", false)] {
         let mut lost = news(EventKind::Lost, id, None);
         lost.event.reason = Some(reason.into());
-        let told = ingest.process(lost, LeaseOrigin::Here);
+        let told = ingest.process(lost);
         let fence = told.unwrap().fence;
         assert_eq!(fence.map(FencingToken::get), Some(FENCE));
-        assert_eq!(ingest.tracker.next_due().is_some(), lives, "{reason}");
+        assert_eq!(ingest.tracker.get(&key()).is_some(), lives, "{reason}");
     }
 }
 
@@ -90,31 +87,21 @@ fn key() -> EventLeaseKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_another_gateway_is_forgotten_soon_after_its_time_and_has_not_expired() {
+async fn a_lease_whose_end_nobody_tells_is_forgotten_soon_after_its_time() {
     let mut ingest = EventIngest::default();
-    let acquired = news(EventKind::Acquired, id(), Some(FENCE));
-    ingest.process(acquired, LeaseOrigin::Elsewhere);
+    let exclusive = |fence| {
+        let mut news = news(EventKind::Acquired, id(), Some(fence));
+        news.event.mode = Some(Mode::Exclusive);
+        news
+    };
+    ingest.process(exclusive(FENCE));
     advance(Duration::from_secs(31)).await;
-    assert_eq!(ingest.tracker.take_due(Instant::now()), None);
-    assert!(
-        ingest.tracker.get(&key()).is_some(),
-        "word may be on its way"
-    );
+    let next = exclusive(FENCE + 1);
+    assert!(ingest.is_before_end(&next), "word may be on its way");
     advance(Duration::from_secs(1)).await;
-    assert_eq!(ingest.tracker.take_due(Instant::now()), None);
+    assert!(!ingest.is_before_end(&next));
+    ingest.process(next);
     assert!(ingest.tracker.get(&key()).is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_shown_is_looked_for_once_more_and_again_after_a_renewal() {
-    let (mut ingest, id) = (EventIngest::default(), id());
-    let acquired = news(EventKind::Acquired, id, Some(FENCE));
-    ingest.process(acquired, LeaseOrigin::Here);
-    assert!(!ingest.tracker.was_missed(&key()));
-    assert!(ingest.tracker.was_missed(&key()));
-    let renewed = news(EventKind::Renewed, id, Some(FENCE));
-    ingest.process(renewed, LeaseOrigin::Here);
-    assert!(!ingest.tracker.was_missed(&key()));
 }
 
 /// Of those who share the lock more are there than are shown.
@@ -146,40 +133,64 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     told.expect("its end is told");
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_lived_before_a_gap_has_not_expired() {
-    let mut ingest = EventIngest::default();
-    let at = SystemTime::UNIX_EPOCH;
-    let acquired = || news(EventKind::Acquired, id(), Some(FENCE));
-    ingest.process(acquired(), LeaseOrigin::Here);
-    assert!(ingest.gone(&key(), at).is_some());
-    ingest.process(Event::gap("test", at).into(), LeaseOrigin::Elsewhere);
-    assert_eq!(ingest.gone(&key(), at), None);
-    // The same while ends may go unheard.
-    ingest.set_disconnected();
-    ingest.process(acquired(), LeaseOrigin::Here);
-    assert_eq!(ingest.gone(&key(), at), None);
-    ingest.set_connected();
-    ingest.process(acquired(), LeaseOrigin::Here);
-    assert!(ingest.gone(&key(), at).is_some());
+/// Leases of this gateway run out together while somebody listens, each with a fence of its own.
+async fn run_out(engine: &Engine, many: u64) -> Listener {
+    let listener = engine.listen(NamePrefix::default(), None).unwrap();
+    settle().await;
+    for after in 0..many {
+        let lease = HeldLease {
+            fence: FencingToken::new(held().fence.get() + after).unwrap(),
+            ..held()
+        };
+        let leases = &engine.0.leases;
+        leases.insert_counted(Token::random().hash(), &name(), &lease);
+    }
+    sleep(held().expires_in + Duration::from_secs(1)).await;
+    listener
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_renewed_here_is_watched_here_although_its_beginning_is_heard_later() {
-    let (mut ingest, id) = (EventIngest::default(), id());
-    ingest.process(news(EventKind::Renewed, id, Some(FENCE)), LeaseOrigin::Here);
-    let acquired = || news(EventKind::Acquired, id, Some(FENCE));
-    assert!(ingest.process(acquired(), LeaseOrigin::Elsewhere).is_some());
-    assert!(ingest.process(acquired(), LeaseOrigin::Elsewhere).is_none());
-    assert!(ingest.gone(&key(), SystemTime::UNIX_EPOCH).is_some());
+async fn of_many_leases_that_run_out_together_the_store_is_asked_about_few_at_once() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let closed = store.inspect_gate.forget_permits(usize::MAX);
+    let mut listener = run_out(&engine, 1_000).await;
+    assert_eq!(*store.inspected.lock(), 16);
+    store.inspect_gate.add_permits(closed);
+    let mut told = 0;
+    while told < 1_000 {
+        let events = next(&mut listener).await;
+        assert!(events.iter().all(|event| event.kind == EventKind::Expired));
+        told += events.len();
+    }
+    assert_eq!(*store.inspected.lock(), 1_000, "each once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_lives_is_watched_on_and_a_store_that_is_away_is_asked_again() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    *store.holder.lock() = Some(Holder::Lease(held()));
+    let mut listener = run_out(&engine, 1).await;
+    assert_eq!(*store.inspected.lock(), 1);
+    assert_eq!(engine.0.leases.counted().all, 1);
+    assert_eq!(engine.leases_needed_until(), None, "nobody waits for it");
+    // It runs out again, and then the store gives no answer for a while.
+    *store.holder.lock() = None;
+    *store.inspect_errors.lock() = 3;
+    let limit = held().expires_in + Duration::from_secs(10);
+    let told = timeout(limit, next(&mut listener)).await.unwrap();
+    assert_eq!(told[0].kind, EventKind::Expired);
+    assert_eq!(*store.inspected.lock(), 5);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_begins_once_whoever_says_so() {
     let (mut ingest, id) = (EventIngest::default(), id());
-    for origin in [LeaseOrigin::Here, LeaseOrigin::Elsewhere] {
-        let told = ingest.process(news(EventKind::Acquired, id, Some(FENCE)), origin);
-        assert_eq!(told.is_some(), origin == LeaseOrigin::Here);
+    ingest.process(news(EventKind::Renewed, id, Some(FENCE)));
+    for is_first in [true, false] {
+        let told = ingest.process(news(EventKind::Acquired, id, Some(FENCE)));
+        assert_eq!(told.is_some(), is_first);
     }
 }
 
@@ -229,7 +240,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
         .events
         .renewed(&name(), &Token::random().hash(), &held());
     // Whoever comes back may still want to know, but not for ever.
-    tokio::time::sleep(Duration::from_mins(2)).await;
+    sleep(Duration::from_mins(2)).await;
     engine
         .0
         .events
@@ -246,7 +257,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     for _ in 0..20_000 {
         engine.0.events.renewed(&name(), &token, &lease);
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
     let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
     loop {

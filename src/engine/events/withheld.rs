@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::lock::LockName;
 
-use super::{ingest::LeaseOrigin, line::EventMessage};
+use super::line::EventMessage;
 
 /// Grants whose event waits, by their lock: thousands may wait while each event asks for those of its lock.
 #[derive(Debug, Default)]
@@ -25,7 +25,6 @@ pub(super) struct WithheldGrants {
 #[derive(Debug)]
 pub(super) struct WithheldGrant {
     pub(super) news: EventMessage,
-    pub(super) origin: LeaseOrigin,
     /// Until when it waits: the end may be told much later, as an expiry, or by nobody.
     until: Instant,
 }
@@ -37,15 +36,10 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 impl WithheldGrants {
     /// Withholds a grant of a lock.
-    pub(super) fn put(&mut self, name: LockName, news: EventMessage, origin: LeaseOrigin) {
+    pub(super) fn put(&mut self, name: LockName, news: EventMessage) {
         let until = Instant::now() + LONGEST_WAIT;
         self.due.push_back((until, name.clone()));
-        let grant = WithheldGrant {
-            news,
-            origin,
-            until,
-        };
-        self.put_back(name, grant);
+        self.put_back(name, WithheldGrant { news, until });
     }
 
     /// Goes on with one that was taken, until the same time.
@@ -122,7 +116,7 @@ mod tests {
         let mut withheld = WithheldGrants::default();
         for name in (0..2_000).map(name) {
             let grant = news(EventKind::Acquired, &name);
-            withheld.put(name, grant, LeaseOrigin::Here);
+            withheld.put(name, grant);
         }
         let mut looked_at = 0;
         let taken = withheld.take(&name(1_000), |_| {
@@ -136,11 +130,7 @@ mod tests {
     async fn a_grant_that_is_put_back_is_due_at_its_time() {
         let name = LockName::new("a").unwrap();
         let mut withheld = WithheldGrants::default();
-        withheld.put(
-            name.clone(),
-            news(EventKind::Acquired, &name),
-            LeaseOrigin::Here,
-        );
+        withheld.put(name.clone(), news(EventKind::Acquired, &name));
         let due = withheld.next_due().unwrap();
         for grant in withheld.take_same_lock(&name) {
             withheld.put_back(name.clone(), grant);
@@ -162,7 +152,7 @@ mod tests {
             let mut withheld = WithheldGrants::default();
             for name in &names {
                 let grant = news(EventKind::Acquired, name);
-                withheld.put(name.clone(), grant, LeaseOrigin::Here);
+                withheld.put(name.clone(), grant);
                 tokio::time::advance(Duration::from_millis(1)).await;
             }
             withheld

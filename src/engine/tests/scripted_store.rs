@@ -82,6 +82,11 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) breaks_asked: Mutex<usize>,
     /// Who is shown to hold the lock.
     pub(in crate::engine) holder: Mutex<Option<Holder>>,
+    /// How often inspect was asked, and how often it does not answer.
+    pub(in crate::engine) inspected: Mutex<usize>,
+    pub(in crate::engine) inspect_errors: Mutex<usize>,
+    /// Inspect waits here for a permit.
+    pub(in crate::engine) inspect_gate: Semaphore,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
     pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// What list answers; otherwise an empty page.
@@ -105,6 +110,9 @@ impl ScriptedStore {
             released: Mutex::default(),
             release_errors: Mutex::default(),
             adopted_by: Mutex::default(),
+            inspected: Mutex::default(),
+            inspect_errors: Mutex::default(),
+            inspect_gate: Semaphore::new(1_000_000),
             leavings: Mutex::default(),
             left: Mutex::default(),
             confirmations: Mutex::default(),
@@ -319,6 +327,13 @@ impl Store for ScriptedStore {
     }
 
     async fn inspect(&self, _name: &LockName) -> Result<Inspection, StoreError> {
+        *self.inspected.lock() += 1;
+        drop(self.inspect_gate.acquire().await);
+        let mut errors = self.inspect_errors.lock();
+        if *errors > 0 {
+            *errors -= 1;
+            return Err(Uncertainty::TimedOut.into());
+        }
         Ok(Inspection {
             holder: self.holder.lock().clone(),
             queue: Vec::new(),
