@@ -11,8 +11,8 @@ use crate::{
     ReleaseRequest,
     acquiring::millis,
     give_back::WithdrawOnDrop,
+    holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
-    lease::are_exact,
     lock::{GroupNames, Token},
 };
 

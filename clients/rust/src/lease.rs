@@ -1,12 +1,13 @@
 //! A lease as a gateway answers it.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{
-    ClientError, ReleaseRequest,
+    ClientError, Holder, ReleaseRequest,
+    holder::are_exact,
     http::CallResponse,
     lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
@@ -54,37 +55,6 @@ pub struct LeasePart {
     pub fence: FencingToken,
     /// Whether it holds this lock alone or beside others, and its slot there.
     pub mode: Mode,
-}
-
-/// What an answer or an event tells of a lease, or of a client without a gateway that holds a lock: as much as the caller may
-/// know. Everything that is told of leases is read as this.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Holder {
-    /// Whether it took the lock in the store itself, without a gateway.
-    pub foreign: bool,
-    /// Who asked.
-    pub owner: Option<String>,
-    /// What the holder attached.
-    pub metadata: Option<BTreeMap<String, String>>,
-    /// The fencing token of the lease.
-    pub fencing_token: Option<u64>,
-    /// Whether it holds the lock alone or beside others: `exclusive` or `shared`.
-    pub mode: Option<String>,
-    /// The slot of its lease.
-    pub slot: Option<u16>,
-    /// What tells one client without a gateway from another, as far as that is known.
-    pub foreign_mark: Option<String>,
-    /// What is left of it in milliseconds; `None` if it has no expiry.
-    pub expires_in_ms: Option<u64>,
-    /// For how long the lease was last granted, in milliseconds.
-    pub ttl_ms: Option<u64>,
-    /// What is left until its hold limit in milliseconds, if it has one.
-    pub hold_expires_in_ms: Option<u64>,
-    /// When the lease was granted, by the clock of the gateway, as RFC 3339 has it.
-    pub acquired_at: Option<String>,
-    /// Present if it was asked to release the lock, and the caller may know.
-    pub release_requested: Option<ReleaseRequest>,
 }
 
 /// The answer to an acquire or a renewal: one lease, or several that have all but names, fencing tokens and modes in common.
@@ -209,27 +179,6 @@ impl LeasePart {
             },
         })
     }
-}
-
-// === impl Holder ===
-
-impl Holder {
-    /// Whether JSON carries its numbers exactly.
-    pub(crate) fn is_exact(&self) -> bool {
-        are_exact(&[
-            self.fencing_token,
-            self.ttl_ms,
-            self.expires_in_ms,
-            self.hold_expires_in_ms,
-            self.release_requested.as_ref().map(|it| it.within_ms),
-        ])
-    }
-}
-
-/// Whether JSON carries these numbers exactly, as it does every number of a gateway.
-pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
-    let numbers = numbers.iter().flatten();
-    numbers.copied().all(|it| it <= FencingToken::MAX.get())
 }
 
 impl fmt::Debug for Lease {

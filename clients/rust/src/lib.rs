@@ -27,6 +27,7 @@ mod events;
 mod format_duration;
 mod give_back;
 mod group;
+mod holder;
 mod http;
 mod inspect;
 mod lease;
@@ -49,8 +50,9 @@ pub use error::ClientError;
 pub use events::{Event, Events, EventsItem};
 pub use format_duration::format_duration;
 pub use group::{PartResult, PartResults};
+pub use holder::Holder;
 pub use inspect::{Inspection, LockState, Waiter};
-pub use lease::{Holder, Lease, LeasePart};
+pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
 pub use list::{HeldLock, ListRequest, Page};
 pub use lock::{
