@@ -47,6 +47,7 @@ const CODINGS: [&str; 9] = [
 ];
 const MEDIA: Expected = Expected::Refused(415, "unsupported-media-type");
 
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let token = ("Lock-Token", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
