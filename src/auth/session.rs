@@ -1,4 +1,11 @@
 //! What somebody has who has shown a key in a browser: the id of its secret, for a time.
+//!
+//! No API key may lie where a script of the page could read it. `POST /session` admits a caller by key and sets a cookie: the id of
+//! the secret and an end, sealed with ChaCha20-Poly1305 under `auth.session_secret_file` or a random key. Gateways keep no sessions,
+//! so any gateway with the same secret accepts the cookie, and only removing the secret from its key ends a copy early.
+//!
+//! Browsers attach cookies on their own. So a session counts only for requests that the browser marks as coming from our pages, and
+//! an API key in the request takes precedence. Streams and waits ask again whether the session still permits them when keys change.
 
 use std::{
     fmt,

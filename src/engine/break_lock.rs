@@ -1,4 +1,12 @@
 //! Break: take a lock away from whoever holds it, at once or after the holder was asked to release it.
+//!
+//! The store reads what holds the lock, then breaks exactly that: a lease by its fence, a foreign value by its hash. So a late copy
+//! of the command hits nobody else, and a break whose reply was lost can be repeated.
+//!
+//! With `grace_ms` the deadline is written into the lease, which from then on is renewed at most until
+//! `ReleaseRequest::BACKSTOP` after it, and every answer about the lease tells of the request. The gateway that was asked waits for
+//! the deadline in a background task, breaks the lease if it is still there, and writes a second audit entry. If that gateway has
+//! stopped, the lease ends with the backstop.
 
 use std::sync::Arc;
 

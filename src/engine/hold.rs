@@ -1,4 +1,14 @@
 //! Hold: acquire a lock and keep it for as long as somebody listens.
+//!
+//! The lease is kept by a task of its own, and `http/locks/hold_stream.rs` is the body that reads the events of that task. Dropping
+//! the body releases the lock. The lease counts from when the last successful renewal was *sent*, and is reported as lost shortly
+//! before the store could grant it to somebody else. A grant that was waited for is renewed once before it is announced, because
+//! its age is unknown. A hold task that panics leaves its lease to the reaper.
+//!
+//! One token may be used at two gateways: a client that lost its connection adopts the lease elsewhere while the old stream still
+//! runs. So each lease has a *keeper*: the attempt that was granted it, until a stream adopts the lease, or until a request under
+//! its key is answered with it. A stream renews and releases as the keeper, and the store refuses a stream that is not the keeper
+//! any more.
 
 use std::{
     future::poll_fn,

@@ -3,6 +3,46 @@
 //! No script answers from the data of a server that takes no writes. Most say so by their flags, by
 //! which such a server refuses them before they run; an acquire ends with a write in any case. A list
 //! is read without scripts, and asks whether the server is a replica.
+//!
+//! # What is stored
+//!
+//! The names of keys are a public interface: a client that uses `lg:{NAME}:lock` with `SET NX PX` and compare-and-delete excludes
+//! callers of the gateway and is excluded by them. All keys of a name share its hash tag. `TAG` is the shortest string over
+//! `0-9a-z` that hashes to the slot of the name, so there are at most 16,384 counters.
+//!
+//! | key | content | expires |
+//! |---|---|---|
+//! | `lg:{NAME}:lock` | The lease as one string (`records/`). A value that does not begin with `2` is foreign and is never overwritten. | with the lease |
+//! | `lg:{NAME}:wait` | List of the waiters' ids (`2` and the hash of the token) in order. | 25 h; rounds extend it |
+//! | `lg:{NAME}:of:ID` | The ticket of a waiter (`q` queued, `w` granted but not confirmed); later one letter: `g` given back, `a` adopted, `s` superseded, `r` released, `b` broken; of a break `x` done, `y` not. | a minute after the wait or the end |
+//! | `lg:{NAME}:gone` | In a queue of more than 512: how many waiters have left while their ids are still in the list. The ids are removed together once they are more than a quarter, because each removal searches the whole list. | as `wait` |
+//! | `lg:{NAME}:shared`, `:leases`, `:slots` | Only while the lock is shared; `:lock` is then `2*`. A sorted set of ids by their ends, a hash of leases by their ids, a bitmap of the slots taken. | a minute after `:lock` |
+//! | `lg:{NAME}:asked:ID` | The holder was asked to release this lease: after its end its token is told that it was broken. | a minute after that time |
+//! | `lg:{NAME}:key:HASH` | What an idempotency key leads to: `q` and the id of a place, or `l` and the id of a lease. | a minute after the end |
+//! | `lg:{TAG}:gw:ID` | The gateway is alive, in a slot where it has waiters. | 6 s |
+//! | `lg:{TAG}:fence` | The fence counter of the slot. | never |
+//! | `lg:{}:marker`, `lg:{TAG}:marker` | Replication marker; the second one in a cluster. | 1 s |
+//! | `lg:{TAG}:absent` | Never exists, and is named by every script that writes. While a slot moves, no server then has all named keys, and both refuse before anything happens. | |
+//! | `lg:{NAME}:info`, `:ended`, `:wanted` | Nodes of a quorum: the record, the tombstones, "a gateway waits". There `:lock` is the plain hash of the token. | lease; a minute after the last end; 5 s |
+//! | `lg:{}:node` | Nodes of a quorum: the life of the data, the run of the server, the largest fence known, how often other nodes learnt from it, when it was found empty. | never |
+//!
+//! Channels: `lg:gw:ID` of one gateway, `lg:gw:all` of all, `lg:events`; in database N the last two end in `:N`. Messages:
+//! `granted TOKEN-HASH NAME FENCE`, `superseded TOKEN-HASH NAME`, `broken TOKEN-HASH NAME`, `ends MS NAME`, `free NAME`,
+//! `listening ID MS`, `come ID`. A gateway ignores messages that it does not know.
+//!
+//! # Late copies
+//!
+//! After a lost reply the first copy of a command may still run, even after the caller's next command, so scripts tolerate their own
+//! late copies:
+//!
+//! * Acquire, give-back, adoption, break and, with a key, release leave a letter in `:of:ID`. A letter is never replaced by an
+//!   earlier one in the order g, a, s, r, b, and each letter refuses the acquire.
+//! * A ticket records that its acquire was sent again. An attempt that leaves writes the letter although its ticket is not there, if
+//!   the ticket may have been lost.
+//! * A late release or confirmation of an ended lease does nothing.
+//! * A late renewal may extend a lease or change its stored TTL, which is safe. No renewal makes a lease end earlier.
+//!
+//! Every script takes the time from Redis and validates before its first write.
 
 mod break_lock;
 mod client;
