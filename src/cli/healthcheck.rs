@@ -90,6 +90,8 @@ fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, Cl
         // Says which file is wrong, and why.
         files.read()?;
         let pem = fs::read(files.certificate.path()).and_then(|mut pem| {
+            // A file may end without a new line.
+            pem.push(b'\n');
             pem.extend(fs::read(files.key.path())?);
             Ok(pem)
         });

@@ -62,8 +62,7 @@ pub(super) struct RegisteredLease {
     needed_until: Instant,
     /// When it was granted or renewed here last.
     seen: Instant,
-    /// Whether another gateway reports its end, as far as is known: that gateway has renewed the lease since, or
-    /// may have broken it.
+    /// Whether another gateway reports its end, as far as is known: that gateway has renewed the lease since.
     ends_elsewhere: bool,
     /// The slot among the leases of its API key, if the key may have only so many.
     slot: Option<LeaseSlot>,
@@ -223,13 +222,11 @@ impl LeaseRegistry {
         }
     }
 
-    /// A lease may have been broken: tells the stream that keeps it, if there is one.
+    /// A lease may have been broken, or its holder was asked to release it: tells the stream that keeps it, if there is one.
     pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
         let mut shard = self.shard(token);
-        let stream = shard.lease_mut(name, token).and_then(|lease| {
-            lease.ends_elsewhere = true;
-            lease.stream.take()
-        });
+        let lease = shard.lease_mut(name, token);
+        let stream = lease.and_then(|lease| lease.stream.take());
         drop(shard);
         if let Some(stream) = stream {
             let _ = stream.send(Displaced::Broken);
@@ -274,7 +271,9 @@ impl LeaseRegistry {
         let mut shard = self.shard(token);
         let lease = shard.lease_mut(name, token)?;
         let since = lease.since;
-        (lease.until, lease.needed_until) = (Instant::now(), Instant::now());
+        // Asked again and again, it does not put off the end that is to be reported.
+        let now = Instant::now();
+        (lease.until, lease.needed_until) = (lease.until.min(now), now);
         (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
         drop(shard);
         self.notify();
@@ -730,31 +729,34 @@ mod tests {
     async fn what_has_run_out_is_taken_once_by_whoever_reports_its_end() {
         let leases = LeaseRegistry::default();
         leases.keep_run_out(true);
-        let [early, late, renewed, broken, again, lost] = [(); 6].map(|()| Token::random().hash());
+        let [early, late, renewed, asked, again, lost] = [(); 6].map(|()| Token::random().hash());
         leases.insert(early, &name(), &lasting(10));
         leases.insert(again, &name(), &lasting(10));
         advance(Duration::from_secs(5)).await;
         let heard_since = Some(Instant::now());
         // They would be swept if they were not kept.
         let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
-        for token in [late, renewed, broken].into_iter().chain(others) {
+        for token in [late, renewed, asked].into_iter().chain(others) {
             leases.insert(token, &name(), &lasting(3));
         }
         leases.renewed_elsewhere(&name(), LeaseTag::from(&late));
         advance(Duration::from_secs(2)).await;
         leases.renewed_elsewhere(&name(), LeaseTag::from(&renewed));
-        leases.broken(&name(), &broken);
+        leases.broken(&name(), &asked);
         leases.insert(again, &name(), &lasting(1));
         leases.insert_counted(lost, &name(), &lasting(100));
         assert!(leases.lose(&name(), &lost).is_some());
+        let lost_at = Instant::now();
         assert!(!leases.is_listed(&name(), &lost));
         advance(Duration::from_secs(10)).await;
+        leases.lose(&name(), &lost);
+        assert_eq!(leases.take_run_out(lost_at, heard_since).len(), 1);
         leases.insert(Token::random().hash(), &name(), &lasting(1));
         let taken = leases.take_run_out(Instant::now(), heard_since);
         let tags: Vec<_> = taken.iter().map(|lease| lease.tag).collect();
         let is_taken = |token: &TokenHash| tags.contains(&LeaseTag::from(token));
-        assert_eq!([&late, &again, &lost].map(is_taken), [true; 3]);
-        assert_eq!([&early, &renewed, &broken].map(is_taken), [false; 3]);
+        assert_eq!([&late, &asked, &again].map(is_taken), [true; 3]);
+        assert_eq!([&early, &renewed, &lost].map(is_taken), [false; 3]);
         assert_eq!(listed(&leases), 1);
         for lease in taken {
             leases.put_back(lease, Instant::now() + Duration::from_secs(1));

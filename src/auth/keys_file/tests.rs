@@ -120,6 +120,18 @@ fn a_misspelt_field_is_refused_with_a_hint() {
 }
 
 #[test]
+fn a_quoted_name_is_no_path_and_a_number_that_is_too_large_no_text() {
+    let quoted = format!(
+        "\"key[0].name\" = 'ops'\n\"key[0].secrets\" = ['{}']",
+        secret()
+    );
+    assert!(error(&quoted).contains("allowed is [[key]]"));
+    assert!(error_of("\".acquire\" = ['ci:']").starts_with("there is no \".acquire\" of the key"));
+    let large = error(&format!("[[key]]\nname = {}\nsecrets = []", "9".repeat(20)));
+    assert!(large.starts_with("the name of "), "{large}");
+}
+
+#[test]
 fn names_and_ids_are_there_once() {
     let (a, b) = (secret(), secret());
     let two = |name: &str, secret: &str| {

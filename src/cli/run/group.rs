@@ -4,7 +4,7 @@ use std::{fs, process};
 
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid},
+    process::{Pid, Signal, kill_process_group, test_kill_process_group},
 };
 
 /// A process group.
@@ -33,6 +33,7 @@ pub(super) enum GroupState {
 /// What the system shows of a process.
 #[derive(Debug, PartialEq, Eq)]
 struct ProcessStat {
+    parent: i32,
     group: i32,
     dead: bool,
 }
@@ -51,12 +52,6 @@ impl Group {
 
     pub(super) fn id(&self) -> Pid {
         self.id
-    }
-
-    /// Collects the dead in it whose parent is this process, as it is of all orphans where it is the first process of a
-    /// container.
-    pub(super) fn collect(&self) {
-        while matches!(waitpgid(self.id, WaitOptions::NOHANG), Ok(Some(_))) {}
     }
 
     /// Sends a signal to everybody in it.
@@ -104,6 +99,14 @@ fn judge(
     }
 }
 
+/// The children of this process that are dead and wait to be collected, as far as the system shows them.
+pub(super) fn dead_children() -> impl Iterator<Item = Pid> {
+    let is_ours = |it: &ProcessStat| u32::try_from(it.parent) == Ok(process::id());
+    processes()
+        .filter(move |&pid| ProcessStat::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
+        .filter_map(Pid::from_raw)
+}
+
 /// The numbers of all processes that the system shows.
 fn processes() -> impl Iterator<Item = i32> {
     // What belongs to another container has other numbers.
@@ -130,9 +133,11 @@ impl ProcessStat {
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         let state = fields.next()?;
-        let group = fields.nth(1)?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
         let threads: u32 = fields.nth(14)?.parse().ok()?;
         Some(Self {
+            parent,
             group,
             // The first thread may have ended before the others.
             dead: matches!(state, "Z" | "X") && threads <= 1,
@@ -201,7 +206,17 @@ mod tests {
 
     #[test]
     fn a_group_is_dead_only_if_processes_of_other_users_are_visible() {
-        let process = |pid, group, dead| (pid, ProcessStat { group, dead });
+        let process = |pid, group, dead| {
+            let parent = 1;
+            (
+                pid,
+                ProcessStat {
+                    parent,
+                    group,
+                    dead,
+                },
+            )
+        };
         let state = |visible: Vec<_>, shows_others| judge(70, visible.into_iter(), || shows_others);
         let (dead, living, other) = (
             || process(70, 70, true),
@@ -232,8 +247,14 @@ mod tests {
                 "71 (a) Z 1 2 (b) {state} 70 69 68 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 9 10\n"
             )
         };
-        let group = 69;
-        let shown = |dead| Some(ProcessStat { group, dead });
+        let (parent, group) = (70, 69);
+        let shown = |dead| {
+            Some(ProcessStat {
+                parent,
+                group,
+                dead,
+            })
+        };
         assert_eq!(ProcessStat::parse(&stat("S", 1)), shown(false));
         assert_eq!(ProcessStat::parse(&stat("Z", 1)), shown(true));
         assert_eq!(ProcessStat::parse(&stat("Z", 2)), shown(false));

@@ -67,6 +67,11 @@ impl Guard {
         self.order(&Order::KillAt(SystemClock.since_boot() + left));
     }
 
+    /// Its number.
+    pub(super) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     /// Whether it has ended before its time. It is collected then.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))

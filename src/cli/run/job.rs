@@ -12,6 +12,7 @@ use super::{
     args::OnLost,
     group::{Group, GroupState},
     guard::own_program,
+    orphans::Orphans,
     start_process::stopped,
 };
 
@@ -207,14 +208,14 @@ impl Leftover {
     /// The same, when the command has been collected: until then signals reach it, and with it a group in
     /// which nobody else is seen. Should the number of the group have gone to another by now, that one is
     /// taken for what is left of it, and nothing is done to it.
-    pub(super) async fn or_hidden(self, job: &mut Job) -> Self {
+    pub(super) async fn or_hidden(self, job: &mut Job, orphans: &Orphans) -> Self {
         if self == Self::Somebody {
             return self;
         }
         let until = Instant::now() + KILLED;
         loop {
             // Not collected, the dead are in the group.
-            job.group.collect();
+            orphans.collect();
             match job.group_state() {
                 GroupState::Gone | GroupState::Dead => return Self::Nobody,
                 _ if Instant::now() >= until => return Self::Somebody,

@@ -5,6 +5,7 @@ mod execute;
 mod group;
 mod guard;
 mod job;
+mod orphans;
 mod start_process;
 mod supervisor;
 mod terminal;

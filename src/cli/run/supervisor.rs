@@ -23,6 +23,7 @@ use super::{
     args::{OnLost, OnRequest, RunArgs},
     guard::Guard,
     job::{Job, LOOK, Leftover, Status, Stopping},
+    orphans::Orphans,
     terminal::Terminal,
     timing::Timing,
 };
@@ -33,6 +34,7 @@ pub(super) struct Supervisor {
     job: Job,
     terminal: Option<Terminal>,
     guard: Option<Guard>,
+    orphans: Orphans,
     lease: watch::Receiver<LeaseState>,
     lease_lost: bool,
     requests: watch::Receiver<Option<ReleaseRequest>>,
@@ -123,12 +125,18 @@ impl Supervisor {
         if let Some(terminal) = &mut terminal {
             terminal.give(job.group());
         }
+        let orphans = Orphans::beside(
+            [job.group()]
+                .into_iter()
+                .chain(guard.as_ref().map(Guard::pid)),
+        );
         let now = Instant::now();
         let mut this = Self {
             name: name.clone(),
             job,
             terminal,
             guard,
+            orphans,
             lease: renewer.watch(),
             lease_lost: false,
             requests: renewer.requests(),
@@ -191,7 +199,7 @@ impl Supervisor {
         }
         CommandEnd {
             code,
-            leftover: leftover.or_hidden(&mut self.job).await,
+            leftover: leftover.or_hidden(&mut self.job, &self.orphans).await,
             stopped: self.why,
         }
     }
@@ -201,6 +209,7 @@ impl Supervisor {
         let at_last = self.timing.kill_if_stopped_now();
         let mut stopping = Stopping::default();
         loop {
+            self.orphans.collect();
             let kill_at = match self.on_lost {
                 OnLost::Terminate => self.kill_at.min(at_last),
                 OnLost::Continue => at_last,
@@ -222,11 +231,13 @@ impl Supervisor {
             Signal::CHILD => {
                 if self.guard.as_mut().is_some_and(Guard::has_ended) {
                     self.guard = None;
+                    self.orphans = Orphans::beside([self.job.group()]);
                     // It may have ended because it has done what it is for.
                     if self.stage != Stage::Killed && Instant::now() < self.kill_at {
                         self.note(&format!("the guard is gone: {UNGUARDED}"));
                     }
                 }
+                self.orphans.collect();
                 let status = self.job.status();
                 if status == Status::Stopped {
                     self.stopped = true;

@@ -77,7 +77,13 @@ pub(crate) fn entries(path: &Path, text: &str) -> Result<Vec<TomlEntry>, NotToml
 
 fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, toml::Value)>) {
     for (key, value) in table {
-        let path = format!("{prefix}{}", key.get_ref());
+        let name = key.get_ref();
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        // A name that needs quotes is the name of nothing: without its quotes it could pass for a path.
+        let path = match !name.is_empty() && name.chars().all(is_bare) {
+            true => format!("{prefix}{name}"),
+            false => format!("{prefix}{name:?}"),
+        };
         collect_value(key.span().start, path, value, found);
     }
 }
@@ -104,14 +110,14 @@ fn collect_value(
             }
         }
         value => {
-            // A number that is too large for TOML is kept as a text, which no key takes that takes a number.
-            let text = match &value {
-                DeValue::Integer(number) => number.to_string(),
-                _ => String::new(),
+            // A number that is too large for TOML is kept as a fraction or NaN, which no key takes.
+            let number = match &value {
+                DeValue::Integer(number) => number.to_string().parse().unwrap_or(f64::NAN),
+                _ => f64::NAN,
             };
             let value = ValueDeserializer::from(Spanned::new(span, value));
             let value = toml::Value::deserialize(value);
-            found.push((offset, path, value.unwrap_or(toml::Value::String(text))));
+            found.push((offset, path, value.unwrap_or(toml::Value::Float(number))));
         }
     }
 }

@@ -369,6 +369,10 @@ impl Publisher {
             && self.run_out.front().is_some_and(|it| it.due <= now)
             && let Some(run_out) = self.run_out.pop_front()
         {
+            // Ends may have been missed since the lease ran out.
+            if !run_out.lease.reports_end(self.hears_ends_since) {
+                continue;
+            }
             let (name, fence) = (run_out.lease.name.clone(), run_out.lease.fence);
             let check = check_lease(self.store.clone(), name, fence);
             self.checks

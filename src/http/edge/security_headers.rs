@@ -34,7 +34,7 @@ const LOADS_NOTHING: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Tells it. `is_page` says that a person may look at the answer; what is under `/locks` is for
+/// Tells it. `is_page` says that a person may look at the answer; what needs an API key is for
 /// programs, and gets no more than it needs.
 pub(super) fn insert(is_page: bool, headers: &mut HeaderMap) {
     for (name, value) in OF_ALL {

@@ -278,7 +278,9 @@ impl Log {
     /// Whether what lives has room in a new file on a full disk, and in the one that follows it.
     pub(super) fn can_go_on(&self, live: u64) -> bool {
         // A file has a header, and ends with a whole block of which the last bytes are zeros.
-        live.saturating_add(2 * BLOCK as u64) < self.file.allocated.min(self.reserved)
+        // Each part of it is a record with a head of its own: less than a part in 2,048.
+        live.saturating_add(live / 2_048 + 2 * BLOCK as u64)
+            < self.file.allocated.min(self.reserved)
     }
 
     /// Whether so many bytes more may live on a full disk, and leave half of the room that is kept beside what lives.
@@ -562,7 +564,8 @@ impl NextFile {
             return Ok(!more);
         }
         file.fill_up_to(needed.min(file.allocated + PIECE * growth))?;
-        Ok(false)
+        // Not in the next pass: each batch adds something behind what was filled, and may add more than the file grows by.
+        Ok(file.allocated >= needed)
     }
 }
 

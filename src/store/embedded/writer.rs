@@ -276,6 +276,8 @@ impl Writer {
                 if is_new {
                     self.see_files();
                 }
+                // The disk may have been full, and the log gone on in the reserve: no acquire may be served then.
+                self.see_shortage();
             }
             Err(failure) => self.fail(&failure.error.to_string(), false, ExecutedBatch::default()),
         }

@@ -192,7 +192,7 @@ fn a_file_that_is_not_toml_or_not_there_is_named() {
     );
     assert_eq!(
         file("\nthreads = 99999999999999999999"),
-        "threads is \"99999999999999999999\" (line 2 of lg.toml); allowed is a whole number from 0 \
+        "threads is 100000000000000000000.0 (line 2 of lg.toml); allowed is a whole number from 0 \
          to 512"
     );
     let message = variable("LATCHGATE_CONFIG", "/does/not/exist");

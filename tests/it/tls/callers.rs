@@ -1,5 +1,7 @@
 //! Callers that show a certificate, and callers that do not.
 
+use std::fs;
+
 use crate::support::{Authority, Files, eventually, gateway::Setup, program::latchgate};
 
 use super::certified::{Certified, Curled};
@@ -80,6 +82,9 @@ fn the_client_commands_show_a_certificate() {
             .env("LATCHGATE_HTTP_TLS_KEY_FILE", "/not/read")
             .read()
     };
+    // A file may end without a new line.
+    let certificate = fs::read_to_string(ours.certificate()).unwrap();
+    fs::write(ours.certificate(), certificate.trim_end()).unwrap();
     let healthy = check(&flags);
     assert_eq!(healthy.code, Some(0), "{healthy:?}");
     let unknown = check(&[]);

@@ -84,13 +84,19 @@ fn meta(rows: u64) -> Meta {
 }
 
 fn row(number: u64) -> Rows {
+    rows(number..=number)
+}
+
+fn rows(numbers: std::ops::RangeInclusive<u64>) -> Rows {
     let mut rows = Rows::default();
-    let asked = attempt(&format!("lock:{number}"), LONG);
-    let fence = FencingToken::new(number).unwrap();
-    rows.lease(
-        &asked.name,
-        &Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1)),
-    );
+    for number in numbers {
+        let asked = attempt(&format!("lock:{number}"), LONG);
+        let fence = FencingToken::new(number).unwrap();
+        rows.lease(
+            &asked.name,
+            &Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1)),
+        );
+    }
     rows
 }
 
@@ -396,6 +402,27 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         parts > 3 * replaced,
         "{parts} parts are too few for the test"
     );
+}
+
+#[test]
+fn the_next_file_is_completed_although_each_batch_adds_more_than_a_file_grows_by() {
+    let disk = Disk::default();
+    let mut log = begin(&disk);
+    let (state, batch, meta) = (state_of(1..=100), rows(1..=100), meta(100));
+    for _ in 0..3 {
+        let mut passes = 0;
+        loop {
+            log.append(&meta, &batch).unwrap();
+            if log.needs_next() {
+                passes += 1;
+                if log.go_on_with_next(&meta, &state).unwrap() {
+                    break;
+                }
+            }
+            assert!(passes < 100, "the next file never takes its place");
+        }
+        assert_eq!(held(&read(&disk).unwrap().0), locks(100));
+    }
 }
 
 #[test]

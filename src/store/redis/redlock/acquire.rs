@@ -360,7 +360,7 @@ impl Shared {
             !doomed.contains(node) && !pending_withdrawals.contains(*node, name, token)
         });
         let sure: Vec<_> = sure.map(|(_, lease)| lease).collect();
-        let lease = accepted(&sure, self.quorum.majority(), began.elapsed());
+        let lease = accepted(&sure, self.quorum.majority(), began, Instant::now());
         Ok(match lease {
             Some(lease) if !lease.expires_in.is_zero() => {
                 TryOutcome::done(Acquisition::Granted(lease))
@@ -409,7 +409,7 @@ impl Shared {
             })
             .collect();
         let leases: Vec<_> = found.iter().map(|(lease, ..)| *lease).collect();
-        let Some(lease) = accepted(&leases, majority, began.elapsed()) else {
+        let Some(lease) = accepted(&leases, majority, began, Instant::now()) else {
             let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
             let answered = answers.count(Result::is_ok);
             return Ok(match errors.next() {

@@ -91,7 +91,7 @@ impl Shared {
         );
         let answers = answers.await;
         let tally = RenewalTally::of(&answers);
-        if let Some(lease) = view::renewed(&tally.kept, majority, began.elapsed()) {
+        if let Some(lease) = view::renewed(&tally.kept, majority, began, Instant::now()) {
             let margin = majority_validity(tally.margins, majority);
             return Ok(Renewal::Renewed(lease, margin));
         }
@@ -165,7 +165,7 @@ fn confirmation(
     let confirmed: Vec<(usize, &HeldLease)> = confirmed.collect();
     let sure = confirmed.iter().filter(|(node, _)| is_sure(*node));
     let sure: Vec<&HeldLease> = sure.map(|(_, lease)| *lease).collect();
-    if let Some(lease) = accepted(&sure, majority, began.elapsed()) {
+    if let Some(lease) = accepted(&sure, majority, began, Instant::now()) {
         return Some(Confirmation::Confirmed(lease));
     }
     let superseded = answers.count(|answer| *answer == Ok(Confirmation::Superseded));

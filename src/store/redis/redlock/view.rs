@@ -214,22 +214,22 @@ impl QuorumHolder {
 /// The lease that nodes have, as far as is known; `None` if none of them knows its fence.
 pub(super) fn agreed(leases: &[&HeldLease], majority: usize) -> Option<HeldLease> {
     let as_of = leases.iter().map(|lease| lease.as_of).min()?;
-    let lease = valid_lease(leases, majority, Duration::ZERO)?;
-    Some(HeldLease { as_of, ..lease })
+    valid_lease(leases, majority, as_of, as_of)
 }
 
-/// The lease that a majority has accepted by one fence, `spent` after the nodes were asked. Less than that is none: a
+/// The lease that a majority has accepted by one fence, as it is `now`. Less than that is none: a
 /// try may be given up when a minority has accepted it.
 pub(super) fn accepted(
     leases: &[&HeldLease],
     majority: usize,
-    spent: Duration,
+    began: Instant,
+    now: Instant,
 ) -> Option<HeldLease> {
     let accepted: Vec<_> = with(leases, fence(leases)?).collect();
     if accepted.len() < majority {
         return None;
     }
-    valid_lease(&accepted, majority, spent)
+    valid_lease(&accepted, majority, began, now)
 }
 
 /// How many of these have accepted the lease by one fence.
@@ -242,12 +242,13 @@ pub(super) fn accepting(leases: &[&HeldLease]) -> usize {
 pub(super) fn renewed(
     leases: &[&HeldLease],
     majority: usize,
-    spent: Duration,
+    began: Instant,
+    now: Instant,
 ) -> Option<HeldLease> {
     if leases.len() < majority {
         return None;
     }
-    valid_lease(leases, majority, spent)
+    valid_lease(leases, majority, began, now)
 }
 
 fn with<'a>(leases: &[&'a HeldLease], fence: FencingToken) -> impl Iterator<Item = &'a HeldLease> {
@@ -265,7 +266,15 @@ fn fence(leases: &[&HeldLease]) -> Option<FencingToken> {
     fences.max_by_key(|fence| (with(leases, *fence).count(), *fence))
 }
 
-fn valid_lease(leases: &[&HeldLease], majority: usize, spent: Duration) -> Option<HeldLease> {
+/// The lease `now`, of nodes that were asked since `began`. One reading of the clock for what has passed and for when the
+/// times count from: if the process stands still after that, the holder knows that its time has gone on.
+fn valid_lease(
+    leases: &[&HeldLease],
+    majority: usize,
+    began: Instant,
+    now: Instant,
+) -> Option<HeldLease> {
+    let spent = now.saturating_duration_since(began);
     let lease = with(leases, fence(leases)?).next()?;
     // A renewal that a majority has refused may have changed that of the others.
     let ttls = leases.iter().map(|lease| lease.ttl).collect();
@@ -302,7 +311,7 @@ fn valid_lease(leases: &[&HeldLease], majority: usize, spent: Duration) -> Optio
                 limit.saturating_sub(spent)
             }
         }),
-        as_of: Instant::now(),
+        as_of: now,
         ..lease.clone()
     })
 }
@@ -333,9 +342,14 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use crate::lock::{Metadata, Reason, Ttl};
 
     use super::*;
+
+    /// When the nodes were asked.
+    static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
         HeldLease {
@@ -370,7 +384,7 @@ mod tests {
 
     fn agree(leases: &[HeldLease; 3], spent: u64) -> Option<HeldLease> {
         let leases: Vec<_> = leases.iter().collect();
-        renewed(&leases, 2, Duration::from_millis(spent))
+        renewed(&leases, 2, *THEN, *THEN + Duration::from_millis(spent))
     }
 
     #[test]
@@ -407,9 +421,9 @@ mod tests {
     #[test]
     fn a_try_that_came_to_nothing_does_not_name_the_fence() {
         let (low, high) = (lease(7, 900, None), lease(9, 900, None));
-        let held = renewed(&[&high, &low, &low], 2, Duration::ZERO).unwrap();
+        let held = renewed(&[&high, &low, &low], 2, *THEN, *THEN).unwrap();
         assert_eq!(held.fence.get(), 7);
-        let held = accepted(&[&high, &low, &low], 2, Duration::ZERO).unwrap();
+        let held = accepted(&[&high, &low, &low], 2, *THEN, *THEN).unwrap();
         assert_eq!(held.fence.get(), 7);
     }
 
@@ -417,17 +431,14 @@ mod tests {
     fn a_minority_that_has_accepted_it_makes_no_lease() {
         let (named, unnamed) = (lease(7, 900, None), lease(1, 900, None));
         assert_eq!(
-            accepted(&[&named, &unnamed, &unnamed], 2, Duration::ZERO),
+            accepted(&[&named, &unnamed, &unnamed], 2, *THEN, *THEN),
             None
         );
         let other = lease(9, 900, None);
-        assert_eq!(
-            accepted(&[&named, &other, &unnamed], 2, Duration::ZERO),
-            None
-        );
+        assert_eq!(accepted(&[&named, &other, &unnamed], 2, *THEN, *THEN), None);
         // Whoever renews it was granted it, and knows that it was accepted.
-        assert!(renewed(&[&named, &unnamed], 2, Duration::ZERO).is_some());
-        assert_eq!(renewed(&[&named], 2, Duration::ZERO), None);
+        assert!(renewed(&[&named, &unnamed], 2, *THEN, *THEN).is_some());
+        assert_eq!(renewed(&[&named], 2, *THEN, *THEN), None);
     }
 
     #[test]

@@ -41,17 +41,43 @@ fn ends(mut running: Running) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn as_the_first_process_it_does_not_wait_for_the_dead() {
+fn as_the_first_process_it_collects_those_whose_parents_have_ended() {
     let gateway = Gateway::start();
     let url = gateway.url();
-    let script = r#"echo "first=$(cat /proc/1/comm)"; (sleep 60 &); exit 3"#;
+    let script = r#"
+        echo "first=$(cat /proc/1/comm)"
+        pid=$(sleep 0.1 >/dev/null & echo $!)
+        while [ -e /proc/$pid ]; do sleep 0.05; done
+        echo collected
+        (sleep 60 &)
+        exit 3"#;
     let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
     let command = ["--", "sh", "-c", script];
     let running = as_first_process(&url, &[&program[..], &KILL_AFTER, &command].concat());
     let (code, out, err) = ends(running);
-    assert_eq!(out, "first=latchgate\n", "{err}");
+    assert_eq!(out, "first=latchgate\ncollected\n", "{err}");
     assert_eq!((code, err.as_str()), (Some(3), ""));
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[test]
+fn as_the_first_process_it_collects_them_until_the_last_of_the_command_has_ended() {
+    let gateway = Gateway::start();
+    // The command has ended, and is not collected yet.
+    let script = r#"
+        trap "" TERM
+        (
+            while kill -0 $$ && ! grep -q '^State:.Z' /proc/$$/status; do sleep 0.05; done
+            pid=$(sleep 0.1 >/dev/null & echo $!)
+            while [ -e /proc/$pid ]; do sleep 0.05; done
+            echo collected
+        ) &
+        exit 3"#;
+    let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
+    let command = ["--", "sh", "-c", script];
+    let arguments = [&program[..], &KILL_AFTER, &command].concat();
+    let (code, out, err) = ends(as_first_process(&gateway.url(), &arguments));
+    assert_eq!((code, out.as_str()), (Some(3), "collected\n"), "{err}");
 }
 
 #[test]
