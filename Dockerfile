@@ -27,7 +27,7 @@ COPY build ./build
 COPY dashboard ./dashboard
 COPY clients/js/src ./clients/js/src
 COPY clients/rust ./clients/rust
-COPY crates ./crates
+COPY crates/vocabulary ./crates/vocabulary
 COPY src ./src
 # Whoever builds it for others says from which commit: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown

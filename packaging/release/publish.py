@@ -3,7 +3,7 @@
 import shlex
 
 from . import ROOT, output
-from .packages import CLIENT
+from .packages import CRATES
 
 
 def words(*command):
@@ -31,8 +31,8 @@ def steps(release, files):
         words("docker", "build", "--build-arg", f"REVISION={release.commit}", "--tag", image, "."),
         words("docker", "push", image),
     ]
-    yield f"the Rust client {CLIENT}", "crates.io, which takes no file: cargo makes the same one again", [
-        words("cargo", "publish", "--locked", "--package", CLIENT)
+    yield "the Rust client and its vocabulary", "crates.io, which takes no file: cargo makes the same ones again", [
+        words("cargo", "publish", "--locked", "--package", crate) for crate in CRATES
     ]
     yield "the JavaScript client latchgate", "npm", [
         words("npm", "publish", file) for file in files if file.parent.name == "npm"

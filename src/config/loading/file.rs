@@ -80,9 +80,10 @@ fn collect(table: DeTable<'_>, prefix: &str, found: &mut Vec<(usize, String, tom
         let name = key.get_ref();
         let is_bare = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         // A name that needs quotes is the name of nothing: without its quotes it could pass for a path.
-        let path = match !name.is_empty() && name.chars().all(is_bare) {
-            true => format!("{prefix}{name}"),
-            false => format!("{prefix}{name:?}"),
+        let path = if !name.is_empty() && name.chars().all(is_bare) {
+            format!("{prefix}{name}")
+        } else {
+            format!("{prefix}{name:?}")
         };
         collect_value(key.span().start, path, value, found);
     }
