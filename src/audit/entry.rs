@@ -9,7 +9,7 @@ use crate::invisible_chars::escape_json;
 
 use super::{Requester, bounds::LeftOut};
 
-/// One line: fields and what they say. What does not apply to an event is left out.
+/// One line of the audit log: fields with their values. Fields that do not apply to an event are left out.
 pub(super) struct AuditEntry(Vec<(&'static str, Value)>);
 
 /// The longest value that somebody else has chosen, in bytes. Longer ones are cut.

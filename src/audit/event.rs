@@ -27,7 +27,7 @@ pub struct Requester<'a> {
 /// A permission that was refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Refused<'a> {
-    /// Who asked.
+    /// The caller that asked for the operation.
     pub requester: Requester<'a>,
     /// How they asked: the method of the request.
     pub method: &'a str,
@@ -57,7 +57,7 @@ pub struct ReloadedKeys {
 /// A lock that was to be broken.
 #[derive(Debug, Clone, Copy)]
 pub struct BreakAttempt<'a> {
-    /// Who asked.
+    /// The caller that asked for the operation.
     pub requester: Requester<'a>,
     /// Which lock.
     pub name: &'a LockName,

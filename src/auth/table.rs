@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
     /// Says that a field is wrong.
     pub(super) fn refuse(&self, field: &str, allowed: &str) -> KeysFileError {
         let found = self.field(field);
-        // Of a field that is missing the place of the first one that is there.
+        // A missing field has no line: the message names the line of the first field of its table.
         let line = found.or(self.fields.first()).map_or(1, |it| it.line);
         let value = found.map(|it| displayed(field, &it.value));
         KeysFileError::refused(

@@ -121,7 +121,7 @@ impl BreakArgs {
         self.grace.filter(|grace| !grace.is_zero())
     }
 
-    /// What the command line says is to be broken.
+    /// The holder that the command line names, or all holders; `None` if it names none.
     fn target(&self) -> Option<BreakTarget> {
         let lease = self.fencing_token.map(BreakTarget::Lease);
         lease

@@ -29,7 +29,7 @@ pub struct PartResult {
     /// With `lease-lost`: whether somebody else holds the lock.
     #[serde(default)]
     pub held: Option<bool>,
-    /// What is told of a lease that was renewed.
+    /// The lease after its renewal; empty if it was not renewed.
     #[serde(flatten)]
     pub lease: Holder,
 }

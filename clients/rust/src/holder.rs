@@ -1,4 +1,4 @@
-//! What is told of a lease, or of a client without a gateway that holds a lock.
+//! The holder of a lock as an answer or an event of a gateway describes it.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use serde::Deserialize;
 
 use crate::{ReleaseRequest, lock::FencingToken};
 
-/// What an answer or an event tells of a lease, or of a client without a gateway that holds a lock: as much as the caller may
-/// know. Everything that is told of leases is read as this.
+/// The holder of a lock, as an answer or an event of a gateway describes it: a lease, or a foreign client that holds the lock
+/// without a gateway. Fields that the caller's API key may not view are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Holder {
     /// Whether it took the lock in the store itself, without a gateway.
     pub foreign: bool,
-    /// Who asked.
+    /// The owner that the request for the lease named.
     pub owner: Option<String>,
-    /// What the holder attached.
+    /// The metadata that the request for the lease carried.
     pub metadata: Option<BTreeMap<String, String>>,
     /// The fencing token of the lease.
     pub fencing_token: Option<u64>,
@@ -23,13 +23,13 @@ pub struct Holder {
     pub mode: Option<String>,
     /// The slot of its lease.
     pub slot: Option<u16>,
-    /// What tells one client without a gateway from another, as far as that is known.
+    /// A hash that distinguishes one foreign client from another, if it is known.
     pub foreign_mark: Option<String>,
-    /// What is left of it in milliseconds; `None` if it has no expiry.
+    /// The remaining time of the lease in milliseconds; `None` if it has no expiry.
     pub expires_in_ms: Option<u64>,
     /// For how long the lease was last granted, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// What is left until its hold limit in milliseconds, if it has one.
+    /// The remaining time until the hold limit of the lease in milliseconds, if it has a limit.
     pub hold_expires_in_ms: Option<u64>,
     /// When the lease was granted, by the clock of the gateway, as RFC 3339 has it.
     pub acquired_at: Option<String>,

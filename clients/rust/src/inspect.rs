@@ -30,7 +30,7 @@ pub struct Inspection {
 pub struct Waiter {
     /// The place in the queue: 1 is the next to be served.
     pub position: u64,
-    /// Who asked.
+    /// The owner that the request named.
     #[serde(default)]
     pub owner: Option<String>,
     /// How it wants to hold the lock: `exclusive` or `shared`.

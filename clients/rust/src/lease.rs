@@ -33,7 +33,7 @@ pub struct Lease {
     pub renew_after: Duration,
     /// What was left until its hold limit, if it has one.
     pub hold_expires_in: Option<Duration>,
-    /// Who asked.
+    /// The owner that the request for the lease named.
     pub owner: Option<Owner>,
     /// What was attached to it.
     pub metadata: Metadata,

@@ -32,19 +32,19 @@ pub(in crate::http) struct Operation {
 /// How the requests of an operation are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Class {
-    /// They take the common room.
+    /// Requests that take a permit of the common limit.
     Ordinary,
-    /// They ask how the gateway is. They need no room, may name any host, and are part of no trace.
+    /// Health checks. They need no permit, may name any host, and are part of no trace.
     Probes,
-    /// They ask for metrics, which say what an overloaded gateway is at. They are part of no trace.
+    /// Requests for metrics, for which an overloaded gateway keeps permits. They are part of no trace.
     Scrapes,
-    /// They keep leases.
+    /// Renewals of leases. They have a limit of their own beside the common one.
     Renews,
-    /// They end leases, and are carried out even if their callers hang up.
+    /// Releases of leases. They are carried out even if their callers hang up.
     Releases,
-    /// They only look, but each keeps a connection. Pages of other origins must not send them.
+    /// Event streams, each of which keeps a connection. Pages of other origins must not open them.
     Listens,
-    /// They keep a lease if they have its token in the header, and are ordinary if not.
+    /// Hold requests. With a token in the header they adopt a lease and count as renewals; without one they are ordinary.
     Holds,
 }
 
@@ -106,7 +106,7 @@ impl Operation {
         }
     }
 
-    /// The same operation, whose requests are treated so.
+    /// The same operation with another class.
     pub(in crate::http) fn class(self, class: Class) -> Self {
         Self { class, ..self }
     }
