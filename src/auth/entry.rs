@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use crate::lock::{LockName, Ttl};
+use crate::lock::Ttl;
 
-use super::{ApiKeyHash, ApiKeyId, Permission, Prefixes};
+use super::{ApiKeyHash, ApiKeyId, Permissions};
 
 /// One key of a keys file. It holds hashes, never a secret.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,14 +13,8 @@ pub struct KeyEntry {
     pub name: Arc<str>,
     /// The secrets that are this key: two while one takes over from the other.
     pub secrets: Vec<KeySecret>,
-    /// The names that it may acquire, hold and renew.
-    pub acquire: Prefixes,
-    /// The names that it may inspect and list, and whose events it may read.
-    pub view: Prefixes,
-    /// The names that it may break.
-    pub breaks: Prefixes,
-    /// Whether it may read metrics.
-    pub metrics: bool,
+    /// What it permits.
+    pub permissions: Permissions,
     /// When it ends, if it does.
     pub expires_at: Option<SystemTime>,
     /// How much it may have.
@@ -81,20 +75,6 @@ impl PartialEq for KeySecret {
 // === impl KeyEntry ===
 
 impl KeyEntry {
-    /// Whether it permits something on a name; without a name, whether it does so on any.
-    pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
-        let on = |prefixes: &Prefixes| match name {
-            Some(name) => prefixes.contains(name),
-            None => !prefixes.is_empty(),
-        };
-        match permission {
-            Permission::Acquire => on(&self.acquire),
-            Permission::View => on(&self.view),
-            Permission::Break => on(&self.breaks),
-            Permission::Metrics => self.metrics,
-        }
-    }
-
     /// Whether it has ended by then.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|end| end <= now)

@@ -187,8 +187,9 @@ impl Gate {
     ) -> bool {
         let Some(guarded) = &self.0 else { return true };
         let ring = Arc::clone(&guarded.ring.borrow());
-        ring.with_secret(secret)
-            .is_some_and(|key| !guarded.is_expired(key) && key.permits(permission, name))
+        ring.with_secret(secret).is_some_and(|key| {
+            !guarded.is_expired(key) && key.permissions.permits(permission, name)
+        })
     }
 
     /// Ends when the keys have changed, or one of them has expired. Waits for ever at an open gate.
@@ -360,7 +361,8 @@ impl Access {
 
     /// Whether something is permitted on a name; without a name, whether it is on any.
     pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
-        self.key().is_none_or(|key| key.permits(permission, name))
+        self.key()
+            .is_none_or(|key| key.permissions.permits(permission, name))
     }
 
     /// Whether it may see a lock, as the key was when it was shown: for a list.
@@ -368,14 +370,10 @@ impl Access {
         self.permits(Permission::View, Some(name))
     }
 
-    /// Whether it may see every lock whose name begins so.
-    pub fn views_all(&self, begin: &NamePrefix) -> bool {
-        self.key().is_none_or(|key| key.view.contains_all(begin))
-    }
-
-    /// Whether it may break every lock whose name begins so.
-    pub fn breaks_all(&self, begin: &NamePrefix) -> bool {
-        self.key().is_none_or(|key| key.breaks.contains_all(begin))
+    /// Whether something is permitted on every lock whose name begins so.
+    pub fn permits_all(&self, permission: Permission, begin: &NamePrefix) -> bool {
+        let names = |key: &Arc<KeyEntry>| key.permissions.names(permission).contains_all(begin);
+        self.key().is_none_or(names)
     }
 
     /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False

@@ -13,8 +13,8 @@ use crate::{
 };
 
 use super::{
-    ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, KeysFileError, Prefixes, Rate,
-    table::Table,
+    ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, KeysFileError, Permission,
+    Permissions, Prefixes, Rate, table::Table,
 };
 
 /// A TOML file of `[[key]]` tables. It holds hashes only, so it is no secret; whoever can write it
@@ -117,10 +117,7 @@ fn entry(table: &mut Table<'_>) -> Result<KeyEntry, KeysFileError> {
     Ok(KeyEntry {
         name: name.into(),
         secrets: secrets(table)?,
-        acquire: prefixes(table, "acquire")?,
-        view: prefixes(table, "view")?,
-        breaks: prefixes(table, "break")?,
-        metrics: table.flag("metrics")?,
+        permissions: permissions(table)?,
         expires_at: expires_at(table)?,
         limits: limits(table)?,
     })
@@ -149,10 +146,22 @@ fn secrets(table: &mut Table<'_>) -> Result<Vec<KeySecret>, KeysFileError> {
     }
 }
 
-fn prefixes(table: &mut Table<'_>, field: &'static str) -> Result<Prefixes, KeysFileError> {
-    let texts = table.texts(field)?;
-    Prefixes::new(texts)
-        .map_err(|error| table.refuse(field, &format!("a list of texts, each {error}")))
+fn permissions(table: &mut Table<'_>) -> Result<Permissions, KeysFileError> {
+    let mut permissions = Permissions::default();
+    for permission in Permission::ALL {
+        let row = permission.row();
+        let names = if row.is_per_name {
+            Prefixes::new(table.texts(row.name)?).map_err(|error| {
+                table.refuse(row.name, &format!("a list of texts, each {error}"))
+            })?
+        } else if table.flag(row.name)? {
+            Prefixes::all()
+        } else {
+            Prefixes::default()
+        };
+        permissions.grant(permission, names);
+    }
+    Ok(permissions)
 }
 
 fn expires_at(table: &mut Table<'_>) -> Result<Option<SystemTime>, KeysFileError> {

@@ -22,7 +22,7 @@ pub use gate::{Access, Authorization, Charge, Gate};
 pub use keys_file::KeysFile;
 pub use keys_watch::KeysWatch;
 pub use leases::LeaseSlot;
-pub use permission::{Permission, PrefixError, Prefixes, Scope, scope};
+pub use permission::{Permission, PermissionRow, Permissions, PrefixError, Prefixes, Scope, scope};
 pub use refusal::{Excess, Refusal};
 pub use ring::KeyRing;
 pub use session::{SealedSession, SessionSeal, SessionSecretError};

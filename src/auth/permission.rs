@@ -1,10 +1,13 @@
-//! What a key may be permitted to do.
+//! Permissions of keys, and the lock names on which a key has them.
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 use crate::lock::{LockName, NamePrefix};
 
-/// What a key may be permitted to do.
+/// A permission of a key. A new one is a variant, an entry of [`Permission::ALL`] and a row of
+/// [`Permission::row`]: keys file, command line and session read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
     /// Acquire, hold and renew locks, per name.
@@ -16,6 +19,22 @@ pub enum Permission {
     /// Read metrics.
     Metrics,
 }
+
+/// What a permission is called, and what it allows.
+#[derive(Debug, Clone, Copy)]
+pub struct PermissionRow {
+    /// Its name in a keys file.
+    pub name: &'static str,
+    /// Whether it is granted for lock names. If not, it is granted or not.
+    pub is_per_name: bool,
+    /// What a key with it may do, to be read after "may".
+    pub allows: &'static str,
+}
+
+/// What a key is permitted: for each permission the lock names. A permission that is not per name is
+/// granted for all names or for none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions([Prefixes; Permission::ALL.len()]);
 
 /// A permission as a type: what a handler asks of its caller stands in its signature.
 pub trait Scope: Send + Sync + 'static {
@@ -73,14 +92,71 @@ pub mod scope {
 // === impl Permission ===
 
 impl Permission {
-    /// What it is called in a keys file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::View => "view",
-            Self::Break => "break",
-            Self::Metrics => "metrics",
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Acquire, Self::View, Self::Break, Self::Metrics];
+
+    /// What it is called, and what it allows.
+    pub fn row(self) -> PermissionRow {
+        let (name, is_per_name, allows) = match self {
+            Self::Acquire => ("acquire", true, "acquire, hold and renew"),
+            Self::View => (
+                "view",
+                true,
+                "inspect and list, and whose events it may read",
+            ),
+            Self::Break => ("break", true, "break"),
+            Self::Metrics => ("metrics", false, "read metrics"),
+        };
+        PermissionRow {
+            name,
+            is_per_name,
+            allows,
         }
+    }
+}
+
+// === impl Permissions ===
+
+impl Permissions {
+    /// All permissions on every name.
+    pub fn all() -> Self {
+        Self(Permission::ALL.map(|_| Prefixes::all()))
+    }
+
+    /// The names on which a permission is granted.
+    pub fn names(&self, permission: Permission) -> &Prefixes {
+        &self.0[permission as usize]
+    }
+
+    /// Grants a permission on these names.
+    pub fn grant(&mut self, permission: Permission, names: Prefixes) {
+        self.0[permission as usize] = names;
+    }
+
+    /// Whether a permission is granted on a name; without a name, whether it is granted on any.
+    pub fn permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        let names = self.names(permission);
+        name.map_or(!names.is_empty(), |name| names.contains(name))
+    }
+}
+
+/// As a keys file has them: a list of prefixes, or `true` or `false`.
+impl Serialize for Permissions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Granted<'a> {
+            Names(Vec<&'a str>),
+            Whole(bool),
+        }
+        serializer.collect_map(Permission::ALL.map(|permission| {
+            let (row, names) = (permission.row(), self.names(permission));
+            let granted = match row.is_per_name {
+                true => Granted::Names(names.iter().collect()),
+                false => Granted::Whole(!names.is_empty()),
+            };
+            (row.name, granted)
+        }))
     }
 }
 

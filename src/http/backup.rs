@@ -18,7 +18,12 @@ use http::{
 };
 use tracing::info;
 
-use crate::{auth::scope, config::StoreUrl, engine::BackupParts, lock::NamePrefix};
+use crate::{
+    auth::{Permission, scope},
+    config::StoreUrl,
+    engine::BackupParts,
+    lock::NamePrefix,
+};
 
 use super::{
     extract::{Caller, NoQuery, Provenance},
@@ -55,7 +60,11 @@ pub(super) async fn backup(
     _: NoQuery,
 ) -> Result<Response, Problem> {
     let all = NamePrefix::default();
-    if !caller.views_all(&all) || !caller.breaks_all(&all) {
+    let needed = [Permission::View, Permission::Break];
+    if !needed
+        .iter()
+        .all(|&needed| caller.permits_all(needed, &all))
+    {
         return Err(Problem::forbidden_backup());
     }
     let kind = HeaderValue::from_static("application/octet-stream");

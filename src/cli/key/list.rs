@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    auth::{KeyEntry, KeysFile, Prefixes},
+    auth::{KeyEntry, KeysFile, Permission},
     cli::{
         caller::environment::Environment,
         error::CliError,
@@ -50,7 +50,7 @@ impl ListArgs {
             let keys = ring.keys().iter().map(|key| as_json(key, now));
             return Ok(json!({"keys": keys.collect::<Vec<_>>()}).to_string());
         }
-        let mut rows = vec![HEAD.map(str::to_owned)];
+        let mut rows = vec![head()];
         rows.extend(ring.keys().iter().map(|key| row(key, now)));
         Ok(aligned(&rows))
     }
@@ -73,11 +73,15 @@ impl KeysFileArgs {
     }
 }
 
-const HEAD: [&str; 8] = [
-    "NAME", "IDS", "ACQUIRE", "VIEW", "BREAK", "METRICS", "EXPIRES", "LIMITS",
-];
+fn head() -> Vec<String> {
+    let permissions = Permission::ALL.map(|permission| permission.row().name.to_uppercase());
+    let mut head = vec!["NAME".to_owned(), "IDS".to_owned()];
+    head.extend(permissions);
+    head.extend(["EXPIRES".to_owned(), "LIMITS".to_owned()]);
+    head
+}
 
-fn row(key: &KeyEntry, now: SystemTime) -> [String; 8] {
+fn row(key: &KeyEntry, now: SystemTime) -> Vec<String> {
     let expires = expires_at(key).map(|end| {
         if key.is_expired(now) {
             format!("{end} EXPIRED")
@@ -85,36 +89,29 @@ fn row(key: &KeyEntry, now: SystemTime) -> [String; 8] {
             end
         }
     });
-    let metrics = key.metrics.then(|| "yes".to_owned());
     let limits: Vec<_> = limits(key)
         .into_iter()
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let limits = Some(limits.join(" ")).filter(|text| !text.is_empty());
-    [
-        key.name.to_string(),
-        ids(key).join(" "),
-        key.acquire.to_string(),
-        key.view.to_string(),
-        key.breaks.to_string(),
-        or_dash(metrics),
-        or_dash(expires),
-        or_dash(limits),
-    ]
+    let mut row = vec![key.name.to_string(), ids(key).join(" ")];
+    row.extend(Permission::ALL.map(|permission| {
+        let names = key.permissions.names(permission);
+        match permission.row().is_per_name {
+            true => names.to_string(),
+            false => or_dash((!names.is_empty()).then_some("yes")),
+        }
+    }));
+    row.extend([or_dash(expires), or_dash(limits)]);
+    row
 }
 
 fn as_json(key: &KeyEntry, now: SystemTime) -> Value {
-    let list = |prefixes: &Prefixes| prefixes.iter().map(Value::from).collect::<Value>();
-    let mut object = json!({
-        "name": &*key.name,
-        "ids": ids(key),
-        "acquire": list(&key.acquire),
-        "view": list(&key.view),
-        "break": list(&key.breaks),
-        "metrics": key.metrics,
-        "expires_at": expires_at(key),
-        "expired": key.is_expired(now),
-    });
+    let mut object = json!(key.permissions);
+    object["name"] = json!(key.name);
+    object["ids"] = json!(ids(key));
+    object["expires_at"] = json!(expires_at(key));
+    object["expired"] = json!(key.is_expired(now));
     for (name, value) in limits(key) {
         object[name] = value;
     }

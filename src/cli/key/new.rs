@@ -6,16 +6,17 @@
 )]
 
 use std::{
-    fmt::Write,
+    collections::BTreeMap,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use clap::Args;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde::Serialize;
 use serde_json::json;
+use toml::{Value, value::Datetime};
 
 use crate::{
-    auth::{ApiKey, KeysFile},
+    auth::{ApiKey, KeysFile, Permission},
     cli::{
         error::CliError,
         terminal::{duration, output},
@@ -27,6 +28,9 @@ use super::change::append;
 
 /// Make an API key: prints it, once, and what to paste into the keys file
 ///
+/// --acquire, --view and --break take a prefix of lock names, such as deploy: with the colon, or * for all; each may be
+/// repeated.
+///
 /// The key goes to whoever is to use it (LATCHGATE_KEY, or Authorization: Bearer KEY), the [[key]]
 /// table into the file that auth.keys_file names. The file holds only a hash: a key that was lost
 /// cannot be shown again. `latchgate key rotate` replaces the secret of a key.
@@ -35,28 +39,36 @@ use super::change::append;
 /// KEY=$(latchgate key new --name ci --acquire ci: --append keys.toml).
 #[derive(Args)]
 pub(in crate::cli) struct NewArgs {
+    #[command(flatten)]
+    entry: EntryArgs,
+    /// Add the table to this keys file, which is made if it is not there
+    ///
+    /// In one step, so that a gateway reads the file without the key or with it, and only if a gateway would
+    /// take the whole file: no other key may have its name. A file that is there keeps its mode and its
+    /// owner; one that is made can be read by you alone.
+    #[arg(long, value_name = "FILE")]
+    append: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The fields of the key's table that the caller chooses, under their names in the file.
+#[derive(Args, Serialize)]
+struct EntryArgs {
     /// What the key is called, in logs and in the list
     #[arg(long, value_name = "NAME")]
+    #[serde(skip)]
     name: String,
-    /// Names that it may acquire, hold and renew: a prefix such as deploy: with the colon, or * for
-    /// all; may be repeated
-    #[arg(long, value_name = "PREFIX")]
-    acquire: Vec<String>,
-    /// Names that it may inspect and list, and whose events it may read
-    #[arg(long, value_name = "PREFIX")]
-    view: Vec<String>,
-    /// Names that it may break
-    #[arg(long = "break", value_name = "PREFIX")]
-    breaks: Vec<String>,
-    /// It may read metrics
-    #[arg(long)]
-    metrics: bool,
+    #[command(flatten)]
+    #[serde(flatten)]
+    permissions: PermissionArgs,
     /// When it ends: after a while (90d), or at a time in UTC (2027-01-31T00:00:00Z)
-    #[arg(long, value_name = "WHEN")]
-    expires: Option<String>,
+    #[arg(long = "expires", value_name = "WHEN", value_parser = end)]
+    expires_at: Option<Datetime>,
     /// The longest TTL that it may ask for, such as 5m
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
-    max_ttl: Option<Duration>,
+    #[arg(long = "max-ttl", value_name = "DURATION", value_parser = duration::parse_millis)]
+    max_ttl_ms: Option<u64>,
     /// How many requests it may send in a second; renew and release are not counted
     #[arg(long, value_name = "N")]
     requests_per_second: Option<u64>,
@@ -72,17 +84,11 @@ pub(in crate::cli) struct NewArgs {
     /// How many streams it may have at one gateway
     #[arg(long, value_name = "N")]
     max_streams: Option<u64>,
-    /// Add the table to this keys file, which is made if it is not there
-    ///
-    /// In one step, so that a gateway reads the file without the key or with it, and only if a gateway would
-    /// take the whole file: no other key may have its name. A file that is there keeps its mode and its
-    /// owner; one that is made can be read by you alone.
-    #[arg(long, value_name = "FILE")]
-    append: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
+
+/// A flag for each permission. Its values are those of the file.
+#[derive(Serialize)]
+struct PermissionArgs(BTreeMap<&'static str, Value>);
 
 // === impl NewArgs ===
 
@@ -91,7 +97,9 @@ impl NewArgs {
     pub(super) fn make(&self) -> Result<(), CliError> {
         let key = ApiKey::random();
         let secret = format!("{}:sha256:{}", key.id(), key.hash());
-        let table = self.table(&secret)?;
+        let entry = toml::to_string(&self.entry).expect("TOML has texts, numbers and lists");
+        let name = &self.entry.name;
+        let table = format!("[[key]]\nname = {name:?}\nsecrets = [{secret:?}]\n{entry}");
         // What a gateway would refuse is refused here.
         KeysFile::new("the new key").parse(&table)?;
         if let Some(file) = &self.append {
@@ -103,7 +111,7 @@ impl NewArgs {
             // Nobody will ever know the key.
             Some(file) => CliError::KeyNotWritten {
                 error,
-                remedy: format!("remove {} from {}", self.name, file.display()),
+                remedy: format!("remove {} from {}", self.entry.name, file.display()),
             },
         })?;
         if let (Some(file), false) = (&self.append, self.json) {
@@ -115,7 +123,7 @@ impl NewArgs {
     fn note_appended(&self, file: &Path, key: &ApiKey) {
         output::note(&format!(
             "added the key {} (id {}) to {}; it is shown only this once",
-            self.name,
+            self.entry.name,
             key.id(),
             file.display()
         ));
@@ -124,8 +132,7 @@ impl NewArgs {
     fn answer(&self, key: &ApiKey, secret: &str, table: &str) -> String {
         if self.json {
             let (id, key) = (key.id().to_string(), key.expose());
-            let object =
-                json!({"name": self.name, "id": id, "key": key, "secret": secret, "toml": table});
+            let object = json!({"name": self.entry.name, "id": id, "key": key, "secret": secret, "toml": table});
             return object.to_string();
         }
         if self.append.is_some() {
@@ -137,49 +144,53 @@ impl NewArgs {
             key.expose()
         )
     }
+}
 
-    fn table(&self, secret: &str) -> Result<String, CliError> {
-        let mut text = format!("[[key]]\nname = {:?}\nsecrets = [{secret:?}]\n", self.name);
-        let mut line = |name: &str, value: String| {
-            writeln!(text, "{name} = {value}").expect("writing to a String never fails");
-        };
-        for (name, prefixes) in [
-            ("acquire", &self.acquire),
-            ("view", &self.view),
-            ("break", &self.breaks),
-        ] {
-            if !prefixes.is_empty() {
-                line(name, format!("{prefixes:?}"));
+// === impl PermissionArgs ===
+
+impl Args for PermissionArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(Permission::ALL.map(|permission| {
+            let row = permission.row();
+            let flag = Arg::new(row.name).long(row.name);
+            if row.is_per_name {
+                let flag = flag.action(ArgAction::Append).value_name("PREFIX");
+                flag.help(format!("Names that it may {}", row.allows))
+            } else {
+                let flag = flag.action(ArgAction::SetTrue);
+                flag.help(format!("It may {}", row.allows))
             }
-        }
-        if self.metrics {
-            line("metrics", "true".to_owned());
-        }
-        if let Some(expires) = &self.expires {
-            line("expires_at", end(expires)?);
-        }
-        let max_ttl_ms = self.max_ttl.map(|ttl| ttl.as_millis());
-        if let Some(ms) = max_ttl_ms {
-            line("max_ttl_ms", ms.to_string());
-        }
-        for (name, number) in [
-            ("requests_per_second", self.requests_per_second),
-            ("burst", self.burst),
-            ("max_leases", self.max_leases),
-            ("max_waiters", self.max_waiters),
-            ("max_streams", self.max_streams),
-        ] {
-            if let Some(number) = number {
-                line(name, number.to_string());
-            }
-        }
-        Ok(text)
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
 }
 
-/// When a key ends, as the file has it: in whole seconds.
-fn end(text: &str) -> Result<String, CliError> {
-    let refuse = |why| CliError::argument("--expires", format!("is {text:?}; {why}"));
+impl FromArgMatches for PermissionArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let granted = Permission::ALL.into_iter().filter_map(|permission| {
+            let row = permission.row();
+            let value = if row.is_per_name {
+                let prefixes = matches.get_many::<String>(row.name)?;
+                Value::Array(prefixes.cloned().map(Value::String).collect())
+            } else {
+                matches.get_flag(row.name).then_some(Value::Boolean(true))?
+            };
+            Some((row.name, value))
+        });
+        Ok(Self(granted.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Reads when a key ends, in whole seconds.
+fn end(text: &str) -> Result<Datetime, String> {
     let now = SystemClock.wall();
     let time = match humantime::parse_duration(text) {
         Ok(duration) => now.checked_add(duration),
@@ -188,16 +199,12 @@ fn end(text: &str) -> Result<String, CliError> {
     // Beyond the year 9999 there is no way to write it.
     let most = humantime::parse_rfc3339("9999-01-01T00:00:00Z").ok();
     let Some(time) = time.filter(|time| Some(*time) < most) else {
-        return Err(refuse(
-            "expected 90d, or a time in UTC: 2027-01-31T00:00:00Z",
-        ));
+        return Err("expected 90d, or a time in UTC: 2027-01-31T00:00:00Z".to_owned());
     };
     let written = humantime::format_rfc3339_seconds(time).to_string();
     let ends = humantime::parse_rfc3339(&written).ok();
     if ends.is_none_or(|ends| ends <= now) {
-        return Err(refuse(
-            "that is over already: the key would never let anybody in",
-        ));
+        return Err("that is over already: the key would never let anybody in".to_owned());
     }
-    Ok(written)
+    written.parse().map_err(|error| format!("{error}"))
 }

@@ -14,6 +14,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// Reads the same, in milliseconds.
+pub(crate) fn parse_millis(text: &str) -> Result<u64, String> {
+    let ms = parse(text)?.as_millis();
+    ms.try_into().map_err(|_| "too long".to_owned())
+}
+
 /// Reads how long to wait, which may be 0.
 pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     if text == "0" {

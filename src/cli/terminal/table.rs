@@ -3,19 +3,20 @@
 use std::fmt::Write;
 
 /// Rows as lines whose columns are aligned.
-pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let widths: [usize; N] = std::array::from_fn(|column| {
-        let widths = rows.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or_default() + 2
-    });
-    let line = |row: &[String; N]| {
+pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
+        cells.map(|cell| cell.chars().count() + 2).max()
+    };
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let line = |row: &[String]| {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
+        for (cell, width) in row.iter().zip(&widths) {
             write!(line, "{cell:<width$}").expect("writing to a String never fails");
         }
         line.trim_end().to_owned() + "\n"
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(|row| line(row.as_ref())).collect()
 }
 
 /// A cell, and a dash where there is nothing to say.

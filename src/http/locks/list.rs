@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{Access, scope},
+    auth::{Access, Permission, scope},
     http::{
         base_path::BasePath,
         extract::{AcceptsJson, ApiQuery, Caller, Fields, Form, Query, declare_fields, prefix},
@@ -62,7 +62,7 @@ pub(in crate::http) async fn list(
     ),
     Problem,
 > {
-    if !caller.views_all(&query.filter.prefix) {
+    if !caller.permits_all(Permission::View, &query.filter.prefix) {
         return Err(Problem::forbidden_list(&query.filter.prefix));
     }
     // A caller that hangs up from here on ends the walk; nothing is left behind.

@@ -27,7 +27,7 @@ const SOON: Duration = Duration::from_secs(2);
 impl Problem {
     /// 403: the same whether the lock exists or not.
     pub(in crate::http) fn forbidden(permission: Permission, lock: Option<&LockName>) -> Self {
-        let permission = permission.as_str();
+        let permission = permission.row().name;
         let detail = match lock {
             Some(name) => {
                 format!("The API key has no permission `{permission}` for the lock `{name}`.")

@@ -1,12 +1,18 @@
 //! Who somebody is here, and what they may do.
 
-use std::time::SystemTime;
+use std::{borrow::Cow, time::SystemTime};
 
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        RefOr, Schema,
+        schema::{ArrayBuilder, ObjectBuilder, Type},
+    },
+};
 
 use crate::{
-    auth::{Access, Prefixes},
+    auth::{Access, Permission, Permissions},
     http::locks::{millis, timestamp},
     lock::Ttl,
 };
@@ -44,32 +50,20 @@ pub(in crate::http) struct SessionBody {
     expires_at: Option<String>,
 }
 
-/// What is permitted, by the beginnings of lock names; `*` is every name, and an empty list none.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Permissions)]
-struct PermissionsBody {
-    /// The names that may be acquired, held and renewed.
-    acquire: Vec<String>,
-    /// The names that may be inspected and listed, and whose events may be read.
-    view: Vec<String>,
-    /// The names that may be broken.
-    #[serde(rename = "break")]
-    breaks: Vec<String>,
-    /// Whether metrics may be read.
-    metrics: bool,
-}
+/// What is permitted.
+#[derive(Serialize)]
+struct PermissionsBody(Permissions);
 
 // === impl SessionBody ===
 
 impl SessionBody {
     /// Anybody, at a gateway without keys.
     pub(super) fn of_anybody() -> Self {
-        let all = PermissionsBody::new(&Prefixes::all(), &Prefixes::all(), &Prefixes::all(), true);
         Self {
             authentication: false,
             signed_in: false,
             name: None,
-            permissions: all,
+            permissions: PermissionsBody(Permissions::all()),
             max_ttl_ms: None,
             expires_in_ms: None,
             expires_at: None,
@@ -78,10 +72,9 @@ impl SessionBody {
 
     /// Somebody who is not known.
     pub(super) fn of_nobody() -> Self {
-        let none = Prefixes::default();
         Self {
             authentication: true,
-            permissions: PermissionsBody::new(&none, &none, &none, false),
+            permissions: PermissionsBody(Permissions::default()),
             ..Self::of_anybody()
         }
     }
@@ -97,7 +90,7 @@ impl SessionBody {
             authentication: true,
             signed_in: true,
             name: Some(key.name.to_string()),
-            permissions: PermissionsBody::new(&key.acquire, &key.view, &key.breaks, key.metrics),
+            permissions: PermissionsBody(key.permissions.clone()),
             max_ttl_ms: access.max_ttl().map(Ttl::as_millis),
             expires_in_ms: left.map(millis),
             expires_at: ends_at.map(|end| timestamp(Some(end))),
@@ -107,14 +100,35 @@ impl SessionBody {
 
 // === impl PermissionsBody ===
 
-impl PermissionsBody {
-    fn new(acquire: &Prefixes, view: &Prefixes, breaks: &Prefixes, metrics: bool) -> Self {
-        let texts = |prefixes: &Prefixes| prefixes.iter().map(str::to_owned).collect();
-        Self {
-            acquire: texts(acquire),
-            view: texts(view),
-            breaks: texts(breaks),
-            metrics,
-        }
+impl PartialSchema for PermissionsBody {
+    fn schema() -> RefOr<Schema> {
+        let object = ObjectBuilder::new().description(Some(
+            "What is permitted, by the beginnings of lock names; `*` is every name, and an empty list none.",
+        ));
+        let add = |object: ObjectBuilder, permission: Permission| {
+            let row = permission.row();
+            let schema = if row.is_per_name {
+                let text = Some(format!("The names that the key may {}.", row.allows));
+                let texts = ArrayBuilder::new()
+                    .items(String::schema())
+                    .description(text);
+                Schema::from(texts)
+            } else {
+                let text = Some(format!("Whether the key may {}.", row.allows));
+                let flag = ObjectBuilder::new()
+                    .schema_type(Type::Boolean)
+                    .description(text);
+                Schema::from(flag)
+            };
+            object.property(row.name, schema).required(row.name)
+        };
+        let object = Permission::ALL.into_iter().fold(object, add);
+        RefOr::T(object.into())
+    }
+}
+
+impl ToSchema for PermissionsBody {
+    fn name() -> Cow<'static, str> {
+        "Permissions".into()
     }
 }

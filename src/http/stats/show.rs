@@ -42,7 +42,7 @@ pub(in crate::http) async fn stats(
     _: NoQuery,
 ) -> Result<JsonResponse<StatsBody>, Problem> {
     let may_read = caller.permits(Permission::Metrics, None);
-    if !may_read && !caller.views_all(&NamePrefix::default()) {
+    if !may_read && !caller.permits_all(Permission::View, &NamePrefix::default()) {
         return Err(Problem::forbidden_stats());
     }
     let readiness = health::readiness(&gateway).await;

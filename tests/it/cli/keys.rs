@@ -165,11 +165,11 @@ fn what_a_gateway_would_refuse_is_not_made() {
         ),
         (
             &["--name", "a", "--expires", "soon"],
-            "--expires is \"soon\"",
+            "invalid value 'soon' for '--expires <WHEN>': expected 90d",
         ),
         (
             &["--name", "a", "--expires", "0s"],
-            "--expires is \"0s\"; that is over already",
+            "invalid value '0s' for '--expires <WHEN>': that is over already",
         ),
         // In the file there are whole seconds.
         (&["--name", "a", "--expires", "1ms"], "is over already"),
