@@ -575,11 +575,12 @@ impl Authorization {
         &self,
         idempotency: Option<IdempotencyHash>,
     ) -> Result<Option<LeaseSlot>, Excess> {
-        let Some((authenticated, most)) = self.max_leases() else {
+        let (Some((_, name)), Some((authenticated, most))) = (&self.0, self.max_leases()) else {
             return Ok(None);
         };
+        let request = idempotency.map(|hash| (hash, name.clone()));
         let account = &authenticated.tally.leases;
-        account.take(most, idempotency, Instant::now()).map(Some)
+        account.take(most, request, Instant::now()).map(Some)
     }
 
     /// A slot for a lease that the caller has already and goes on with here. There always is one: nobody loses a

@@ -1,7 +1,7 @@
 //! How many leases an API key has at this gateway.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -9,7 +9,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::lock::IdempotencyHash;
+use crate::lock::{IdempotencyHash, LockName};
 
 use super::Excess;
 
@@ -22,15 +22,17 @@ pub(super) struct LeaseAccount(Mutex<Slots>);
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// The slots that are taken, each with the end of its lease; `None` while the lease is only asked for.
+    /// The slots that are taken, each with the end of its lease; `None` while the lease is only asked for. A slot whose
+    /// lease is over is free, and is removed when there is no other room.
     taken: HashMap<u64, Option<Instant>>,
-    /// The ends of all leases in order, so that leases that are over are found at once.
-    ends: BTreeSet<(Instant, u64)>,
     /// The slots of requests with an idempotency key.
-    by_idempotency: HashMap<IdempotencyHash, (u64, Weak<SlotInner>)>,
+    of_requests: HashMap<SlotRequest, (u64, Weak<SlotInner>)>,
     /// The number of the last slot that was taken.
     last: u64,
 }
+
+/// The idempotency key of a request, and the lock that the slot is for: a request for a group has a slot for each of its locks.
+type SlotRequest = (IdempotencyHash, LockName);
 
 /// A slot for one of the leases that an API key may have. The slot is free when its last clone is dropped, or when the
 /// time is over for which it was extended.
@@ -41,7 +43,7 @@ pub struct LeaseSlot(Arc<SlotInner>);
 struct SlotInner {
     account: Arc<LeaseAccount>,
     number: u64,
-    idempotency: Option<IdempotencyHash>,
+    request: Option<SlotRequest>,
 }
 
 /// The longest time after which to retry: a lease may be released at any moment.
@@ -54,19 +56,28 @@ impl LeaseAccount {
     pub(super) fn take(
         self: &Arc<Self>,
         most: usize,
-        idempotency: Option<IdempotencyHash>,
+        request: Option<SlotRequest>,
         now: Instant,
     ) -> Result<LeaseSlot, Excess> {
+        let lives = |end: &Option<Instant>| end.is_none_or(|end| end > now);
         let mut slots = self.0.lock();
-        slots.free_ended(now);
-        if let Some(shared) = idempotency.and_then(|hash| slots.of_request(&hash)) {
+        if let Some((number, slot)) = request.as_ref().and_then(|it| slots.of_requests.get(it))
+            // Checked first: dropping a slot here would lock the account once more.
+            && slots.taken.get(number).is_some_and(lives)
+            && let Some(shared) = slot.upgrade()
+        {
             return Ok(LeaseSlot(shared));
         }
         if slots.taken.len() >= most {
-            let retry_after = slots.retry_after(now);
+            slots.taken.retain(|_, end| lives(end));
+        }
+        if slots.taken.len() >= most {
+            let soonest = slots.taken.values().flatten().min();
+            let left = soonest.map_or(LONGEST, |end| end.saturating_duration_since(now));
+            let retry_after = left.clamp(Duration::from_secs(1), LONGEST);
             return Err(Excess::Leases { retry_after });
         }
-        Ok(self.open(&mut slots, idempotency))
+        Ok(self.open(&mut slots, request))
     }
 
     /// Takes a slot for a lease that somebody has already, also beyond the limit.
@@ -74,53 +85,20 @@ impl LeaseAccount {
         self.open(&mut self.0.lock(), None)
     }
 
-    fn open(
-        self: &Arc<Self>,
-        slots: &mut Slots,
-        idempotency: Option<IdempotencyHash>,
-    ) -> LeaseSlot {
+    fn open(self: &Arc<Self>, slots: &mut Slots, request: Option<SlotRequest>) -> LeaseSlot {
         slots.last += 1;
         let number = slots.last;
         slots.taken.insert(number, None);
         let slot = Arc::new(SlotInner {
             account: Arc::clone(self),
             number,
-            idempotency,
+            request: request.clone(),
         });
-        if let Some(hash) = idempotency {
+        if let Some(request) = request {
             let entry = (number, Arc::downgrade(&slot));
-            slots.by_idempotency.insert(hash, entry);
+            slots.of_requests.insert(request, entry);
         }
         LeaseSlot(slot)
-    }
-}
-
-// === impl Slots ===
-
-impl Slots {
-    /// Frees the slots of leases that have ended by themselves.
-    fn free_ended(&mut self, now: Instant) {
-        while let Some(&(end, number)) = self.ends.first()
-            && end <= now
-        {
-            self.ends.pop_first();
-            self.taken.remove(&number);
-        }
-    }
-
-    /// The slot of an earlier request under an idempotency key, if it is still taken.
-    fn of_request(&self, hash: &IdempotencyHash) -> Option<Arc<SlotInner>> {
-        let (number, slot) = self.by_idempotency.get(hash)?;
-        // Checked first: dropping a slot here would lock the account once more.
-        let is_taken = self.taken.contains_key(number);
-        is_taken.then(|| slot.upgrade()).flatten()
-    }
-
-    fn retry_after(&self, now: Instant) -> Duration {
-        let soonest = self.ends.first();
-        soonest
-            .map_or(LONGEST, |(end, _)| end.saturating_duration_since(now))
-            .clamp(Duration::from_secs(1), LONGEST)
     }
 }
 
@@ -129,14 +107,12 @@ impl Slots {
 impl LeaseSlot {
     /// The lease was granted or renewed, and lasts until then.
     pub fn extend_until(&self, end: Instant) {
-        let SlotInner {
-            account, number, ..
-        } = &*self.0;
-        let mut slots = account.0.lock();
-        if let Some(Some(before)) = slots.taken.insert(*number, Some(end)) {
-            slots.ends.remove(&(before, *number));
-        }
-        slots.ends.insert((end, *number));
+        self.0.set_end(Some(end));
+    }
+
+    /// The lease is lost, and its request asks for another one.
+    pub fn ask_again(&self) {
+        self.0.set_end(None);
     }
 
     /// Whether both are slots of one API key.
@@ -145,20 +121,24 @@ impl LeaseSlot {
     }
 }
 
+// === impl SlotInner ===
+
+impl SlotInner {
+    fn set_end(&self, end: Option<Instant>) {
+        self.account.0.lock().taken.insert(self.number, end);
+    }
+}
+
 impl Drop for SlotInner {
     fn drop(&mut self) {
         let mut slots = self.account.0.lock();
-        if let Some(Some(end)) = slots.taken.remove(&self.number) {
-            slots.ends.remove(&(end, self.number));
-        }
+        slots.taken.remove(&self.number);
         // A later request may have its slot under the same key.
-        if let Some(hash) = self.idempotency
-            && slots
-                .by_idempotency
-                .get(&hash)
-                .is_some_and(|(number, _)| *number == self.number)
+        if let Some(request) = &self.request
+            && let Some((number, _)) = slots.of_requests.get(request)
+            && *number == self.number
         {
-            slots.by_idempotency.remove(&hash);
+            slots.of_requests.remove(request);
         }
     }
 }
@@ -177,8 +157,13 @@ mod tests {
         }
 
         fn ask(&self, key: Option<u8>) -> Result<LeaseSlot, Excess> {
-            let idempotency = key.map(|byte| IdempotencyHash::from_bytes([byte; 32]));
-            self.0.take(2, idempotency, self.1)
+            self.ask_for("a", key)
+        }
+
+        fn ask_for(&self, lock: &str, key: Option<u8>) -> Result<LeaseSlot, Excess> {
+            let lock = LockName::new(lock).unwrap();
+            let request = key.map(|byte| (IdempotencyHash::from_bytes([byte; 32]), lock));
+            self.0.take(2, request, self.1)
         }
 
         fn lease(&self, key: Option<u8>, ttl: Duration) -> LeaseSlot {
@@ -224,12 +209,22 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_may_make_a_lease_shorter() {
+    fn locks_that_are_asked_for_under_one_key_have_a_slot_each() {
+        let rig = Rig::new();
+        let _a = rig.lease(Some(1), TTL);
+        let b = rig.ask_for("b", Some(1)).unwrap();
+        assert!(rig.ask_for("c", Some(1)).is_err());
+        drop(b);
+        assert!(rig.ask_for("c", Some(1)).is_ok());
+    }
+
+    #[test]
+    fn a_request_that_asks_again_for_what_it_lost_counts_meanwhile() {
         let mut rig = Rig::new();
-        let [a, _b] = [rig.lease(None, TTL), rig.lease(None, TTL)];
-        a.extend_until(rig.1 + Duration::from_secs(1));
-        rig.1 += Duration::from_secs(1);
-        assert!(!rig.is_full());
+        let [a, _b] = [rig.lease(None, TTL), rig.lease(None, 9 * TTL)];
+        rig.1 += TTL;
+        a.ask_again();
+        assert!(rig.is_full());
     }
 
     #[test]
@@ -272,7 +267,6 @@ mod tests {
         drop([rig.lease(Some(1), TTL), rig.lease(None, TTL)]);
         drop(slots);
         let slots = rig.0.0.lock();
-        assert!(slots.taken.is_empty() && slots.ends.is_empty());
-        assert!(slots.by_idempotency.is_empty());
+        assert!(slots.taken.is_empty() && slots.of_requests.is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! Whether a lease reached its holder.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use crate::lock::{KeeperId, LockName};
+use tokio::time::Instant;
+
+use crate::lock::LockName;
 
 use super::{
     reaper::{AbandonedBy, AbandonedLease, GivenBack},
-    replies::{LeaseReply, PriorReply},
     start::EngineShared,
 };
 
@@ -24,9 +25,12 @@ pub struct Delivery {
 pub(super) enum ReplyKind {
     /// The only one there will be.
     Once,
-    /// The first one under an idempotency key: there may be others.
-    First,
-    /// One under an idempotency key under which the lease lived already.
+    /// The first one under an idempotency key, which was made then: there may be others.
+    First(Instant),
+    /// The first one of a lease that was granted under an idempotency key while its caller was away.
+    Collected(Instant),
+    /// One of a lease that was answered under its idempotency key before. If this answer is lost the lease is kept, because the
+    /// caller may have received the one before.
     Again,
     /// None yet: the keeper of the lease collects its group, and nobody else can finish it.
     Unfinished,
@@ -35,7 +39,7 @@ pub(super) enum ReplyKind {
 // === impl Delivery ===
 
 impl Delivery {
-    /// Watches over an answer. One of several must be known to the registry of leases.
+    /// Watches over an answer.
     pub(super) fn of(engine: Arc<EngineShared>, lease: AbandonedLease, answer: ReplyKind) -> Self {
         Self {
             engine,
@@ -46,7 +50,7 @@ impl Delivery {
 
     /// Whether the lease lived already, under the same idempotency key.
     pub fn is_replay(&self) -> bool {
-        self.answer == ReplyKind::Again
+        matches!(self.answer, ReplyKind::Again | ReplyKind::Collected(_))
     }
 
     /// Whether the lease decides about the others of its group, because it has an idempotency key.
@@ -83,29 +87,19 @@ impl Delivery {
     }
 
     /// The group is complete, and about to be answered for the first time.
-    pub(super) fn finished(&mut self, left: Duration) {
-        if let (ReplyKind::Unfinished, Some(lease)) = (self.answer, &self.pending)
+    pub(super) fn finished(&mut self) {
+        if let (ReplyKind::Unfinished, Some(lease)) = (self.answer, &mut self.pending)
             && let AbandonedBy::UnansweredAttempt(keeper) = lease.by
         {
-            let before = PriorReply::Nothing;
-            let answer = LeaseReply { keeper, before };
-            self.engine.leases.reply_started(lease.token, answer, left);
-            self.answer = ReplyKind::First;
+            lease.by = AbandonedBy::keyed(keeper, &lease.token);
+            let answered = self.engine.leases.answered(&lease.name, &lease.token);
+            self.answer = ReplyKind::First(answered);
         }
-    }
-
-    /// Somebody else sees to the lease.
-    pub(super) fn forget(mut self) {
-        self.pending = None;
     }
 
     /// The answer has left for the caller: the lease is theirs.
     pub fn delivered(mut self) {
-        if let Some(lease) = self.pending.take()
-            && self.answer != ReplyKind::Once
-        {
-            self.engine.leases.reply_delivered(&lease.token);
-        }
+        self.pending = None;
     }
 }
 
@@ -114,17 +108,17 @@ impl Drop for Delivery {
         let Some(lease) = self.pending.take() else {
             return;
         };
-        match self.answer {
-            ReplyKind::Once | ReplyKind::Unfinished => return self.engine.reaper.submit(lease),
-            ReplyKind::First | ReplyKind::Again => {}
-        }
-        if let Some(keeper) = self.engine.leases.reply_lost(&lease.token) {
-            let by = if keeper == KeeperId::of_attempt(&lease.token) {
-                AbandonedBy::KeyedAttempt
-            } else {
-                AbandonedBy::KeyedAnswer(keeper)
-            };
-            self.engine.reaper.submit(AbandonedLease { by, ..lease });
+        let EngineShared { leases, reaper, .. } = &*self.engine;
+        let is_theirs = match self.answer {
+            ReplyKind::Once | ReplyKind::Unfinished => false,
+            // A later answer under the key decides. Of one at another gateway the store knows.
+            ReplyKind::First(since) | ReplyKind::Collected(since) => {
+                leases.was_answered_since(&lease.name, &lease.token, since)
+            }
+            ReplyKind::Again => true,
+        };
+        if !is_theirs {
+            reaper.submit(lease);
         }
     }
 }

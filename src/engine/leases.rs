@@ -1,7 +1,7 @@
 //! The leases that were granted, renewed or answered by this gateway.
 
 use std::{
-    collections::{HashMap, hash_map},
+    collections::{HashMap, hash_map::Entry},
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc,
@@ -17,17 +17,15 @@ use tokio::{
 
 use crate::{
     auth::LeaseSlot,
-    lock::{FencingToken, HeldLease, KeeperId, LockName, Mode, Owner, TokenHash},
+    lock::{FencingToken, HeldLease, LockName, Mode, Owner, TokenHash},
 };
-
-use super::replies::{LeaseReplies, LeaseReply};
 
 /// The leases that were granted, renewed or answered by this gateway and, as far as it knows, live.
 ///
-/// It decides nothing about a lock. It says how long a gateway that stops must stay, which releases are let
-/// in although their address has sent too many wrong tokens, and whether a lease that was answered under an
-/// idempotency key has reached any of its callers. It has the slot of the lease among those of its API key, and the
-/// stream of this gateway that keeps the lease. A lease that ended elsewhere is listed until its time is over.
+/// The registry decides nothing about a lock. It says how long a gateway that stops must stay, which releases are let
+/// in although their address has sent too many wrong tokens, and whether a lease was answered again. It has the slot of the
+/// lease among those of its API key, and the stream of this gateway that keeps the lease. A lease that ended elsewhere is
+/// listed until its time is over, and for a while after that: a holder that comes back late is recognized.
 #[derive(Debug, Default)]
 pub(super) struct LeaseRegistry {
     shards: [Mutex<Shard>; SHARDS],
@@ -35,7 +33,7 @@ pub(super) struct LeaseRegistry {
     shrunk: Arc<Notify>,
     /// Set by the first call of `shrunk`, which only a gateway that stops makes: notifying takes a lock.
     is_watched: AtomicBool,
-    /// While set, leases that have run out stay listed until `take_run_out`.
+    /// While set, a lease that has run out stays listed until it is known what became of it.
     keeps_run_out: AtomicBool,
 }
 
@@ -44,30 +42,53 @@ pub(super) struct LeaseRegistry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LeaseTag(pub(super) u64);
 
+/// With the name, because the leases of a group have one token.
+type LeaseKey = (LeaseTag, LockName);
+
 /// A lease that was granted or renewed here.
 #[derive(Debug)]
 pub(super) struct RegisteredLease {
-    pub(super) tag: LeaseTag,
-    pub(super) name: LockName,
     pub(super) fence: FencingToken,
     pub(super) owner: Option<Owner>,
     pub(super) mode: Mode,
-    /// When it was granted, for statistics only.
+    /// When the lease was granted, for statistics only.
     pub(super) since: Instant,
-    /// Whether it counts here: it was granted here, or a stream of this gateway keeps it.
-    is_counted: bool,
-    /// When it is over.
+    /// When the lease is over.
     pub(super) until: Instant,
+    /// Whether the lease counts here: it was granted here, or a stream of this gateway keeps it.
+    is_counted: bool,
     /// Until when a gateway that ends stays for its holder.
     needed_until: Instant,
-    /// When it was granted or renewed here last.
+    /// When the lease was granted or renewed here last.
     seen: Instant,
-    /// Whether another gateway reports its end, as far as is known: that gateway has renewed the lease since.
+    /// When the lease was last answered under its idempotency key.
+    answered: Option<Instant>,
+    /// Whether another gateway reports the end, as far as is known: that gateway has renewed the lease since.
     ends_elsewhere: bool,
+    end_check: EndCheck,
     /// The slot among the leases of its API key, if the key may have only so many.
     slot: Option<LeaseSlot>,
-    /// The stream of this gateway that keeps it, if one does, unless the stream was told already.
+    /// The stream of this gateway that keeps the lease, if one does, unless the stream was told already.
     stream: Option<oneshot::Sender<Displaced>>,
+}
+
+/// Whether the store was asked what became of a lease that has run out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndCheck {
+    /// Not yet.
+    Due,
+    /// The store is being asked.
+    Asked,
+    /// There is nothing more to ask: the end was reported, or this gateway does not report it.
+    Done,
+}
+
+/// A lease that has run out, for the question to the store. The lease itself stays listed.
+#[derive(Debug)]
+pub(super) struct RunOutLease {
+    pub(super) tag: LeaseTag,
+    pub(super) name: LockName,
+    pub(super) fence: FencingToken,
 }
 
 /// What happens to the lease of a stream without the stream's doing.
@@ -87,8 +108,7 @@ pub(super) enum Displaced {
 #[derive(Debug)]
 pub(super) struct KeeperEntry {
     leases: Arc<LeaseRegistry>,
-    name: LockName,
-    tag: LeaseTag,
+    key: LeaseKey,
     /// `None`: the stream was displaced.
     news: Option<oneshot::Receiver<Displaced>>,
 }
@@ -105,24 +125,12 @@ pub(super) struct CountedLeases {
 
 #[derive(Debug, Default)]
 struct Shard {
-    leases: HashMap<LeaseTag, LeaseEntry, BuildHasherDefault<TagHasher>>,
-    /// How many may be listed before what is over is struck off.
+    leases: HashMap<LeaseKey, RegisteredLease, BuildHasherDefault<TagHasher>>,
+    /// How many may be listed before leases that are over are removed.
     sweep_at: usize,
 }
 
-/// What is known of one lease.
-#[derive(Debug, Default)]
-struct LeaseEntry {
-    lease: Option<RegisteredLease>,
-    /// The others with the same token, if it is that of a group.
-    others: Vec<RegisteredLease>,
-    /// Its answers, if it has an idempotency key.
-    answers: Option<Box<LeaseReplies>>,
-    /// When it was last answered under its idempotency key.
-    answered: Option<Instant>,
-}
-
-/// Takes a tag as it is, because it is random.
+/// Takes a tag as it is, because it is random. The name adds nothing: a group is small.
 #[derive(Debug, Default)]
 struct TagHasher(u64);
 
@@ -155,8 +163,6 @@ impl LeaseRegistry {
         let until = now + held.left_at(now);
         let held_for = held.held_for + now.saturating_duration_since(held.as_of);
         let mut lease = RegisteredLease {
-            tag: (&token).into(),
-            name: name.clone(),
             fence: held.fence,
             owner: held.owner.clone(),
             mode: held.mode,
@@ -165,50 +171,73 @@ impl LeaseRegistry {
             is_counted: counts,
             needed_until: until,
             seen: now,
+            answered: None,
             ends_elsewhere: false,
+            end_check: EndCheck::Due,
             slot: None,
             stream: None,
         };
-        let mut shard = self.shard(lease.tag);
-        let entry = shard.leases.entry(lease.tag).or_default();
-        if let Some(listed) = entry.named(name) {
-            lease.is_counted |= listed.is_counted;
-            lease.slot = listed.slot.take();
-            lease.stream = listed.stream.take();
-            if let Some(slot) = &lease.slot {
-                slot.extend_until(until);
+        let key = key(name, &token);
+        let mut shard = self.shard(&key);
+        match shard.leases.entry(key) {
+            Entry::Occupied(mut listed) => {
+                let listed = listed.get_mut();
+                lease.is_counted |= listed.is_counted;
+                lease.answered = listed.answered;
+                lease.slot = listed.slot.take();
+                lease.stream = listed.stream.take();
+                if let Some(slot) = &lease.slot {
+                    slot.extend_until(until);
+                }
+                *listed = lease;
             }
-            *listed = lease;
-        } else {
-            entry.push(lease);
+            Entry::Vacant(place) => {
+                place.insert(lease);
+            }
         }
         self.sweep(&mut shard, now);
     }
 
     /// The lease belongs to an API key from now on; `None` for a key that may have any number, or for nobody.
     pub(super) fn charge(&self, name: &LockName, token: &TokenHash, slot: Option<LeaseSlot>) {
-        let mut shard = self.shard(token);
-        let Some(lease) = shard.lease_mut(name, token) else {
-            return;
-        };
-        // A request that is repeated under its idempotency key must find the slot that it has.
-        if let (Some(listed), Some(slot)) = (&lease.slot, &slot)
-            && listed.has_same_account(slot)
-        {
-            return;
-        }
-        if let Some(slot) = &slot {
-            slot.extend_until(lease.until);
-        }
-        lease.slot = slot;
+        self.with_lease(name, token, |lease| {
+            // A request that is repeated under its idempotency key must find the slot that it has.
+            if let (Some(listed), Some(slot)) = (&lease.slot, &slot)
+                && listed.has_same_account(slot)
+            {
+                return;
+            }
+            if let Some(slot) = &slot {
+                slot.extend_until(lease.until);
+            }
+            lease.slot = slot;
+        });
+    }
+
+    /// The lease is about to be answered under its idempotency key. Returns the time that `was_answered_since` compares.
+    pub(super) fn answered(&self, name: &LockName, token: &TokenHash) -> Instant {
+        let now = Instant::now();
+        self.with_lease(name, token, |lease| lease.answered = Some(now));
+        now
+    }
+
+    /// Whether the lease was answered under its idempotency key after this instant.
+    pub(super) fn was_answered_since(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        since: Instant,
+    ) -> bool {
+        self.with_lease(name, token, |lease| lease.answered > Some(since))
+            .unwrap_or(false)
     }
 
     /// A stream of this gateway keeps the lease, in the place of an older one. If the lease is not listed, the stream
     /// is told at once.
     pub(super) fn keep(self: &Arc<Self>, name: LockName, token: TokenHash) -> KeeperEntry {
         let (sender, news) = oneshot::channel();
-        let tag = LeaseTag::from(&token);
-        if let Some(lease) = self.shard(tag).lease_mut(&name, tag)
+        let key = (LeaseTag::from(&token), name);
+        if let Some(lease) = self.shard(&key).leases.get_mut(&key)
             && let Some(older) = lease.stream.replace(sender)
         {
             // The stream may have ended at the same time, and then is not notified.
@@ -216,28 +245,22 @@ impl LeaseRegistry {
         }
         KeeperEntry {
             leases: Arc::clone(self),
-            name,
-            tag,
+            key,
             news: Some(news),
         }
     }
 
     /// A lease may have been broken, or its holder was asked to release it: tells the stream that keeps it, if there is one.
     pub(super) fn broken(&self, name: &LockName, token: &TokenHash) {
-        let mut shard = self.shard(token);
-        let lease = shard.lease_mut(name, token);
-        let stream = lease.and_then(|lease| lease.stream.take());
-        drop(shard);
-        if let Some(stream) = stream {
+        let stream = self.with_lease(name, token, |lease| lease.stream.take());
+        if let Some(stream) = stream.flatten() {
             let _ = stream.send(Displaced::Broken);
         }
     }
 
     /// Another stream has adopted the lease: it counts where that is.
     pub(super) fn adopted(&self, name: &LockName, token: &TokenHash) {
-        if let Some(lease) = self.shard(token).lease_mut(name, token) {
-            lease.is_counted = false;
-        }
+        self.with_lease(name, token, |lease| lease.is_counted = false);
     }
 
     /// A lease has ended in a way that is reported elsewhere. A token that was tried on another lock does not
@@ -247,17 +270,8 @@ impl LeaseRegistry {
         name: &LockName,
         lease: impl Into<LeaseTag>,
     ) -> Option<RegisteredLease> {
-        let tag = lease.into();
-        let mut shard = self.shard(tag);
-        let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(tag) else {
-            return None;
-        };
-        let entry = listed.get_mut();
-        let removed = entry.remove(name)?;
-        if entry.is_empty() {
-            listed.remove();
-        }
-        drop(shard);
+        let key = key(name, lease);
+        let removed = self.shard(&key).leases.remove(&key)?;
         self.notify();
         Some(removed)
     }
@@ -265,16 +279,18 @@ impl LeaseRegistry {
     /// A lease is lost, or given back if it lives: it is over for this gateway. Returns since when it was held. While
     /// ends are to be reported it stays listed as one that has run out, so that the store is asked what became of it.
     pub(super) fn lose(&self, name: &LockName, token: &TokenHash) -> Option<Instant> {
-        if !self.keeps_run_out.load(Ordering::Relaxed) {
-            return self.remove(name, token).map(|lease| lease.since);
-        }
-        let mut shard = self.shard(token);
-        let lease = shard.lease_mut(name, token)?;
+        let key = key(name, token);
+        let mut shard = self.shard(&key);
+        let lease = shard.leases.get_mut(&key)?;
         let since = lease.since;
-        // Asked again and again, it does not put off the end that is to be reported.
-        let now = Instant::now();
-        (lease.until, lease.needed_until) = (lease.until.min(now), now);
-        (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
+        if self.keeps_run_out.load(Ordering::Relaxed) && lease.end_check != EndCheck::Done {
+            // Asked again and again, it does not put off the end that is to be reported.
+            let now = Instant::now();
+            (lease.until, lease.needed_until) = (lease.until.min(now), now);
+            (lease.is_counted, lease.slot, lease.stream) = (false, None, None);
+        } else {
+            shard.leases.remove(&key);
+        }
         drop(shard);
         self.notify();
         Some(since)
@@ -287,70 +303,94 @@ impl LeaseRegistry {
         self.wait_at_most(name, token, Duration::ZERO);
     }
 
-    /// Another gateway has renewed the lease, and reports its end, unless that was before the last renewal here.
-    pub(super) fn renewed_elsewhere(&self, name: &LockName, tag: LeaseTag) {
-        if let Some(lease) = self.shard(tag).lease_mut(name, tag) {
-            lease.ends_elsewhere |= lease.seen.elapsed() > NEWS_DELAY;
-        }
+    /// Limits how long the gateway stays for this lease when it stops, unless the lease is renewed here, and
+    /// notifies `shrunk`.
+    pub(super) fn wait_at_most(&self, name: &LockName, token: &TokenHash, at_most: Duration) {
+        self.with_lease(name, token, |lease| {
+            lease.needed_until = lease.needed_until.min(Instant::now() + at_most);
+        });
+        self.notify();
     }
 
-    /// From now on leases that have run out stay listed until `take_run_out`, or no longer.
+    /// Another gateway has renewed the lease, and reports its end, unless that was before the last renewal here.
+    pub(super) fn renewed_elsewhere(&self, name: &LockName, tag: LeaseTag) {
+        self.with_lease(name, tag, |lease| {
+            lease.ends_elsewhere |= lease.seen.elapsed() > NEWS_DELAY;
+        });
+    }
+
+    /// From now on a lease that has run out stays listed until it is known what became of it, or no longer.
     pub(super) fn keep_run_out(&self, keeps: bool) {
         self.keeps_run_out.store(keeps, Ordering::Relaxed);
     }
 
-    /// Removes the leases that had run out at `before`, and returns those whose end no other gateway reports and that
+    /// Returns the leases that had run out at `before`, each once, whose end no other gateway reports and that
     /// were granted or renewed here after `seen_since`.
-    pub(super) fn take_run_out(
+    pub(super) fn check_run_out(
         &self,
         before: Instant,
         seen_since: Option<Instant>,
-    ) -> Vec<RegisteredLease> {
+    ) -> Vec<RunOutLease> {
         let mut run_out = Vec::new();
         for shard in &self.shards {
-            let leases = &mut shard.lock().leases;
-            leases.retain(|_, entry| entry.sweep(before, |lease| run_out.push(lease)));
+            for ((tag, name), lease) in &mut shard.lock().leases {
+                if lease.until > before || lease.end_check != EndCheck::Due {
+                    continue;
+                }
+                lease.end_check = EndCheck::Done;
+                if lease.reports_end(seen_since) {
+                    lease.end_check = EndCheck::Asked;
+                    let (name, fence) = (name.clone(), lease.fence);
+                    run_out.push(RunOutLease {
+                        tag: *tag,
+                        name,
+                        fence,
+                    });
+                }
+            }
         }
-        run_out.retain(|lease| lease.reports_end(seen_since));
         run_out
     }
 
-    /// A lease that was taken lives until then, and is watched on unless it was renewed here meanwhile. The gateway
+    /// The store says that a lease lives until then: it is watched on, unless it was renewed here meanwhile. The gateway
     /// stays for its holder no longer than before.
-    pub(super) fn put_back(&self, mut lease: RegisteredLease, until: Instant) {
-        lease.until = until;
-        let mut shard = self.shard(lease.tag);
-        let entry = shard.leases.entry(lease.tag).or_default();
-        if entry.named(&lease.name).is_none() {
-            entry.push(lease);
-        }
+    pub(super) fn extend_run_out(&self, run_out: &RunOutLease, until: Instant) {
+        self.with_lease(&run_out.name, run_out.tag, |lease| {
+            if lease.end_check == EndCheck::Asked {
+                (lease.until, lease.end_check) = (until, EndCheck::Due);
+            }
+        });
     }
 
-    /// Limits how long the gateway stays for this lease when it stops, unless the lease is renewed here, and
-    /// notifies `shrunk`.
-    pub(super) fn wait_at_most(&self, name: &LockName, token: &TokenHash, at_most: Duration) {
-        let mut shard = self.shard(token);
-        let Some(lease) = shard.lease_mut(name, token) else {
-            return;
-        };
-        lease.needed_until = lease.needed_until.min(Instant::now() + at_most);
-        drop(shard);
-        self.notify();
+    /// Nobody asks about the lease any more. Returns its owner and mode if this gateway reports its end: the lease was not
+    /// renewed here or removed since the store was asked, and ends at other gateways have been heard all the time.
+    pub(super) fn end_run_out(
+        &self,
+        run_out: &RunOutLease,
+        seen_since: Option<Instant>,
+    ) -> Option<(Option<Owner>, Mode)> {
+        let ended = self.with_lease(&run_out.name, run_out.tag, |lease| {
+            if lease.end_check != EndCheck::Asked {
+                return None;
+            }
+            lease.end_check = EndCheck::Done;
+            let reports = lease.reports_end(seen_since);
+            reports.then(|| (lease.owner.clone(), lease.mode))
+        });
+        ended.flatten()
     }
 
     /// Whether this lease lives, as far as is known here.
     pub(super) fn is_listed(&self, name: &LockName, lease: impl Into<LeaseTag>) -> bool {
-        let tag = lease.into();
-        let mut shard = self.shard(tag);
-        let lease = shard.lease_mut(name, tag);
-        lease.is_some_and(|lease| lease.until > Instant::now())
+        self.with_lease(name, lease, |lease| lease.until > Instant::now())
+            .unwrap_or(false)
     }
 
     /// How many live that were granted here or are kept by a stream of this gateway, as far as is known here.
     /// They count at no other gateway, so that those of all gateways add up.
     pub(super) fn counted(&self) -> CountedLeases {
         let mut counted = CountedLeases::default();
-        self.for_each_active(|lease| {
+        self.for_each_active(|_, lease| {
             counted.all += usize::from(lease.is_counted);
             counted.shared += usize::from(lease.is_counted && lease.mode.is_shared());
             counted.held_by_streams += usize::from(lease.stream.is_some());
@@ -361,7 +401,7 @@ impl LeaseRegistry {
     /// For how long the one that is held for longest has been held; `None` if none lives.
     pub(super) fn longest_hold(&self) -> Option<Duration> {
         let mut oldest = None;
-        self.for_each_active(|lease| {
+        self.for_each_active(|_, lease| {
             oldest = Some(oldest.map_or(lease.since, |oldest| lease.since.min(oldest)));
         });
         Some(Instant::now().saturating_duration_since(oldest?))
@@ -370,7 +410,7 @@ impl LeaseRegistry {
     /// Until when the gateway stays for a holder; `None` if there is none.
     pub(super) fn needed_until(&self) -> Option<Instant> {
         let mut last = None;
-        self.for_each_active(|lease| last = last.max(Some(lease.needed_until)));
+        self.for_each_active(|_, lease| last = last.max(Some(lease.needed_until)));
         last.filter(|&until| until > Instant::now())
     }
 
@@ -388,64 +428,40 @@ impl LeaseRegistry {
         }
     }
 
-    /// An answer is on its way, of a lease with an idempotency key and so long to live from now.
-    pub(super) fn reply_started(&self, token: TokenHash, answer: LeaseReply, left: Duration) {
-        let now = Instant::now();
-        let mut shard = self.shard(&token);
-        let entry = shard.leases.entry((&token).into()).or_default();
-        entry.answered = Some(now);
-        let answers = entry.answers.get_or_insert_default();
-        answers.started(answer, now + left);
-        self.sweep(&mut shard, now);
-    }
-
-    /// Whether a lease was answered under its idempotency key after this instant.
-    pub(super) fn was_answered_since(&self, token: &TokenHash, since: Instant) -> bool {
-        let shard = self.shard(token);
-        let entry = shard.leases.get(&token.into());
-        entry.is_some_and(|entry| entry.answered > Some(since))
-    }
-
-    /// An answer of a lease with an idempotency key has arrived, so the lease is its caller's.
-    pub(super) fn reply_delivered(&self, token: &TokenHash) {
-        let mut shard = self.shard(token);
-        if let hash_map::Entry::Occupied(mut listed) = shard.leases.entry(token.into()) {
-            listed.get_mut().answers = None;
-            if listed.get().is_empty() {
-                listed.remove();
-            }
-        }
-    }
-
-    /// An answer was lost. If it was the last one on its way and none has arrived: returns the keeper of the
-    /// lease, unless another gateway has answered it since.
-    pub(super) fn reply_lost(&self, token: &TokenHash) -> Option<KeeperId> {
-        let mut shard = self.shard(token);
-        let answers = shard.leases.get_mut(&token.into())?.answers.as_mut()?;
-        answers.lost()
-    }
-
     /// Looks at each lease that lives, as far as is known here.
-    pub(super) fn for_each_active(&self, mut each: impl FnMut(&RegisteredLease)) {
+    pub(super) fn for_each_active(&self, mut each: impl FnMut(&LeaseKey, &RegisteredLease)) {
         let now = Instant::now();
         for shard in &self.shards {
             let shard = shard.lock();
-            let leases = shard.leases.values().flat_map(LeaseEntry::leases);
-            leases.filter(|lease| lease.until > now).for_each(&mut each);
+            let active = shard.leases.iter().filter(|(_, lease)| lease.until > now);
+            active.for_each(|(key, lease)| each(key, lease));
         }
     }
 
-    fn shard(&self, lease: impl Into<LeaseTag>) -> MutexGuard<'_, Shard> {
+    fn with_lease<T>(
+        &self,
+        name: &LockName,
+        lease: impl Into<LeaseTag>,
+        then: impl FnOnce(&mut RegisteredLease) -> T,
+    ) -> Option<T> {
+        let key = key(name, lease);
+        self.shard(&key).leases.get_mut(&key).map(then)
+    }
+
+    fn shard(&self, (tag, _): &LeaseKey) -> MutexGuard<'_, Shard> {
         // Bits that decide least about the place in the map of the shard.
-        let bits = lease.into().0.to_be_bytes()[1];
+        let bits = tag.0.to_be_bytes()[1];
         self.shards[usize::from(bits) % SHARDS].lock()
     }
 
     /// Removes the leases that are over, if the list has grown.
     fn sweep(&self, shard: &mut Shard, now: Instant) {
-        let is_due = shard.leases.len() > shard.sweep_at.max(SWEEP_FROM);
-        if is_due && !self.keeps_run_out.load(Ordering::Relaxed) {
-            shard.leases.retain(|_, entry| entry.sweep(now, drop));
+        if shard.leases.len() > shard.sweep_at.max(SWEEP_FROM) {
+            let keeps = self.keeps_run_out.load(Ordering::Relaxed);
+            let stays = |lease: &RegisteredLease| {
+                lease.until > now || keeps && lease.end_check != EndCheck::Done
+            };
+            shard.leases.retain(|_, lease| stays(lease));
             // Twice as many as live, so that sweeping costs a fixed share of granting.
             shard.sweep_at = 2 * shard.leases.len();
         }
@@ -457,7 +473,7 @@ impl LeaseRegistry {
 impl RegisteredLease {
     /// Whether this gateway reports the end of the lease: no other one does, and the lease was granted or renewed
     /// here after `seen_since`, from when on all ends at other gateways are heard.
-    pub(super) fn reports_end(&self, seen_since: Option<Instant>) -> bool {
+    fn reports_end(&self, seen_since: Option<Instant>) -> bool {
         !self.ends_elsewhere && seen_since.is_some_and(|since| self.seen >= since)
     }
 
@@ -493,65 +509,10 @@ impl Drop for KeeperEntry {
     fn drop(&mut self) {
         let Some(news) = &mut self.news else { return };
         news.close();
-        let mut shard = self.leases.shard(self.tag);
-        if let Some(lease) = shard.lease_mut(&self.name, self.tag) {
+        if let Some(lease) = self.leases.shard(&self.key).leases.get_mut(&self.key) {
             // A newer stream with the same lease has a sender that is open.
             lease.stream.take_if(|stream| stream.is_closed());
         }
-    }
-}
-
-// === impl Shard ===
-
-impl Shard {
-    fn lease_mut(
-        &mut self,
-        name: &LockName,
-        lease: impl Into<LeaseTag>,
-    ) -> Option<&mut RegisteredLease> {
-        self.leases.get_mut(&lease.into())?.named(name)
-    }
-}
-
-// === impl LeaseEntry ===
-
-impl LeaseEntry {
-    /// Removes what is over, and passes its leases on. Whether anything is left.
-    fn sweep(&mut self, now: Instant, mut over: impl FnMut(RegisteredLease)) -> bool {
-        let is_over = |lease: &mut RegisteredLease| lease.until <= now;
-        self.lease.take_if(is_over).into_iter().for_each(&mut over);
-        self.others.extract_if(.., is_over).for_each(over);
-        self.answers.take_if(|answers| answers.are_over(now));
-        !self.is_empty()
-    }
-
-    fn leases(&self) -> impl Iterator<Item = &RegisteredLease> {
-        self.lease.iter().chain(&self.others)
-    }
-
-    fn push(&mut self, lease: RegisteredLease) {
-        if self.lease.is_none() {
-            self.lease = Some(lease);
-        } else {
-            self.others.push(lease);
-        }
-    }
-
-    fn named(&mut self, name: &LockName) -> Option<&mut RegisteredLease> {
-        let mut leases = self.lease.iter_mut().chain(&mut self.others);
-        leases.find(|lease| lease.name == *name)
-    }
-
-    fn remove(&mut self, name: &LockName) -> Option<RegisteredLease> {
-        let first = self.lease.take_if(|lease| lease.name == *name);
-        first.or_else(|| {
-            let at = self.others.iter().position(|lease| lease.name == *name)?;
-            Some(self.others.swap_remove(at))
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.lease.is_none() && self.others.is_empty() && self.answers.is_none()
     }
 }
 
@@ -562,6 +523,10 @@ impl From<&TokenHash> for LeaseTag {
         let first = token.as_bytes().first_chunk();
         Self(u64::from_be_bytes(*first.expect("a hash has 32 bytes")))
     }
+}
+
+fn key(name: &LockName, lease: impl Into<LeaseTag>) -> LeaseKey {
+    (lease.into(), name.clone())
 }
 
 // === impl TagHasher ===
@@ -584,7 +549,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        engine::replies::PriorReply,
         engine::tests::scripted_store::{held, name},
         lock::Token,
     };
@@ -725,24 +689,28 @@ mod tests {
         assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
     }
 
+    fn since_start() -> Option<Instant> {
+        Some(Instant::now() - Duration::from_hours(1))
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn what_has_run_out_is_taken_once_by_whoever_reports_its_end() {
+    async fn a_lease_that_has_run_out_is_asked_about_once_by_who_reports_its_end() {
         let leases = LeaseRegistry::default();
         leases.keep_run_out(true);
-        let [early, late, renewed, asked, again, lost] = [(); 6].map(|()| Token::random().hash());
+        let [early, late, renewed, broken, again, lost] = [(); 6].map(|()| Token::random().hash());
         leases.insert(early, &name(), &lasting(10));
         leases.insert(again, &name(), &lasting(10));
         advance(Duration::from_secs(5)).await;
         let heard_since = Some(Instant::now());
         // They would be swept if they were not kept.
         let others = [(); SHARDS * SWEEP_FROM].map(|()| Token::random().hash());
-        for token in [late, renewed, asked].into_iter().chain(others) {
+        for token in [late, renewed, broken].into_iter().chain(others) {
             leases.insert(token, &name(), &lasting(3));
         }
         leases.renewed_elsewhere(&name(), LeaseTag::from(&late));
         advance(Duration::from_secs(2)).await;
         leases.renewed_elsewhere(&name(), LeaseTag::from(&renewed));
-        leases.broken(&name(), &asked);
+        leases.broken(&name(), &broken);
         leases.insert(again, &name(), &lasting(1));
         leases.insert_counted(lost, &name(), &lasting(100));
         assert!(leases.lose(&name(), &lost).is_some());
@@ -750,49 +718,69 @@ mod tests {
         assert!(!leases.is_listed(&name(), &lost));
         advance(Duration::from_secs(10)).await;
         leases.lose(&name(), &lost);
-        assert_eq!(leases.take_run_out(lost_at, heard_since).len(), 1);
+        assert_eq!(leases.check_run_out(lost_at, heard_since).len(), 1);
         leases.insert(Token::random().hash(), &name(), &lasting(1));
-        let taken = leases.take_run_out(Instant::now(), heard_since);
-        let tags: Vec<_> = taken.iter().map(|lease| lease.tag).collect();
-        let is_taken = |token: &TokenHash| tags.contains(&LeaseTag::from(token));
-        assert_eq!([&late, &asked, &again].map(is_taken), [true; 3]);
-        assert_eq!([&early, &renewed, &lost].map(is_taken), [false; 3]);
-        assert_eq!(listed(&leases), 1);
-        for lease in taken {
-            leases.put_back(lease, Instant::now() + Duration::from_secs(1));
-        }
-        assert!(leases.is_listed(&name(), &late));
+        let asked = leases.check_run_out(Instant::now(), heard_since);
+        let is_asked = |token: &TokenHash| asked.iter().any(|it| it.tag == LeaseTag::from(token));
+        assert_eq!([&late, &broken, &again].map(is_asked), [true; 3]);
+        assert_eq!([&early, &renewed, &lost].map(is_asked), [false; 3]);
+        assert_eq!(leases.check_run_out(Instant::now(), heard_since).len(), 0);
         assert_eq!(leases.counted().all, 0, "nobody keeps the lost one");
-        assert_eq!(leases.take_run_out(Instant::now(), None).len(), 0);
-    }
-
-    fn first(token: TokenHash) -> LeaseReply {
-        LeaseReply {
-            keeper: KeeperId::of_attempt(&token),
-            before: PriorReply::Nothing,
-        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_of_which_somebody_has_heard_is_theirs_whatever_is_lost_later() {
+    async fn a_lease_that_is_asked_about_is_renewed_with_all_that_belongs_to_it() {
+        let (leases, token) = (Arc::new(LeaseRegistry::default()), Token::random().hash());
+        leases.keep_run_out(true);
+        leases.insert_counted(token, &name(), &lasting(1));
+        let mut stream = leases.keep(name(), token);
+        advance(Duration::from_secs(1)).await;
+        let asked = leases.check_run_out(Instant::now(), since_start());
+        leases.insert(token, &name(), &lasting(1));
+        assert_eq!(
+            (leases.counted().all, leases.counted().held_by_streams),
+            (1, 1)
+        );
+        // The answers are of a time before the renewal.
+        assert_eq!(leases.end_run_out(&asked[0], since_start()), None);
+        leases.extend_run_out(&asked[0], Instant::now() + Duration::from_mins(1));
+        advance(Duration::from_secs(1)).await;
+        let asked = leases.check_run_out(Instant::now(), since_start());
+        assert_eq!(asked.len(), 1, "the renewed lease runs out by itself");
+        leases.extend_run_out(&asked[0], Instant::now() + Duration::from_secs(1));
+        assert!(leases.is_listed(&name(), &token));
+        assert_eq!(leases.needed_until(), None, "nobody waits for it");
+        leases.remove(&name(), &token).unwrap().released();
+        assert_eq!(stream.displaced().await, Displaced::Released);
+        assert_eq!(leases.end_run_out(&asked[0], since_start()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_comes_back_late_is_recognized_although_the_end_was_reported() {
         let (leases, token) = (LeaseRegistry::default(), Token::random().hash());
-        let (one, ttl) = (first(token), Duration::from_secs(30));
-        leases.reply_started(token, one, ttl);
-        leases.reply_delivered(&token);
-        let (keeper, before) = (KeeperId::random(), PriorReply::Reply(one.keeper));
-        leases.reply_started(token, LeaseReply { keeper, before }, ttl);
-        assert_eq!(leases.reply_lost(&token), None);
+        leases.keep_run_out(true);
+        leases.insert(token, &name(), &lasting(1));
+        advance(Duration::from_secs(1)).await;
+        let asked = leases.check_run_out(Instant::now(), since_start());
+        assert!(leases.end_run_out(&asked[0], since_start()).is_some());
+        assert_eq!(leases.end_run_out(&asked[0], since_start()), None, "once");
+        advance(Duration::from_mins(1)).await;
+        assert!(leases.lose(&name(), &token).is_some());
+        assert_eq!(leases.lose(&name(), &token), None);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn does_not_grow_with_answers_of_what_is_over() {
+    async fn ends_that_were_reported_are_removed_while_others_are_kept() {
         let leases = LeaseRegistry::default();
+        leases.keep_run_out(true);
         for _ in 0..10 {
             for _ in 0..SHARDS * SWEEP_FROM {
-                let token = Token::random().hash();
-                leases.reply_started(token, first(token), Duration::from_secs(1));
+                leases.insert(Token::random().hash(), &name(), &lasting(1));
             }
             advance(Duration::from_secs(1)).await;
+            for asked in leases.check_run_out(Instant::now(), since_start()) {
+                leases.end_run_out(&asked, since_start());
+            }
         }
         let listed = listed(&leases);
         assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");

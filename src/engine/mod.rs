@@ -30,7 +30,6 @@ mod fences;
 mod group;
 mod hold;
 mod inspect;
-mod late_grant;
 mod leases;
 mod loss;
 mod managed_lease;
@@ -38,7 +37,6 @@ mod outcome;
 mod reaper;
 mod release;
 mod renew;
-mod replies;
 mod start;
 #[cfg(test)]
 mod tests;

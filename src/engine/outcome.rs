@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::{
     lock::{HeldLease, KeeperId, Lease, Salt, Token, TokenHash},
     store::{
-        StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Contention, QueuePosition},
+        Store, StoreError, Unavailability, Uncertainty,
+        contract::{Acquisition, Attempt, Contention, QueuePosition, Renewal, RenewalTtl, Renewer},
     },
 };
 
@@ -17,7 +17,6 @@ use super::{
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
     reaper::{AbandonedBy, AbandonedLease, OtherLocks},
-    replies::{LeaseReply, PriorReply},
 };
 
 // === impl AcquireAttempt ===
@@ -32,12 +31,9 @@ impl AcquireAttempt {
             Ok(Acquisition::Queued(place)) => return ControlFlow::Continue(place),
             Ok(Acquisition::Held(contention)) => Err(self.held(contention)),
             Ok(Acquisition::Granted(held)) => Ok(self.granted(held)),
-            Ok(Acquisition::Replayed(held, salt, before)) => {
-                let before = before.map_or(PriorReply::Unknown, PriorReply::Reply);
-                Ok(self.replayed(held, &salt, before))
-            }
+            Ok(Acquisition::Replayed(held, salt, _)) => Ok(self.replayed(held, &salt, false)),
             Ok(Acquisition::Collected(held, salt, waited)) => {
-                let mut collected = self.replayed(held, &salt, PriorReply::Nothing);
+                let mut collected = self.replayed(held, &salt, true);
                 if !self.wait.is_zero() {
                     collected.lease.waited = waited.max(collected.lease.waited);
                     self.engine.metrics.waited(collected.lease.waited, true);
@@ -67,7 +63,7 @@ impl AcquireAttempt {
     pub(super) fn failed(&self, error: StoreError) -> AcquireError {
         if !self.is_part && self.may_hold(&error) {
             // Its token was not delivered.
-            drop(self.delivery_of_ours(self.attempt.ttl.duration()));
+            drop(self.delivery_of_ours());
         }
         AcquireError::Store(match error {
             StoreError::Unavailable(why @ (Unavailability::Withdrawn | Unavailability::RanOut)) => {
@@ -93,16 +89,16 @@ impl AcquireAttempt {
             AcquireError::Superseded => true,
             _ => false,
         };
-        in_doubt.then(|| self.delivery_of_ours(self.attempt.ttl.duration()))
+        in_doubt.then(|| self.delivery_of_ours())
     }
 
     pub(super) fn granted(&self, held: HeldLease) -> Granted {
-        let delivery = self.delivery_of_ours(held.left_at(Instant::now()));
         let token = (self.token.clone(), self.attempt.token);
         self.engine
             .leases
             .insert_counted(token.1, &self.attempt.name, &held);
         self.charge(&token.1);
+        let delivery = self.delivery_of_ours();
         let granted = self.answer(token, held, delivery);
         let Lease { name, held, .. } = &granted.lease;
         let fences = &self.engine.fences;
@@ -111,8 +107,38 @@ impl AcquireAttempt {
         granted
     }
 
+    /// The outcome of an attempt that was granted the lock after a wait; `None` if the grant is lost.
+    ///
+    /// Whoever waits asks for a whole TTL, and cannot tell when it began. If this gateway or the store stood still since
+    /// the grant, so that less than half of it is left, the lease is renewed before it is answered: once, because
+    /// a store that is so slow would be no faster the next time.
+    pub(super) async fn granted_after_wait(&self, held: HeldLease) -> Option<AcquireResult> {
+        let left = held.left_at(Instant::now());
+        // At its limit a lease does not get longer by renewing it.
+        let renews = !held.is_at_limit() && left < held.ttl.duration() / 2;
+        if !renews {
+            return (!left.is_zero()).then(|| Ok(self.granted(held)));
+        }
+        let Attempt { name, token, .. } = &self.attempt;
+        let keeper = Renewer::Keeper(KeeperId::of_attempt(token));
+        let renewal = self
+            .engine
+            .store
+            .renew_as(keeper, name, token, RenewalTtl::default());
+        match renewal.await {
+            Ok(Renewal::Renewed(held, _)) => {
+                let lives = !held.left_at(Instant::now()).is_zero();
+                lives.then(|| Ok(self.granted(held)))
+            }
+            // A newer request under its idempotency key was answered it meanwhile, and keeps it.
+            Ok(Renewal::Adopted) => Some(Err(AcquireError::Superseded)),
+            Ok(Renewal::Lost(_)) => None,
+            Err(error) => Some(Err(self.failed(error))),
+        }
+    }
+
     /// Watches over the lease of this attempt.
-    fn delivery_of_ours(&self, left: Duration) -> Delivery {
+    fn delivery_of_ours(&self) -> Delivery {
         let mut lease = self.abandoned();
         let answer = if self.repeatable.is_none() {
             ReplyKind::Once
@@ -120,51 +146,47 @@ impl AcquireAttempt {
             lease.by = AbandonedBy::UnansweredAttempt(KeeperId::of_attempt(&lease.token));
             ReplyKind::Unfinished
         } else {
-            let answer = self.reply_after(PriorReply::Nothing);
-            self.engine.leases.reply_started(lease.token, answer, left);
-            ReplyKind::First
+            ReplyKind::First(self.engine.leases.answered(&lease.name, &lease.token))
         };
         Delivery::of(Arc::clone(&self.engine), lease, answer)
     }
 
-    fn reply_after(&self, before: PriorReply) -> LeaseReply {
-        LeaseReply {
-            keeper: KeeperId::of_attempt(&self.attempt.token),
-            before,
-        }
-    }
-
-    fn replayed(&self, held: HeldLease, salt: &Salt, before: PriorReply) -> Granted {
+    /// The lease that lives under the idempotency key. `is_new`: it was granted while nobody was there to hear of it.
+    fn replayed(&self, held: HeldLease, salt: &Salt, is_new: bool) -> Granted {
         let repeatable = self.repeatable.as_ref();
         let (caller, key) =
             repeatable.expect("only an attempt with a key is answered with a replay");
         let token = key.derive_token(caller, &self.attempt.name, salt);
         let hash = token.hash();
-        let mut lease = AbandonedLease {
-            token: hash,
-            ..self.abandoned()
-        };
+        let keeper = KeeperId::of_attempt(&self.attempt.token);
         // Until a group is finished the lease that decides about it has a TTL that it has not afterwards, so nobody was
         // answered the group; and only its keeper can finish it.
         let is_unfinished = self.is_part && held.ttl == self.attempt.ttl;
-        let answer = self.reply_after(before);
-        if !is_unfinished {
-            let left = held.left_at(Instant::now());
-            self.engine.leases.reply_started(hash, answer, left);
-        }
         let (name, leases) = (&self.attempt.name, &self.engine.leases);
-        match before {
-            // It was granted to this attempt while nobody was there to hear of it.
-            PriorReply::Nothing => leases.insert_counted(hash, name, &held),
-            PriorReply::Reply(_) | PriorReply::Unknown => leases.insert(hash, name, &held),
+        if is_new {
+            leases.insert_counted(hash, name, &held);
+        } else {
+            leases.insert(hash, name, &held);
         }
         self.charge(&hash);
-        let kind = if is_unfinished {
-            lease.by = AbandonedBy::UnansweredAttempt(answer.keeper);
-            ReplyKind::Unfinished
+        let (by, kind) = if is_unfinished {
+            (
+                AbandonedBy::UnansweredAttempt(keeper),
+                ReplyKind::Unfinished,
+            )
         } else {
-            // An earlier answer may have been delivered, so this attempt must not give the lease back.
-            ReplyKind::Again
+            let answered = leases.answered(name, &hash);
+            let kind = if is_new {
+                ReplyKind::Collected(answered)
+            } else {
+                ReplyKind::Again
+            };
+            (AbandonedBy::KeyedAnswer(keeper), kind)
+        };
+        let lease = AbandonedLease {
+            token: hash,
+            by,
+            ..self.abandoned()
         };
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, kind);
         self.answer((token, hash), held, delivery)

@@ -74,8 +74,8 @@ pub(super) enum AbandonedBy {
     KeyedAttempt,
     /// The keeper of a lease with an idempotency key that was answered to nobody.
     UnansweredAttempt(KeeperId),
-    /// An attempt whose answer was not delivered, where the lease was answered to repeated requests too, none of which
-    /// was delivered: this one was the last.
+    /// The keeper of a lease with an idempotency key whose first answer, to another attempt than the one that was granted
+    /// it, was not delivered.
     KeyedAnswer(KeeperId),
     /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
     /// lease that another keeper has adopted is left alone.
@@ -150,6 +150,19 @@ impl Reaper {
         }
         if let Err(error) = self.queue.try_send(lease) {
             warn!(%error, "a lease that could not be delivered is left to its TTL");
+        }
+    }
+}
+
+// === impl AbandonedBy ===
+
+impl AbandonedBy {
+    /// A lease with an idempotency key whose answer to its keeper was not delivered.
+    pub(super) fn keyed(keeper: KeeperId, token: &TokenHash) -> Self {
+        if keeper == KeeperId::of_attempt(token) {
+            Self::KeyedAttempt
+        } else {
+            Self::KeyedAnswer(keeper)
         }
     }
 }
@@ -341,7 +354,9 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 outcome == Release::Adopted
             })
         }
-        AbandonedBy::Holder { since, .. } if leases.was_answered_since(token, *since) => Ok(true),
+        AbandonedBy::Holder { since, .. } if leases.was_answered_since(name, token, *since) => {
+            Ok(true)
+        }
         AbandonedBy::Holder { .. } => {
             let released = store.release(name, token).await;
             released.map(|outcome| {

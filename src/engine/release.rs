@@ -134,7 +134,7 @@ impl Engine {
     /// again here under its idempotency key. For a release that came at `since`, that the store did not answer, and whose
     /// caller has gone.
     pub fn release_later(&self, name: LockName, token: TokenHash, since: Instant) {
-        if self.0.leases.was_answered_since(&token, since) {
+        if self.0.leases.was_answered_since(&name, &token, since) {
             return;
         }
         let until = Instant::now() + self.0.longest_ttl;

@@ -24,7 +24,7 @@ use crate::{
 };
 
 use super::{
-    super::leases::{LeaseRegistry, RegisteredLease},
+    super::leases::{LeaseRegistry, RunOutLease},
     check::{LeaseCheck, check_lease},
     event::{Event, EventKind},
     ingest::EventIngest,
@@ -158,7 +158,7 @@ struct Publisher {
 
 /// A lease of this gateway that has run out.
 struct RunOut {
-    lease: RegisteredLease,
+    lease: RunOutLease,
     /// Not before then the store is asked about it.
     due: Instant,
     /// Whether it was not among those that were shown.
@@ -296,7 +296,8 @@ impl Publisher {
             self.look_at = now + LOOK_PERIOD;
             // They may have ended at another gateway.
             let ingest = &mut self.ingest;
-            self.leases.for_each_active(|lease| ingest.track(lease));
+            self.leases
+                .for_each_active(|(tag, name), lease| ingest.track(*tag, name, lease));
         }
         if !wanted && self.active {
             self.subscription.close();
@@ -357,22 +358,20 @@ impl Publisher {
             self.look_at = now + LOOK_PERIOD;
             let before = now.checked_sub(GRACE).unwrap_or(now);
             let room = CHECKS.1.saturating_sub(self.run_out.len());
-            let over = self.leases.take_run_out(before, self.hears_ends_since);
-            self.run_out
-                .extend(over.into_iter().take(room).map(|lease| RunOut {
-                    lease,
-                    due: now,
-                    missed: false,
-                }));
+            let run_out = self.leases.check_run_out(before, self.hears_ends_since);
+            for (nth, lease) in run_out.into_iter().enumerate() {
+                if nth < room {
+                    let (due, missed) = (now, false);
+                    self.run_out.push_back(RunOut { lease, due, missed });
+                } else {
+                    self.leases.end_run_out(&lease, None);
+                }
+            }
         }
         while self.checks.len() < CHECKS.0
             && self.run_out.front().is_some_and(|it| it.due <= now)
             && let Some(run_out) = self.run_out.pop_front()
         {
-            // Ends may have been missed since the lease ran out.
-            if !run_out.lease.reports_end(self.hears_ends_since) {
-                continue;
-            }
             let (name, fence) = (run_out.lease.name.clone(), run_out.lease.fence);
             let check = check_lease(self.store.clone(), name, fence);
             self.checks
@@ -472,20 +471,32 @@ impl Publisher {
     fn on_checked(&mut self, mut run_out: RunOut, found: &LeaseCheck) {
         run_out.due = Instant::now() + AGAIN;
         match found {
-            LeaseCheck::Living(left) => self.leases.put_back(run_out.lease, Instant::now() + *left),
+            LeaseCheck::Living(left) => {
+                let until = Instant::now() + *left;
+                self.leases.extend_run_out(&run_out.lease, until);
+            }
             LeaseCheck::Unknown => self.run_out.push_back(run_out),
             LeaseCheck::NotShown if !run_out.missed => {
                 run_out.missed = true;
                 self.run_out.push_back(run_out);
             }
             LeaseCheck::NotShown | LeaseCheck::Gone => {
-                let lease = run_out.lease;
-                // It may have been renewed here since, or have ended unheard.
-                let is_renewed = self.leases.is_listed(&lease.name, lease.tag);
-                if !is_renewed
-                    && lease.reports_end(self.hears_ends_since)
-                    && let Some(expired) = self.ingest.expired(lease, self.shared.clock.wall())
-                {
+                let RunOutLease { tag, name, fence } = &run_out.lease;
+                let ended = self
+                    .leases
+                    .end_run_out(&run_out.lease, self.hears_ends_since);
+                if let Some((owner, mode)) = ended {
+                    let event = Event {
+                        fence: Some(*fence),
+                        owner,
+                        mode: Some(mode),
+                        ..Event::of(EventKind::Expired, name, self.shared.clock.wall())
+                    };
+                    let expired = EventMessage {
+                        event,
+                        lease: Some(*tag),
+                        if_known: false,
+                    };
                     self.handle(expired, EventOrigin::Here);
                 }
             }
@@ -518,6 +529,13 @@ impl Publisher {
         };
         // Events that could not be sent in time are lost: delivery is best effort.
         drop(timeout(LAST, sending).await);
+    }
+}
+
+impl Drop for Publisher {
+    /// Also if the task panics: from now on nobody asks about leases that have run out.
+    fn drop(&mut self) {
+        self.leases.keep_run_out(false);
     }
 }
 

@@ -1,7 +1,5 @@
 //! What the publisher makes of an event: fills in what is known, drops what was told before.
 
-use std::time::SystemTime;
-
 use tokio::time::Instant;
 
 use crate::{
@@ -38,15 +36,19 @@ impl EventIngest {
     }
 
     /// Begins with a lease that was granted before anybody listened.
-    pub(super) fn track(&mut self, lease: &RegisteredLease) {
+    pub(super) fn track(&mut self, tag: LeaseTag, name: &LockName, lease: &RegisteredLease) {
+        let key = EventLeaseKey {
+            name: name.clone(),
+            fence: lease.fence,
+        };
         let tracked = Tracked {
-            id: Some(lease.tag),
+            id: Some(tag),
             owner: lease.owner.clone(),
             mode: Some(lease.mode),
             announced: false,
             until: lease.until,
         };
-        self.tracker.track(EventLeaseKey::of(lease), tracked);
+        self.tracker.track(key, tracked);
     }
 
     /// Whether the lease of an event is known to live.
@@ -64,22 +66,6 @@ impl EventIngest {
 
     fn resolve(&self, news: &EventMessage) -> Option<&EventLeaseKey> {
         self.tracker.resolve(news.lease?, news.event.name.as_ref()?)
-    }
-
-    /// The event of a lease that is gone; none if it was told why.
-    pub(super) fn expired(&self, lease: RegisteredLease, at: SystemTime) -> Option<EventMessage> {
-        let key = EventLeaseKey::of(&lease);
-        let is_told = self.has_ended(Some(&key), Some(lease.tag), Some(&lease.name));
-        (!is_told).then(|| EventMessage {
-            event: Event {
-                fence: Some(lease.fence),
-                owner: lease.owner,
-                mode: Some(lease.mode),
-                ..Event::of(EventKind::Expired, &lease.name, at)
-            },
-            lease: Some(lease.tag),
-            if_known: false,
-        })
     }
 
     fn apply_live(&mut self, news: EventMessage) -> Option<Event> {
@@ -162,17 +148,6 @@ impl EventIngest {
             let mark = EndedLease::Id(id, name.clone());
             self.ended.contains(&mark)
         })
-    }
-}
-
-// === impl EventLeaseKey ===
-
-impl EventLeaseKey {
-    pub(super) fn of(lease: &RegisteredLease) -> Self {
-        Self {
-            name: lease.name.clone(),
-            fence: lease.fence,
-        }
     }
 }
 

@@ -185,6 +185,19 @@ async fn a_lease_that_lives_is_watched_on_and_a_store_that_is_away_is_asked_agai
 }
 
 #[tokio::test(start_paused = true)]
+async fn where_nobody_can_be_told_any_more_nothing_is_kept_to_be_told() {
+    let store = ScriptedStore::answering(Ok(granted()));
+    let (engine, _lifecycle) = engine(&store);
+    let (leases, lost) = (&engine.0.leases, Token::random().hash());
+    // The publisher panics when it asks about a lease that has run out.
+    store.inspect_gate.close();
+    let _listener = run_out(&engine, 1).await;
+    leases.insert(lost, &name(), &held());
+    assert!(leases.lose(&name(), &lost).is_some());
+    assert!(leases.lose(&name(), &lost).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_begins_once_whoever_says_so() {
     let (mut ingest, id) = (EventIngest::default(), id());
     ingest.process(news(EventKind::Renewed, id, Some(FENCE)));

@@ -164,6 +164,9 @@ impl Collector {
     /// Takes all locks in this order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
         let mut identity = self.identity();
+        for slot in self.slots.iter().flatten() {
+            slot.ask_again();
+        }
         let mut collected = Collection::new(&self.engine, identity.token.hash(), &self.given_back);
         let mut is_adopted = false;
         for &at in order {
@@ -214,7 +217,7 @@ impl Collector {
             self.engine.events.given_back(name, &granted.hash, None);
         }
         self.engine.leases.remove(name, &granted.hash);
-        granted.delivery.forget();
+        granted.delivery.delivered();
         Ok(())
     }
 

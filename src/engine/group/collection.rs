@@ -209,13 +209,7 @@ impl Collection {
     /// The leases in the order of their names, and what watches over them.
     pub(super) fn finish(mut self) -> Option<(Vec<Lease>, Delivery)> {
         let mut delivery = self.delivery.take()?;
-        let now = Instant::now();
-        let left = self
-            .leases
-            .iter()
-            .map(|it| it.lease.held.left_at(now))
-            .max();
-        delivery.finished(left.unwrap_or_default());
+        delivery.finished();
         let leases = std::mem::take(&mut self.leases).into_iter();
         let mut leases: Vec<_> = leases.map(|it| it.lease).collect();
         leases.sort_by(|a, b| a.name.cmp(&b.name));

@@ -78,12 +78,13 @@ impl GroupRequest {
 
     /// A slot for each lease, if the API key may have only so many. A repeated request has the slots of the first.
     pub(super) fn lease_slots(&self) -> Result<Vec<Option<LeaseSlot>>, Excess> {
-        let key = self.keyed().idempotency_key.as_ref();
-        let slots = self.parts.iter().map(|part| {
-            let idempotency = key.map(|key| key.hash(&part.caller, &part.name));
-            part.authorization.lease_slot(idempotency)
-        });
-        slots.collect()
+        let keyed = self.keyed();
+        let key = keyed.idempotency_key.as_ref();
+        let idempotency = key.map(|key| key.hash(&keyed.caller, &keyed.name));
+        let slots = self.parts.iter();
+        slots
+            .map(|part| part.authorization.lease_slot(idempotency))
+            .collect()
     }
 
     pub(super) fn into_parts(self) -> (GroupNames, Vec<AcquireRequest>) {

@@ -113,33 +113,6 @@ async fn a_lease_that_was_delivered_is_kept_whatever_is_answered_again_and_lost(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_answers_were_all_lost_is_released_after_the_grace_by_who_keeps_it() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
-    let first = engine.acquire(request(KEY)).await.unwrap();
-    let token = first.lease.token.hash();
-    let mut before = KeeperId::of_attempt(&token);
-    let mut answers = Vec::new();
-    for _ in 0..2 {
-        answered_again(&store, &first, Some(before));
-        answers.push(engine.acquire(request(KEY)).await.unwrap());
-        let asked = store.attempts.lock();
-        before = KeeperId::of_attempt(&asked.last().unwrap().token);
-    }
-    assert_eq!(answers[1].lease.token.hash(), token);
-    // Nobody else may release it as its keeper.
-    *store.adopted_by.lock() = Some(before);
-    drop(answers);
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert!(store.released.lock().is_empty(), "one is on its way");
-    drop(first);
-    tokio::time::sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
-    assert!(store.released.lock().is_empty());
-    tokio::time::sleep(Duration::from_millis(4)).await;
-    assert_eq!(*store.released.lock(), [token]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
     let salt = Salt::random();
     let store = ScriptedStore::answering(Ok(Acquisition::Collected(held(), salt, Duration::ZERO)));
