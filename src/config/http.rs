@@ -54,8 +54,8 @@ pub struct HttpConfig {
     #[schemars(range(min = 16, max = 1_000_000))]
     pub max_connections: usize,
     /// How many requests one HTTP/2 connection may have open: waits and streams among them. All
-    /// connections together may have as many as `max_connections`; one more that neither renews nor
-    /// releases is answered with 503 `overloaded`.
+    /// connections together may have as many as `max_connections`; one more is answered
+    /// with 503 `overloaded`, unless it renews, adopts or releases a lease.
     #[schemars(range(min = 16, max = 100_000))]
     pub max_streams: usize,
     /// How many requests may be worked on at once. One more is answered with 503 before its body is

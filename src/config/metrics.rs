@@ -13,7 +13,9 @@ use super::Invalid;
 pub struct MetricsConfig {
     /// An address of its own for `GET /metrics`, as `IP:PORT`; empty for none. Whoever reaches it reads
     /// the metrics without an API key, and nothing else: they hold no lock name, no owner and no
-    /// secret. `GET /metrics` is served on the gateway's own address all the same.
+    /// secret. `GET /metrics` is served on the gateway's own address all the same. Requests to this address are treated like
+    /// those to any route: without exactly one valid `Host` they are refused (any host may be named), errors are problem
+    /// documents, and all are counted in the metrics of requests.
     pub listen: String,
 }
 

@@ -15,7 +15,7 @@ use crate::config::LimitsConfig;
 
 use super::{
     base_path::BasePath,
-    edge::{Operation, Schemas},
+    edge::{Class, Operation, Schemas},
     extract::{RequestBody, body_schema},
     file::File,
     json_response::json,
@@ -173,7 +173,7 @@ fn complete(description: &mut Description, operation: &Operation) {
         Code::HeadersTooLarge,
         Code::Internal,
     ]);
-    if !operation.is_probe() {
+    if operation.class != Class::Probes {
         codes.extend([Code::WrongHost, Code::Overloaded]);
     }
     // A file is sent as it is, whatever the caller accepts.

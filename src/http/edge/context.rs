@@ -24,11 +24,10 @@ use crate::{
 
 use super::{
     hosts::Hosts,
-    operation::{Class, Operation},
     origins::Origins,
     permit::{ConcurrencyLimits, RequestPermit},
     request_id::{RequestId, RequestIds},
-    routes::{Parameter, Route, Routes},
+    routes::{Class, Operation, Route, Routes, Target},
 };
 
 /// What the edge works with: the same for every request.
@@ -53,9 +52,7 @@ pub(in crate::http) struct RequestContext(Arc<Context>);
 
 struct Context {
     edge: Arc<Edge>,
-    /// Where the route is in the table of the edge.
-    route: usize,
-    parameter: Option<Parameter>,
+    target: Target,
     method: Method,
     name: RequestName,
     permit: RequestPermit,
@@ -78,20 +75,17 @@ enum RequestName {
 // === impl RequestContext ===
 
 impl RequestContext {
-    pub(super) fn begin<B>(edge: &Arc<Edge>, request: &Request<B>) -> Self {
-        let (route, parameter) = edge.routes.find(request.uri().path());
-        let operation = edge.routes.route(route).operation(request.method());
-        let class = Class::of(operation, request.method(), request.headers());
+    /// The context of a request on which the gateway begins to work now.
+    pub(super) fn begin<B>(edge: &Arc<Edge>, target: Target, request: &Request<B>) -> Self {
         let sent = RequestId::sent(request.headers());
         Self(Arc::new(Context {
-            route,
-            parameter,
+            permit: RequestPermit::new(target.class),
+            target,
             method: request.method().clone(),
             name: sent.map_or_else(
                 || RequestName::Number(edge.request_ids.next()),
                 RequestName::Sent,
             ),
-            permit: RequestPermit::new(class),
             caller: OnceLock::new(),
             rate_meter: OnceLock::new(),
             ttl_cap: AtomicU64::new(0),
@@ -104,17 +98,18 @@ impl RequestContext {
     }
 
     pub(super) fn route(&self) -> &Route {
-        self.0.edge.routes.route(self.0.route)
+        self.0.edge.routes.route(self.0.target.route)
     }
 
     /// The operation that the request is for. `None`: the path, if there is one, does not take the method.
     pub(super) fn operation(&self) -> Option<&Operation> {
-        self.route().operation(&self.0.method)
+        let at = self.0.target.operation?;
+        Some(self.route().operation(at))
     }
 
     /// How the request is treated.
-    pub(in crate::http) fn class(&self) -> Class {
-        self.0.permit.class()
+    pub(super) fn class(&self) -> Class {
+        self.0.target.class
     }
 
     pub(super) fn method(&self) -> &Method {
@@ -139,7 +134,7 @@ impl RequestContext {
 
     /// The variable part of the path, as it was sent.
     pub(in crate::http) fn parameter<'a>(&self, path: &'a str) -> Option<&'a str> {
-        path.get(self.0.parameter.clone()?)
+        path.get(self.0.target.parameter.clone()?)
     }
 
     /// What stands where the path names a lock, as it was sent, if it names one.

@@ -5,22 +5,18 @@
 //! which need no API key, have another. A request gives its permit up while it waits for a lock. The rate of an API key counts later,
 //! when its caller is admitted.
 
-mod access_log;
-mod audited_request;
 mod context;
+mod headers;
 mod hosts;
-mod operation;
 mod origins;
 mod permit;
-mod rate_limit;
+mod record;
 mod request_id;
 mod routes;
-mod security_headers;
 mod service;
-mod traced;
 
 pub(super) use context::RequestContext;
-pub(super) use operation::{Class, Operation, Schemas, row};
 pub(super) use origins::RequestSource;
 pub(super) use request_id::RequestId;
+pub(super) use routes::{Class, Operation, Schemas, row};
 pub use service::{EdgeFuture, EdgeService};

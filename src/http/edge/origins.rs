@@ -20,7 +20,7 @@ use crate::{
     http::problem::{Problem, ProblemCode},
 };
 
-use super::{hosts, operation::Class, request_id::copied};
+use super::{hosts, request_id::copied, routes::Class};
 
 /// The origins that may use the gateway besides its own.
 pub(super) struct Origins {

@@ -14,7 +14,7 @@ use crate::{
     http::problem::{Extra, Problem, ProblemCode},
 };
 
-use super::operation::Class;
+use super::routes::Class;
 
 /// The room for requests that are worked on.
 #[derive(Debug)]
@@ -86,10 +86,11 @@ impl ConcurrencyLimits {
     /// The room that requests of a class have besides the common one.
     fn reserved(&self, class: Class) -> Option<&ConcurrencyLimit> {
         match class {
-            Class::Probes | Class::Ordinary | Class::Listens | Class::Holds => None,
             Class::Renews => Some(&self.renewing),
             Class::Releases => Some(&self.releasing),
             Class::Scrapes => Some(&self.scraping),
+            Class::Probes | Class::Preflights => None,
+            Class::Ordinary | Class::Listens | Class::Holds => None,
         }
     }
 }
@@ -98,10 +99,10 @@ impl ConcurrencyLimits {
 
 impl ConcurrencyLimit {
     fn take(&self) -> bool {
-        let take = |free: usize| free.checked_sub(1);
+        let (on_taken, on_full) = (Ordering::Acquire, Ordering::Relaxed);
         let taken = self
             .0
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, take);
+            .fetch_update(on_taken, on_full, |free| free.checked_sub(1));
         taken.is_ok()
     }
 
@@ -124,10 +125,6 @@ impl RequestPermit {
         }
     }
 
-    pub(super) fn class(&self) -> Class {
-        self.class
-    }
-
     /// When the request began.
     pub(super) fn began(&self) -> Instant {
         self.began
@@ -144,7 +141,7 @@ impl RequestPermit {
 
     /// Takes room, if the request has none yet.
     pub(super) fn take(&self, limits: &ConcurrencyLimits) -> Result<(), Problem> {
-        if self.class == Class::Probes || self.taken.load(Ordering::Relaxed) != NOTHING {
+        if !self.class.needs_permit() || self.taken.load(Ordering::Relaxed) != NOTHING {
             return Ok(());
         }
         let taken = match limits.reserved(self.class) {
@@ -162,8 +159,7 @@ impl RequestPermit {
             COMMON => limits.common.give_back(),
             RESERVED => limits
                 .reserved(self.class)
-                .into_iter()
-                .for_each(ConcurrencyLimit::give_back),
+                .map_or((), ConcurrencyLimit::give_back),
             _ => {}
         }
     }

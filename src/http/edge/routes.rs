@@ -1,20 +1,175 @@
-//! Which operation a request is for, found before anything else is done with it.
+//! Routes and their operations: what the edge has to know of a request before anything else is done with it.
 
-use std::ops::Range;
+use std::{ops::Range, pin::Pin, sync::Arc};
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, Method, StatusCode, header::ALLOW};
+use axum::{
+    extract::Request,
+    handler::Handler,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header::ALLOW};
 use matchit::Router;
+use utoipa::{
+    __dev::{SchemaReferences, Tags},
+    Path,
+    openapi::{HttpMethod, RefOr, Schema, path::Operation as Description},
+};
 
 use crate::{
     http::{
         base_path::BasePath,
         problem::{Extra, Problem, ProblemCode},
+        state::AppState,
     },
     telemetry::metrics::{Metrics, RouteMetrics},
 };
 
-use super::operation::Operation;
+/// An operation: a row of the table of routes.
+pub(in crate::http) struct Operation {
+    /// The path as the documentation has it, without the base path.
+    pub(in crate::http) path: String,
+    pub(super) method: Method,
+    pub(in crate::http) class: Class,
+    /// Whether the answers may be kept on their way. They must not be if they are those of one caller.
+    pub(super) is_public: bool,
+    /// Whether the described body may be left out.
+    pub(in crate::http) body_is_optional: bool,
+    /// The problems that the operation answers besides those of the edge, in groups.
+    pub(in crate::http) problems: &'static [&'static [ProblemCode]],
+    /// What the OpenAPI document says of the operation. `None`: it does not list the operation.
+    pub(in crate::http) describe: Option<fn(&mut Schemas) -> Described>,
+    handle: Box<dyn Fn(Request, Arc<AppState>) -> Handled + Send + Sync>,
+}
+
+/// How the requests of an operation are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Class {
+    /// Requests that take a permit of the common limit.
+    Ordinary,
+    /// Health checks, and requests to the address that serves metrics alone. They need no permit, may name any host, and are
+    /// part of no trace.
+    Probes,
+    /// Preflights: a browser asks what its page may send. They need no permit. Refused, the browser would not send the renewal
+    /// that comes next, and for which there is room.
+    Preflights,
+    /// Requests for metrics, for which an overloaded gateway keeps permits. They are part of no trace.
+    Scrapes,
+    /// Renewals of leases. They have a limit of their own beside the common one.
+    Renews,
+    /// Releases of leases. They are carried out even if their callers hang up.
+    Releases,
+    /// Event streams, each of which keeps a connection. Pages of other origins must not open them.
+    Listens,
+    /// Hold requests. With a token in the header they adopt a lease and count as renewals; without one they are ordinary.
+    Holds,
+}
+
+/// The schemas that the OpenAPI document defines, by their names.
+pub(in crate::http) type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// What the OpenAPI document says of an operation alone, and under which method.
+pub(in crate::http) type Described = (Vec<HttpMethod>, Description);
+
+/// A request on its way through its handler.
+pub(super) type Handled = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+
+/// An operation by its handler and `P`, which describes the handler: its attribute `utoipa::path` has made it.
+pub(in crate::http) fn row<P, H, T>(
+    _: P,
+    handler: H,
+    problems: &'static [&'static [ProblemCode]],
+) -> Operation
+where
+    P: Path + SchemaReferences + Tags<'static>,
+    H: Handler<T, Arc<AppState>, Future = Handled> + Sync,
+{
+    let method = match P::methods()[..] {
+        [HttpMethod::Post] => Method::POST,
+        [HttpMethod::Put] => Method::PUT,
+        [HttpMethod::Delete] => Method::DELETE,
+        [HttpMethod::Get] => Method::GET,
+        _ => unreachable!("no handler has another method, or two"),
+    };
+    let needs_key = problems.concat().contains(&ProblemCode::Unauthorized);
+    Operation {
+        is_public: method == Method::GET && !needs_key,
+        method,
+        problems,
+        describe: Some(describe::<P>),
+        ..Operation::of_file(&P::path(), handler)
+    }
+}
+
+// === impl Operation ===
+
+impl Operation {
+    /// `GET` of files that the OpenAPI document does not list.
+    pub(in crate::http) fn of_file<H, T>(path: &str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<AppState>, Future = Handled> + Sync,
+    {
+        Self {
+            path: path.to_owned(),
+            method: Method::GET,
+            class: Class::Ordinary,
+            is_public: true,
+            body_is_optional: false,
+            problems: &[],
+            describe: None,
+            handle: Box::new(move |request, gateway| handler.clone().call(request, gateway)),
+        }
+    }
+
+    /// The same operation with another class.
+    pub(in crate::http) fn class(self, class: Class) -> Self {
+        Self { class, ..self }
+    }
+
+    /// The same operation, with a body that may be left out.
+    pub(in crate::http) fn optional_body(self) -> Self {
+        Self {
+            body_is_optional: true,
+            ..self
+        }
+    }
+
+    pub(super) fn handle(&self, request: Request, gateway: Arc<AppState>) -> Handled {
+        (self.handle)(request, gateway)
+    }
+
+    /// Whether the operation takes a method. Where `GET` is taken, `HEAD` is too.
+    fn takes(&self, method: &Method) -> bool {
+        self.method == method || self.method == Method::GET && method == Method::HEAD
+    }
+}
+
+// === impl Class ===
+
+impl Class {
+    /// How a request is treated. One for a method that its path does not take is ordinary.
+    fn of(operation: Option<&Operation>, method: &Method, headers: &HeaderMap) -> Self {
+        match operation.map(|operation| operation.class) {
+            None if method == Method::OPTIONS => Self::Preflights,
+            Some(Self::Holds) if headers.contains_key(LOCK_TOKEN) => Self::Renews,
+            class => class.unwrap_or(Self::Ordinary),
+        }
+    }
+
+    /// Whether requests count among those that are worked on.
+    pub(super) fn needs_permit(self) -> bool {
+        !matches!(self, Self::Probes | Self::Preflights)
+    }
+}
+
+fn describe<P: Path + SchemaReferences + Tags<'static>>(schemas: &mut Schemas) -> Described {
+    P::schemas(schemas);
+    let mut description = P::operation();
+    let tags = P::tags().into_iter().map(str::to_owned);
+    description.tags.get_or_insert_default().extend(tags);
+    (P::methods(), description)
+}
 
 /// All routes, by path.
 pub(super) struct Routes {
@@ -31,8 +186,16 @@ pub(super) struct Route {
     metrics: RouteMetrics,
 }
 
-/// Where in a path its variable part is.
-pub(super) type Parameter = Range<usize>;
+/// What a request is for.
+pub(in crate::http) struct Target {
+    /// The index of the route in the table.
+    pub(super) route: usize,
+    /// The index of the operation among those of its route. `None`: the path, if there is one, does not take the method.
+    pub(super) operation: Option<usize>,
+    /// Where in the path its variable part is.
+    pub(super) parameter: Option<Range<usize>>,
+    pub(in crate::http) class: Class,
+}
 
 /// The place of the route of requests that no route matches.
 const UNMATCHED: usize = 0;
@@ -48,17 +211,11 @@ impl Routes {
     ) -> Self {
         let mut known = vec![Route::new("", metrics)];
         for operation in operations {
-            if known
-                .last()
-                .is_none_or(|last| last.template != operation.path)
-            {
+            if known[known.len() - 1].template != operation.path {
                 known.push(Route::new(&operation.path, metrics));
             }
-            known
-                .last_mut()
-                .expect("one was pushed")
-                .operations
-                .push(operation);
+            let route = known.last_mut().expect("the first is never taken out");
+            route.operations.push(operation);
         }
         let mut paths = Router::new();
         for (at, route) in known.iter().enumerate().skip(1) {
@@ -76,8 +233,23 @@ impl Routes {
         Self { paths, known }
     }
 
-    /// The place of the route of a path, and where in the path its variable part is.
-    pub(super) fn find(&self, path: &str) -> (usize, Option<Parameter>) {
+    /// What a request is for.
+    pub(super) fn find<B>(&self, request: &http::Request<B>) -> Target {
+        let (path, method) = (request.uri().path(), request.method());
+        let (route, parameter) = self.find_path(path);
+        let operations = &self.known[route].operations;
+        let operation = operations.iter().position(|it| it.takes(method));
+        let found = operation.map(|at| &operations[at]);
+        Target {
+            route,
+            operation,
+            parameter,
+            class: Class::of(found, method, request.headers()),
+        }
+    }
+
+    /// The index of the route of a path, and where in the path its variable part is.
+    fn find_path(&self, path: &str) -> (usize, Option<Range<usize>>) {
         let Ok(found) = self.paths.at(path) else {
             return (UNMATCHED, None);
         };
@@ -118,10 +290,8 @@ impl Route {
         &self.metrics
     }
 
-    pub(super) fn operation(&self, method: &Method) -> Option<&Operation> {
-        self.operations
-            .iter()
-            .find(|operation| operation.takes(method))
+    pub(super) fn operation(&self, at: usize) -> &Operation {
+        &self.operations[at]
     }
 
     /// Whether an answer may be kept on its way. One that no route gives may be about a lock.
@@ -176,7 +346,7 @@ mod tests {
         let paths = ["/", "/locks", "/locks/{name}", "/locks/{name}/renew"];
         let operations = paths.map(|path| Operation::of_file(path, async || ()));
         let routes = Routes::new(operations, &BasePath::new(base_path), &Metrics::default());
-        let (at, parameter) = routes.find(path);
+        let (at, parameter) = routes.find_path(path);
         let parameter = parameter.map(|parameter| path[parameter].to_owned());
         (routes.route(at).template().to_owned(), parameter)
     }

@@ -32,18 +32,14 @@ use crate::{
 };
 
 use super::{
-    access_log,
-    audited_request::AuditedRequest,
     context::{Edge, RequestContext},
+    headers,
     hosts::{self, Hosts},
-    operation::{Handled, Operation},
     origins::{ListedOrigin, Origins},
     permit::{ConcurrencyLimits, overloaded},
-    rate_limit,
+    record::RequestRecord,
     request_id::{RequestIds, X_REQUEST_ID},
-    routes::Routes,
-    security_headers,
-    traced::Traced,
+    routes::{Class, Handled, Operation, Routes, Target},
 };
 
 /// All routes, and what surrounds every request. Cheap to clone.
@@ -57,13 +53,10 @@ pub struct EdgeFuture {
     pending: Option<PendingResponse>,
 }
 
-/// What is needed to finish an answer. Nothing of the request's head is kept here: there may be many
-/// requests that wait for a lock.
+/// What is needed to finish an answer.
 struct PendingResponse {
-    context: RequestContext,
-    traced: Traced,
+    record: RequestRecord,
     listed: Option<ListedOrigin>,
-    audited: Option<Box<AuditedRequest>>,
 }
 
 // === impl EdgeService ===
@@ -90,16 +83,16 @@ impl EdgeService {
         }))
     }
 
-    /// Begins a request: finds out what it is for.
-    pub(in crate::http) fn begin<B>(&self, request: &http::Request<B>) -> RequestContext {
-        RequestContext::begin(&self.0, request)
+    /// Finds out what a request is for.
+    pub(in crate::http) fn find<B>(&self, request: &http::Request<B>) -> Target {
+        self.0.routes.find(request)
     }
 
-    /// Answers a request that has begun. If the gateway `is_full`, the answer is 503 `overloaded`, and nothing happens.
+    /// Answers a request. If the gateway `is_full`, the answer is 503 `overloaded`, and nothing happens.
     pub(in crate::http) fn answer<B>(
         &self,
         request: http::Request<B>,
-        context: RequestContext,
+        target: Target,
         is_full: bool,
     ) -> EdgeFuture
     where
@@ -114,18 +107,17 @@ impl EdgeService {
             }
         });
         let edge = &self.0;
+        let context = RequestContext::begin(edge, target, &request);
         let mut pending = PendingResponse {
-            traced: Traced::begin(&edge.gateway.tracer, edge.scheme, &request, &context),
+            record: RequestRecord::begin(&request, context),
             listed: None,
-            audited: (edge.gateway.audit.is_kept())
-                .then(|| Box::new(AuditedRequest::of(&request, &context))),
-            context,
         };
         let admitted = edge.admit(&request, &mut pending, is_full);
         let handled = admitted.and_then(|()| {
-            request.extensions_mut().insert(pending.context.clone());
-            let handled = edge.handle(request, &pending.context)?;
-            Ok(match pending.traced.span() {
+            let context = &pending.record.context;
+            request.extensions_mut().insert(context.clone());
+            let handled = edge.handle(request, context)?;
+            Ok(match pending.record.span() {
                 None => handled,
                 span => Box::pin(trace::within(span, handled)),
             })
@@ -150,8 +142,8 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> EdgeFuture {
-        let context = self.begin(&request);
-        self.answer(request, context, false)
+        let target = self.find(&request);
+        self.answer(request, target, false)
     }
 }
 
@@ -175,17 +167,8 @@ impl Future for EdgeFuture {
         let pending = self.pending.take();
         let pending = pending.expect("not polled after completion");
         // A stream that goes on is bounded by others.
-        pending.context.end_work();
+        pending.record.context.end_work();
         Poll::Ready(Ok(pending.finish(response)))
-    }
-}
-
-impl Drop for EdgeFuture {
-    fn drop(&mut self) {
-        if let Some(pending) = &self.pending {
-            pending.context.end_work();
-            access_log::hung_up(&pending.context, &pending.traced);
-        }
     }
 }
 
@@ -200,20 +183,19 @@ impl Edge {
         pending: &mut PendingResponse,
         is_full: bool,
     ) -> Result<(), Problem> {
-        let operation = pending.context.operation();
+        let context = &pending.record.context;
         let host = hosts::named(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
-        if !operation.is_some_and(Operation::is_probe) {
+        if context.class() != Class::Probes {
             self.hosts.check(host.as_deref())?;
         }
-        pending.listed = self
-            .origins
-            .check(request, pending.context.class(), host.as_deref())?;
+        let origins = &self.origins;
+        pending.listed = origins.check(request, context.class(), host.as_deref())?;
         self.measure(request)?;
         if is_full {
             return Err(overloaded());
         }
-        pending.context.begin_work()
+        context.begin_work()
     }
 
     fn measure(&self, request: &Request) -> Result<(), Problem> {
@@ -255,36 +237,30 @@ impl Edge {
 
 impl PendingResponse {
     fn finish(mut self, mut response: Response) -> Response {
-        let edge = self.context.edge();
+        let context = &self.record.context;
+        let (edge, route) = (context.edge(), context.route());
         let problem = response.extensions_mut().remove::<Problem>();
-        let id = self.context.request_id();
+        let id = context.request_id();
         if let Some(problem) = &problem {
-            if let Some(audited) = &self.audited {
-                audited.record_refusal(&edge.gateway.audit, &self.context, problem);
-            }
             render(problem, &edge.gateway.base_path, id.as_str(), &mut response);
         }
-        if self.context.method() == Method::HEAD {
+        if context.method() == Method::HEAD {
             leave_body_out(&mut response);
         }
-        let route = self.context.route();
         let headers = response.headers_mut();
-        if let Some(reading) = self.context.rate() {
-            rate_limit::insert(reading, headers);
+        if let Some(reading) = context.rate() {
+            headers::insert_rate(reading, headers);
         }
-        security_headers::insert(route.is_page(), headers);
+        headers::insert_security(route.is_page(), headers);
         edge.origins
-            .insert_headers(self.listed, self.context.method(), headers);
+            .insert_headers(self.listed, context.method(), headers);
         if !route.is_public() {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         }
         let status = response.status();
-        self.traced
-            .end(status, problem.as_ref(), self.context.caller());
-        access_log::answered(&self.context, &self.traced, &id, status, problem.as_ref());
-        response
-            .headers_mut()
-            .insert(X_REQUEST_ID, id.into_header());
+        self.record.answered(&id, status, problem.as_ref());
+        let headers = response.headers_mut();
+        headers.insert(X_REQUEST_ID, id.into_header());
         response
     }
 }

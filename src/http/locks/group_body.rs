@@ -35,7 +35,7 @@ pub(in crate::http) struct GroupLeaseBody {
     /// The secret that renews and releases all of them, together or one by one. Whoever has it may do both.
     #[schema(min_length = 43, max_length = 43)]
     token: String,
-    /// For how long the leases were granted.
+    /// The TTL of the lease that ends first.
     ttl_ms: u64,
     /// What is left of the lease that ends first. Count it as that of one lease.
     expires_in_ms: u64,

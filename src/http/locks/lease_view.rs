@@ -399,11 +399,17 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
             let is_of_lease = AUDIENCE & (HOLDER | PART) != 0;
             let may_be_null = matches!(&**name, "slot" | "hold_expires_in_ms" | "owner");
             if let RefOr::T(Schema::Object(property)) = property
-                && let SchemaType::Array(types) = &property.schema_type
                 && is_of_lease
                 && !may_be_null
             {
-                property.schema_type = types[0].clone().into();
+                if let SchemaType::Array(types) = &property.schema_type {
+                    property.schema_type = types[0].clone().into();
+                }
+                if let Some(text) = &mut property.description
+                    && let Some(at) = text.find("; ")
+                {
+                    text.replace_range(at.., ".");
+                }
             }
         }
         Self::about().describe(object, &LimitsConfig::default());

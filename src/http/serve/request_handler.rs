@@ -106,8 +106,8 @@ impl RequestHandler {
         let stream = (request.version() == Version::HTTP_2).then(|| OpenStream::new(&self.streams));
         let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
         let refuses = self.refuses;
-        let context = self.edge.begin(&request);
-        let class = context.class();
+        let target = self.edge.find(&request);
+        let class = target.class;
         // For what keeps or ends a lease there is always room.
         let keeps_lease = matches!(class, Class::Renews | Class::Releases);
         let is_full = refuses || is_too_many && !keeps_lease;
@@ -119,8 +119,8 @@ impl RequestHandler {
         open.attach_to(&mut request);
         let edge = self.edge.clone();
         let answer = async move {
-            // Called here and not before: a release that waits for its turn without a caller must not
-            // hold the room that a request takes.
+            // Called here and not before: a release that waits for its turn without a caller must neither
+            // hold the room that a request takes nor count that time as work.
             if refuses {
                 // Only the answer is of use, whether the body arrives or not.
                 drop(
@@ -129,7 +129,7 @@ impl RequestHandler {
                         .await,
                 );
             }
-            let mut answer = edge.answer(request, context, is_full).await?;
+            let mut answer = edge.answer(request, target, is_full).await?;
             drop(counted);
             // The next request may be sent elsewhere then, and none is under way on this connection
             // when the gateway closes it. Over HTTP/2 the header does not exist, and hyper removes it.

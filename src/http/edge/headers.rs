@@ -1,9 +1,12 @@
-//! What a browser is told about everything that it gets from here.
+//! Headers of answers: what a browser is told about everything that it gets from here, and what an API key with a rate is
+//! told of it.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS},
 };
+
+use crate::auth::RateReading;
 
 pub(in crate::http) const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
@@ -34,9 +37,9 @@ const LOADS_NOTHING: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Tells it. `is_page` says that a person may look at the answer; what needs an API key is for
+/// Adds the headers for browsers. `is_page` says that a person may look at the answer; what needs an API key is for
 /// programs, and gets no more than it needs.
-pub(super) fn insert(is_page: bool, headers: &mut HeaderMap) {
+pub(super) fn insert_security(is_page: bool, headers: &mut HeaderMap) {
     for (name, value) in OF_ALL {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -48,5 +51,18 @@ pub(super) fn insert(is_page: bool, headers: &mut HeaderMap) {
     }
     if !headers.contains_key(CONTENT_SECURITY_POLICY) {
         headers.insert(CONTENT_SECURITY_POLICY, LOADS_NOTHING);
+    }
+}
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Adds the fields of the IETF draft `ratelimit-headers`, so that a caller need not be refused to learn how fast it may ask.
+pub(super) fn insert_rate(reading: RateReading, headers: &mut HeaderMap) {
+    let policy = format!("\"requests\";q={};w={}", reading.quota, reading.window);
+    let rate = format!("\"requests\";r={};t={}", reading.left, reading.reset);
+    for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, rate)] {
+        let value = HeaderValue::try_from(value).expect("numbers are visible ASCII");
+        headers.insert(name, value);
     }
 }
