@@ -18,15 +18,14 @@ use crate::{
 use super::{
     caller::{
         connection::ConnectionArgs,
-        environment::Environment,
-        locks::{Locks, parts},
-        request::RequestArgs,
-        secret,
+        environment::{self, Environment},
+        request::{Locks, RequestArgs, parts},
     },
     error::CliError,
     terminal::{
-        duration, output,
+        output,
         signals::{GIVING_UP, Signals},
+        text::{self, duration},
         waiting,
     },
 };
@@ -50,7 +49,7 @@ pub(super) struct AcquireArgs {
     /// when the position or the holder changes, and every 30 s. A gateway that is there and does not answer is
     /// asked again for as long as the wait may take, or for 25 s without one; then it is asked for 33 s
     /// at most to take back a grant whose answer was lost. A signal ends both.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    #[arg(long, value_name = "TIME", value_parser = text::parse_wait)]
     wait: Option<Duration>,
     /// A file with the key under which the same request may be repeated; - reads standard input
     /// [env: LATCHGATE_IDEMPOTENCY_KEY, LATCHGATE_IDEMPOTENCY_KEY_FILE]
@@ -69,19 +68,20 @@ pub(super) async fn acquire(args: &AcquireArgs, environment: &Environment) -> Re
     let client = args.connection.client(environment)?;
     let request = args.request(environment)?;
     let wanted = GIVING_UP.into_iter().chain([Signal::TSTP]);
-    let mut signals = Signals::listen(wanted).map_err(CliError::Runtime)?;
+    let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
     let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
     let written = if args.json {
-        output::answer(lease.json())
+        output::write(lease.json())
     } else {
-        output::answer(&lease.token.expose())
+        output::write(&lease.token.expose())
     };
     if let Err(error) = written {
         let fate = release_unprinted(&client, &lease).await;
-        return Err(CliError::TokenNotWritten { error, fate });
+        let text = format!("cannot write the token: {error}; {fate}");
+        return Err(CliError::unexpected(text));
     }
     if !args.json {
-        let expires_in = duration::show(lease.expires_in);
+        let expires_in = duration(lease.expires_in);
         for LeasePart { name, fence, mode } in parts(&lease) {
             let slot = mode.slot();
             let slot = slot.map_or_else(String::new, |slot| format!(", slot {slot}"));
@@ -104,7 +104,7 @@ async fn release_unprinted(client: &Client, lease: &Lease) -> &'static str {
 
 impl AcquireArgs {
     fn request(&self, environment: &Environment) -> Result<AcquireRequest, CliError> {
-        let idempotency_key = secret::IDEMPOTENCY_KEY.read(
+        let idempotency_key = environment::IDEMPOTENCY_KEY.read(
             self.idempotency_key_file.as_deref(),
             environment,
             IdempotencyKey::new,

@@ -1,19 +1,19 @@
-//! `latchgate backup`.
+//! `latchgate backup`, and how a command replaces a file.
 
 use std::{
-    fs,
-    io::{self, ErrorKind},
+    fs::{self, File},
+    io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
 use clap::Args;
+use tempfile::NamedTempFile;
 
 use crate::store::embedded::check_backup;
 
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    new_version::NewVersion,
     terminal::output,
 };
 
@@ -37,10 +37,8 @@ const EXISTS: &str = "exists; --force replaces it";
 
 pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
-    let unwritten = |source| CliError::BackupNotWritten {
-        file: args.file.clone(),
-        source,
-    };
+    let unwritten =
+        |error: io::Error| CliError::unexpected(format!("cannot write {:?}: {error}", args.file));
     let file = if args.force {
         replaced(&args.file).map_err(unwritten)?
     } else if args.file.try_exists().map_err(unwritten)? {
@@ -49,10 +47,11 @@ pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Resu
         args.file.clone()
     };
     let bytes = client.backup().await?;
-    let leases = check_backup(&bytes).map_err(CliError::Backup)?;
+    let leases = check_backup(&bytes)
+        .map_err(|error| CliError::unexpected(format!("{error}; nothing was written")))?;
     write(&file, &bytes, args.force).map_err(unwritten)?;
     let text = format!("{} bytes, leases: {leases}\n", bytes.len());
-    output::answer(&text).map_err(CliError::Output)
+    output::answer(&text)
 }
 
 /// The file that --force replaces: what a link leads to, and nothing but a file.
@@ -71,14 +70,48 @@ fn replaced(file: &Path) -> io::Result<PathBuf> {
 
 /// Writes the whole file, durably, or leaves what is there as it is.
 fn write(file: &Path, bytes: &[u8], force: bool) -> io::Result<()> {
-    let mut new = NewVersion::beside(file)?;
-    new.write(bytes)?;
+    let new = new_version(file, bytes)?;
     if force {
-        return new.replace(file);
+        return replace(file, new);
     }
-    new.take_free_place(file)
-        .map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => io::Error::new(error.kind(), EXISTS),
-            _ => error,
-        })
+    match new.persist_noclobber(file) {
+        Ok(_) => sync(file),
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
+            Err(io::Error::new(ErrorKind::AlreadyExists, EXISTS))
+        }
+        Err(error) => Err(error.error),
+    }
+}
+
+// === New version ===
+//
+// A new version of a file, which replaces the old one in one step.
+
+/// Writes a new version of a file to the disk, beside the old one, with mode 0600. It is removed when it is dropped.
+pub(super) fn new_version(file: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let prefix = format!(".{name}.");
+    let mut draft = tempfile::Builder::new();
+    let mut new = draft.prefix(&prefix).tempfile_in(directory(file))?;
+    new.write_all(bytes)?;
+    new.as_file().sync_all()?;
+    Ok(new)
+}
+
+/// Puts the new version of a file in the place of the old one.
+pub(super) fn replace(file: &Path, new: NamedTempFile) -> io::Result<()> {
+    new.persist(file)?;
+    sync(file)
+}
+
+/// The directory that a file is in.
+pub(super) fn directory(file: &Path) -> &Path {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn sync(file: &Path) -> io::Result<()> {
+    File::open(directory(file))?.sync_all()
 }

@@ -14,8 +14,12 @@ use crate::{
 
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment, request::number},
-    error::CliError,
-    terminal::{duration, output, visible},
+    error::{CliError, Exit},
+    terminal::{
+        output,
+        text::{self, duration},
+        visible,
+    },
 };
 
 /// Take a lock away from whoever holds it.
@@ -66,7 +70,7 @@ pub(super) struct BreakArgs {
     ///
     /// The command does not wait for that. A holder hears of it with its next renewal, or at once if it holds the lock by
     /// a stream; one that renews more seldom may not hear of it in time. 0 is the same as without.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait, conflicts_with = "foreign_mark")]
+    #[arg(long, value_name = "TIME", value_parser = text::parse_wait, conflicts_with = "foreign_mark")]
     grace: Option<Duration>,
     /// Do not ask
     #[arg(long)]
@@ -95,10 +99,10 @@ pub(super) async fn break_lock(
         None => client.break_lock(&args.name, &args.reason, target).await?,
     };
     if args.json {
-        return output::answer(broken.json()).map_err(CliError::Output);
+        return output::answer(broken.json());
     }
     let what = match args.grace() {
-        Some(grace) => format!("asked for {} within {}", args.name, duration::show(grace)),
+        Some(grace) => format!("asked for {} within {}", args.name, duration(grace)),
         None => format!("broke {}", args.name),
     };
     for holder in &broken.holders {
@@ -174,17 +178,14 @@ async fn target_found(args: &BreakArgs, client: &Client) -> Result<Option<BreakT
         ));
     }
     output::ask(&match args.grace() {
-        Some(grace) => format!(
-            "ask for it, and break it in {}? [y/N] ",
-            duration::show(grace)
-        ),
+        Some(grace) => format!("ask for it, and break it in {}? [y/N] ", duration(grace)),
         None => "break it? [y/N] ".to_owned(),
     });
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line);
     match (read, line.trim()) {
         (Ok(_), "y" | "Y" | "yes") => Ok(Some(target)),
-        _ => Err(CliError::Declined),
+        _ => Err(CliError::unexpected("nothing was broken")),
     }
 }
 
@@ -211,7 +212,9 @@ fn holder(lock: &Inspection) -> Result<Holder, CliError> {
             Err(CliError::argument("--all", several))
         }
         (LockState::Held, Some(holder)) => Ok(holder.clone()),
-        (LockState::Held, None) | (LockState::Free, _) => Err(CliError::NotHeld),
+        (LockState::Held, None) | (LockState::Free, _) => {
+            Err(CliError::new(Exit::NotHeld, "nobody holds the lock"))
+        }
     }
 }
 
@@ -241,7 +244,7 @@ fn who(holder: &Holder) -> String {
 /// For how long, if there is an end to it.
 fn left(holder: &Holder) -> Option<String> {
     let ms = holder.expires_in_ms?;
-    Some(duration::show(Duration::from_millis(ms)))
+    Some(duration(Duration::from_millis(ms)))
 }
 
 #[cfg(test)]

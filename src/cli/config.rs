@@ -1,4 +1,9 @@
-//! `latchgate config`.
+//! The configuration of a gateway on the command line: flags that set it, and `latchgate config`.
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these doc comments are help texts for a terminal"
+)]
 
 use std::{fmt::Write, path::PathBuf};
 
@@ -6,15 +11,36 @@ use clap::{Args, Subcommand};
 
 use crate::{
     auth::{KeysFile, SessionSeal},
-    config::{StoreUrl, reference},
+    config::{Sources, StoreUrl, reference},
     http::CertificatesWatch,
     store::redis::{RedisServers, check_credentials, check_quorum_credentials},
     telemetry::trace::check_trace,
 };
 
-use super::{
-    caller::environment::Environment, error::CliError, sources::SourceArgs, terminal::output,
-};
+use super::{caller::environment::Environment, error::CliError, terminal::output};
+
+/// The options that configure a gateway. Everything else is set in a file or in the environment.
+#[derive(Args, Default)]
+pub(super) struct SourceArgs {
+    /// The address to listen on; port 0 takes a free one [env: LATCHGATE_LISTEN]
+    /// [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "IP:PORT")]
+    listen: Option<String>,
+    /// Where leases live: embedded:DIR or redis://HOST[:PORT][/DB] [env: LATCHGATE_STORE]
+    /// [default: embedded:./latchgate-data]
+    ///
+    /// A URL with a password belongs in the environment or a file: every process of the machine
+    /// can see an argument.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The configuration file; `latchgate config default` prints one [env: LATCHGATE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Serve without authentication on an address that other machines can reach
+    /// [env: LATCHGATE_INSECURE_NO_AUTH]
+    #[arg(long)]
+    insecure_no_auth: bool,
+}
 
 /// What to do with the configuration.
 #[derive(Subcommand)]
@@ -42,7 +68,7 @@ pub(super) fn config(command: &ConfigCommand, environment: &Environment) -> Resu
         ConfigCommand::Default => reference::file(),
         ConfigCommand::Check(args) => check(args, environment)?,
     };
-    output::answer(&text).map_err(CliError::Output)
+    output::answer(&text)
 }
 
 fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError> {
@@ -80,4 +106,35 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
         writeln!(text, "  {key} = {value}  # {source}").expect("writing to a String never fails");
     }
     Ok(text)
+}
+
+// === impl SourceArgs ===
+
+impl SourceArgs {
+    /// Nothing but a configuration file.
+    pub(super) fn with_file(config: Option<PathBuf>) -> Self {
+        Self {
+            config,
+            ..Self::default()
+        }
+    }
+
+    /// These, over the environment.
+    pub(super) fn of(&self, environment: &Environment) -> Sources {
+        let mut flags = Vec::new();
+        if let Some(listen) = &self.listen {
+            flags.push(("listen", "--listen", listen.clone()));
+        }
+        if let Some(store) = &self.store {
+            flags.push(("store", "--store", store.clone()));
+        }
+        if self.insecure_no_auth {
+            flags.push(("insecure_no_auth", "--insecure-no-auth", "true".to_owned()));
+        }
+        Sources {
+            variables: environment.all().to_vec(),
+            file: self.config.clone(),
+            flags,
+        }
+    }
 }

@@ -1,6 +1,11 @@
-//! The errors of commands, and their exit codes.
+//! Errors of commands, and the exit codes of the program.
 
-use std::{error::Error, fmt::Display, io, net::SocketAddr, path::PathBuf};
+use std::{
+    error::Error,
+    fmt::{Display, Write},
+    io,
+    process::ExitCode,
+};
 
 use rustix::process::Signal;
 
@@ -10,120 +15,27 @@ use crate::{
     client::{ClientError, SetupError},
     config::ConfigError,
     lifecycle::TasksLeft,
-    store::{OpenError, embedded::BackupError, redis::CredentialsError},
+    store::{OpenError, redis::CredentialsError},
     telemetry::{LoggingError, trace::TraceError},
     tls::TlsError,
+    with_all::with_all,
 };
 
-use super::{
-    caller::{environment::VariableError, secret::SecretError},
-    exit::Exit,
-    key::KeysChangeError,
-    run,
-};
+use super::terminal::visible;
 
-/// The failures of all commands.
+/// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
-    /// The gateway refused the call, or no gateway answered it.
-    #[error("{}", in_flags(_0))]
+    /// The gateway refused the call, or no gateway answered it. The owner of a lease, or a server that is no
+    /// gateway, may have chosen parts of the text.
+    #[error("{}", visible(&in_flags(_0)))]
     Client(#[from] ClientError),
-    /// The client cannot be set up.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
-    /// An argument, a variable, a file or the configuration cannot be used as it is.
-    #[error("{0}")]
-    Usage(String),
-    /// A keys file was not changed.
-    #[error(transparent)]
-    KeysChange(#[from] KeysChangeError),
-    /// A key was added to a keys file, but could not be printed, so that nobody can use it.
-    #[error("cannot write the key: {error}; nobody knows it: {remedy}")]
-    KeyNotWritten {
-        /// Why.
-        error: io::Error,
-        /// How the key is removed from the keys file again.
-        remedy: String,
-    },
-    /// No keys file was named.
-    #[error("no keys file: name it with --keys, or with auth.keys_file in the configuration")]
-    NoKeysFile,
-    /// The gateway cannot listen on its address.
-    #[error(
-        "{key}: cannot listen on {address}: {error}{}",
-        listen_hint(error, key)
-    )]
-    Listen {
-        /// The key of the configuration that names it.
-        key: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// The store of the gateway cannot be opened.
-    #[error("cannot open the store: {0}")]
-    Store(#[from] OpenError),
-    /// The gateway cannot log.
-    #[error(transparent)]
-    Logging(#[from] LoggingError),
-    /// A second signal came while the gateway stopped.
-    #[error("ended by a second signal; requests under way may not have been answered")]
-    SecondSignal,
-    /// The grace period was over first.
-    #[error(transparent)]
-    TasksLeft(#[from] TasksLeft),
-    /// The store did not finish within the grace period.
-    #[error("the store had not finished when the grace period was over")]
-    StoreLeft,
-    /// The answer of the gateway is not a backup.
-    #[error("{0}; nothing was written")]
-    Backup(BackupError),
-    /// The file of a backup cannot be written.
-    #[error("cannot write {file:?}: {source}")]
-    BackupNotWritten {
-        /// The file.
-        file: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The answer cannot be written.
-    #[error("cannot write the answer: {0}")]
-    Output(io::Error),
-    /// The lease was acquired, but its token could not be written.
-    #[error("cannot write the token: {error}; {fate}")]
-    TokenNotWritten {
-        /// Why.
-        error: io::Error,
-        /// Whether the lease was released.
-        fate: &'static str,
-    },
     /// A signal came while the command waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
     Interrupted(Signal),
-    /// The process of the command cannot be started.
-    #[error("cannot start a process: {0}")]
-    NotStarted(io::Error),
-    /// The command was stopped because its lease was lost, or was about to be.
-    #[error("the command was stopped because the lease was lost: {0}")]
-    Stopped(String),
-    /// The gateway does not answer a health check as it should.
-    #[error("{url} {reason}")]
-    Unhealthy {
-        /// The URL of the health check.
-        url: String,
-        /// How the answer was wrong, or why there was none.
-        reason: String,
-    },
-    /// The lock that `latchgate break` names is free.
-    #[error("nobody holds the lock")]
-    NotHeld,
-    /// The user did not confirm the break.
-    #[error("nothing was broken")]
-    Declined,
-    /// Threads, signal handlers or the event loop cannot be set up.
-    #[error("the system does not let it work: {0}")]
-    Runtime(io::Error),
+    /// Any other failure: its exit code and its text.
+    #[error("{1}")]
+    Other(Exit, String),
 }
 
 /// An error whose remedy is to change a variable, a file or the configuration.
@@ -133,92 +45,134 @@ impl UsageError for AuditError {}
 impl UsageError for ConfigError {}
 impl UsageError for CredentialsError {}
 impl UsageError for KeysFileError {}
-impl UsageError for SecretError {}
 impl UsageError for SessionSecretError {}
 impl UsageError for TlsError {}
 impl UsageError for TraceError {}
-impl UsageError for VariableError {}
+
+with_all! {
+    /// The exit codes; each command has some of them, and none has another meaning elsewhere. Above 100 there is one for each thing that a script
+    /// may want to tell apart, clear of what shells and `timeout` use for themselves (124 and up).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Exit {
+        /// It was done.
+        Done = 0,
+        /// Something that should not happen, such as an answer that is none of a gateway's.
+        Unexpected = 1,
+        /// The command line or the configuration is wrong.
+        Usage = 2,
+        /// Somebody else holds the lock.
+        Held = 100,
+        /// Somebody else went on holding the lock for as long as we were to wait.
+        WaitOver = 101,
+        /// The token does not hold the lock.
+        Lost = 102,
+        /// No gateway was reached: nothing happened.
+        Unreachable = 103,
+        /// The gateway or its store cannot serve now: nothing happened.
+        Unavailable = 104,
+        /// It may have happened, or may yet happen.
+        OutcomeUnknown = 105,
+        /// The gateway refused: the same request will be refused again.
+        Refused = 106,
+        /// The lock that was to be broken is free.
+        NotHeld = 107,
+        /// Another lease holds the lock than the one that was to be broken.
+        HolderChanged = 108,
+        /// The gateway cannot listen on its address.
+        CannotListen = 110,
+        /// The gateway's store cannot be opened.
+        NoStore = 111,
+        /// The gateway ended before everything under way had ended.
+        CutShort = 112,
+    }
+}
 
 // === impl CliError ===
 
 impl<E: UsageError> From<E> for CliError {
     fn from(error: E) -> Self {
-        Self::Usage(error.to_string())
+        Self::usage(error)
+    }
+}
+
+impl From<SetupError> for CliError {
+    fn from(error: SetupError) -> Self {
+        let exit = match &error {
+            SetupError::Url(_) | SetupError::Tls(TlsError::File(_) | TlsError::Pair { .. }) => {
+                Exit::Usage
+            }
+            SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_) => Exit::Unexpected,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        let exit = match &error {
+            OpenError::Embedded(_) => Exit::NoStore,
+            OpenError::Credentials(_) => Exit::Usage,
+        };
+        Self::new(exit, format!("cannot open the store: {error}"))
+    }
+}
+
+impl From<LoggingError> for CliError {
+    fn from(error: LoggingError) -> Self {
+        Self::unexpected(error)
+    }
+}
+
+impl From<TasksLeft> for CliError {
+    fn from(error: TasksLeft) -> Self {
+        Self::new(Exit::CutShort, error)
     }
 }
 
 impl CliError {
+    /// A failure with this exit code.
+    pub(super) fn new(exit: Exit, text: impl Display) -> Self {
+        Self::Other(exit, text.to_string())
+    }
+
+    /// An argument, a variable, a file or the configuration cannot be used as it is.
+    pub(super) fn usage(text: impl Display) -> Self {
+        Self::new(Exit::Usage, text)
+    }
+
     /// The value of a flag is not allowed.
     pub(super) fn argument(flag: &str, error: impl Display) -> Self {
-        Self::Usage(format!("{flag} {error}"))
+        Self::usage(format!("{flag} {error}"))
+    }
+
+    /// A failure that no exit code of its own tells.
+    pub(super) fn unexpected(text: impl Display) -> Self {
+        Self::new(Exit::Unexpected, text)
+    }
+
+    /// Threads, signal handlers or the event loop cannot be set up.
+    pub(super) fn runtime(error: io::Error) -> Self {
+        Self::unexpected(format!("the system does not let it work: {error}"))
     }
 
     /// The number of the exit code for it.
     pub(super) fn code(&self) -> u8 {
         match self {
-            Self::Interrupted(signal) => run::code_of_signal(*signal),
-            error => error.exit().code(),
-        }
-    }
-
-    /// The exit code for it.
-    fn exit(&self) -> Exit {
-        match self {
-            Self::Client(error) => error.into(),
-            Self::Stopped(_) => Exit::Lost,
-            Self::NotHeld => Exit::NotHeld,
-            Self::Listen { .. } => Exit::CannotListen,
-            Self::Store(OpenError::Embedded(_)) => Exit::NoStore,
-            Self::SecondSignal | Self::TasksLeft(_) | Self::StoreLeft => Exit::CutShort,
-            Self::Setup(
-                SetupError::Url(_) | SetupError::Tls(TlsError::File(_) | TlsError::Pair { .. }),
-            )
-            | Self::Store(OpenError::Credentials(_))
-            | Self::Usage(_)
-            | Self::KeysChange(
-                KeysChangeError::Keys(_)
-                | KeysChangeError::Unreadable { .. }
-                | KeysChangeError::Unfit { .. },
-            )
-            | Self::NoKeysFile => Exit::Usage,
-            Self::Setup(SetupError::Tls(TlsError::Setup(_)) | SetupError::Http(_))
-            | Self::Backup(_)
-            | Self::BackupNotWritten { .. }
-            | Self::Output(_)
-            | Self::KeysChange(KeysChangeError::Unwritable { .. } | KeysChangeError::Changed(_))
-            | Self::KeyNotWritten { .. }
-            | Self::TokenNotWritten { .. }
-            | Self::Interrupted(_)
-            | Self::NotStarted(_)
-            | Self::Unhealthy { .. }
-            | Self::Declined
-            | Self::Logging(_)
-            | Self::Runtime(_) => Exit::Unexpected,
+            Self::Client(error) => Exit::from(error).code(),
+            // As shells have it.
+            Self::Interrupted(signal) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
+            Self::Other(exit, _) => exit.code(),
         }
     }
 
     /// The problem document of the gateway, if there is one.
     pub(super) fn problem_json(&self) -> Option<&str> {
-        match self {
-            // The problem of one lease of a group has no document of its own; it was printed with those of the others.
-            Self::Client(error) => error
-                .problem()
-                .map(crate::client::Problem::json)
-                .filter(|json| !json.is_empty()),
-            _ => None,
-        }
-    }
-}
-
-fn listen_hint(error: &io::Error, key: &str) -> String {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let by = if key == "listen" { "--listen" } else { key };
-            format!("; another program, or another gateway, has it. Name another address with {by}")
-        }
-        io::ErrorKind::AddrNotAvailable => "; this machine does not have it".to_owned(),
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
-        _ => String::new(),
+        let Self::Client(error) = self else {
+            return None;
+        };
+        // The problem of one lease of a group has no document of its own; it was printed with those of the others.
+        let json = error.problem()?.json();
+        (!json.is_empty()).then_some(json)
     }
 }
 
@@ -254,5 +208,118 @@ fn in_flags(error: &ClientError) -> String {
             .fold(text, |text, (name, flag)| text.replace(name, flag)),
         // The texts of other errors contain words of other callers, such as the owner of a lease.
         _ => text,
+    }
+}
+
+// === impl Exit ===
+
+impl Exit {
+    /// The number.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// What it says when this command exits with it, for `--help`.
+    fn meaning(self, command: &str) -> &'static str {
+        match (self, command) {
+            (Self::Done, "run") => "the command was run and ended with 0",
+            (Self::Done, _) => "done",
+            (Self::Unexpected, "healthcheck") => {
+                "the gateway is not healthy, or something unexpected; the message says what"
+            }
+            (Self::Unexpected, _) => "something unexpected; the message says what",
+            (Self::Usage, _) => "the command line or the configuration is wrong",
+            (Self::Held, _) => "somebody else holds the lock",
+            (Self::WaitOver, _) => "the wait ran out",
+            (Self::Lost, "run") => "the lease was lost, and the command was stopped",
+            (Self::Lost, _) => {
+                "the token does not hold the lock: the lease was released, broken or has expired"
+            }
+            (Self::Unreachable, _) => "no gateway was reached; nothing happened",
+            (Self::Unavailable, _) => "the gateway or its store cannot serve now; nothing happened",
+            (Self::OutcomeUnknown, _) => "it may have happened; inspect the lock",
+            (Self::Refused, _) => "the gateway refused the request, and would again",
+            (Self::NotHeld, _) => "nobody holds the lock",
+            (Self::HolderChanged, _) => "somebody else holds the lock now; nothing was broken",
+            (Self::CannotListen, _) => "cannot listen on the address",
+            (Self::NoStore, _) => "the store cannot be opened",
+            (Self::CutShort, _) => "a second signal, or the grace period, cut something short",
+        }
+    }
+
+    /// Whether a command may exit with it. One that has commands of its own exits with none.
+    fn is_of(self, command: &str) -> bool {
+        let acquires = matches!(command, "run" | "acquire");
+        let changes = acquires || matches!(command, "renew" | "release" | "break");
+        match self {
+            Self::Done | Self::Unexpected | Self::Usage => !matches!(command, "key" | "config"),
+            Self::Held | Self::WaitOver => acquires,
+            Self::Lost => matches!(command, "run" | "renew" | "release"),
+            Self::Unreachable | Self::Unavailable | Self::Refused => {
+                changes || matches!(command, "inspect" | "list" | "events" | "backup")
+            }
+            // What only looks leaves nothing in doubt.
+            Self::OutcomeUnknown => changes,
+            Self::NotHeld | Self::HolderChanged => command == "break",
+            Self::CannotListen | Self::NoStore | Self::CutShort => command == "serve",
+        }
+    }
+
+    /// The list of them that ends the `--help` of a command; empty if it has none.
+    pub(super) fn list(command: &str) -> String {
+        let mut text = String::new();
+        let listed = Self::ALL.into_iter().filter(|exit| exit.is_of(command));
+        for (number, exit) in listed.enumerate() {
+            let title = if number == 0 { "Exit codes:" } else { "" };
+            write!(
+                text,
+                "{title}\n  {:>3}  {}",
+                exit.code(),
+                exit.meaning(command)
+            )
+            .expect("writing to a String never fails");
+        }
+        text
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl From<&ClientError> for Exit {
+    fn from(error: &ClientError) -> Self {
+        match error {
+            ClientError::Held(_) => Self::Held,
+            ClientError::WaitOver(_) => Self::WaitOver,
+            ClientError::Lost(_) => Self::Lost,
+            ClientError::Unreachable { .. } => Self::Unreachable,
+            ClientError::Unavailable(_) => Self::Unavailable,
+            ClientError::OutcomeUnknown { .. } => Self::OutcomeUnknown,
+            ClientError::Refused(problem) => match problem.code.as_str() {
+                "not-held" => Self::NotHeld,
+                "holder-changed" => Self::HolderChanged,
+                _ => Self::Refused,
+            },
+            ClientError::Unexpected { .. } => Self::Unexpected,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_there_once_and_in_order() {
+        let codes: Vec<_> = Exit::ALL.map(Exit::code).into();
+        assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+        let commands = ["serve", "run", "renew", "break"];
+        for exit in Exit::ALL {
+            let is_listed = commands.iter().any(|command| exit.is_of(command));
+            assert!(is_listed, "no help lists {exit:?}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use super::{
     caller::{connection::ConnectionArgs, environment::Environment},
     error::CliError,
-    terminal::{duration, output, signals::Signals, visible},
+    terminal::{output, signals::Signals, text::duration, visible},
 };
 
 /// Show what happens to locks, as it happens.
@@ -36,7 +36,7 @@ pub(super) struct EventsArgs {
 
 pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
-    let mut signals = Signals::listen([Signal::INT, Signal::TERM]).map_err(CliError::Runtime)?;
+    let mut signals = Signals::listen([Signal::INT, Signal::TERM]).map_err(CliError::runtime)?;
     tokio::select! {
         _ = signals.next() => Ok(()),
         outcome = async {
@@ -47,42 +47,17 @@ pub(super) async fn events(args: &EventsArgs, environment: &Environment) -> Resu
                 if let Some(message) = outage.message(&item) {
                     output::note(&format!("latchgate: {}", visible(&message)));
                 }
-                if let OutputState::Closed = show(item, args.json)? {
-                    return Ok(());
+                let EventsItem::Event(event) = item else { continue };
+                let line = if args.json { event.json().to_owned() } else { describe(&event) };
+                match output::write(&line) {
+                    Ok(()) => {}
+                    // Nobody reads what is shown.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                    Err(error) => return Err(output::unwritten(&error)),
                 }
             }
         } => outcome,
     }
-}
-
-/// Whether somebody reads what is shown.
-enum OutputState {
-    Open,
-    Closed,
-}
-
-fn show(item: EventsItem, json: bool) -> Result<OutputState, CliError> {
-    match item {
-        EventsItem::Event(event) => {
-            let line = if json {
-                event.json().to_owned()
-            } else {
-                describe(&event)
-            };
-            match output::answer(&line) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Ok(OutputState::Closed);
-                }
-                Err(error) => return Err(CliError::Output(error)),
-            }
-        }
-        EventsItem::Ended(_)
-        | EventsItem::Lost { .. }
-        | EventsItem::Interrupted(_)
-        | EventsItem::Resumed(_) => {}
-    }
-    Ok(OutputState::Open)
 }
 
 /// What was said of the connection: as long as there is none, each reason once.
@@ -169,7 +144,7 @@ fn describe(event: &Event) -> String {
 }
 
 fn time(ms: u64) -> String {
-    duration::show(Duration::from_millis(ms))
+    duration(Duration::from_millis(ms))
 }
 
 #[cfg(test)]

@@ -19,9 +19,13 @@ use crate::{
 
 use super::{
     caller::{connection::IdentityArgs, environment::Environment},
+    config::SourceArgs,
     error::CliError,
-    sources::SourceArgs,
-    terminal::{duration, output},
+    terminal::{
+        output,
+        text::{self, duration},
+        visible,
+    },
 };
 
 /// Ask the gateway that is configured here whether it answers
@@ -40,7 +44,7 @@ pub(super) struct HealthcheckArgs {
     ready: bool,
     // Less than the 3 s and more that common probes are given, so that the reason is told.
     /// How long the answer may take
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = text::parse_duration)]
     timeout: Duration,
     #[command(flatten)]
     identity: IdentityArgs,
@@ -70,8 +74,8 @@ pub(super) async fn healthcheck(
     let url = format!("{scheme}://{address}{}/{probe}", config.http.base_path);
     let client = client(args.identity.files(environment)?, args.timeout)?;
     match ask(&client, &url, args.timeout).await {
-        Ok(body) => output::answer(&body).map_err(CliError::Output),
-        Err(reason) => Err(CliError::Unhealthy { url, reason }),
+        Ok(body) => output::answer(&body),
+        Err(reason) => Err(CliError::unexpected(visible(&format!("{url} {reason}")))),
     }
 }
 
@@ -95,7 +99,7 @@ fn client(identity: Option<IdentityFiles>, limit: Duration) -> Result<Client, Cl
             pem.extend(fs::read(files.key.path())?);
             Ok(pem)
         });
-        let identity = Identity::from_pem(&pem.map_err(CliError::Runtime)?);
+        let identity = Identity::from_pem(&pem.map_err(CliError::runtime)?);
         builder = builder.identity(identity.map_err(SetupError::Http)?);
     }
     Ok(builder.build().map_err(SetupError::Http)?)
@@ -128,7 +132,7 @@ fn reason(error: &reqwest::Error, limit: Duration) -> String {
         "wants a client certificate: name one with --client-cert-file and --client-key-file"
             .to_owned()
     } else if error.is_timeout() {
-        format!("did not answer within {}", duration::show(limit))
+        format!("did not answer within {}", duration(limit))
     } else if error.is_connect() {
         format!("cannot be reached: {causes}")
     } else {

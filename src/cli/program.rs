@@ -1,21 +1,88 @@
-//! The program: reads the command line, does what it says, answers with an exit code.
+//! The program: its command line, what each command does, its exit code.
 
 use std::process::ExitCode;
 
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::{Shell, generate};
 use nix::sys::signal::SigSet;
 
+use crate::http;
+
 use super::{
-    acquire,
-    args::{Args, Command},
-    backup, break_lock,
+    acquire::{self, AcquireArgs},
+    backup::{self, BackupArgs},
+    break_lock::{self, BreakArgs},
     caller::environment::Environment,
-    completions, config,
-    error::CliError,
-    events,
-    exit::Exit,
-    healthcheck, inspect, key, list, openapi, release, renew, run, serve,
-    terminal::{output, visible},
+    config::{self, ConfigCommand},
+    error::{CliError, Exit},
+    events::{self, EventsArgs},
+    healthcheck::{self, HealthcheckArgs},
+    inspect::{self, InspectArgs, ListArgs},
+    key::{KeyListArgs, NewArgs, RotateArgs},
+    renew::{self, ReleaseArgs, RenewArgs},
+    run::{self, RunArgs},
+    serve::{self, ServeArgs},
+    terminal::output,
 };
+
+/// Distributed locks over plain HTTP and JSON.
+#[derive(Parser)]
+///
+/// Without a command it serves, with the options below.
+#[command(
+    name = "latchgate",
+    version = crate::release::DESCRIPTION,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub(super) enum Command {
+    Serve(ServeArgs),
+    Run(RunArgs),
+    Acquire(AcquireArgs),
+    Renew(RenewArgs),
+    Release(ReleaseArgs),
+    Inspect(InspectArgs),
+    List(ListArgs),
+    Break(BreakArgs),
+    Events(EventsArgs),
+    Backup(BackupArgs),
+    /// Make an API key, give it another secret, or list who may do what
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Print or check the configuration of a gateway
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    Healthcheck(HealthcheckArgs),
+    #[command(about = "Print the OpenAPI document of the gateway")]
+    Openapi,
+    Completions(CompletionsArgs),
+}
+
+/// What to do about API keys.
+#[derive(Subcommand)]
+pub(super) enum KeyCommand {
+    New(NewArgs),
+    List(KeyListArgs),
+    Rotate(RotateArgs),
+}
+
+/// Print completions for a shell.
+///
+/// For bash: latchgate completions bash > ~/.local/share/bash-completion/completions/latchgate
+#[derive(clap::Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -40,15 +107,7 @@ pub fn main() -> ExitCode {
                 // nothing.
                 drop(output::answer(problem));
             }
-            let text = error.to_string();
-            // A holder may call itself what it likes, and so may whoever listens where a gateway should.
-            let text = match &error {
-                CliError::Client(_) | CliError::Stopped(_) | CliError::Unhealthy { .. } => {
-                    visible(&text)
-                }
-                _ => text.as_str().into(),
-            };
-            output::note(&format!("latchgate: {text}"));
+            output::note(&format!("latchgate: {error}"));
             error.code().into()
         }
     }
@@ -61,17 +120,19 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
         Command::Run(args) => return block_on(run::run(args, environment)),
         Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
         Command::Renew(args) => block_on(renew::renew(args, environment)),
-        Command::Release(args) => block_on(release::release(args, environment)),
+        Command::Release(args) => block_on(renew::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
-        Command::List(args) => block_on(list::list(args, environment)),
+        Command::List(args) => block_on(inspect::list(args, environment)),
         Command::Break(args) => block_on(break_lock::break_lock(args, environment)),
         Command::Events(args) => block_on(events::events(args, environment)),
         Command::Backup(args) => block_on(backup::backup(args, environment)),
-        Command::Key(command) => key::key(command, environment),
+        Command::Key(KeyCommand::New(args)) => args.make(),
+        Command::Key(KeyCommand::Rotate(args)) => args.rotate(environment),
+        Command::Key(KeyCommand::List(args)) => args.list(environment),
         Command::Config(command) => config::config(command, environment),
         Command::Healthcheck(args) => block_on(healthcheck::healthcheck(args, environment)),
-        Command::Openapi => openapi::openapi(),
-        Command::Completions(args) => completions::completions(args, Args::all()),
+        Command::Openapi => openapi(),
+        Command::Completions(args) => completions(args),
     };
     done.map(|()| Exit::Done.code())
 }
@@ -81,6 +142,60 @@ fn block_on<T>(call: impl Future<Output = Result<T, CliError>>) -> Result<T, Cli
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(CliError::Runtime)?;
+        .map_err(CliError::runtime)?;
     runtime.block_on(call)
+}
+
+/// Prints the document that a gateway with the default configuration serves.
+fn openapi() -> Result<(), CliError> {
+    let document = http::openapi().to_pretty_json();
+    output::answer(&document.expect("an OpenAPI document is JSON"))
+}
+
+fn completions(args: &CompletionsArgs) -> Result<(), CliError> {
+    // Into memory first: the generator panics where a pipe is closed.
+    let mut script = Vec::new();
+    generate(args.shell, &mut Args::all(), "latchgate", &mut script);
+    output::answer(&String::from_utf8_lossy(&script))
+}
+
+/// A command with its exit codes behind its `--help`, and so its own commands.
+fn with_codes(command: clap::Command) -> clap::Command {
+    let name = command.get_name().to_owned();
+    let command = command.mut_subcommands(|inner| {
+        let list = Exit::list(&format!("{name} {}", inner.get_name()));
+        inner.after_help(list)
+    });
+    let list = Exit::list(&name);
+    if list.is_empty() {
+        command
+    } else {
+        command.after_help(list)
+    }
+}
+
+// === impl Args ===
+
+impl Args {
+    /// The whole command line, with the exit codes of each command behind its `--help`.
+    pub fn all() -> clap::Command {
+        let own = format!(
+            "{}\n\nThe --help of each command lists its own exit codes.",
+            Exit::list("serve")
+        );
+        Self::command().after_help(own).mut_subcommands(with_codes)
+    }
+
+    /// Reads the arguments of this process: what to do, which is to serve if nothing else was said, and whether the
+    /// answer is to be JSON. Says what is wrong with them, or `--help`, and ends the process if there is nothing to do.
+    pub(super) fn of_process() -> (Command, bool) {
+        let matches = Self::all().get_matches();
+        let json = |inner: &ArgMatches| matches!(inner.try_get_one("json"), Ok(Some(true)));
+        let wants_json = matches.subcommand().is_some_and(|(_, inner)| json(inner));
+        let args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        (
+            args.command.unwrap_or(Command::Serve(args.serve)),
+            wants_json,
+        )
+    }
 }

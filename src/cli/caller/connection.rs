@@ -15,7 +15,10 @@ use crate::{
     trace_context::TraceContext,
 };
 
-use super::{super::error::CliError, environment::Environment, secret};
+use super::{
+    super::error::CliError,
+    environment::{self, Environment},
+};
 
 /// What is missing of a certificate.
 const WITHOUT_KEY: &str = "needs --client-key-file or LATCHGATE_CLIENT_KEY_FILE with it";
@@ -86,7 +89,7 @@ impl ConnectionArgs {
             ca: file(ca, "--ca-file", "LATCHGATE_CA_FILE", environment)?,
             identity: self.identity.files(environment)?,
         };
-        options.key = secret::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
+        options.key = environment::KEY.read(self.key_file.as_deref(), environment, ApiKey::new)?;
         options.trace = environment
             .text("TRACEPARENT")
             .and_then(|parent| TraceContext::parse(parent, environment.text("TRACESTATE")));
@@ -140,7 +143,7 @@ fn file(
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::terminal::duration;
+    use crate::cli::terminal::text::duration;
 
     use super::*;
 
@@ -148,9 +151,9 @@ mod tests {
     fn the_help_says_for_how_long_a_gateway_is_asked() {
         let options = ClientOptions::default();
         for text in [
-            format!("asked again for {}", duration::show(options.deadline)),
+            format!("asked again for {}", duration(options.deadline)),
             format!("tried {} times", options.attempts),
-            format!("takes {}", duration::show(options.connect_timeout)),
+            format!("takes {}", duration(options.connect_timeout)),
         ] {
             assert!(URL_HELP.contains(&text), "{text}");
         }

@@ -1,20 +1,60 @@
-//! The environment of the process, read once.
+//! What a command is told without flags: the environment, and secrets in a file, in a variable or on standard input. A
+//! secret is never an argument, which every process of the machine can see.
 
 use std::{
     env,
     ffi::{OsStr, OsString},
+    fmt,
+    fs::File,
+    io::{self, IsTerminal, Read},
+    path::Path,
 };
 
-/// The value of a variable is not allowed.
-#[derive(Debug, thiserror::Error)]
-#[error("{variable} {error}")]
-pub(crate) struct VariableError {
-    variable: &'static str,
-    error: &'static str,
-}
+use super::super::{error::CliError, terminal::output};
 
 /// Every variable, valid UTF-8 or not. Without `Debug`, because some are secrets.
 pub(crate) struct Environment(Vec<(OsString, OsString)>);
+
+/// No secret is longer; a longer file is another file.
+const MAX_LEN: u64 = 4096;
+
+/// A kind of secret and where it is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SecretKind {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// The flag that names a file.
+    pub(crate) flag: &'static str,
+    /// The variable that holds it; with `_FILE` behind it, the variable that names a file.
+    pub(crate) variable: &'static str,
+}
+
+/// The token of a lease.
+pub(crate) const TOKEN: SecretKind = SecretKind {
+    name: "token",
+    flag: "--token-file",
+    variable: "LATCHGATE_TOKEN",
+};
+
+/// The API key.
+pub(crate) const KEY: SecretKind = SecretKind {
+    name: "API key",
+    flag: "--key-file",
+    variable: "LATCHGATE_KEY",
+};
+
+/// The idempotency key of an acquire.
+pub(crate) const IDEMPOTENCY_KEY: SecretKind = SecretKind {
+    name: "idempotency key",
+    flag: "--idempotency-key-file",
+    variable: "LATCHGATE_IDEMPOTENCY_KEY",
+};
+
+/// A secret's text. It does not print itself.
+pub(crate) struct Secret {
+    pub(crate) text: String,
+    source: String,
+}
 
 // === impl Environment ===
 
@@ -35,11 +75,8 @@ impl Environment {
 
     /// A variable that says where something is. One that is set must say it: an empty one is what a
     /// script leaves behind in which something failed before.
-    pub(crate) fn given(&self, name: &'static str) -> Result<Option<&str>, VariableError> {
-        let refuse = |error| VariableError {
-            variable: name,
-            error,
-        };
+    pub(crate) fn given(&self, name: &'static str) -> Result<Option<&str>, CliError> {
+        let refuse = |error| CliError::usage(format!("{name} {error}"));
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
@@ -54,6 +91,97 @@ impl Environment {
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.to_str().filter(|text| !text.is_empty())
     }
+}
+
+// === impl SecretKind ===
+
+impl SecretKind {
+    /// Finds the secret and reads it with `parse`.
+    pub(crate) fn read<T, E: fmt::Display>(
+        self,
+        file: Option<&Path>,
+        environment: &Environment,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, CliError> {
+        let Some(secret) = self.find(file, environment)? else {
+            return Ok(None);
+        };
+        let value = parse(&secret.text);
+        let from = secret.source;
+        value
+            .map(Some)
+            .map_err(|error| CliError::usage(format!("what {from} holds {error}")))
+    }
+
+    /// The strongest source wins: the flag, the variable, the variable that names a file.
+    fn find(
+        self,
+        file: Option<&Path>,
+        environment: &Environment,
+    ) -> Result<Option<Secret>, CliError> {
+        if let Some(path) = file {
+            return self.in_file(path).map(Some);
+        }
+        if let Some(value) = environment.get(self.variable) {
+            return Ok(Some(Secret {
+                text: value.to_string_lossy().into_owned(),
+                source: self.variable.to_owned(),
+            }));
+        }
+        let variable = format!("{}_FILE", self.variable);
+        match environment.get(&variable) {
+            Some(path) if path.is_empty() => Err(CliError::usage(format!(
+                "{variable} is set and empty; give it a value, or unset it"
+            ))),
+            Some(path) => self.in_file(Path::new(path)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn in_file(self, path: &Path) -> Result<Secret, CliError> {
+        let (source, text) = if path.as_os_str() == "-" {
+            if io::stdin().is_terminal() {
+                output::note(&format!("reading the {} from standard input", self.name));
+            }
+            ("standard input".to_owned(), read_all(io::stdin()))
+        } else {
+            (
+                path.display().to_string(),
+                File::open(path).and_then(read_all),
+            )
+        };
+        match text {
+            Ok(text) => Ok(Secret { text, source }),
+            Err(error) => {
+                let text = format!("cannot read the {} from {source}: {error}", self.name);
+                Err(CliError::usage(text))
+            }
+        }
+    }
+
+    /// The error of a command that needs the secret and found none.
+    pub(crate) fn missing(self) -> CliError {
+        let Self {
+            name,
+            variable,
+            flag,
+        } = self;
+        CliError::usage(format!(
+            "no {name}: set {variable}, or name a file with {flag} (- reads standard input)"
+        ))
+    }
+}
+
+/// All of a file but the line break at its end.
+fn read_all(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(MAX_LEN + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_LEN {
+        let error = format!("it is longer than {MAX_LEN} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    text.truncate(text.trim_end_matches(['\r', '\n']).len());
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -80,5 +208,17 @@ mod tests {
             Environment(Vec::new()).given("LATCHGATE_URL"),
             Ok(None)
         ));
+    }
+
+    #[test]
+    fn a_line_break_at_the_end_is_no_part_of_a_secret() {
+        assert_eq!(read_all("abc\r\n".as_bytes()).unwrap(), "abc");
+        assert_eq!(read_all(" abc".as_bytes()).unwrap(), " abc");
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_another_file() {
+        assert!(read_all("x".repeat(4096).as_bytes()).is_ok());
+        assert!(read_all("x".repeat(4097).as_bytes()).is_err());
     }
 }

@@ -2,7 +2,4 @@
 
 pub(super) mod connection;
 pub(super) mod environment;
-pub(super) mod lease;
-pub(super) mod locks;
 pub(super) mod request;
-pub(super) mod secret;

@@ -1,16 +1,16 @@
-//! What the commands that acquire ask for.
+//! What commands ask for: the locks, and the terms of a lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
 
 use crate::{
-    client::{AcquireMode, AcquireRequest},
-    lock::{Limit, Metadata, Owner},
+    client::{AcquireMode, AcquireRequest, Acquiring, Client, Lease, LeasePart},
+    lock::{GroupNames, Limit, LockName, Metadata, Owner},
 };
 
 use super::{
-    super::{error::CliError, terminal::duration},
+    super::{error::CliError, terminal::text},
     environment::Environment,
 };
 
@@ -18,10 +18,10 @@ use super::{
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
     /// How long the lease lasts: 30s, 500ms, 2m [default: the gateway's, 30s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = text::parse_duration)]
     pub(crate) ttl: Option<Duration>,
     /// The longest time that the lease may be kept with renewals
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = text::parse_duration)]
     max_hold: Option<Duration>,
     /// Hold the lock beside others that share it, and not alone
     #[arg(long)]
@@ -38,6 +38,13 @@ pub(crate) struct RequestArgs {
     /// A fact to attach to the lease; may be repeated
     #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = entry)]
     meta: Vec<(String, String)>,
+}
+
+/// One lock, or several as one.
+#[derive(Debug, Clone)]
+pub(crate) enum Locks {
+    One(LockName),
+    All(GroupNames),
 }
 
 // === impl RequestArgs ===
@@ -69,6 +76,57 @@ impl RequestArgs {
             AcquireMode::Exclusive
         }
     }
+}
+
+// === impl Locks ===
+
+impl Locks {
+    /// Those that a command line names. There is at least one.
+    pub(crate) fn of(names: &[LockName]) -> Result<Self, CliError> {
+        if let [name] = names {
+            return Ok(Self::One(name.clone()));
+        }
+        let names = GroupNames::new(names.iter().cloned());
+        let names = names.map_err(|error| CliError::argument("NAME", error));
+        names.map(Self::All)
+    }
+
+    /// The lock, or the first of several.
+    pub(crate) fn first(&self) -> &LockName {
+        match self {
+            Self::One(name) => name,
+            Self::All(names) => &names.as_slice()[0],
+        }
+    }
+
+    /// What is waited for, as long as it is not known which of several locks is held.
+    pub(crate) fn label(&self) -> String {
+        let more = match self {
+            Self::One(name) => return name.to_string(),
+            Self::All(names) => names.as_slice().len() - 1,
+        };
+        format!("{} and {more} more", self.first())
+    }
+
+    /// Begins to ask for them.
+    pub(crate) fn acquiring(&self, client: &Client, request: AcquireRequest) -> Acquiring {
+        match self {
+            Self::One(name) => client.acquiring(name.clone(), request),
+            Self::All(names) => client.acquiring_all(names.clone(), request),
+        }
+    }
+}
+
+/// The lease of each lock that was acquired.
+pub(crate) fn parts(lease: &Lease) -> Vec<LeasePart> {
+    if lease.parts.is_empty() {
+        return vec![LeasePart {
+            name: lease.name.clone(),
+            fence: lease.fence,
+            mode: lease.mode,
+        }];
+    }
+    lease.parts.clone()
 }
 
 fn limit(text: &str) -> Result<Limit, String> {

@@ -1,58 +1,34 @@
 //! Changes a keys file, for example by adding the table of a new key.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Metadata, Permissions},
     io,
-    path::{Path, PathBuf},
+    os::unix::fs::{MetadataExt, PermissionsExt, fchown},
+    path::Path,
 };
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
-    auth::{KeysFile, KeysFileError},
+    auth::KeysFile,
     bounded_file::{self, FileError},
-    cli::new_version::{NewVersion, directory},
+    cli::{
+        backup::{directory, new_version, replace},
+        error::CliError,
+    },
     file_stamp::FileStamp,
 };
 
-/// Why a keys file was not changed. The file is as it was before.
-#[derive(Debug, thiserror::Error)]
-pub(in crate::cli) enum KeysChangeError {
-    /// A gateway would refuse the file, either as it is or with the change.
-    #[error(transparent)]
-    Keys(#[from] KeysFileError),
-    /// The file exists but cannot be read.
-    #[error("cannot read the keys file {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: FileError,
-    },
-    /// The new version of the file cannot be written, or cannot replace the old one.
-    #[error("cannot write the keys file {}: {error}; it is as it was", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// The change does not apply to this file. A key that is to be rotated is missing, for example.
-    #[error("{}: {reason}", path.display())]
-    Unfit {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// Another program has written the file meanwhile.
-    #[error("somebody else has changed the keys file {} meanwhile; it is as they left it", .0.display())]
-    Changed(PathBuf),
+/// The failure to print a key that is in the keys file: nobody knows it, so it is to be removed again.
+pub(super) fn key_not_written(error: &io::Error, remedy: &str) -> CliError {
+    CliError::unexpected(format!(
+        "cannot write the key: {error}; nobody knows it: {remedy}"
+    ))
 }
 
 /// Adds the table of a key to a keys file in one step: a reader sees the file either without the key or with it. A
 /// missing file is created. An existing file keeps its mode and its owner.
-pub(super) fn append(path: &Path, table: &str) -> Result<(), KeysChangeError> {
+pub(super) fn append(path: &Path, table: &str) -> Result<(), CliError> {
     change(path, |old| Ok(with_table(old, table)))
 }
 
@@ -61,12 +37,13 @@ pub(super) fn append(path: &Path, table: &str) -> Result<(), KeysChangeError> {
 pub(super) fn change(
     path: &Path,
     edit: impl FnOnce(&str) -> Result<String, String>,
-) -> Result<(), KeysChangeError> {
+) -> Result<(), CliError> {
     // If the path is a symbolic link, the link stays and its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_missing| path.to_owned());
-    let unwritable = |error| KeysChangeError::Unwritable {
-        path: path.clone(),
-        error,
+    let file = path.display();
+    let unwritable = |error: io::Error| {
+        let text = format!("cannot write the keys file {file}: {error}; it is as it was");
+        CliError::unexpected(text)
     };
     let locked = File::open(directory(&path)).map_err(unwritable)?;
     // Without this lock, one of two changes at the same time would be lost.
@@ -76,36 +53,35 @@ pub(super) fn change(
         Ok(text) => Some(text),
         Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
-            return Err(KeysChangeError::Unreadable {
-                path: path.clone(),
-                error,
-            });
+            let text = format!("cannot read the keys file {file}: {error}");
+            return Err(CliError::usage(text));
         }
     };
-    let unfit = |reason| KeysChangeError::Unfit {
-        path: path.clone(),
-        reason,
-    };
+    let unfit = |reason| CliError::usage(format!("{file}: {reason}"));
     let text = edit(old.as_deref().unwrap_or_default()).map_err(unfit)?;
     // This check also finds another key with the same name, or another secret with the same id.
     KeysFile::new(&path).parse(&text)?;
-    let new = new_version(&path, &text).map_err(unwritable)?;
-    if FileStamp::of(&path) != before {
-        return Err(KeysChangeError::Changed(path.clone()));
+    let new = new_version(&path, text.as_bytes()).map_err(unwritable)?;
+    if old.is_some() {
+        let taken = fs::metadata(&path).and_then(|old| take_after(new.as_file(), &old));
+        taken.map_err(unwritable)?;
     }
-    new.replace(&path).map_err(unwritable)
+    if FileStamp::of(&path) != before {
+        return Err(CliError::unexpected(format!(
+            "somebody else has changed the keys file {file} meanwhile; it is as they left it"
+        )));
+    }
+    replace(&path, new).map_err(unwritable)
 }
 
-/// Writes the new version of a file, with the mode and the owner of the old one.
-fn new_version(path: &Path, text: &str) -> io::Result<NewVersion> {
-    let mut new = NewVersion::beside(path)?;
-    match fs::metadata(path) {
-        Ok(old) => new.take_after(&old)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+/// Gives the new version of a file the mode and the owner of the old one.
+fn take_after(new: &File, old: &Metadata) -> io::Result<()> {
+    let own = new.metadata()?;
+    if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
+        fchown(new, Some(old.uid()), Some(old.gid()))?;
     }
-    new.write(text.as_bytes())?;
-    Ok(new)
+    let mode = old.permissions().mode() & 0o7777;
+    new.set_permissions(Permissions::from_mode(mode))
 }
 
 /// The text of a file with one more table.
@@ -120,8 +96,6 @@ fn with_table(old: &str, table: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use crate::auth::ApiKey;
 
     use super::*;

@@ -9,9 +9,12 @@ use crate::{
     auth::{KeyEntry, KeysFile, Permission},
     cli::{
         caller::environment::Environment,
+        config::SourceArgs,
         error::CliError,
-        sources::SourceArgs,
-        terminal::table::{aligned, or_dash},
+        terminal::{
+            output,
+            text::{aligned, or_dash},
+        },
     },
     clock::{Clock, SystemClock},
 };
@@ -21,7 +24,7 @@ use crate::{
 /// Reads the keys file, and asks no gateway: what it shows is in force as soon as the gateways have
 /// read the file.
 #[derive(Args)]
-pub(in crate::cli) struct ListArgs {
+pub(in crate::cli) struct KeyListArgs {
     #[command(flatten)]
     file: KeysFileArgs,
     /// Print JSON
@@ -40,19 +43,19 @@ pub(super) struct KeysFileArgs {
     config: Option<PathBuf>,
 }
 
-// === impl ListArgs ===
+// === impl KeyListArgs ===
 
-impl ListArgs {
-    pub(super) fn text(&self, environment: &Environment) -> Result<String, CliError> {
+impl KeyListArgs {
+    pub(in crate::cli) fn list(&self, environment: &Environment) -> Result<(), CliError> {
         let ring = self.file.find(environment)?.read()?;
         let now = SystemClock.wall();
         if self.json {
             let keys = ring.keys().iter().map(|key| as_json(key, now));
-            return Ok(json!({"keys": keys.collect::<Vec<_>>()}).to_string());
+            return output::answer(&json!({"keys": keys.collect::<Vec<_>>()}).to_string());
         }
         let mut rows = vec![head()];
         rows.extend(ring.keys().iter().map(|key| row(key, now)));
-        Ok(aligned(&rows))
+        output::answer(&aligned(&rows))
     }
 }
 
@@ -68,7 +71,9 @@ impl KeysFileArgs {
         if auth.has_keys() {
             Ok(KeysFile::new(auth.keys_file))
         } else {
-            Err(CliError::NoKeysFile)
+            Err(CliError::usage(
+                "no keys file: name it with --keys, or with auth.keys_file in the configuration",
+            ))
         }
     }
 }

@@ -5,10 +5,7 @@
     reason = "these doc comments are help texts for a terminal"
 )]
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde::Serialize;
@@ -19,12 +16,12 @@ use crate::{
     auth::{ApiKey, KeysFile, Permission},
     cli::{
         error::CliError,
-        terminal::{duration, output},
+        terminal::{output, text},
     },
     clock::{Clock, SystemClock},
 };
 
-use super::change::append;
+use super::change::{append, key_not_written};
 
 /// Make an API key: prints it, once, and what to paste into the keys file
 ///
@@ -67,7 +64,7 @@ struct EntryArgs {
     #[arg(long = "expires", value_name = "WHEN", value_parser = end)]
     expires_at: Option<Datetime>,
     /// The longest TTL that it may ask for, such as 5m
-    #[arg(long = "max-ttl", value_name = "DURATION", value_parser = duration::parse_millis)]
+    #[arg(long = "max-ttl", value_name = "DURATION", value_parser = text::parse_millis)]
     max_ttl_ms: Option<u64>,
     /// How many requests it may send in a second; renew and release are not counted
     #[arg(long, value_name = "N")]
@@ -94,7 +91,7 @@ struct PermissionArgs(BTreeMap<&'static str, Value>);
 
 impl NewArgs {
     /// Makes a key and prints it.
-    pub(super) fn make(&self) -> Result<(), CliError> {
+    pub(in crate::cli) fn make(&self) -> Result<(), CliError> {
         let key = ApiKey::random();
         let secret = format!("{}:sha256:{}", key.id(), key.hash());
         let entry = toml::to_string(&self.entry).expect("TOML has texts, numbers and lists");
@@ -106,27 +103,18 @@ impl NewArgs {
             append(file, &table)?;
         }
         let answer = self.answer(&key, &secret, &table);
-        output::answer(&answer).map_err(|error| match &self.append {
-            None => CliError::Output(error),
-            // Nobody will ever know the key.
-            Some(file) => CliError::KeyNotWritten {
-                error,
-                remedy: format!("remove {} from {}", self.entry.name, file.display()),
-            },
-        })?;
-        if let (Some(file), false) = (&self.append, self.json) {
-            self.note_appended(file, &key);
+        let Some(file) = &self.append else {
+            return output::answer(&answer);
+        };
+        let (id, file) = (key.id(), file.display());
+        output::write(&answer)
+            .map_err(|error| key_not_written(&error, &format!("remove {name} from {file}")))?;
+        if !self.json {
+            output::note(&format!(
+                "added the key {name} (id {id}) to {file}; it is shown only this once"
+            ));
         }
         Ok(())
-    }
-
-    fn note_appended(&self, file: &Path, key: &ApiKey) {
-        output::note(&format!(
-            "added the key {} (id {}) to {}; it is shown only this once",
-            self.entry.name,
-            key.id(),
-            file.display()
-        ));
     }
 
     fn answer(&self, key: &ApiKey, secret: &str, table: &str) -> String {

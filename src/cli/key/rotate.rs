@@ -11,7 +11,10 @@ use crate::{
     cli::{caller::environment::Environment, error::CliError, terminal::output},
 };
 
-use super::{change::change, list::KeysFileArgs};
+use super::{
+    change::{change, key_not_written},
+    list::KeysFileArgs,
+};
 
 /// Give a key a second secret, and later take the first one away
 ///
@@ -43,7 +46,7 @@ pub(in crate::cli) struct RotateArgs {
 // === impl RotateArgs ===
 
 impl RotateArgs {
-    pub(super) fn rotate(&self, environment: &Environment) -> Result<(), CliError> {
+    pub(in crate::cli) fn rotate(&self, environment: &Environment) -> Result<(), CliError> {
         let file = self.file.find(environment)?;
         if self.finish {
             self.finish(file.path())
@@ -69,10 +72,7 @@ impl RotateArgs {
             key.expose().to_owned()
         };
         let remedy = format!("`latchgate key rotate {name} --finish --keep {old_id}` removes it");
-        output::answer(&answer).map_err(|error| CliError::KeyNotWritten {
-            error,
-            remedy: remedy.clone(),
-        })?;
+        output::write(&answer).map_err(|error| key_not_written(&error, &remedy))?;
         if !self.json {
             output::note(&format!(
                 "added the secret {id} to the key {name} in {}; it is shown only this once. The old one, {old_id}, is \
@@ -96,7 +96,7 @@ impl RotateArgs {
         } else {
             format!("removed the secret {removed} of the key {name}; it has the secret {kept}\n")
         };
-        output::answer(&text).map_err(CliError::Output)
+        output::answer(&text)
     }
 }
 

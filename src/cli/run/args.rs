@@ -13,7 +13,7 @@ use crate::lock::LockName;
 
 use super::super::{
     caller::{connection::ConnectionArgs, request::RequestArgs},
-    terminal::duration,
+    terminal::text,
 };
 
 /// Run a command while holding a lock.
@@ -60,7 +60,7 @@ pub(in crate::cli) struct RunArgs {
     /// the holder changes, and every 30 s. A gateway that was never reached is not waited for. One that is there and
     /// does not answer is asked again for as long as the wait may take, or for 25 s with 0; then it is
     /// asked for 33 s at most to take back a grant whose answer was lost. A signal ends both.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    #[arg(long, value_name = "TIME", value_parser = text::parse_wait)]
     pub(super) wait: Option<Duration>,
     /// What becomes of the command when the lease is lost
     #[arg(long, value_enum, default_value_t)]
@@ -74,7 +74,7 @@ pub(in crate::cli) struct RunArgs {
     ///
     /// At most half of the TTL: the other half is for renewals. A lease that somebody has ended leaves
     /// no more than a second.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_wait)]
+    #[arg(long, value_name = "TIME", value_parser = text::parse_wait)]
     pub(super) kill_after: Option<Duration>,
     /// Put the token of the lease into the environment of the command, as LATCHGATE_TOKEN
     ///

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::{
-    client::{Client, ClientError, Lease, LeaseRenewer},
+    client::{Client, ClientError, Lease, LeasePart, LeaseRenewer, Problem},
     lock::LockName,
 };
 
@@ -14,14 +13,14 @@ use super::{
     super::{
         caller::{
             environment::Environment,
-            locks::{Locks, parts},
+            request::{Locks, parts},
         },
-        error::CliError,
+        error::{CliError, Exit},
         terminal::{
-            duration,
             output::{self, notify_if_slow},
             signals::{GIVING_UP, Signals},
-            waiting,
+            text::duration,
+            visible, waiting,
         },
     },
     args::RunArgs,
@@ -47,7 +46,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
     }
     // From now on a signal cannot leave a lock behind that nobody holds.
     let wanted = OF_JOBS.into_iter().chain(GIVING_UP);
-    let mut signals = Signals::listen(wanted).map_err(CliError::Runtime)?;
+    let mut signals = Signals::listen(wanted).map_err(CliError::runtime)?;
     let lease = waiting::acquire(&client, &locks, request, &mut signals).await?;
     let timing = args.timing(&lease);
     let renewer = keep(&client, &lease, &mut signals).await?;
@@ -59,13 +58,20 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
         }
         Err(error) => {
             release_lock(name, renewer, Leftover::Nobody, &mut signals).await;
-            return Err(CliError::NotStarted(error));
+            let text = format!("cannot start a process: {error}");
+            return Err(CliError::unexpected(text));
         }
     };
     release_lock(name, renewer, ended.leftover, &mut signals).await;
     match ended.stopped {
-        None => ended.code.map_err(CliError::Runtime),
-        Some(why) => Err(CliError::Stopped(why)),
+        None => ended.code.map_err(CliError::runtime),
+        Some(why) => Err(CliError::new(
+            Exit::Lost,
+            visible(&format!(
+                "the command was stopped because the lease was lost: {why}"
+            ))
+            .into_owned(),
+        )),
     }
 }
 
@@ -96,12 +102,12 @@ impl RunArgs {
             return Ok(());
         };
         if ttl < SHORTEST_TTL {
-            let least = duration::show(SHORTEST_TTL);
+            let least = duration(SHORTEST_TTL);
             return refuse("--ttl", format!("must be at least {least} here"));
         }
         let longest = longest_kill_after(ttl);
         if self.kill_after.is_some_and(|asked| asked > longest) {
-            let most = duration::show(longest);
+            let most = duration(longest);
             return refuse(
                 "--kill-after",
                 format!("must be at most half of the TTL, {most}"),
@@ -116,7 +122,7 @@ impl RunArgs {
             output::note(&format!(
                 "latchgate: {}: --kill-after is cut to half of the TTL, {}",
                 lease.name,
-                duration::show(longest)
+                duration(longest)
             ));
         }
         Timing::new(lease.ttl, self.kill_after)
@@ -127,11 +133,14 @@ impl RunArgs {
         let mut variables = vec![
             ("LATCHGATE_NAME", lease.name.to_string()),
             ("LATCHGATE_FENCING_TOKEN", lease.fence.to_string()),
-            ("LATCHGATE_FENCING_TOKENS", fencing_tokens(lease)),
+            (
+                "LATCHGATE_FENCING_TOKENS",
+                by_name(lease, |part| Some(part.fence.get())),
+            ),
         ];
         if let Some(slot) = lease.mode.slot() {
             variables.push((SLOT, slot.to_string()));
-            variables.push((SLOTS, slots(lease)));
+            variables.push((SLOTS, by_name(lease, |part| part.mode.slot())));
         }
         if self.token_env {
             variables.push((TOKEN, lease.token.expose()));
@@ -140,26 +149,14 @@ impl RunArgs {
     }
 }
 
-/// The fencing token of each lock, by its name.
-fn fencing_tokens(lease: &Lease) -> String {
-    let tokens = parts(lease).into_iter();
-    let tokens = tokens.map(|part| (part.name.as_str().to_owned(), part.fence.get().into()));
-    serde_json::Value::Object(tokens.collect()).to_string()
-}
-
-/// The slot in each lock, by its name.
-fn slots(lease: &Lease) -> String {
-    let slots = parts(lease).into_iter();
-    let slots = slots.filter_map(|part| {
-        let slot = part.mode.slot()?;
-        Some((part.name.as_str().to_owned(), slot.into()))
-    });
-    serde_json::Value::Object(slots.collect()).to_string()
-}
-
-/// The exit code for a signal, as shells have it.
-pub(in crate::cli) fn code_of_signal(signal: Signal) -> u8 {
-    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
+/// A number of each lock, by its name.
+fn by_name<T: Into<serde_json::Value>>(
+    lease: &Lease,
+    number: impl Fn(&LeasePart) -> Option<T>,
+) -> String {
+    let parts = parts(lease).into_iter();
+    let numbers = parts.filter_map(|part| Some((part.name.to_string(), number(&part)?.into())));
+    serde_json::Value::Object(numbers.collect()).to_string()
 }
 
 // === Release lock ===
@@ -179,7 +176,7 @@ const STILL_ALIVE: &str = "a process of the command lives on although it was kil
 
 /// Gives back the lock of a command that has ended. Whatever comes of it, the command has ended as it
 /// has.
-pub(super) async fn release_lock(
+async fn release_lock(
     name: &LockName,
     renewer: LeaseRenewer,
     leftover: Leftover,
@@ -200,19 +197,10 @@ pub(super) async fn release_lock(
         (Leftover::Nobody, Some(until)) => {
             // Until it is answered, or the lease is over by itself: nobody else can give it back.
             let left = until.saturating_duration_since(Instant::now());
-            let release = notify_if_slow(name, RELEASE_UNANSWERED, renewer.release(left));
-            match signals.until_second_signal(release).await {
-                Some(Ok(())) => {}
-                // It is over, and most likely since an earlier copy of the release, whose answer was lost.
-                Some(Err(ClientError::OutcomeUnknown {
-                    problem: Some(problem),
-                    ..
-                })) if problem.code == "lease-lost" => {}
-                Some(Err(ClientError::Lost(problem))) => output::note(&format!(
+            if let Some(problem) = release(name, until, renewer.release(left), signals).await {
+                output::note(&format!(
                     "latchgate: {name}: the lease had ended before the command had: {problem}"
-                )),
-                Some(Err(error)) => left_locked(name, until, &error.to_string()),
-                None => left_locked(name, until, IMPATIENT),
+                ));
             }
         }
         (Leftover::Nobody, None) => {
@@ -225,15 +213,32 @@ pub(super) async fn release_lock(
 }
 
 /// Gives back a lock under which nothing was run.
-pub(super) async fn release_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
-    let (name, until) = (&lease.name, lease.good_until());
-    let release = notify_if_slow(name, RELEASE_UNANSWERED, client.release_lease(lease));
+async fn release_unused(client: &Client, lease: &Lease, signals: &mut Signals) {
+    let released = client.release_lease(lease);
+    // A lease that is lost needs no release.
+    let _: Option<Problem> = release(&lease.name, lease.good_until(), released, signals).await;
+}
+
+/// Waits for the release of a lease that lasts `until`, and tells why it failed. `Some` if the lease had ended before.
+async fn release(
+    name: &LockName,
+    until: Instant,
+    release: impl Future<Output = Result<(), ClientError>>,
+    signals: &mut Signals,
+) -> Option<Problem> {
+    let release = notify_if_slow(name, RELEASE_UNANSWERED, release);
     match signals.until_second_signal(release).await {
-        // A lease that is lost needs no release.
-        Some(Ok(()) | Err(ClientError::Lost(_))) => {}
+        Some(Ok(())) => {}
+        Some(Err(ClientError::Lost(problem))) => return Some(*problem),
+        // The lease is over, most likely since an earlier copy of the release, whose answer was lost.
+        Some(Err(ClientError::OutcomeUnknown {
+            problem: Some(problem),
+            ..
+        })) if problem.code == "lease-lost" => {}
         Some(Err(error)) => left_locked(name, until, &error.to_string()),
         None => left_locked(name, until, IMPATIENT),
     }
+    None
 }
 
 /// Says that the lock was not released, until when that matters and why.
@@ -242,7 +247,7 @@ fn left_locked(name: &LockName, until: Instant, why: &str) {
     let end = if left.is_zero() {
         "has ended by itself".to_owned()
     } else {
-        format!("ends by itself in {}", duration::show(left))
+        format!("ends by itself in {}", duration(left))
     };
     output::note(&format!(
         "latchgate: {name}: could not release the lock, the lease {end}: {why}"

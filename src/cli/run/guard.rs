@@ -1,7 +1,7 @@
-//! Where `latchgate run` tells its guard what to stop, and when.
+//! The guard of `latchgate run`: a second process, and the pipe that tells it when to stop the command.
 
 use std::{
-    env, fmt,
+    env,
     io::{self, BufRead, Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -43,6 +43,7 @@ impl Guard {
     pub(super) fn start(group: Pid) -> io::Result<Self> {
         let mut child = Command::new(own_program()?)
             .arg0(GUARD)
+            .arg(group.as_raw_pid().to_string())
             .stdin(Stdio::piped())
             // Not those of the command: whoever reads what that writes does not wait for the guard.
             .stdout(Stdio::piped())
@@ -56,15 +57,17 @@ impl Guard {
             drop(child.kill().and_then(|()| child.wait()));
             return Err(error);
         }
-        let mut guard = Self { child };
-        guard.order(&Order::Watch(group));
-        Ok(guard)
+        Ok(Self { child })
     }
 
     /// The command must not run any more at that moment.
     pub(super) fn kill_at(&mut self, at: Instant) {
         let left = at.saturating_duration_since(Instant::now());
-        self.order(&Order::KillAt(SystemClock.since_boot() + left));
+        let kill_at = SystemClock.since_boot() + left;
+        if let Some(pipe) = &mut self.child.stdin {
+            // A guard that has gone guards nothing; the command goes on without.
+            drop(writeln!(pipe, "{}", kill_at.as_millis()));
+        }
     }
 
     /// Its number.
@@ -77,19 +80,10 @@ impl Guard {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The command has ended: there is nothing to stop any more.
+    /// Ends the guard, because the command has ended. The guard is killed before its pipe is closed, which would tell it
+    /// to kill the command.
     pub(super) fn dismiss(mut self) {
-        self.order(&Order::Dismiss);
-        // It ends with the pipe at the latest.
-        drop(self.child.stdin.take());
-        let _: io::Result<_> = self.child.wait();
-    }
-
-    fn order(&mut self, order: &Order) {
-        if let Some(pipe) = &mut self.child.stdin {
-            // A guard that has gone guards nothing; the command goes on without.
-            drop(writeln!(pipe, "{order}"));
-        }
+        let _: io::Result<_> = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
@@ -131,44 +125,36 @@ pub(super) const READY_WORD: &[u8; 1] = b".";
 /// by which a process waits does not.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What a guard is told, as a line of text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Order {
-    /// This is the process group.
-    Watch(Pid),
-    /// Kill it at this time since boot, unless another order comes before.
-    KillAt(Duration),
-    /// Nothing is left to be killed.
-    Dismiss,
-}
-
 /// Whether this process is to be a guard.
 pub(in crate::cli) fn is_guard() -> bool {
     env::args_os().next().is_some_and(|name| name == GUARD)
 }
 
-/// Guards until it is dismissed or has killed.
+/// Guards until it is killed or has killed. Each line on standard input is a new deadline, in milliseconds since boot.
 pub(in crate::cli) fn guard() -> ExitCode {
     ignore_signals();
-    // A write fails only if the other end is gone, and then the orders end too.
+    let group = env::args().nth(1).and_then(|group| group.parse().ok());
+    let Some(group) = group.and_then(Pid::from_raw) else {
+        return ExitCode::FAILURE;
+    };
+    // A write fails only if the other end is gone, and then the deadlines end too.
     let mut out = io::stdout();
     drop(out.write_all(READY_WORD).and_then(|()| out.flush()));
-    let (sender, orders) = sync_channel(1);
+    let (sender, deadlines) = sync_channel(1);
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {
-            // What cannot be read ends the orders.
-            let Some(order) = line.ok().and_then(|line| Order::parse(&line)) else {
+            // A line that cannot be read ends the deadlines.
+            let Some(ms) = line.ok().and_then(|line| line.parse().ok()) else {
                 return;
             };
-            if sender.send(order).is_err() {
+            if sender.send(Duration::from_millis(ms)).is_err() {
                 return;
             }
         }
     });
-    if let Some(group) = stand_guard(&orders, &SystemClock) {
-        // All it can say is that nobody is left.
-        let _: Result<_, _> = kill_process_group(group, Signal::KILL);
-    }
+    wait_until_due(&deadlines, &SystemClock);
+    // It fails only if no process is left.
+    let _: Result<_, _> = kill_process_group(group, Signal::KILL);
     ExitCode::SUCCESS
 }
 
@@ -183,45 +169,18 @@ fn ignore_signals() {
     let _: Result<_, _> = signals.thread_block();
 }
 
-/// Waits for the moment to kill, and says whom.
-fn stand_guard(orders: &Receiver<Order>, clock: &dyn Clock) -> Option<Pid> {
-    let mut group = None;
+/// Waits until the latest deadline is over, or until no more can come because `latchgate run` was killed.
+fn wait_until_due(deadlines: &Receiver<Duration>, clock: &dyn Clock) {
     let mut kill_at = Duration::MAX;
     loop {
         let left = kill_at.saturating_sub(clock.since_boot());
         if left.is_zero() {
-            return group;
+            return;
         }
-        match orders.recv_timeout(left.min(LOOK)) {
-            Ok(Order::Watch(watched)) => group = Some(watched),
-            Ok(Order::KillAt(at)) => kill_at = at,
-            Ok(Order::Dismiss) => return None,
+        match deadlines.recv_timeout(left.min(LOOK)) {
+            Ok(at) => kill_at = at,
             Err(RecvTimeoutError::Timeout) => {}
-            // `latchgate run` was killed.
-            Err(RecvTimeoutError::Disconnected) => return group,
-        }
-    }
-}
-
-// === impl Order ===
-
-impl Order {
-    fn parse(line: &str) -> Option<Self> {
-        match line.split_once(' ') {
-            Some(("watch", group)) => Some(Self::Watch(Pid::from_raw(group.parse().ok()?)?)),
-            Some(("kill-at", ms)) => Some(Self::KillAt(Duration::from_millis(ms.parse().ok()?))),
-            Some(_) => None,
-            None => (line == "dismiss").then_some(Self::Dismiss),
-        }
-    }
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Watch(group) => write!(f, "watch {}", group.as_raw_pid()),
-            Self::KillAt(at) => write!(f, "kill-at {}", at.as_millis()),
-            Self::Dismiss => f.write_str("dismiss"),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
@@ -234,56 +193,17 @@ mod tests {
 
     use super::*;
 
-    fn group() -> Pid {
-        Pid::from_raw(4711).unwrap()
-    }
-
-    fn killed(orders: &[Order], clock: &ManualClock) -> Option<Pid> {
-        let (sender, receiver) = sync_channel(orders.len());
-        for order in orders {
-            sender.send(order.clone()).unwrap();
-        }
-        drop(sender);
-        stand_guard(&receiver, clock)
-    }
-
     #[test]
-    fn an_order_is_read_as_it_was_written() {
-        for order in [
-            Order::Watch(group()),
-            Order::KillAt(Duration::from_millis(5)),
-            Order::Dismiss,
-        ] {
-            assert_eq!(Order::parse(&order.to_string()), Some(order));
-        }
-        for bad in ["", "watch", "watch 0", "watch x", "kill-at -1", "kill 1"] {
-            assert_eq!(Order::parse(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn kills_when_nobody_gives_orders_any_more() {
+    fn is_due_when_no_more_deadlines_can_come_and_at_the_last_one_although_more_may() {
         let clock = ManualClock::at(SystemTime::UNIX_EPOCH);
+        let (sender, deadlines) = sync_channel(2);
         let later = clock.since_boot() + Duration::from_hours(1);
-        let orders = [Order::Watch(group()), Order::KillAt(later)];
-        assert_eq!(killed(&orders, &clock), Some(group()));
-    }
-
-    #[test]
-    fn kills_nobody_once_it_is_dismissed() {
-        let clock = ManualClock::at(SystemTime::UNIX_EPOCH);
-        let later = clock.since_boot() + Duration::from_hours(1);
-        let orders = [Order::Watch(group()), Order::KillAt(later), Order::Dismiss];
-        assert_eq!(killed(&orders, &clock), None);
-    }
-
-    #[test]
-    fn kills_at_its_time_although_orders_may_still_come() {
-        let clock = ManualClock::at(SystemTime::UNIX_EPOCH);
-        let (sender, receiver) = sync_channel(2);
-        sender.send(Order::Watch(group())).unwrap();
-        sender.send(Order::KillAt(clock.since_boot())).unwrap();
-        assert_eq!(stand_guard(&receiver, &clock), Some(group()));
+        for deadline in [later, clock.since_boot()] {
+            sender.send(deadline).unwrap();
+        }
+        wait_until_due(&deadlines, &clock);
+        sender.send(later).unwrap();
         drop(sender);
+        wait_until_due(&deadlines, &clock);
     }
 }

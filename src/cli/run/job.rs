@@ -1,25 +1,30 @@
-//! The process group in which a command runs.
+//! The process group in which a command runs: its start, who in it is alive, and its end.
 
-use std::{ffi::OsString, io, os::unix::process::ExitStatusExt, process::Child, time::Duration};
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::process::ExitStatusExt,
+    process::{self, Child},
+    time::Duration,
+};
 
 use rustix::{
     io::Errno,
-    process::{Pid, Signal, WaitId, WaitIdOptions, waitid},
+    process::{
+        Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+    },
 };
 use tokio::time::{Instant, sleep};
 
-use super::{
-    args::OnLost,
-    group::{Group, GroupState},
-    guard::own_program,
-    orphans::Orphans,
-    start_process::stopped,
-};
+use super::{args::OnLost, guard::own_program, start_process::stopped};
 
 /// A command and everything that it started, as long as that stays in its process group.
+#[derive(Debug)]
 pub(super) struct Job {
     child: Child,
-    group: Group,
+    group: Pid,
+    /// A process of the group that was alive at the last look, and most likely still is.
+    alive: Option<i32>,
 }
 
 /// How the command itself stands.
@@ -38,9 +43,74 @@ pub(super) const SLOT: &str = "LATCHGATE_SLOT";
 /// The variable of the slots in all locks.
 pub(super) const SLOTS: &str = "LATCHGATE_SLOTS";
 
+/// How the group stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GroupState {
+    /// Somebody in it is alive.
+    Alive,
+    /// Somebody is in it, and it is not known whether anybody is alive: the system does not show its
+    /// processes, or not those of other users.
+    Unknown,
+    /// All that was seen of it is dead and waits to be collected: its first process, at least, until we
+    /// have done that. Somebody may have been started in the middle of the look.
+    Dead,
+    /// Nobody is in it.
+    Gone,
+}
+
+/// What the system shows of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct ProcessStat {
+    parent: i32,
+    group: i32,
+    dead: bool,
+}
+
+/// Where the system shows its processes, if it is Linux.
+const PROCESSES: &str = "/proc";
+/// The first process of the system or container. It is always there, and often of another user.
+const INIT: i32 = 1;
+
+/// What is left of a process group that was to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leftover {
+    /// No live process is visible.
+    Nobody,
+    /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
+    /// waits for a disk, or for a file system that is elsewhere, dies only when it has done what it was
+    /// about to do; one that has changed its user is not ours to kill.
+    Somebody,
+}
+
+/// The processes whose parents have ended, and which the system leaves to the first process of a container. Not
+/// collected, the dead would take room for as long as it runs.
+///
+/// Elsewhere they are left to whoever that is. To be made their parent by the system (a "subreaper")
+/// would bring no more than those that have left the process group, which are on their own.
+#[derive(Debug)]
+pub(super) struct Orphans {
+    is_first: bool,
+    /// Children of this process, whose ends others wait for.
+    children: Vec<Pid>,
+}
+
+/// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
+/// with a lot of memory; who is alive after this waits for something that may never come.
+const KILLED: Duration = Duration::from_secs(5);
+/// How often a group is looked at that is to end.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+
 // === impl Job ===
 
 impl Job {
+    fn of(child: Child) -> Self {
+        Self {
+            group: Pid::from_child(&child),
+            child,
+            alive: None,
+        }
+    }
+
     /// Starts a command in a process group of its own, which is stopped before it has begun and begins
     /// with CONT. To be called on the main thread: see [`stopped`].
     pub(super) fn start(
@@ -54,21 +124,16 @@ impl Job {
             .env_remove(SLOTS)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .spawn()?;
-        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let group = group.expect("the system gives positive numbers to processes");
-        let job = Self {
-            child,
-            group: Group::new(group),
-        };
+        let job = Self::of(child);
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        while matches!(waitid(WaitId::Pid(group), stopped), Err(Errno::INTR)) {}
+        while matches!(waitid(WaitId::Pid(job.group), stopped), Err(Errno::INTR)) {}
         // Heard of here, not by who watches over it.
         job.status();
         Ok(job)
     }
 
     pub(super) fn group(&self) -> Pid {
-        self.group.id()
+        self.group
     }
 
     /// How the command itself stands now. One that has ended is left for [`Job::collect`]: until then its
@@ -76,7 +141,7 @@ impl Job {
     pub(super) fn status(&self) -> Status {
         let now = |options| {
             let options = options | WaitIdOptions::NOHANG;
-            matches!(waitid(WaitId::Pid(self.group.id()), options), Ok(Some(_)))
+            matches!(waitid(WaitId::Pid(self.group), options), Ok(Some(_)))
         };
         if now(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             Status::Ended
@@ -89,7 +154,8 @@ impl Job {
 
     /// Sends a signal to the whole group.
     pub(super) fn signal(&self, signal: Signal) {
-        self.group.signal(signal);
+        // It fails only if no process is left, or if those that are left have changed their user.
+        let _: Result<_, _> = kill_process_group(self.group, signal);
     }
 
     /// Collects the command, which has ended, and says with which code. Its number, which is that of the
@@ -102,216 +168,298 @@ impl Job {
             .unwrap_or(u8::MAX))
     }
 
-    /// How what it has left running stands.
-    pub(super) fn group_state(&mut self) -> GroupState {
-        self.group.group_state()
-    }
-
-    /// Looks at what it has left running, which is to end.
-    pub(super) fn look(&mut self, stopping: &mut Stopping, kill_at: Instant) -> Option<Leftover> {
-        stopping.look(&mut self.group, kill_at)
-    }
-}
-
-// === Stopping ===
-//
-// The end of a process group: whoever is left in it is killed when it is time, and looked after until
-// it is dead.
-
-/// A process group that is to end.
-pub(super) trait Stoppable {
-    /// Sends a signal to everybody in it.
-    fn signal(&self, signal: Signal);
-
-    /// How it stands now.
-    fn group_state(&mut self) -> GroupState;
-}
-
-/// How far a process group is on its way to its end.
-#[derive(Debug, Default)]
-pub(super) struct Stopping {
-    killed: Option<Instant>,
-}
-
-/// What has come of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leftover {
-    /// No live process is visible.
-    Nobody,
-    /// Somebody lives on although it was killed, or it cannot be seen that nobody does. A process that
-    /// waits for a disk, or for a file system that is elsewhere, dies only when it has done what it was
-    /// about to do; one that has changed its user is not ours to kill.
-    Somebody,
-}
-
-/// How long the end of a group is waited for that was killed. The kernel needs a moment for a process
-/// with a lot of memory; who is alive after this waits for something that may never come.
-const KILLED: Duration = Duration::from_secs(5);
-/// How often a group is looked at that is to end.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
-
-// === impl Group ===
-
-impl Stoppable for Group {
-    fn signal(&self, signal: Signal) {
-        Self::signal(self, signal);
-    }
-
+    /// How the group stands now. Signals reach the dead as well, until their parent has collected them; and
+    /// the first process of a container, which inherits them, may never do so.
     fn group_state(&mut self) -> GroupState {
-        Self::group_state(self)
+        // A process that has changed its user cannot be signalled, but exists.
+        if test_kill_process_group(self.group) == Err(Errno::SRCH) {
+            return GroupState::Gone;
+        }
+        let visible = self.alive.into_iter().chain(processes());
+        let visible = visible.filter_map(|pid| Some((pid, ProcessStat::of(pid)?)));
+        let shows_others = || ProcessStat::of(INIT).is_some();
+        let (group_state, alive) = judge(self.group.as_raw_pid(), visible, shows_others);
+        self.alive = alive.or(self.alive);
+        group_state
     }
-}
 
-// === impl Stopping ===
-
-impl Stopping {
-    /// Looks at a group that was asked to end, and kills it from `kill_at` on. Says what has come of it
-    /// once there is nothing more to wait for.
+    /// Looks at what the command has left running, which was asked to end, and kills it from `kill_at` on. `killed` is
+    /// when that was. `None` as long as there is something to wait for.
     pub(super) fn look(
         &mut self,
-        group: &mut impl Stoppable,
+        killed: &mut Option<Instant>,
         kill_at: Instant,
     ) -> Option<Leftover> {
         let now = Instant::now();
-        let mut group_state = group.group_state();
-        // Kills processes that the look has missed. Hidden processes are given no time to end: until the
-        // command is collected an empty group looks like one with hidden processes, and every command would
-        // be waited for as if it had left something running.
-        if matches!(group_state, GroupState::Dead | GroupState::Unknown) && self.killed.is_none() {
-            self.kill(group, now);
-            group_state = group.group_state();
+        let mut state = self.group_state();
+        if killed.is_none() && is_to_be_killed(state, now >= kill_at) {
+            self.signal(Signal::KILL);
+            *killed = Some(now);
+            // Finds processes that the first look has missed.
+            state = self.group_state();
         }
-        match (group_state, self.killed) {
-            // Hidden processes were killed, and are looked for once the command is collected.
-            (GroupState::Gone | GroupState::Dead | GroupState::Unknown, _) => {
-                Some(Leftover::Nobody)
-            }
-            (GroupState::Alive, None) => {
-                if now >= kill_at {
-                    self.kill(group, now);
-                }
-                None
-            }
-            (GroupState::Alive, Some(at)) => (now >= at + KILLED).then_some(Leftover::Somebody),
-        }
+        leftover(state, killed.map(|at| now - at))
     }
 
-    fn kill(&mut self, group: &impl Stoppable, now: Instant) {
-        group.signal(Signal::KILL);
-        self.killed = Some(now);
-    }
-}
-
-// === impl Leftover ===
-
-impl Leftover {
-    /// The same, when the command has been collected: until then signals reach it, and with it a group in
-    /// which nobody else is seen. Should the number of the group have gone to another by now, that one is
-    /// taken for what is left of it, and nothing is done to it.
-    pub(super) async fn or_hidden(self, job: &mut Job, orphans: &Orphans) -> Self {
-        if self == Self::Somebody {
-            return self;
-        }
+    /// Looks for hidden processes, which were killed, when the command has been collected: until then signals reach it,
+    /// and with it a group in which nobody else is seen. Should the number of the group have gone to another by now, that
+    /// one is taken for what is left of it, and nothing is done to it.
+    pub(super) async fn look_for_hidden(&mut self, orphans: &Orphans) -> Leftover {
         let until = Instant::now() + KILLED;
         loop {
             // Not collected, the dead are in the group.
             orphans.collect();
-            match job.group_state() {
-                GroupState::Gone | GroupState::Dead => return Self::Nobody,
-                _ if Instant::now() >= until => return Self::Somebody,
+            match self.group_state() {
+                GroupState::Gone | GroupState::Dead => return Leftover::Nobody,
+                _ if Instant::now() >= until => return Leftover::Somebody,
                 GroupState::Alive | GroupState::Unknown => sleep(LOOK).await,
             }
         }
     }
 }
 
+/// Whether a group that stands so is to be killed; `is_due` says whether its time to end is over. Hidden processes are
+/// given no time to end: until the command is collected an empty group looks like one with hidden processes, and every
+/// command would be waited for as if it had left something running.
+fn is_to_be_killed(state: GroupState, is_due: bool) -> bool {
+    match state {
+        GroupState::Dead | GroupState::Unknown => true,
+        GroupState::Alive => is_due,
+        GroupState::Gone => false,
+    }
+}
+
+/// What is left of a group that stands so, since it was killed. `None` if it is waited for.
+fn leftover(state: GroupState, since_kill: Option<Duration>) -> Option<Leftover> {
+    match state {
+        // Hidden processes are looked for once the command is collected.
+        GroupState::Gone | GroupState::Dead | GroupState::Unknown => Some(Leftover::Nobody),
+        GroupState::Alive => (since_kill >= Some(KILLED)).then_some(Leftover::Somebody),
+    }
+}
+
+// === impl Orphans ===
+
+impl Orphans {
+    /// Those of this process, beside its own children.
+    pub(super) fn beside(children: impl IntoIterator<Item = Pid>) -> Self {
+        Self {
+            is_first: process::id() == 1,
+            children: children.into_iter().collect(),
+        }
+    }
+
+    /// Collects those that are dead.
+    pub(super) fn collect(&self) {
+        if self.is_first {
+            for pid in dead_children().filter(|pid| !self.children.contains(pid)) {
+                // If it cannot be collected, the next look tries again.
+                let now = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                let _: Result<_, _> = waitid(WaitId::Pid(pid), now);
+            }
+        }
+    }
+}
+
+/// How a group stands that signals still reach, given the processes that are visible; and who in it is alive.
+///
+/// A `/proc` that is mounted with `hidepid` shows nothing of the processes of other users. A process that has
+/// changed its user may then be alive in a group of which only dead processes are visible.
+fn judge(
+    group: i32,
+    visible: impl Iterator<Item = (i32, ProcessStat)>,
+    shows_others: impl FnOnce() -> bool,
+) -> (GroupState, Option<i32>) {
+    let mut has_dead = false;
+    for (pid, stat) in visible.filter(|(_, stat)| stat.group == group) {
+        if !stat.dead {
+            return (GroupState::Alive, Some(pid));
+        }
+        has_dead = true;
+    }
+    if has_dead && shows_others() {
+        (GroupState::Dead, None)
+    } else {
+        (GroupState::Unknown, None)
+    }
+}
+
+/// The children of this process that are dead and wait to be collected, as far as the system shows them.
+fn dead_children() -> impl Iterator<Item = Pid> {
+    let is_ours = |it: &ProcessStat| u32::try_from(it.parent) == Ok(process::id());
+    processes()
+        .filter(move |&pid| ProcessStat::of(pid).is_some_and(|it| it.dead && is_ours(&it)))
+        .filter_map(Pid::from_raw)
+}
+
+/// The numbers of all processes that the system shows.
+fn processes() -> impl Iterator<Item = i32> {
+    // What belongs to another container has other numbers.
+    let own = fs::read_link("/proc/self").ok();
+    let own = own.and_then(|link| link.to_str()?.parse().ok());
+    let entries = (own == Some(process::id()))
+        .then(|| fs::read_dir(PROCESSES).ok())
+        .flatten();
+    let numbered = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.into_iter().flatten().flatten().filter_map(numbered)
+}
+
+// === impl ProcessStat ===
+
+impl ProcessStat {
+    fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read(format!("{PROCESSES}/{pid}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&stat))
+    }
+
+    /// Reads what proc(5) calls `stat`.
+    fn parse(stat: &str) -> Option<Self> {
+        // The name before it may hold anything.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut fields = fields.split(' ');
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let threads: u32 = fields.nth(14)?.parse().ok()?;
+        Some(Self {
+            parent,
+            group,
+            // The first thread may have ended before the others.
+            dead: matches!(state, "Z" | "X") && threads <= 1,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
-    use tokio::time::advance;
+    use std::{os::unix::process::CommandExt, process::Command, thread};
 
     use super::*;
 
-    /// A group that stands before and after the KILL as a test says.
-    struct Fake {
-        before: GroupState,
-        after: GroupState,
-        killed: Cell<bool>,
+    fn started() -> Job {
+        let mut sleep = Command::new("sleep");
+        Job::of(sleep.arg("60").process_group(0).spawn().unwrap())
     }
 
-    impl Fake {
-        fn new(before: GroupState, after: GroupState) -> Self {
-            let killed = Cell::new(false);
-            Self {
-                before,
-                after,
-                killed,
+    #[test]
+    fn the_dead_are_not_alive_although_signals_reach_them() {
+        let mut job = started();
+        assert_eq!(job.group_state(), GroupState::Alive);
+        job.signal(Signal::KILL);
+        for _ in 0..2_000 {
+            if job.group_state() != GroupState::Alive {
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Nobody has collected it.
+        assert!(test_kill_process_group(job.group()).is_ok());
+        assert_eq!(job.group_state(), GroupState::Dead);
+        job.child.wait().unwrap();
+        assert_eq!(job.group_state(), GroupState::Gone);
+    }
+
+    #[test]
+    fn one_that_lives_is_found_beside_one_that_is_dead() {
+        let mut job = started();
+        let mut living = Command::new("sleep")
+            .arg("60")
+            .process_group(job.group().as_raw_pid())
+            .spawn()
+            .unwrap();
+        job.child.kill().unwrap();
+        let dead_pid = job.group().as_raw_pid();
+        while !ProcessStat::of(dead_pid).unwrap().dead {
+            thread::yield_now();
+        }
+        assert_eq!(job.group_state(), GroupState::Alive);
+        job.signal(Signal::KILL);
+        living.wait().unwrap();
+        assert_eq!(job.group_state(), GroupState::Dead);
+        job.child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_group_is_dead_only_if_processes_of_other_users_are_visible() {
+        let process = |pid, group, dead| {
+            let parent = 1;
+            (
+                pid,
+                ProcessStat {
+                    parent,
+                    group,
+                    dead,
+                },
+            )
+        };
+        let state = |visible: Vec<_>, shows_others| judge(70, visible.into_iter(), || shows_others);
+        let (dead, living, other) = (
+            || process(70, 70, true),
+            || process(71, 70, false),
+            || process(80, 80, false),
+        );
+        assert_eq!(state(vec![other(), dead()], true), (GroupState::Dead, None));
+        assert_eq!(
+            state(vec![other(), dead()], false),
+            (GroupState::Unknown, None)
+        );
+        for shows_others in [true, false] {
+            assert_eq!(
+                state(vec![dead(), living()], shows_others),
+                (GroupState::Alive, Some(71))
+            );
+            assert_eq!(
+                state(vec![other()], shows_others),
+                (GroupState::Unknown, None)
+            );
+        }
+    }
+
+    #[test]
+    fn a_process_may_have_any_name_and_outlive_its_first_thread() {
+        let stat = |state, threads| {
+            format!(
+                "71 (a) Z 1 2 (b) {state} 70 69 68 0 -1 4 1 2 3 4 5 6 7 8 20 0 {threads} 0 9 10\n"
+            )
+        };
+        let (parent, group) = (70, 69);
+        let shown = |dead| {
+            Some(ProcessStat {
+                parent,
+                group,
+                dead,
+            })
+        };
+        assert_eq!(ProcessStat::parse(&stat("S", 1)), shown(false));
+        assert_eq!(ProcessStat::parse(&stat("Z", 1)), shown(true));
+        assert_eq!(ProcessStat::parse(&stat("Z", 2)), shown(false));
+        assert_eq!(ProcessStat::parse("71 (cut"), None);
+    }
+
+    #[test]
+    fn who_lives_has_its_time_and_who_is_not_seen_has_none() {
+        use GroupState::{Alive, Dead, Gone, Unknown};
+        for (state, early, due) in [
+            (Alive, false, true),
+            (Dead, true, true),
+            (Unknown, true, true),
+            (Gone, false, false),
+        ] {
+            assert_eq!(is_to_be_killed(state, false), early, "{state:?}");
+            assert_eq!(is_to_be_killed(state, true), due, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn who_lives_on_although_it_was_killed_is_not_taken_for_dead() {
+        let (nobody, somebody) = (Some(Leftover::Nobody), Some(Leftover::Somebody));
+        for since_kill in [None, Some(Duration::ZERO), Some(KILLED)] {
+            for state in [GroupState::Dead, GroupState::Unknown, GroupState::Gone] {
+                assert_eq!(leftover(state, since_kill), nobody);
             }
         }
-    }
-
-    impl Stoppable for Fake {
-        fn signal(&self, signal: Signal) {
-            assert_eq!(signal, Signal::KILL);
-            self.killed.set(true);
-        }
-
-        fn group_state(&mut self) -> GroupState {
-            if self.killed.get() {
-                self.after
-            } else {
-                self.before
-            }
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_lives_is_killed_when_it_is_time() {
-        let mut group = Fake::new(GroupState::Alive, GroupState::Dead);
-        let mut stopping = Stopping::default();
-        let kill_at = Instant::now() + Duration::from_secs(3);
-        advance(Duration::from_secs(2)).await;
-        assert_eq!(stopping.look(&mut group, kill_at), None);
-        assert!(!group.killed.get());
-        advance(Duration::from_secs(1)).await;
-        assert_eq!(stopping.look(&mut group, kill_at), None);
-        assert!(group.killed.get());
-        assert_eq!(stopping.look(&mut group, kill_at), Some(Leftover::Nobody));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_lives_on_although_it_was_killed_is_not_taken_for_dead() {
-        let mut group = Fake::new(GroupState::Alive, GroupState::Alive);
-        let mut stopping = Stopping::default();
-        let now = Instant::now();
-        assert_eq!(stopping.look(&mut group, now), None);
-        assert!(group.killed.get());
-        assert_eq!(stopping.look(&mut group, now), None);
-        advance(KILLED).await;
-        assert_eq!(stopping.look(&mut group, now), Some(Leftover::Somebody));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_cannot_be_seen_is_killed_at_once() {
-        let mut group = Fake::new(GroupState::Unknown, GroupState::Unknown);
-        let later = Instant::now() + Duration::from_hours(1);
-        let nobody = Some(Leftover::Nobody);
-        assert_eq!(Stopping::default().look(&mut group, later), nobody);
-        assert!(group.killed.get());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whom_the_look_has_missed_is_killed_and_looked_for_again() {
-        let later = Instant::now() + Duration::from_hours(1);
-        let mut dead = Fake::new(GroupState::Dead, GroupState::Dead);
-        let nobody = Some(Leftover::Nobody);
-        assert_eq!(Stopping::default().look(&mut dead, later), nobody);
-        assert!(dead.killed.get());
-        let mut missed = Fake::new(GroupState::Dead, GroupState::Alive);
-        assert_eq!(Stopping::default().look(&mut missed, later), None);
-        let mut gone = Fake::new(GroupState::Gone, GroupState::Gone);
-        assert_eq!(Stopping::default().look(&mut gone, later), nobody);
-        assert!(!gone.killed.get());
+        assert_eq!(leftover(GroupState::Alive, None), None);
+        assert_eq!(leftover(GroupState::Alive, Some(Duration::ZERO)), None);
+        assert_eq!(leftover(GroupState::Alive, Some(KILLED)), somebody);
     }
 }

@@ -2,16 +2,14 @@
 
 mod args;
 mod execute;
-mod group;
 mod guard;
 mod job;
-mod orphans;
 mod start_process;
 mod supervisor;
 mod terminal;
 mod timing;
 
 pub(super) use args::RunArgs;
-pub(super) use execute::{code_of_signal, run};
+pub(super) use execute::run;
 pub(super) use guard::{guard, is_guard};
 pub(super) use start_process::{is_start, start};

@@ -15,15 +15,14 @@ use crate::{
 
 use super::{
     super::terminal::{
-        duration, output,
-        release_request::asked_for,
+        output,
         signals::{ENDING, Signals},
+        text::{asked_for, duration},
         waiting::suspend,
     },
     args::{OnLost, OnRequest, RunArgs},
     guard::Guard,
-    job::{Job, LOOK, Leftover, Status, Stopping},
-    orphans::Orphans,
+    job::{Job, LOOK, Leftover, Orphans, Status},
     terminal::Terminal,
     timing::Timing,
 };
@@ -199,7 +198,10 @@ impl Supervisor {
         }
         CommandEnd {
             code,
-            leftover: leftover.or_hidden(&mut self.job, &self.orphans).await,
+            leftover: match leftover {
+                Leftover::Nobody => self.job.look_for_hidden(&self.orphans).await,
+                Leftover::Somebody => leftover,
+            },
             stopped: self.why,
         }
     }
@@ -207,14 +209,14 @@ impl Supervisor {
     /// Sees what the command has left running to its end. Signals are passed on to it.
     async fn stop_what_is_left(&mut self, signals: &mut Signals) -> Leftover {
         let at_last = self.timing.kill_if_stopped_now();
-        let mut stopping = Stopping::default();
+        let mut killed = None;
         loop {
             self.orphans.collect();
             let kill_at = match self.on_lost {
                 OnLost::Terminate => self.kill_at.min(at_last),
                 OnLost::Continue => at_last,
             };
-            if let Some(leftover) = self.job.look(&mut stopping, kill_at) {
+            if let Some(leftover) = self.job.look(&mut killed, kill_at) {
                 return leftover;
             }
             tokio::select! {
@@ -280,7 +282,7 @@ impl Supervisor {
                 "latchgate: the lease of {} is not renewed while the command is suspended; it \
                  lasts for another {}",
                 self.name,
-                duration::show(left)
+                duration(left)
             ));
         }
         suspend();

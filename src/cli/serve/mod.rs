@@ -1,6 +1,5 @@
 //! `latchgate serve`: from the configuration to the last answer.
 
-mod greeting;
 mod run;
 mod service_manager;
 mod signals;

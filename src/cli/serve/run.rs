@@ -1,6 +1,11 @@
 //! The life of a gateway process.
 
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use clap::Args;
 use tokio::{net::TcpListener, sync::Notify};
@@ -10,20 +15,23 @@ use crate::{
     audit::Audit,
     auth::{Gate, KeysFile, KeysWatch, SessionSeal},
     cli::{
-        caller::environment::Environment, error::CliError, sources::SourceArgs, terminal::output,
+        caller::environment::Environment,
+        config::SourceArgs,
+        error::{CliError, Exit},
+        healthcheck::reachable,
+        terminal::output,
     },
     clock::{Clock, SystemClock},
     config::{AuthConfig, Config, HttpTlsConfig},
     engine::Engine,
     http::{self, AppState, Certificates, CertificatesWatch, InFlightRequests},
     lifecycle::{Lifecycle, Workers},
+    release,
     store::{self, AnyStore, Store as _},
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
-use super::{
-    greeting::greeting, service_manager::ServiceManager, signals::ServeSignals, stop::Serving,
-};
+use super::{service_manager::ServiceManager, signals::ServeSignals, stop::Serving};
 
 /// Serve locks over HTTP; what `latchgate` does without a command
 ///
@@ -71,8 +79,8 @@ fn start(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(CliError::Runtime)?;
-    let (workers, running) = Workers::start(config.request_threads()).map_err(CliError::Runtime)?;
+        .map_err(CliError::runtime)?;
+    let (workers, running) = Workers::start(config.request_threads()).map_err(CliError::runtime)?;
     let lifecycle = Lifecycle::on(workers);
     let outcome = runtime.block_on(run(Arc::new(config), store, environment, lifecycle));
     drop(running);
@@ -88,7 +96,7 @@ async fn run(
     lifecycle: Lifecycle,
 ) -> Result<(), CliError> {
     // First of all, so that no signal is missed.
-    let mut signals = ServeSignals::new().map_err(CliError::Runtime)?;
+    let mut signals = ServeSignals::new().map_err(CliError::runtime)?;
     let (listener, address) = listen("listen", config.listen).await?;
     let scraped_at = match config.metrics.address() {
         Some(address) => Some(listen("metrics.listen", address).await?),
@@ -185,11 +193,20 @@ async fn listen(
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
-    let listening = listening.await;
-    listening.map_err(|error| CliError::Listen {
-        key,
-        address,
-        error,
+    listening.await.map_err(|error: io::Error| {
+        let hint = match error.kind() {
+            ErrorKind::AddrInUse => {
+                let by = if key == "listen" { "--listen" } else { key };
+                format!(
+                    "; another program, or another gateway, has it. Name another address with {by}"
+                )
+            }
+            ErrorKind::AddrNotAvailable => "; this machine does not have it".to_owned(),
+            ErrorKind::PermissionDenied => "; ports below 1024 need a privilege".to_owned(),
+            _ => String::new(),
+        };
+        let text = format!("{key}: cannot listen on {address}: {error}{hint}");
+        CliError::new(Exit::CannotListen, text)
     })
 }
 
@@ -241,4 +258,95 @@ fn gate(
         tasks,
     ));
     Ok(gate)
+}
+
+/// Where it listens, which store it uses, where the dashboard is, and a line to paste.
+fn greeting(
+    address: SocketAddr,
+    base_path: &str,
+    store: &str,
+    has_keys: bool,
+    over_tls: bool,
+    metrics: Option<SocketAddr>,
+) -> String {
+    let scheme = if over_tls { "https" } else { "http" };
+    let key = if has_keys {
+        "-H \"Authorization: Bearer $LATCHGATE_KEY\" "
+    } else {
+        ""
+    };
+    let metrics = metrics.map_or_else(String::new, |address| {
+        format!("metrics: http://{address}/metrics\n")
+    });
+    let url = format!("{scheme}://{}{base_path}", reachable(address));
+    format!(
+        "latchgate {} listens on {scheme}://{address}{base_path}\n\
+         store: {store}\n\
+         {metrics}\
+         dashboard: {url}/dashboard\n\
+         try:   curl -X POST {key}{url}/locks/deploy\n",
+        release::VERSION
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_paste_and_the_dashboard_have_an_address_that_can_be_reached() {
+        for (address, url) in [
+            ("127.0.0.1:7420", "http://127.0.0.1:7420/p/locks/deploy"),
+            ("0.0.0.0:1", "http://127.0.0.1:1/p/locks/deploy"),
+            ("[::]:1", "http://[::1]:1/p/locks/deploy"),
+            ("192.0.2.1:1", "http://192.0.2.1:1/p/locks/deploy"),
+        ] {
+            let text = greeting(
+                address.parse().unwrap(),
+                "/p",
+                "a store",
+                false,
+                false,
+                None,
+            );
+            assert!(text.contains(&format!("curl -X POST {url}\n")), "{text}");
+            let dashboard = url.replace("locks/deploy", "dashboard");
+            assert!(
+                text.contains(&format!("dashboard: {dashboard}\n")),
+                "{text}"
+            );
+            assert!(
+                text.contains(&format!("listens on http://{address}/p\n")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn over_tls_every_address_says_so() {
+        let text = greeting(
+            "127.0.0.1:1".parse().unwrap(),
+            "",
+            "a store",
+            false,
+            true,
+            None,
+        );
+        assert_eq!(text.matches("https://127.0.0.1:1").count(), 3, "{text}");
+        assert!(!text.contains("http://"), "{text}");
+    }
+
+    #[test]
+    fn with_keys_the_line_to_paste_sends_one() {
+        let text = greeting(
+            "127.0.0.1:1".parse().unwrap(),
+            "",
+            "a store",
+            true,
+            false,
+            None,
+        );
+        let line = "curl -X POST -H \"Authorization: Bearer $LATCHGATE_KEY\" http://127.0.0.1:1/";
+        assert!(text.contains(line), "{text}");
+    }
 }

@@ -7,7 +7,7 @@ use tracing::info;
 
 use crate::{
     audit::Audit,
-    cli::error::CliError,
+    cli::error::{CliError, Exit},
     config::ShutdownConfig,
     engine::Engine,
     http::InFlightRequests,
@@ -68,7 +68,9 @@ impl Serving {
         let end = async { tokio::join!(end, self.service_manager.stopping(grace)).0 };
         let outcome = tokio::select! {
             outcome = end => outcome,
-            _ = signals.next() => Err(CliError::SecondSignal),
+            _ = signals.next() => Err(CliError::new(Exit::CutShort,
+                "ended by a second signal; requests under way may not have been answered",
+            )),
         };
         match &outcome {
             Ok(()) => self.audit.stopped(signal),
@@ -120,7 +122,10 @@ impl Serving {
         self.tracer.flush(deadline.min(last_spans)).await;
         match closed {
             Ok(()) => Ok(ended?),
-            Err(_elapsed) => Err(CliError::StoreLeft),
+            Err(_elapsed) => Err(CliError::new(
+                Exit::CutShort,
+                "the store had not finished when the grace period was over",
+            )),
         }
     }
 

@@ -1,10 +1,8 @@
 //! What commands show to people, and the signals that people send them.
 
-pub(super) mod duration;
 pub(super) mod output;
-pub(super) mod release_request;
 pub(super) mod signals;
-pub(super) mod table;
+pub(super) mod text;
 pub(super) mod waiting;
 
 pub(super) use crate::invisible_chars::escape_controls as visible;

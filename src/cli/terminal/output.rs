@@ -9,10 +9,20 @@ use tokio::time::timeout;
 
 use crate::lock::LockName;
 
-use super::signals::CLEANUP_GRACE;
+use super::{super::error::CliError, signals::CLEANUP_GRACE};
 
 /// Writes an answer and sees it off.
-pub(crate) fn answer(text: &str) -> io::Result<()> {
+pub(crate) fn answer(text: &str) -> Result<(), CliError> {
+    write(text).map_err(|error| unwritten(&error))
+}
+
+/// The failure to write an answer.
+pub(crate) fn unwritten(error: &io::Error) -> CliError {
+    CliError::unexpected(format!("cannot write the answer: {error}"))
+}
+
+/// The same, for a caller that tells the failure in other words.
+pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     if !text.ends_with('\n') {

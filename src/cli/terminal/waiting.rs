@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{caller::locks::Locks, error::CliError},
+    super::{caller::request::Locks, error::CliError},
     output::{self, notify_if_slow},
     signals::{CLEANUP_GRACE, GIVING_UP, Signals},
     visible,

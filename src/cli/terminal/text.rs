@@ -1,0 +1,133 @@
+//! Texts of commands: durations, columns, and what is told of a lease.
+
+use std::{fmt::Write, time::Duration};
+
+use crate::client::{Holder, ReleaseRequest};
+
+use super::visible;
+
+pub(crate) use crate::client::format_duration as duration;
+
+/// Reads `30s`, `500ms`, `2m` or `1h 30m`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; expected something like 30s, 500ms or 2m"))?;
+    if duration.subsec_nanos() % 1_000_000 != 0 {
+        return Err("a duration is whole milliseconds".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Reads the same, in milliseconds.
+pub(crate) fn parse_millis(text: &str) -> Result<u64, String> {
+    let ms = parse_duration(text)?.as_millis();
+    ms.try_into().map_err(|_| "too long".to_owned())
+}
+
+/// Reads how long to wait, which may be 0.
+pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        Ok(Duration::ZERO)
+    } else {
+        parse_duration(text)
+    }
+}
+
+/// Rows as lines whose columns are aligned.
+pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
+        cells.map(|cell| cell.chars().count() + 2).max()
+    };
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    let line = |row: &[String]| {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            write!(line, "{cell:<width$}").expect("writing to a String never fails");
+        }
+        line.trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(|row| line(row.as_ref())).collect()
+}
+
+/// A cell, and a dash where there is nothing to say.
+pub(crate) fn or_dash(text: Option<impl ToString>) -> String {
+    text.map_or_else(|| "-".to_owned(), |text| text.to_string())
+}
+
+/// How much time the holder has, who asked, and why.
+pub(crate) fn asked_for(request: &ReleaseRequest) -> String {
+    let within = duration(request.within());
+    let by = request.by.as_deref().unwrap_or("somebody");
+    format!(
+        "within {within}, asked for by {}: {}",
+        visible(by),
+        visible(&request.reason)
+    )
+}
+
+/// The owner of a lease in a table, and that it is to be released.
+pub(crate) fn owner_and_request(holder: &Holder) -> String {
+    let owner = match &holder.owner {
+        Some(owner) => visible(owner).into_owned(),
+        None if holder.foreign => "(a client that uses no gateway)".to_owned(),
+        None => String::new(),
+    };
+    match &holder.release_requested {
+        None => owner,
+        Some(request) => format!("{owner} (to be released {})", asked_for(request)),
+    }
+}
+
+/// How long a lease lasts, in a table.
+pub(crate) fn expires_in(holder: &Holder) -> String {
+    let left = holder.expires_in_ms.map(Duration::from_millis);
+    left.map_or_else(|| "never".to_owned(), duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse_duration("30s").unwrap(), Duration::from_secs(30));
+        assert_eq!(
+            parse_duration("1500ms").unwrap(),
+            Duration::from_millis(1_500)
+        );
+        assert_eq!(parse_duration("2m 1s").unwrap(), Duration::from_secs(121));
+        for bad in ["", "30", "-1s", "1.5x", "10us"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_wait_needs_no_unit() {
+        assert_eq!(parse_wait("0").unwrap(), Duration::ZERO);
+        assert_eq!(parse_wait("2m").unwrap(), Duration::from_mins(2));
+        assert!(parse_wait("30").is_err());
+    }
+
+    #[test]
+    fn each_column_is_as_wide_as_its_widest_cell_and_no_line_ends_with_spaces() {
+        let rows = [["LOCK", "OWNER"], ["ä", ""], ["deploy", "ci"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows), "LOCK    OWNER\n\u{e4}\ndeploy  ci\n");
+    }
+
+    #[test]
+    fn nobody_can_pretend_to_be_somebody_else() {
+        let request = |by: &str| serde_json::from_str(by).unwrap();
+        let named = r#"{"by":"ops","reason":"a\u202eb","within_ms":30000}"#;
+        assert_eq!(
+            asked_for(&request(named)),
+            r"within 30s, asked for by ops: a\u{202e}b"
+        );
+        let open = r#"{"by":null,"reason":"deploy","within_ms":500}"#;
+        assert_eq!(
+            asked_for(&request(open)),
+            "within 500ms, asked for by somebody: deploy"
+        );
+    }
+}
