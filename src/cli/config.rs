@@ -11,9 +11,9 @@ use clap::{Args, Subcommand};
 
 use crate::{
     auth::{KeysFile, SessionSeal},
-    config::{Sources, StoreUrl, reference},
+    config::{Sources, reference},
     http::CertificatesWatch,
-    store::redis::{RedisServers, check_credentials, check_quorum_credentials},
+    store::redis::check_credentials,
     telemetry::trace::check_trace,
 };
 
@@ -84,19 +84,7 @@ fn check(args: &CheckArgs, environment: &Environment) -> Result<String, CliError
     if loaded.config.http.tls.is_on() {
         CertificatesWatch::open(loaded.config.http.tls.clone())?;
     }
-    let servers: Option<RedisServers> = match &loaded.config.store {
-        StoreUrl::Embedded(_) => None,
-        StoreUrl::Redis(url) => Some(url.into()),
-        StoreUrl::Sentinel(url) => Some(url.into()),
-        StoreUrl::Cluster(url) => Some(url.into()),
-        StoreUrl::Redlock(url) => {
-            check_quorum_credentials(url, &loaded.config.redis)?;
-            None
-        }
-    };
-    if let Some(servers) = servers {
-        check_credentials(&servers, &loaded.config.redis)?;
-    }
+    check_credentials(&loaded.config.store, &loaded.config.redis)?;
     check_trace(&loaded.config.trace)?;
     if loaded.set.is_empty() {
         return Ok("the configuration is valid; every key has its default\n".to_owned());

@@ -303,6 +303,7 @@ impl ServersKind for Sentinels {
     fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        merge_repeated(&mut servers.nodes);
         if service.is_empty() || !service.bytes().all(allowed) {
             return Err(
                 "behind the sentinels stands /SERVICE, by which they know the master: letters, \
@@ -319,12 +320,19 @@ impl ServersKind for Cluster {
     const WHAT: &str = "a URL of a cluster";
     const FORM: &str = "some of its servers are HOST[:PORT], with commas between";
 
-    fn check(_servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
+    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
+        merge_repeated(&mut servers.nodes);
         match path {
             "" | "0" => Ok(String::new()),
             _ => Err("a cluster has database 0 only, and nothing may follow its servers"),
         }
     }
+}
+
+/// A server that is named twice counts once where more than half of the named servers must agree.
+fn merge_repeated(nodes: &mut Vec<RedisNode>) {
+    let mut seen = HashSet::new();
+    nodes.retain(|node| seen.insert(node.clone()));
 }
 
 impl ServersKind for Quorum {
@@ -371,12 +379,12 @@ mod tests {
         for (text, database, nodes) in [
             ("redis://al%40ice:p%2Fw@[::1]:6380/7", 7, "[::1]:6380"),
             (
-                "redis+sentinel://al%40ice:p%2Fw@s1:1,[::1]:2,s3/my-master/7",
+                "redis+sentinel://al%40ice:p%2Fw@s1:1,[::1]:2,s3,s1:1/my-master/7",
                 7,
                 "s1:1 [::1]:2 s3:26379",
             ),
             (
-                "redis+cluster://al%40ice:p%2Fw@n1:1,[::1]:2,n3",
+                "redis+cluster://al%40ice:p%2Fw@n1:1,[::1]:2,n3,n3:6379",
                 0,
                 "n1:1 [::1]:2 n3:6379",
             ),

@@ -102,6 +102,21 @@ impl Lifecycle {
         self.0.background.spawn(task);
     }
 
+    /// The same for a task that also ends when `ended` is cancelled, and that need not end by itself.
+    pub fn spawn_until<F>(&self, ended: &CancellationToken, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stopped, ended) = (self.stopped(), ended.clone());
+        self.spawn_background(async move {
+            tokio::select! {
+                () = task => {}
+                () = stopped => {}
+                () = ended.cancelled() => {}
+            }
+        });
+    }
+
     /// Says from now on that no more requests should be sent here, and goes on serving all that come.
     pub fn withdraw(&self) {
         self.0.withdrawn.reach();

@@ -44,8 +44,8 @@
 //!
 //! Every script takes the time from Redis and validates before its first write.
 
-mod break_lock;
 mod client;
+mod context;
 mod fields;
 mod gateways;
 mod health;
@@ -59,9 +59,7 @@ mod scripts;
 mod slot;
 mod store;
 
-pub use client::{
-    CredentialsError, PasswordError, RedisServers, check_credentials, check_quorum_credentials,
-};
+pub use client::{CredentialsError, PasswordError, RedisServers, check_credentials};
 pub use redlock::RedlockStore;
 #[doc(hidden)]
 pub use scripts::inline_fields;

@@ -1,11 +1,16 @@
-//! Hash slots, and a short tag for each.
+//! Hash slots, a short tag for each, and the highest fencing token that was seen in each.
 //!
 //! A fence counter belongs to a slot, not to a name, so that there are never more than 16,384 of
 //! them. Its key is `lg:{TAG}:fence`, where TAG is, of all strings over `0-9a-z` that hash to the
 //! slot, the shortest, and of these the first in lexicographic order. The rule is public: a foreign
 //! client that wants the counter of a name finds the same tag.
 
-use crate::lock::LockName;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{
+    lock::{FencingToken, LockName},
+    store::contract::Holder,
+};
 
 /// The part of the key space that Redis Cluster keeps together: 0 to 16,383.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,8 +61,27 @@ impl SlotTags {
     pub fn compute() -> Self {
         let mut tags = vec![[0; Self::LONGEST]; Slot::COUNT].into_boxed_slice();
         let mut missing = Slot::COUNT;
-        for len in 1..=Self::LONGEST {
-            Self::extend(&mut tags, &mut missing, [0; Self::LONGEST], 0, 0, len);
+        let mut prefixes = vec![([0; Self::LONGEST], 0)];
+        for at in 0..Self::LONGEST {
+            let mut longer = Vec::new();
+            for (prefix, crc) in prefixes {
+                for &byte in Self::ALPHABET {
+                    let (mut tag, crc) = (prefix, crc16(crc, byte));
+                    tag[at] = byte;
+                    let found = &mut tags[usize::from(crc & 0x3fff)];
+                    if found[0] == 0 {
+                        *found = tag;
+                        missing -= 1;
+                    }
+                    if missing == 0 {
+                        return Self { tags };
+                    }
+                    if at + 1 < Self::LONGEST {
+                        longer.push((tag, crc));
+                    }
+                }
+            }
+            prefixes = longer;
         }
         Self { tags }
     }
@@ -67,33 +91,6 @@ impl SlotTags {
         let tag = &self.tags[slot.index()];
         let len = tag.iter().position(|&byte| byte == 0).unwrap_or(tag.len());
         std::str::from_utf8(&tag[..len]).expect("tags are made of ASCII letters and digits")
-    }
-
-    fn extend(
-        tags: &mut [[u8; Self::LONGEST]],
-        missing: &mut usize,
-        prefix: [u8; Self::LONGEST],
-        at: usize,
-        crc: u16,
-        len: usize,
-    ) {
-        for &byte in Self::ALPHABET {
-            if *missing == 0 {
-                return;
-            }
-            let mut tag = prefix;
-            tag[at] = byte;
-            let crc = crc16(crc, byte);
-            if at + 1 < len {
-                Self::extend(tags, missing, tag, at + 1, crc, len);
-            } else {
-                let found = &mut tags[usize::from(crc & 0x3fff)];
-                if found[0] == 0 {
-                    *found = tag;
-                    *missing -= 1;
-                }
-            }
-        }
     }
 }
 
@@ -121,6 +118,51 @@ const CRC16: [u16; 256] = {
     }
     table
 };
+
+// === Floors ===
+//
+// A counter that was lost together with the clock that would have floored it cannot issue an old
+// number again through this gateway. Per slot: one floor for all would spread one fast clock over
+// all shards.
+
+/// The highest fencing token that this gateway has seen in each slot.
+#[derive(Debug)]
+pub(crate) struct Floors {
+    seen: Box<[AtomicU64]>,
+}
+
+// === impl Floors ===
+
+impl Floors {
+    pub(crate) fn new() -> Self {
+        Self {
+            seen: (0..Slot::COUNT).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// The highest fence seen in this slot, or zero.
+    pub(crate) fn of(&self, slot: Slot) -> u64 {
+        self.seen[slot.index()].load(Ordering::Relaxed)
+    }
+
+    /// Takes note of a fence.
+    pub(crate) fn raise(&self, slot: Slot, fence: FencingToken) {
+        self.seen[slot.index()].fetch_max(fence.get(), Ordering::Relaxed);
+    }
+
+    /// Takes note of the fence of somebody's lease.
+    pub(crate) fn raise_to_holder(&self, slot: Slot, holder: Option<&Holder>) {
+        for lease in holder.into_iter().flat_map(Holder::leases) {
+            self.raise(slot, lease.fence);
+        }
+    }
+
+    /// The highest fence seen in any slot, or zero.
+    pub(crate) fn highest(&self) -> u64 {
+        let seen = self.seen.iter().map(|seen| seen.load(Ordering::Relaxed));
+        seen.max().unwrap_or_default()
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -163,5 +205,15 @@ mod tests {
             })
             .find(|text| Slot::of(text) == Slot::of(b"123456789"));
         assert_eq!(earlier.unwrap(), tag);
+    }
+
+    #[test]
+    fn rise_and_never_fall_each_in_its_slot() {
+        let floors = Floors::new();
+        let [a, b] = [b"a", b"b"].map(|tag| Slot::of(tag));
+        for fence in [7, 9, 8] {
+            floors.raise(a, FencingToken::new(fence).unwrap());
+        }
+        assert_eq!((floors.of(a), floors.of(b), floors.highest()), (9, 0, 9));
     }
 }

@@ -8,7 +8,9 @@ use std::{
     },
 };
 
-use tokio::time::{Duration, timeout};
+use async_trait::async_trait;
+use futures_util::{StreamExt, future, stream::BoxStream};
+use tokio::time::{Duration, timeout_at};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
@@ -22,9 +24,9 @@ use crate::{
     store::{
         Partition, Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, Contention, GiveBack,
-            Health, Inspection, Leaving, ListQuery, Page, QueuePosition, Relay, Release, Renewal,
-            RenewalTtl, Renewer, Requesting,
+            Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Health,
+            Inspection, Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer,
+            Requesting,
         },
         parking::Parking,
     },
@@ -33,20 +35,19 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
-    break_lock::{break_lock, request_release},
     client::{
         dispatch::Dispatch,
         failure::ACL_LINE,
         shard::Shard,
         topology::{RedisServers, Topology},
     },
+    context::RedisContext,
     gateways::Channels,
-    health::{examination::Examiner, floors::Floors, probe},
-    keys::Keys,
+    health::{examination::Examiner, probe},
     list::page::RedisListing,
-    queue::{gateway::RedisGateway, queue_maintenance::QueueMaintenance, relay::RedisRelay},
-    replicated::Replicated,
-    scripts::{GrantKnowledge, Scripts, typed_keys},
+    queue::{gateway::RedisGateway, queue_maintenance},
+    scripts::{GrantKnowledge, LockScripts, Scripts, typed_keys},
+    slot::Floors,
 };
 
 /// Leases in Redis.
@@ -54,20 +55,12 @@ use super::{
 /// It starts whether or not the server does, and comes back by itself when the server does. Before
 /// the server has been reached once and found safe, nothing is granted.
 pub struct RedisStore {
-    dispatch: Arc<Dispatch>,
-    scripts: Arc<Scripts>,
-    gateway: Arc<RedisGateway>,
+    context: Arc<RedisContext>,
     examiner: Arc<Examiner>,
-    tags: Arc<SlotTags>,
-    relay: RedisRelay,
-    replicated: Arc<Replicated>,
     description: String,
     closed: AtomicBool,
-    /// Ends what goes on by itself.
-    closing: CancellationToken,
     /// The commands that are under way.
     working: TaskTracker,
-    deadline: Duration,
 }
 
 // === impl RedisStore ===
@@ -86,18 +79,11 @@ impl RedisStore {
         let topology = Topology::new(&servers, config, &clock, lifecycle.workers());
         let dispatch = Arc::new(Dispatch::new(topology, config, typed_keys));
         let channels = Channels::of(servers.login().database);
-        let scripts = Arc::new(Scripts::new(&channels));
+        let scripts = Scripts::new(&channels);
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());
         let (gateway, orphans) =
             RedisGateway::new(channels, Arc::clone(&floors), config.wait_replicas > 0);
-        let gateway = Arc::new(gateway);
-        let replicated = Arc::new(Replicated {
-            tags: Arc::clone(&tags),
-            dispatch: Arc::clone(&dispatch),
-            scripts: Arc::clone(&scripts),
-            gateway: Arc::clone(&gateway),
-        });
         let examiner = Arc::new(Examiner {
             dispatch: Arc::clone(&dispatch),
             probe: probe::script(include_str!("scripts/probe.lua")),
@@ -108,47 +94,30 @@ impl RedisStore {
             accept_eviction: config.accept_eviction,
             limit: config.command_timeout_ms.duration(),
         });
-        let (watching, stopped) = (Arc::clone(&examiner), lifecycle.stopped());
-        lifecycle.spawn_background(async move {
-            tokio::select! {
-                () = watching.watch() => {}
-                () = stopped => {}
-            }
-        });
-        let maintenance = QueueMaintenance {
-            gateway: Arc::clone(&gateway),
-            dispatch: Arc::clone(&dispatch),
-            scripts: Arc::clone(&scripts),
-            tags: Arc::clone(&tags),
-        };
         let closing = CancellationToken::new();
-        dispatch.topology.start(lifecycle, &closing);
-        maintenance.start(orphans, lifecycle, &closing);
-        let relay = RedisRelay {
-            gateway: Arc::clone(&gateway),
-            dispatch: Arc::clone(&dispatch),
-            closing: closing.clone(),
-        };
-        Self {
+        let context = Arc::new(RedisContext {
             dispatch,
             scripts,
             gateway,
-            examiner,
             tags,
-            relay,
-            replicated,
+            closing: closing.clone(),
+        });
+        lifecycle.spawn_until(&closing, Arc::clone(&examiner).watch());
+        context.dispatch.topology.start(lifecycle, &closing);
+        queue_maintenance::start(&context, orphans, lifecycle);
+        Self {
+            context,
+            examiner,
             description: servers.to_string(),
             closed: AtomicBool::new(false),
-            closing,
             working: TaskTracker::new(),
-            deadline: config.deadline_ms.duration(),
         }
     }
 
     /// How many messages to other gateways could not be published. Each costs the one it was for up
     /// to two seconds.
     pub fn unsent_messages(&self) -> u64 {
-        self.gateway.unsent()
+        self.context.gateway.unsent()
     }
 
     /// Counts a command as under way for as long as the token lives.
@@ -160,42 +129,30 @@ impl RedisStore {
         Ok(token)
     }
 
-    /// The server that has a slot, as soon as it is known which.
-    async fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
-        let topology = &self.dispatch.topology;
-        topology.wait_until_known().await;
-        topology.shard(slot)
-    }
-
-    fn keys(&self, name: &LockName) -> Keys {
-        Keys::of(name, &self.tags, &self.gateway.id)
-    }
-}
-
-impl RedisStore {
-    async fn give_back_known(
+    /// A lock, and a token that counts a request for it as under way.
+    fn enter_lock(
         &self,
         name: &LockName,
-        token: &TokenHash,
-        known: GrantKnowledge,
-    ) -> Result<GiveBack, StoreError> {
-        let _working = self.enter()?;
-        let (scripts, keys) = (&self.scripts, self.keys(name));
-        scripts
-            .give_back(&self.dispatch, &self.gateway, &keys, token, known)
-            .await
+    ) -> Result<(TaskTrackerToken, LockScripts<'_>), Unavailability> {
+        let token = self.enter()?;
+        Ok((token, self.context.lock(self.context.keys(name))))
+    }
+
+    /// The server that has a slot, as soon as it is known which.
+    async fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
+        let topology = &self.context.dispatch.topology;
+        topology.wait_until_known().await;
+        topology.shard(slot)
     }
 }
 
 impl Store for RedisStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
-        let _working = self.enter()?;
-        let mut dispatch = self.dispatch.for_one_request();
-        let keys = self.keys(&attempt.name);
-        let shard = self.shard(keys.slot()).await?;
+        let (_working, mut lock) = self.enter_lock(&attempt.name)?;
+        let shard = self.shard(lock.keys.slot()).await?;
         let admission = &shard.admission;
         admission
-            .admit_by(&shard, &self.examiner, dispatch.limit())
+            .admit_by(&shard, &self.examiner, lock.limit)
             .await?;
         let _room = match (shard.asking.at_once(), &attempt.wait) {
             (Some(room), _) => room,
@@ -204,39 +161,11 @@ impl Store for RedisStore {
                 // Thousands who wait ask again at once when the server was started anew, and none of them is turned away
                 // because of the others. What it waits for room is part of its own wait.
                 let room = shard.asking.within(waiting.max_wait).await?;
-                dispatch = self.dispatch.for_one_request();
+                lock.limit = self.context.dispatch.limit();
                 room
             }
         };
-        let replica_check = self.replicated.prepare(&dispatch, keys.slot()).await?;
-        let acquire = self
-            .scripts
-            .acquire(&dispatch, &self.gateway, &keys, attempt);
-        let answer = acquire.await?;
-        match &answer.0 {
-            Acquisition::Replayed(lease, ..) | Acquisition::Collected(lease, ..) => {
-                self.gateway.floors.raise(keys.slot(), lease.fence);
-            }
-            Acquisition::Held(Contention { holder, .. })
-            | Acquisition::Queued(QueuePosition {
-                contention: Contention { holder, .. },
-                ..
-            }) => {
-                self.gateway
-                    .floors
-                    .raise_to_holder(keys.slot(), holder.as_ref());
-            }
-            // The fence of a grant is noted where it is read.
-            Acquisition::Granted(_)
-            | Acquisition::QueueFull
-            | Acquisition::Superseded
-            | Acquisition::IdempotencyMismatch
-            | Acquisition::IdempotencyExpired => {}
-        }
-        let replicated = self
-            .replicated
-            .acquisition(replica_check, &keys, attempt, answer);
-        replicated.await
+        lock.acquire_replicated(attempt).await
     }
 
     async fn renew_as(
@@ -246,16 +175,8 @@ impl Store for RedisStore {
         token: &TokenHash,
         ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let renewal = self
-            .scripts
-            .renew(&self.dispatch.for_one_request(), &keys, renewer, token, ttl)
-            .await?;
-        if let Renewal::Renewed(lease, _) = &renewal {
-            self.gateway.floors.raise(keys.slot(), lease.fence);
-        }
-        Ok(renewal)
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.renew(renewer, token, ttl).await
     }
 
     async fn release_as(
@@ -264,17 +185,13 @@ impl Store for RedisStore {
         name: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let scripts = &self.scripts;
-        scripts
-            .release(&self.dispatch, &self.gateway, &keys, keeper, token)
-            .await
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.release(keeper, token).await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        let known = GrantKnowledge::MayBeDelivered;
-        self.give_back_known(name, token, known).await
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.give_back(token, GrantKnowledge::MayBeDelivered).await
     }
 
     async fn give_back_unanswered(
@@ -283,8 +200,9 @@ impl Store for RedisStore {
         token: &TokenHash,
         keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
-        let known = GrantKnowledge::Unanswered(keeper);
-        self.give_back_known(name, token, known).await
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.give_back(token, GrantKnowledge::Unanswered(keeper))
+            .await
     }
 
     async fn confirm(
@@ -292,20 +210,8 @@ impl Store for RedisStore {
         name: &LockName,
         token: &TokenHash,
     ) -> Result<Confirmation, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let dispatch = self.dispatch.for_one_request();
-        let replica_check = self.replicated.prepare(&dispatch, keys.slot()).await?;
-        match self.scripts.confirm(&dispatch, &keys, token).await? {
-            (Confirmation::Confirmed(lease), run) => {
-                self.gateway.floors.raise(keys.slot(), lease.fence);
-                let granted =
-                    self.replicated
-                        .grant(replica_check, &keys, token, lease, run.as_ref());
-                granted.await.map(Confirmation::Confirmed)
-            }
-            (other @ (Confirmation::Lost | Confirmation::Superseded), _) => Ok(other),
-        }
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.confirm_replicated(token).await
     }
 
     async fn leave(
@@ -314,50 +220,39 @@ impl Store for RedisStore {
         token: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let leaving = self.replicated.leave(&keys, token, keep_for).await;
+        let (_working, lock) = self.enter_lock(name)?;
+        let leaving = lock.leave_replicated(token, keep_for).await;
         // Perhaps also where it is not known.
         if let (Ok(Leaving::Left(_)) | Err(_), Some(keep_for)) = (&leaving, keep_for) {
-            self.gateway.schedule_lapse(name, *token, keep_for);
+            self.context.gateway.schedule_lapse(name, *token, keep_for);
         }
         leaving
     }
 
     fn parking(&self) -> &Parking {
-        &self.gateway.parking
+        &self.context.gateway.parking
     }
 
     fn partition(&self, name: &LockName) -> Partition {
-        self.dispatch.topology.partition(Slot::of_name(name))
+        let topology = &self.context.dispatch.topology;
+        topology.partition(Slot::of_name(name))
     }
 
     fn relay(&self) -> Option<&dyn Relay> {
-        Some(&self.relay)
+        Some(&*self.context)
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let shard = self.shard(keys.slot()).await?;
+        let (_working, lock) = self.enter_lock(name)?;
+        let shard = self.shard(lock.keys.slot()).await?;
         let _room = shard.asking.within(Duration::ZERO).await?;
-        let inspection = self.scripts.inspect(&self.dispatch, &keys).await?;
-        self.gateway
-            .floors
-            .raise_to_holder(keys.slot(), inspection.holder.as_ref());
-        Ok(inspection)
+        lock.inspect().await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
         let _working = self.enter()?;
-        let listing = RedisListing {
-            dispatch: &self.dispatch,
-            scripts: &self.scripts,
-            gateway: &self.gateway,
-            tags: &self.tags,
-            query,
-        };
-        listing.page().await
+        let context = &self.context;
+        RedisListing { context, query }.page().await
     }
 
     async fn break_lock(
@@ -365,10 +260,8 @@ impl Store for RedisStore {
         name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let dispatch = self.dispatch.for_one_request();
-        break_lock(&dispatch, &self.scripts, &self.gateway, &keys, target).await
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.break_lock(target).await
     }
 
     async fn request_release(
@@ -377,15 +270,12 @@ impl Store for RedisStore {
         target: Option<BreakTarget>,
         request: &ReleaseRequest,
     ) -> Result<Requesting, StoreError> {
-        let _working = self.enter()?;
-        let keys = self.keys(name);
-        let dispatch = self.dispatch.for_one_request();
-        let (scripts, gateway) = (&self.scripts, &self.gateway);
-        request_release(&dispatch, scripts, gateway, &keys, target, request).await
+        let (_working, lock) = self.enter_lock(name)?;
+        lock.request_release(target, request).await
     }
 
     fn breaks(&self) -> &BreakFeed {
-        &self.gateway.breaks
+        &self.context.gateway.breaks
     }
 
     async fn check(&self) -> Vec<Check> {
@@ -399,30 +289,33 @@ impl Store for RedisStore {
     }
 
     fn figures(&self) -> StoreFigures {
-        let topology = &self.dispatch.topology;
-        let shards = topology.shards();
-        let skew = |shard: &Arc<Shard>| topology.node(shard).zip(*shard.admission.skew.lock());
+        let RedisContext {
+            dispatch, gateway, ..
+        } = &*self.context;
+        let shards = dispatch.topology.shards();
+        let skew = |shard: &Arc<Shard>| shard.address().zip(*shard.admission.skew.lock());
         let replicas = shards.iter().map(|shard| shard.replicas.confirmed());
         let mut figures = StoreFigures {
             connections: Some(shards.iter().map(|shard| shard.pool.open()).sum()),
-            hears: Some(self.gateway.is_subscribed.load(Ordering::Relaxed)),
-            unsent_messages: Some(self.gateway.unsent()),
+            hears: Some(gateway.is_subscribed.load(Ordering::Relaxed)),
+            unsent_messages: Some(gateway.unsent()),
             clock_skew: shards.iter().filter_map(skew).collect(),
             // Of the server that has the fewest.
             replicas: replicas.flatten().min(),
             ..StoreFigures::default()
         };
-        topology.figures(&mut figures);
+        dispatch.topology.figures(&mut figures);
         figures
     }
 
     async fn close(&self) {
+        let dispatch = &self.context.dispatch;
         self.closed.store(true, Ordering::SeqCst);
         self.working.close();
         // What takes longer has its outcome unknown, and is seen to by who asked for it.
-        drop(timeout(self.deadline, self.working.wait()).await);
-        self.closing.cancel();
-        self.dispatch.topology.close().await;
+        drop(timeout_at(dispatch.limit(), self.working.wait()).await);
+        self.context.closing.cancel();
+        dispatch.topology.close().await;
     }
 
     fn describe(&self) -> String {
@@ -435,5 +328,44 @@ impl fmt::Debug for RedisStore {
         f.debug_struct("RedisStore")
             .field("description", &self.description)
             .finish_non_exhaustive()
+    }
+}
+
+// === Relay ===
+//
+// Carries news between gateways over two channels: one on which they are asked for, to which every
+// gateway subscribes, and one on which they are sent, to which those subscribe that want news.
+
+#[async_trait]
+impl Relay for RedisContext {
+    async fn ask(&self, lasts: Duration) -> Result<(), StoreError> {
+        self.gateway.news_wanted.ask(lasts);
+        let request = self.gateway.id.news_request(lasts);
+        let all = &self.gateway.channels.all;
+        self.dispatch.publish(all, &request).await
+    }
+
+    async fn asked(&self) -> Duration {
+        self.gateway.news_wanted.next().await
+    }
+
+    async fn send(&self, batch: &str) -> Result<(), StoreError> {
+        let id = self.gateway.id.as_str();
+        let news = &self.gateway.channels.news;
+        self.dispatch.publish(news, &format!("{id}\n{batch}")).await
+    }
+
+    async fn listen(&self) -> Result<BoxStream<'static, String>, StoreError> {
+        let pubsub_shard = self.dispatch.topology.pubsub_shard()?;
+        let news = [&*self.gateway.channels.news];
+        let pubsub = pubsub_shard.pool.route.subscribe(&news).await?;
+        let me = format!("{}\n", self.gateway.id.as_str());
+        let batches = pubsub.messages().filter_map(move |message| {
+            // What has no sender is left out, as is what this gateway has sent.
+            let batch = message.split_once('\n').map(|(_, batch)| batch.to_owned());
+            future::ready(batch.filter(|_| !message.starts_with(&me)))
+        });
+        let closing = self.closing.clone();
+        Ok(batches.take_until(closing.cancelled_owned()).boxed())
     }
 }

@@ -14,7 +14,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("fields.rs", &[]),
     ("keys.rs", &["slot.rs"]),
     ("client/", &["slot.rs", "keys.rs", "fields.rs"]),
-    ("gateways/", &["keys.rs", "client/"]),
+    ("gateways.rs", &["keys.rs", "client/"]),
     ("health/", &["slot.rs", "keys.rs", "client/"]),
     ("redlock/", SHARED),
     (SERVER, SHARED),
@@ -24,7 +24,7 @@ const SHARED: &[&str] = &[
     "keys.rs",
     "fields.rs",
     "client/",
-    "gateways/",
+    "gateways.rs",
     "health/",
 ];
 /// The store on one server.

@@ -1,7 +1,11 @@
-//! Asks several servers at once, and does not wait for the slowest.
+//! Asks several servers at once without waiting for the slowest, and remembers for how long most of them have
+//! reported an older epoch than the one that the gateway follows.
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, timeout_at};
+
+use crate::store::Unavailability;
 
 /// Asks several servers at once, and hands each answer to `take`, until all have come or the time is over.
 ///
@@ -31,16 +35,73 @@ pub(crate) async fn ask_many<F: Future>(
     }
 }
 
+/// How long the others are waited for when more than half have answered: one of them may have seen a change a moment
+/// ago.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Asks several servers until more than half have answered, and the others for a moment longer. Returns the answers,
+/// and why other servers gave none.
+pub(crate) async fn ask_most<T, F>(
+    questions: impl ExactSizeIterator<Item = F>,
+    limit: Instant,
+) -> (Vec<T>, Vec<Unavailability>)
+where
+    F: Future<Output = Result<T, Unavailability>>,
+{
+    let most = majority(questions.len());
+    let (mut answers, mut errors) = (Vec::new(), Vec::new());
+    let take = |answer| {
+        match answer {
+            Ok(answer) => answers.push(answer),
+            Err(why) => errors.push(why),
+        }
+        (answers.len() >= most).then_some(GRACE)
+    };
+    ask_many(questions, Some(limit), take).await;
+    (answers, errors)
+}
+
 /// How many of so many are more than half.
 pub(crate) fn majority(of: usize) -> usize {
     of / 2 + 1
 }
 
+/// The answer with an older epoch that most servers give, and since when they give it.
+pub(super) struct EpochRegression<T>(Mutex<Option<(T, Instant)>>);
+
+// === impl EpochRegression ===
+
+impl<T: Clone + PartialEq> EpochRegression<T> {
+    /// Records that most servers give this answer now. Whether they have given it for `must_persist`.
+    pub(super) fn has_persisted(&self, said: &T, must_persist: Duration) -> bool {
+        let mut since = self.0.lock();
+        match &*since {
+            Some((before, since)) if before == said => since.elapsed() >= must_persist,
+            _ => {
+                *since = Some((said.clone(), Instant::now()));
+                false
+            }
+        }
+    }
+
+    /// Records that no older epoch is reported any more.
+    pub(super) fn clear(&self) {
+        *self.0.lock() = None;
+    }
+}
+
+impl<T> Default for EpochRegression<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tokio::time::sleep;
+    use tokio::time::{advance, sleep};
 
     use super::*;
+    use crate::config::RedisNode;
 
     /// Whose answers have come within how long, of servers that need 1, 2, 4, .. seconds.
     async fn answers(limit: Option<u64>, enough: usize, linger: u64) -> (usize, u64) {
@@ -72,5 +133,24 @@ mod tests {
         assert_eq!(answers(Some(5), 9, 0).await, (3, 5));
         assert_eq!(answers(Some(5), 2, 9).await, (3, 5));
         assert_eq!(answers(Some(5), 1, 1).await, (2, 2));
+    }
+
+    const MUST_PERSIST: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn who_insists_for_long_enough_is_believed() {
+        let epoch_regression = EpochRegression::default();
+        let (one, other) = (RedisNode::new("h", 1), RedisNode::new("h", 2));
+        assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
+        advance(MUST_PERSIST / 2).await;
+        assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
+        // The time starts again with each other answer, and after a newer epoch.
+        assert!(!epoch_regression.has_persisted(&other, MUST_PERSIST));
+        advance(MUST_PERSIST / 2).await;
+        assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
+        advance(MUST_PERSIST).await;
+        assert!(epoch_regression.has_persisted(&one, MUST_PERSIST));
+        epoch_regression.clear();
+        assert!(!epoch_regression.has_persisted(&one, MUST_PERSIST));
     }
 }

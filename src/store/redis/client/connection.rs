@@ -1,23 +1,29 @@
-//! One connection, shared by many requests at once.
+//! One connection, shared by many requests at once, and the task that moves its bytes.
 //!
-//! A command is written whole into a buffer that its driver (`driver.rs`) sends, and nothing withdraws it:
+//! A command is written whole into a buffer that its driver sends, and nothing withdraws it:
 //! a caller who goes leaves no half of one behind. Replies come in the order of the commands, and each goes
 //! to the command it answers or, if its caller has gone, nowhere. A connection on which anything went wrong
 //! is retired: no new command is sent on it, and it is closed when the last of its commands has ended.
 
 use std::{
     collections::VecDeque,
-    pin::Pin,
+    future::poll_fn,
+    io,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
-use bb8_redis::redis::{Cmd, Pipeline, ServerError, Value};
+use bb8_redis::redis::{ServerError, Value};
+use bytes::BytesMut;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite},
+    time::{Duration, Instant, Sleep, sleep_until, timeout_at},
+};
 
 use crate::{
     lifecycle::Worker,
@@ -25,9 +31,10 @@ use crate::{
 };
 
 use super::{
-    calls::ScriptCall,
     failure::Failure,
-    run::{Run, RunId},
+    identity::{Run, RunId},
+    resp::Replies,
+    script::Command,
 };
 
 /// A handle to a connection. Cheap to clone; the last one closes it.
@@ -53,15 +60,15 @@ pub(crate) struct ConnectionShared {
 }
 
 #[derive(Default)]
-pub(crate) struct RedisConnectionState {
+struct RedisConnectionState {
     /// Commands that nobody has begun to send.
-    pub(crate) unsent: Vec<u8>,
+    unsent: Vec<u8>,
     /// The commands whose replies have not come, in the order in which they were sent.
     order: VecDeque<PendingReply>,
     slots: Vec<ReplySlot>,
     free: Vec<usize>,
     /// Nobody waits for a reply beyond its own limit, and none of these is earlier.
-    pub(crate) earliest: Option<Instant>,
+    earliest: Option<Instant>,
     /// Woken when there is something to send; taken, so that many commands wake the driver once.
     driver: Option<Waker>,
     ended: bool,
@@ -90,9 +97,6 @@ struct ReplyFuture<'a> {
     slot: usize,
     taken: bool,
 }
-
-/// A reply for which there was no command.
-pub(crate) struct UnsolicitedReply;
 
 /// How many replies a connection may owe: many times as many as callers may wait for, so that only a server
 /// that is far behind is asked no more.
@@ -149,23 +153,9 @@ impl Connection {
     }
 
     /// Sends a command and waits for its reply, at most until `limit`.
-    pub(crate) async fn send(&self, command: &Cmd, limit: Instant) -> Result<Value, Failure> {
-        self.exchange(|unsent| command.write_packed_command(unsent), limit)
-            .await
-    }
-
-    /// The same for a call of a script.
-    pub(crate) async fn call(&self, call: &ScriptCall, limit: Instant) -> Result<Value, Failure> {
-        self.exchange(|unsent| call.write_to(unsent), limit).await
-    }
-
-    async fn exchange(
-        &self,
-        write: impl FnOnce(&mut Vec<u8>),
-        limit: Instant,
-    ) -> Result<Value, Failure> {
+    pub(crate) async fn send(&self, command: &Command, limit: Instant) -> Result<Value, Failure> {
         let shared = &*self.0.shared;
-        let slot = shared.accept(1, |state| state.push(write, limit))?;
+        let slot = shared.accept(1, |state| state.push(command, limit))?;
         let failure = match self.within(limit, ReplyFuture::new(shared, slot)).await {
             Ok(Value::ServerError(error)) => answered(&error),
             Ok(value) => return Ok(value),
@@ -181,43 +171,23 @@ impl Connection {
     /// them may be an error.
     pub(crate) async fn send_all(
         &self,
-        commands: &Pipeline,
+        commands: &[Command],
         limit: Instant,
     ) -> Result<Vec<Value>, Failure> {
-        let (values, lost) = self.take_all(commands, limit)?.await;
-        match lost {
-            None => Ok(values),
-            Some(unknown) => Err(Failure::Unknown(unknown)),
-        }
-    }
-
-    /// The same in two steps: takes them to be sent, and answers what waits for their replies. That answers all
-    /// that came before one was lost, and why that one was.
-    pub(crate) fn take_all(
-        &self,
-        commands: &Pipeline,
-        limit: Instant,
-    ) -> Result<impl Future<Output = (Vec<Value>, Option<Uncertainty>)> + Send, Failure> {
         let shared = &*self.0.shared;
         let replies: Vec<_> = shared.accept(commands.len(), |state| {
-            let slots = commands
-                .cmd_iter()
-                .map(|command| state.push(|unsent| command.write_packed_command(unsent), limit));
+            let slots = commands.iter().map(|command| state.push(command, limit));
             slots.map(|slot| ReplyFuture::new(shared, slot)).collect()
         })?;
-        Ok(async move {
-            let mut values = Vec::with_capacity(replies.len());
-            for reply in replies {
-                match self.within(limit, reply).await {
-                    Ok(value) => values.push(value),
-                    Err(unknown) => {
-                        self.retire();
-                        return (values, Some(unknown));
-                    }
-                }
-            }
-            (values, None)
-        })
+        let mut values = Vec::with_capacity(replies.len());
+        for reply in replies {
+            let value = self
+                .within(limit, reply)
+                .await
+                .inspect_err(|_| self.retire());
+            values.push(value.map_err(Failure::Unknown)?);
+        }
+        Ok(values)
     }
 }
 
@@ -235,7 +205,7 @@ pub(crate) fn answered(error: &ServerError) -> Failure {
 // === impl ConnectionShared ===
 
 impl ConnectionShared {
-    pub(crate) fn state(&self) -> MutexGuard<'_, RedisConnectionState> {
+    fn state(&self) -> MutexGuard<'_, RedisConnectionState> {
         self.state.lock()
     }
 
@@ -264,7 +234,7 @@ impl ConnectionShared {
     }
 
     /// Keeps new commands from this connection.
-    pub(crate) fn retire(&self) {
+    fn retire(&self) {
         self.broken.store(true, Ordering::Release);
     }
 
@@ -283,7 +253,7 @@ impl ConnectionShared {
     }
 
     /// Ends the connection: nothing more is sent, and whoever waits is told that no reply will come.
-    pub(crate) fn end(&self, why: &str) {
+    fn end(&self, why: &str) {
         self.broken.store(true, Ordering::Release);
         let mut state = self.state();
         state.ended = true;
@@ -302,13 +272,13 @@ impl ConnectionShared {
 // === impl RedisConnectionState ===
 
 impl RedisConnectionState {
-    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>), limit: Instant) -> usize {
+    fn push(&mut self, command: &Command, limit: Instant) -> usize {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(ReplySlot::Free);
             self.slots.len() - 1
         });
         self.slots[slot] = ReplySlot::Waiting(None);
-        write(&mut self.unsent);
+        command.write_to(&mut self.unsent);
         self.order.push_back(PendingReply {
             slot: Some(slot),
             limit,
@@ -320,7 +290,7 @@ impl RedisConnectionState {
     }
 
     /// Says which task sends what comes from now on.
-    pub(crate) fn wake_with(&mut self, waker: &Waker) {
+    fn wake_with(&mut self, waker: &Waker) {
         match &mut self.driver {
             Some(driver) => driver.clone_from(waker),
             none => *none = Some(waker.clone()),
@@ -328,15 +298,16 @@ impl RedisConnectionState {
     }
 
     /// Hands the next reply to whoever waits for it, who is to be woken.
-    pub(crate) fn answer(&mut self, value: Value) -> Result<Option<Waker>, UnsolicitedReply> {
-        let pending = self.order.pop_front().ok_or(UnsolicitedReply)?;
+    fn answer(&mut self, value: Value) -> io::Result<Option<Waker>> {
+        let pending = self.order.pop_front();
+        let pending = pending.ok_or_else(|| io::Error::other("it answers what nobody asked"))?;
         Ok(self.resolve(pending.slot, Ok(value)))
     }
 
     /// Tells those whose time is over.
     ///
     /// Answers whether a reply is overdue, be its caller there or not: the connection may be dead then.
-    pub(crate) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) -> bool {
+    fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) -> bool {
         self.earliest = None;
         let mut is_overdue = false;
         for at in 0..self.order.len() {
@@ -422,19 +393,179 @@ impl Drop for ReplyFuture<'_> {
     }
 }
 
+// === Driver ===
+//
+// Moves the bytes of one connection, and looks after the time-outs of its commands.
+
+/// The task of a connection. When it is dropped the connection has ended.
+pub(crate) struct Driver<S> {
+    shared: Arc<ConnectionShared>,
+    stream: S,
+    input: BytesMut,
+    replies: Replies,
+    /// What is being sent, and how much of it was.
+    output: Vec<u8>,
+    sent: usize,
+    is_flushed: bool,
+    /// One timer for all commands: set to the earliest limit, and anew when it has passed.
+    alarm: Pin<Box<Sleep>>,
+    is_set: bool,
+    woken: Vec<Waker>,
+}
+
+/// How much is read at once.
+const READ: usize = 16 * 1_024;
+/// How large an empty buffer may stay that was needed once: for a script in full, a page of a list.
+const KEPT: usize = 64 * 1_024;
+
+/// Why a connection has ended that was given up here.
+const CLOSED: &str = "the server is not used any more";
+
+// === impl Driver ===
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
+    pub(crate) fn new(shared: Arc<ConnectionShared>, stream: S) -> Self {
+        Self {
+            shared,
+            stream,
+            input: BytesMut::new(),
+            replies: Replies::default(),
+            output: Vec::new(),
+            sent: 0,
+            is_flushed: true,
+            alarm: Box::pin(sleep_until(Instant::now())),
+            is_set: false,
+            woken: Vec::new(),
+        }
+    }
+
+    /// Runs until the connection ends.
+    pub(crate) async fn run(mut self) {
+        let ended = poll_fn(|context| match self.turn(context) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(error),
+        });
+        let error = ended.await;
+        self.shared.end(&error.to_string());
+    }
+
+    /// Reads what has come, sends what is to be sent, and tells those whose time is over.
+    fn turn(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.shared.is_closed() {
+            return Err(closed());
+        }
+        self.read(context)?;
+        match self.write(context) {
+            Poll::Ready(sent) => sent?,
+            // A command with a shorter limit sets the timer anew, although it cannot be sent yet.
+            Poll::Pending => self.shared.state().wake_with(context.waker()),
+        }
+        self.expire(context);
+        if self.shared.is_closed() {
+            return Err(closed());
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            self.input.reserve(READ);
+            if self.input.is_empty() && self.input.capacity() > KEPT {
+                self.input = BytesMut::with_capacity(READ);
+            }
+            let read = pin!(self.stream.read_buf(&mut self.input)).poll(context);
+            let Poll::Ready(read) = read else {
+                return Ok(());
+            };
+            if read? == 0 {
+                return Err(io::Error::other("the server closed the connection"));
+            }
+            let mut state = self.shared.state();
+            while let Some(reply) = self
+                .replies
+                .next(&mut self.input)
+                .map_err(|_| io::Error::other("it answers what no Redis would"))?
+            {
+                self.woken.extend(state.answer(reply)?);
+            }
+            drop(state);
+            self.woken.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Sends all that there is.
+    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            while self.sent < self.output.len() {
+                let rest = &self.output[self.sent..];
+                let written = ready!(Pin::new(&mut self.stream).poll_write(context, rest))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.sent += written;
+                self.is_flushed = false;
+            }
+            self.output.clear();
+            self.output.shrink_to(KEPT);
+            self.sent = 0;
+            let mut state = self.shared.state();
+            std::mem::swap(&mut self.output, &mut state.unsent);
+            if self.output.is_empty() {
+                // Under the same lock, so that whatever comes after this wakes the task.
+                state.wake_with(context.waker());
+                break;
+            }
+        }
+        if !self.is_flushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+            self.is_flushed = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn expire(&mut self, context: &mut Context<'_>) {
+        loop {
+            let Some(earliest) = self.shared.state().earliest else {
+                return;
+            };
+            if !self.is_set || earliest < self.alarm.deadline() {
+                self.alarm.as_mut().reset(earliest);
+                self.is_set = true;
+            }
+            if self.alarm.as_mut().poll(context).is_pending() {
+                return;
+            }
+            self.is_set = false;
+            let now = Instant::now();
+            let is_overdue = self.shared.state().expire(now, &mut self.woken);
+            if is_overdue {
+                self.shared.retire();
+            }
+            self.woken.drain(..).for_each(Waker::wake);
+        }
+    }
+}
+
+impl<S> Drop for Driver<S> {
+    fn drop(&mut self) {
+        self.woken.drain(..).for_each(Waker::wake);
+        self.shared.end(CLOSED);
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::other(CLOSED)
+}
+
 #[cfg(test)]
 mod tests {
-    use bb8_redis::redis::cmd;
-
     use super::*;
     use crate::lifecycle::Workers;
 
     #[test]
     fn an_overdue_reply_shows_a_dead_connection_although_its_caller_has_gone() {
         let (shared, limit) = (ConnectionShared::default(), Instant::now());
-        let pushed = shared.accept(1, |state| {
-            state.push(|unsent| cmd("PING").write_packed_command(unsent), limit)
-        });
+        let pushed = shared.accept(1, |state| state.push(&Command::new("PING"), limit));
         let slot = pushed.unwrap_or_else(|_| panic!("it is taken"));
         drop(ReplyFuture::new(&shared, slot));
         let mut woken = Vec::new();
@@ -455,7 +586,10 @@ mod tests {
             })
             .await
             .unwrap();
-        let (ping, limit) = (cmd("PING"), Instant::now() + Duration::from_millis(50));
+        let (ping, limit) = (
+            Command::new("PING"),
+            Instant::now() + Duration::from_millis(50),
+        );
         let sent = timeout_at(
             limit + Duration::from_secs(5),
             connection.send(&ping, limit),
@@ -470,9 +604,7 @@ mod tests {
         let shared = ConnectionShared::default();
         shared.close();
         let limit = Instant::now();
-        let refused = shared.accept(1, |state| {
-            state.push(|unsent| cmd("PING").write_packed_command(unsent), limit)
-        });
+        let refused = shared.accept(1, |state| state.push(&Command::new("PING"), limit));
         assert!(matches!(refused, Err(Failure::Transient(_))));
         assert!(shared.state().unsent.is_empty());
     }

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::{
     bounded_file::{self, FileError},
-    config::{RedisConfig, RedisLogin, RedisNode},
+    config::{RedisConfig, RedisLogin, RedisNode, StoreUrl},
     file_stamp::FileStamp,
     tls::{ClientFiles, PemFile, TlsError},
 };
@@ -208,6 +208,29 @@ impl Credentials {
     }
 }
 
+/// Finds out whether there is everything to connect to a store with. It reads files.
+pub fn check_credentials(url: &StoreUrl, config: &RedisConfig) -> Result<(), CredentialsError> {
+    let Some(login) = url.login() else {
+        return Ok(());
+    };
+    let of_redis = Credentials::of_redis(&login, config);
+    of_redis.current()?;
+    let named = match url {
+        StoreUrl::Embedded(_) => &[],
+        StoreUrl::Redis(url) => url.nodes(),
+        StoreUrl::Sentinel(url) => {
+            Credentials::of_sentinels(&login, config).current()?;
+            url.nodes()
+        }
+        StoreUrl::Cluster(url) => url.nodes(),
+        StoreUrl::Redlock(url) => url.nodes(),
+    };
+    for node in named.iter().filter(|_| of_redis.is_tls()) {
+        server_name(node)?;
+    }
+    Ok(())
+}
+
 /// All of a file but the line break at its end.
 fn read_password(path: &Path) -> Result<String, PasswordError> {
     let text = bounded_file::read_text(path, MAX_PASSWORD);
@@ -225,7 +248,6 @@ fn read_password(path: &Path) -> Result<String, PasswordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::StoreUrl;
 
     fn credentials(url: &str, config: &RedisConfig) -> Credentials {
         let url: StoreUrl = url.parse().unwrap();

@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use bb8_redis::redis::{Cmd, Pipeline, Value};
+use bb8_redis::redis::Value;
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
@@ -17,28 +17,24 @@ use crate::{
 
 use super::{
     super::{Slot, keys::Keys},
-    calls::{Reply, Script, ScriptCall},
     connection::{Connection, answered},
-    destination::{Destination, unexpected},
     failure::{Failure, RedirectKind},
-    shard::{CommandClass, Shard},
+    reply::Reply,
+    script::{Command, KeyOfLock, Script},
+    shard::{CommandClass, Destination, Shard, unexpected},
     topology::Topology,
 };
 
 /// Carries commands to the servers of a store.
-#[derive(Clone)]
 pub(crate) struct Dispatch {
-    pub(crate) topology: Arc<Topology>,
+    pub(crate) topology: Topology,
     pub(crate) command_timeout: Duration,
     /// The keys that the scripts of the store read for a lock, with the types that they have, given what the script
     /// answers with.
     typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
     /// Why messages cannot be subscribed to there, if that is refused for good.
-    pub(crate) unsubscribed: Arc<Mutex<Option<String>>>,
+    pub(crate) unsubscribed: Mutex<Option<String>>,
     deadline: Duration,
-    /// When the outcome of what is sent must be known: that of one request, whatever it takes. Without
-    /// one each command has the deadline for itself.
-    limit: Option<Instant>,
 }
 
 /// Which copy of a command is sent.
@@ -74,27 +70,17 @@ impl Dispatch {
         typed_keys: fn(&Keys, &str) -> Vec<(String, &'static str)>,
     ) -> Self {
         Self {
-            topology: Arc::new(topology),
+            topology,
             typed_keys,
             command_timeout: config.command_timeout_ms.duration(),
-            unsubscribed: Arc::default(),
+            unsubscribed: Mutex::default(),
             deadline: config.deadline_ms.duration(),
-            limit: None,
         }
     }
 
-    /// The same for all that is sent for one request: together it has the time that a single command
-    /// has.
-    pub(crate) fn for_one_request(&self) -> Self {
-        Self {
-            limit: Some(Instant::now() + self.deadline),
-            ..self.clone()
-        }
-    }
-
-    /// When the outcome of what is sent now must be known.
+    /// When the outcome of all that is sent for a request that begins now must be known.
     pub(crate) fn limit(&self) -> Instant {
-        self.limit.unwrap_or_else(|| Instant::now() + self.deadline)
+        Instant::now() + self.deadline
     }
 
     /// How much of a request's time is kept for undoing what it has done.
@@ -102,18 +88,20 @@ impl Dispatch {
         self.command_timeout.min(self.deadline / 4)
     }
 
-    /// Runs a script on the keys of a lock. `fill` appends keys and arguments.
+    /// Runs a script on the keys of a lock. `fill` appends the arguments, and keys that the script does not name by
+    /// itself.
     pub(crate) async fn run<F>(
         &self,
         script: &Script,
         keys: &Keys,
         echo: &str,
+        limit: Instant,
         fill: F,
     ) -> Result<DispatchReply, StoreError>
     where
-        F: Fn(&mut ScriptCall, Sending) + Send + Sync,
+        F: Fn(&mut Command, Sending) + Send + Sync,
     {
-        let (start, limit) = (Instant::now(), self.limit());
+        let start = Instant::now();
         let mut earlier: Option<Uncertainty> = None;
         let mut pauses = Pauses::new();
         let mut waiting = None;
@@ -182,7 +170,7 @@ impl Dispatch {
         keys: &Keys,
         echo: &str,
         limit: Instant,
-        fill: impl Fn(&mut ScriptCall) + Send + Sync,
+        fill: impl Fn(&mut Command) + Send + Sync,
     ) -> Result<Reply, Failure> {
         let whole = (script, KeyForm::Whole);
         let sent = self.once(whole, keys, echo, limit, &fill).await;
@@ -255,7 +243,7 @@ pub(crate) async fn on_each(
         let mut shards = dispatch.topology.shards();
         shards.retain(|shard| !shard.disconnected.is_cancelled());
         for shard in shards {
-            // No other one lies there as long as this one is served.
+            // While this shard is in use, no other one has the same address in memory.
             let place = Arc::as_ptr(&shard).addr();
             if served.insert(place) {
                 let going_on = go(Arc::clone(&shard));
@@ -290,7 +278,7 @@ pub(crate) async fn on_each(
 
 /// Which keys a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyForm {
+enum KeyForm {
     /// All.
     Whole,
     /// The lock, which is its first, while its slot is being moved.
@@ -299,6 +287,8 @@ pub(crate) enum KeyForm {
     SharedAlone,
 }
 
+/// The key that every script names first.
+const LOCK_ALONE: &[KeyOfLock] = &[Keys::lock];
 /// How often a command goes where a server points before it is tried again from the beginning.
 const REDIRECTS: usize = 4;
 
@@ -306,39 +296,48 @@ const REDIRECTS: usize = 4;
 
 impl Dispatch {
     /// Sends one copy of a script.
-    pub(crate) async fn once(
+    async fn once(
         &self,
         (script, form): (&Script, KeyForm),
         keys: &Keys,
         echo: &str,
         deadline: Instant,
-        fill: impl Fn(&mut ScriptCall) + Send + Sync,
+        fill: impl Fn(&mut Command) + Send + Sync,
     ) -> Result<Reply, Failure> {
         let slot = keys.slot();
-        let filled = |command: ScriptCall| {
-            let mut command = command;
-            fill(&mut command);
-            if self.topology.is_cluster() {
-                recast(&command, script, form, keys)
-            } else {
-                command
-            }
+        let names_absent = script.writes() && self.topology.is_cluster();
+        let (count, of_lock) = match form {
+            KeyForm::Whole => (script.keys() + usize::from(names_absent), script.of_lock()),
+            KeyForm::LockAlone => (1, LOCK_ALONE),
+            KeyForm::SharedAlone => (4, LOCK_ALONE),
         };
-        let mut destination = self.destination(slot)?;
+        let filled = |command: &mut Command| {
+            for key in of_lock {
+                command.arg(key(keys));
+            }
+            if form == KeyForm::SharedAlone {
+                for kind in ["shared", "leases", "slots"] {
+                    command.arg(keys.of_name(kind));
+                }
+            } else if form == KeyForm::Whole && names_absent {
+                command.arg(keys.absent());
+            }
+            fill(command);
+        };
+        let mut destination = Destination::at(&self.owner(slot)?);
         for _ in 0..REDIRECTS {
-            let sent = self
-                .script(&destination, script, echo, deadline, &filled)
-                .await;
-            match sent {
+            let connection = destination.shard.connection(deadline).await?;
+            let on = (&destination, connection);
+            let sent = self.script_on(on, (script, count), echo, deadline, filled);
+            match sent.await {
                 Err(Failure::Elsewhere(redirect)) => {
-                    let by = &destination.shard;
                     if redirect.kind == RedirectKind::Ask
                         && form == KeyForm::Whole
                         && script.writes()
                     {
                         return Err(Failure::Moving(redirect.reason()));
                     }
-                    destination = self.topology.follow(slot, &redirect, by)?;
+                    destination = self.topology.follow(slot, &redirect, &destination.shard)?;
                 }
                 other => return other,
             }
@@ -346,79 +345,57 @@ impl Dispatch {
         Err(redirect_loop())
     }
 
-    /// Sends one copy of a script to a server. One that the server does not know is sent in full.
-    pub(crate) async fn script(
-        &self,
-        destination: &Destination,
-        script: &Script,
-        echo: &str,
-        deadline: Instant,
-        filled: impl Fn(ScriptCall) -> ScriptCall,
-    ) -> Result<Reply, Failure> {
-        let connection = destination.connection(deadline).await?;
-        self.script_on((destination, connection), script, echo, deadline, filled)
-            .await
-    }
-
+    /// Sends one copy of a script with so many keys on a connection. One that the server does not know is sent in full.
     async fn script_on(
         &self,
         (destination, connection): (&Destination, Connection),
-        script: &Script,
+        (script, keys): (&Script, usize),
         echo: &str,
         deadline: Instant,
-        filled: impl Fn(ScriptCall) -> ScriptCall,
+        fill: impl Fn(&mut Command) + Send,
     ) -> Result<Reply, Failure> {
         let mut sent = Instant::now();
         let limit = deadline.min(sent + self.command_timeout);
-        let command = filled(script.by_hash());
-        let value = match destination.call(&connection, &command, limit).await {
-            Err(Failure::NoScript) => {
-                let command = filled(script.in_full());
-                sent = Instant::now();
-                destination.call(&connection, &command, limit).await
-            }
-            other => other,
-        }?;
-        match Reply::read(value, echo, sent) {
+        let mut command = script.by_hash(keys);
+        fill(&mut command);
+        let mut value = destination.send(&connection, &command, limit).await;
+        if let Err(Failure::NoScript) = value {
+            command = script.in_full(keys);
+            fill(&mut command);
+            sent = Instant::now();
+            value = destination.send(&connection, &command, limit).await;
+        }
+        match Reply::read(value?, echo, sent) {
             Ok(reply) => Ok(reply.by(connection.run())),
             Err(what) => Err(unexpected(&connection, what)),
         }
     }
 
-    /// Sends one copy of a script to a server of its own, on a connection that was looked at before.
+    /// Sends one copy of a script to a server of its own, on a connection that was looked at before. `fill` appends its
+    /// keys, too.
     pub(crate) async fn once_on(
         &self,
         (shard, connection): (&Arc<Shard>, Connection),
         script: &Script,
         echo: &str,
         deadline: Instant,
-        fill: impl Fn(&mut ScriptCall) + Send + Sync,
+        fill: impl Fn(&mut Command) + Send + Sync,
     ) -> Result<Reply, Failure> {
-        let filled = |mut command: ScriptCall| {
-            fill(&mut command);
-            command
-        };
-        let destination = Destination::at(shard);
-        self.script_on((&destination, connection), script, echo, deadline, filled)
+        let on = (&Destination::at(shard), connection);
+        self.script_on(on, (script, script.keys()), echo, deadline, fill)
             .await
     }
 
-    /// Sends a plain command of one key, once.
-    pub(crate) async fn plain(&self, slot: Slot, command: &Cmd) -> Result<Value, Failure> {
-        let destination = self.destination(slot)?;
-        self.plain_from(destination, slot, command).await
-    }
-
-    /// The same, beginning where a server has pointed.
-    async fn plain_from(
+    /// Sends a plain command of one key, once, beginning at a server.
+    async fn plain(
         &self,
         mut destination: Destination,
         slot: Slot,
-        command: &Cmd,
+        command: &Command,
     ) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
         for _ in 0..REDIRECTS {
-            let connection = destination.connection(limit).await?;
+            let connection = destination.shard.connection(limit).await?;
             match destination.send(&connection, command, limit).await {
                 Err(Failure::Elsewhere(redirect)) => {
                     destination = self.topology.follow(slot, &redirect, &destination.shard)?;
@@ -432,97 +409,80 @@ impl Dispatch {
     /// Sends a message, once. It is of no key: any server takes it, and those of a cluster tell each
     /// other.
     pub(crate) async fn publish(&self, channel: &str, message: &str) -> Result<(), StoreError> {
-        let pubsub_shard = self.topology.pubsub_shard()?;
-        let mut command = Cmd::new();
-        command.arg("PUBLISH").arg(channel).arg(message);
-        self.plain_to(&pubsub_shard, &command).await?;
+        let command = Command::new("PUBLISH").with(channel).with(message);
+        let shard = self.topology.pubsub_shard()?;
+        self.plain_to(&shard, &command).await?;
         Ok(())
     }
 
     /// Sends a plain command to a server, once.
     pub(crate) async fn plain_to(
         &self,
-        shard: &Arc<Shard>,
-        command: &Cmd,
+        shard: &Shard,
+        command: &Command,
     ) -> Result<Value, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let destination = Destination::at(shard);
-        let connection = destination.connection(limit).await?;
-        destination.send(&connection, command, limit).await
+        shard.connection(limit).await?.send(command, limit).await
+    }
+
+    /// Asks a server for a section of INFO. Nothing if its answer is no text.
+    pub(crate) async fn info(
+        &self,
+        shard: &Shard,
+        section: &str,
+    ) -> Result<Option<String>, Failure> {
+        let command = Command::new("INFO").with(section);
+        Ok(match self.plain_to(shard, &command).await? {
+            Value::BulkString(info) => Some(String::from_utf8_lossy(&info).into_owned()),
+            _ => None,
+        })
     }
 
     /// Sends plain commands to a server together, once. A refusal of one of them is among the replies.
     pub(crate) async fn batch_to(
         &self,
-        shard: &Arc<Shard>,
-        commands: &Pipeline,
+        shard: &Shard,
+        commands: &[Command],
     ) -> Result<Vec<Value>, Failure> {
         let limit = Instant::now() + self.command_timeout;
-        let connection = Destination::at(shard).connection(limit).await?;
-        connection.send_all(commands, limit).await
+        shard
+            .connection(limit)
+            .await?
+            .send_all(commands, limit)
+            .await
     }
 
-    /// The same for commands of one key each, of these slots: those for which the server points to
+    /// The same for commands of one key each, with their slots: those for which the server points to
     /// another one are sent there.
     pub(crate) async fn batch(
         &self,
-        shard: &Arc<Shard>,
-        slots: &[Slot],
-        commands: &Pipeline,
+        shard: &Shard,
+        commands: Vec<(Slot, Command)>,
     ) -> Result<Vec<Value>, Failure> {
-        let mut replies = self.batch_to(shard, commands).await?;
-        for ((reply, &slot), command) in replies.iter_mut().zip(slots).zip(commands.cmd_iter()) {
+        let (slots, commands): (Vec<_>, Vec<_>) = commands.into_iter().unzip();
+        let mut replies = self.batch_to(shard, &commands).await?;
+        for ((reply, slot), command) in replies.iter_mut().zip(slots).zip(&commands) {
             let Value::ServerError(error) = &*reply else {
                 continue;
             };
             // Few: of a slot that is being moved, or has just been.
             if let Failure::Elsewhere(redirect) = answered(error) {
                 let destination = self.topology.follow(slot, &redirect, shard)?;
-                *reply = self.plain_from(destination, slot, command).await?;
+                *reply = self.plain(destination, slot, command).await?;
             }
         }
         Ok(replies)
     }
 
     /// The server that has a slot.
-    fn destination(&self, slot: Slot) -> Result<Destination, Failure> {
-        let shard = self.topology.shard(slot).map_err(Failure::Transient)?;
-        Ok(Destination::at(&shard))
+    fn owner(&self, slot: Slot) -> Result<Arc<Shard>, Failure> {
+        self.topology.shard(slot).map_err(Failure::Transient)
     }
 }
 
 fn redirect_loop() -> Failure {
     let why = "the servers point to each other".to_owned();
     Failure::Transient(Unavailability::Refused(why))
-}
-
-/// A call of a script as a cluster takes it. What comes in is complete: verb, script, how many keys,
-/// keys, arguments.
-fn recast(command: &ScriptCall, script: &Script, form: KeyForm, keys: &Keys) -> ScriptCall {
-    let (kept, more) = match form {
-        KeyForm::LockAlone => (1, Vec::new()),
-        KeyForm::SharedAlone => {
-            let shared = ["shared", "leases", "slots"].map(|kind| keys.of_name(kind));
-            (1, shared.into())
-        }
-        KeyForm::Whole if script.writes() => (script.keys(), vec![keys.absent()]),
-        KeyForm::Whole => (script.keys(), Vec::new()),
-    };
-    let named = kept + more.len();
-    let mut recast = ScriptCall::with_capacity(command.size());
-    for (n, argument) in command.arguments().enumerate() {
-        match n.checked_sub(3) {
-            None if n == 2 => recast.arg(named),
-            Some(key) if key >= kept && key < script.keys() => &mut recast,
-            _ => recast.arg(argument),
-        };
-        if n == 2 + script.keys() {
-            for key in &more {
-                recast.arg(key);
-            }
-        }
-    }
-    recast
 }
 
 // === Foreign keys ===
@@ -536,10 +496,12 @@ impl Dispatch {
     /// written nothing.
     async fn find_foreign_key(&self, keys: &Keys, echo: &str, limit: Instant) -> StoreError {
         for (key, ours) in (self.typed_keys)(keys, echo) {
-            let mut command = Cmd::new();
-            command.arg("TYPE").arg(&key);
-            let found = timeout_at(limit, self.plain(keys.slot(), &command)).await;
-            if let Ok(Ok(Value::SimpleString(found))) = found
+            let command = Command::new("TYPE").with(&key);
+            let asked = async {
+                let destination = Destination::at(&self.owner(keys.slot())?);
+                self.plain(destination, keys.slot(), &command).await
+            };
+            if let Ok(Ok(Value::SimpleString(found))) = timeout_at(limit, asked).await
                 && found != ours
                 && found != "none"
             {

@@ -1,40 +1,37 @@
-//! Makes connections to one server: reaches it, speaks TLS where that is asked for, and logs in.
+//! Makes connections to one server: reaches it, speaks TLS where that is asked for, logs in, and subscribes to channels.
 
 use std::{
     io,
     sync::{Arc, Weak},
 };
 
-use bb8_redis::redis::{Pipeline, RedisConnectionInfo, Value, aio::PubSub};
+use bb8_redis::redis::{
+    RedisConnectionInfo, RedisError, ServerError, Value,
+    aio::{PubSub, PubSubSink},
+};
 use bytes::BytesMut;
-use futures_util::future::join_all;
+use futures_util::{Stream, StreamExt, future::join_all};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::Notify,
     task::spawn_blocking,
-    time::{Duration, Instant, timeout},
+    time::{Duration, Instant, sleep, timeout},
 };
 use tokio_rustls::client::TlsStream;
 use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
-use crate::{config::RedisNode, store::Unavailability};
+use crate::{config::RedisNode, store::Unavailability, tls::distrust};
 
 use super::{
-    connection::{Connection, ConnectionShared, answered},
+    connection::{Connection, ConnectionShared, Driver, answered},
     credentials::{Credentials, LoadedCredentials, server_name},
-    driver::Driver,
-    failure::Failure,
-    identity::{Identity, Reached},
-    login::{
-        closed, full, is_full, is_protected, judge_greeting, no_database, no_tls, refused,
-        refused_login, wrong_login,
-    },
-    pubsub::PubSubConnection,
+    failure::{Failure, tells_of_no_database, tells_of_no_select, tells_of_too_many_clients},
+    identity::{Identity, Reached, Run},
     resp::Replies,
-    run::Run,
+    script::Command,
 };
 
 /// Where to connect to, and who owns the connections.
@@ -215,25 +212,28 @@ impl Endpoint {
     ) -> Result<Run, Unavailability> {
         // Before the answer: whatever the server says, it is no younger then.
         let asked = Instant::now();
-        let commands = self.greeting(login).get_packed_pipeline();
+        let mut greeting = Vec::new();
+        for command in self.greeting(login) {
+            command.write_to(&mut greeting);
+        }
         // A server may say that it is full, and close, before it is asked anything.
-        let _sent = wire.write_all(&commands).await.and(wire.flush().await);
+        let _sent = wire.write_all(&greeting).await.and(wire.flush().await);
         let (mut replies, mut input) = (Replies::default(), BytesMut::new());
         // In their order: a server that refuses a client says so once, whatever it was sent, and closes.
         let mut next = async || loop {
             match replies.next(&mut input) {
                 Ok(Some(reply)) => return Ok(reply),
                 Ok(None) if matches!(wire.read_buf(&mut input).await, Ok(1..)) => {}
-                Ok(None) | Err(_) => return Err(self.with_hint(closed())),
+                Ok(None) | Err(_) => return Err(self.closed()),
             }
         };
         if login.password().is_some() {
-            self.judge_login(next().await?)?;
+            judge_login(next().await?)?;
         }
         if login.db() != 0 {
             self.judge_database(next().await?)?;
         }
-        judge_greeting(next().await?).map_err(|why| self.with_hint(why))?;
+        judge_greeting(next().await?)?;
         if !self.one_server {
             return Ok(Run::default());
         }
@@ -250,45 +250,49 @@ impl Endpoint {
     }
 
     /// What is said first on a connection, all at once.
-    fn greeting(&self, login: &RedisConnectionInfo) -> Pipeline {
-        let mut commands = Pipeline::with_capacity(4);
+    fn greeting(&self, login: &RedisConnectionInfo) -> Vec<Command> {
+        let mut commands = Vec::new();
         if let Some(password) = login.password() {
-            commands.cmd("AUTH");
-            if let Some(user) = login.username() {
-                commands.arg(user);
-            }
-            commands.arg(password);
+            commands.push(Command::new("AUTH").with(login.username()).with(password));
         }
         if login.db() != 0 {
-            commands.cmd("SELECT").arg(login.db());
+            commands.push(Command::new("SELECT").with(login.db()));
         }
-        commands.cmd("PING");
+        commands.push(Command::new("PING"));
         if self.one_server {
-            commands.cmd("INFO").arg("server");
+            commands.push(Command::new("INFO").with("server"));
         }
         commands
-    }
-
-    /// What the server says to a login may repeat the password, so of its text nothing is passed on.
-    fn judge_login(&self, reply: Value) -> Result<(), Unavailability> {
-        match reply {
-            Value::Okay => Ok(()),
-            Value::ServerError(error) if is_full(&error) => Err(full()),
-            Value::ServerError(error) if is_protected(&error) => Err(refused_login(error.code())),
-            _ => Err(self.with_hint(wrong_login())),
-        }
     }
 
     fn judge_database(&self, reply: Value) -> Result<(), Unavailability> {
         let Value::ServerError(error) = reply else {
             return Ok(());
         };
-        if is_full(&error) {
-            return Err(full());
+        if let Some(why) = turned_away(&error) {
+            return Err(why);
         }
-        let detail = error.details().unwrap_or_default();
-        let other = || self.with_hint(refused_login(error.code()));
-        Err(no_database(self.credentials.database(), detail).unwrap_or_else(other))
+        let (database, detail) = (self.credentials.database(), error.details());
+        if detail.is_some_and(tells_of_no_database) {
+            return Err(Unavailability::Misconfigured(format!(
+                "the server has no database {database}; name another at the end of the store's \
+                 URL, or raise `databases` in the server's configuration (a cluster has database 0 \
+                 only)"
+            )));
+        }
+        if detail.is_some_and(tells_of_no_select) {
+            return Err(Unavailability::Misconfigured(format!(
+                "the user may not choose database {database}; give it +select, or use database 0"
+            )));
+        }
+        // Going by its code alone, since its text may repeat the password.
+        Err(match Failure::of(error.code(), "") {
+            Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
+                let code = error.code();
+                Unavailability::Misconfigured(format!("the server refuses the login: {code}"))
+            }
+            known => known.reason(),
+        })
     }
 
     /// Starts the task that moves the bytes of a connection.
@@ -330,17 +334,15 @@ impl Endpoint {
         self.in_time(open).await
     }
 
-    /// What may be behind a connection that ends before anything was said. A server that misses a
-    /// certificate says so when it has come to TLS.
-    fn with_hint(&self, why: Unavailability) -> Unavailability {
-        match why {
-            Unavailability::Connect(reason) if self.credentials.shows_no_certificate() => {
-                Unavailability::Connect(format!(
-                    "{reason}; it may want a certificate, which redis.tls.cert_file names"
-                ))
-            }
-            why => why,
-        }
+    /// The connection has ended before the server said anything. A server that misses a certificate says so when it
+    /// has come to TLS.
+    fn closed(&self) -> Unavailability {
+        let hint = if self.credentials.shows_no_certificate() {
+            "; it may want a certificate, which redis.tls.cert_file names"
+        } else {
+            ""
+        };
+        Unavailability::Connect(format!("the server closed the connection{hint}"))
     }
 
     /// Gives the server up: from now on nothing is sent to it, and every connection ends.
@@ -361,6 +363,114 @@ impl Endpoint {
         self.disconnect();
         self.drivers.close();
         self.drivers.wait().await;
+    }
+}
+
+// === Login ===
+//
+// Why a server is not logged in to.
+
+/// Why the server takes no connection of this gateway, and closes it: it has too many clients, or is protected.
+fn turned_away(error: &ServerError) -> Option<Unavailability> {
+    let is_full = error.details().is_some_and(tells_of_too_many_clients);
+    (is_full || error.code() == "DENIED").then(|| answered(error).reason())
+}
+
+/// What the server says to a login may repeat the password, so of its text nothing is passed on.
+fn judge_login(reply: Value) -> Result<(), Unavailability> {
+    let why = match reply {
+        Value::Okay => return Ok(()),
+        Value::ServerError(error) => turned_away(&error),
+        _ => None,
+    };
+    let wrong = "the server refuses the user or the password";
+    Err(why.unwrap_or_else(|| Unavailability::Misconfigured(wrong.to_owned())))
+}
+
+/// What a server answers to PING. Whatever it is, if only that it is busy or that the user may not ask, it
+/// answers.
+fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
+    let Value::ServerError(error) = reply else {
+        return Ok(());
+    };
+    match answered(&error) {
+        Failure::Refused(why @ Unavailability::Misconfigured(_)) if error.code() != "NOPERM" => {
+            Err(why)
+        }
+        _ => turned_away(&error).map_or(Ok(()), Err),
+    }
+}
+
+/// Why a connection is not encrypted. That the two do not believe each other does not pass; that the
+/// connection broke off may.
+fn no_tls(error: &io::Error) -> Unavailability {
+    if let Some(why) = distrust(error, "redis.tls.ca_file") {
+        return Unavailability::Misconfigured(format!(
+            "the certificate of the server is not believed: {why}"
+        ));
+    }
+    let rustls = error.get_ref().and_then(|cause| cause.downcast_ref());
+    match rustls {
+        Some(why @ rustls::Error::InvalidMessage(_)) => Unavailability::Misconfigured(format!(
+            "the server does not speak TLS on this port ({why})"
+        )),
+        Some(why @ rustls::Error::AlertReceived(_)) => {
+            Unavailability::Misconfigured(format!("the server refuses the TLS connection: {why}"))
+        }
+        _ => Unavailability::Connect(format!("no TLS connection: {error}")),
+    }
+}
+
+/// Why a channel cannot be listened to.
+fn refused(error: &RedisError) -> Unavailability {
+    let code = error.code().unwrap_or_default();
+    match Failure::of(code, error.detail().unwrap_or_default()) {
+        Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
+            Unavailability::Connect("the connection was lost".to_owned())
+        }
+        known => known.reason(),
+    }
+}
+
+// === Subscriptions ===
+
+/// A connection that listens to channels.
+pub(crate) struct PubSubConnection {
+    connection: PubSub,
+    /// Cancelled when the server is given up.
+    disconnected: CancellationToken,
+}
+
+/// How often it is found out whether the connection still carries anything.
+const PING: Duration = Duration::from_secs(2);
+
+// === impl PubSubConnection ===
+
+impl PubSubConnection {
+    /// What is published, until the connection is lost or silent, or the server is given up.
+    pub(crate) fn messages(self) -> impl Stream<Item = String> + Send + 'static {
+        let (mut requests, messages) = self.connection.split();
+        let disconnected = self.disconnected;
+        let lost = async move {
+            tokio::select! {
+                () = until_silent(&mut requests) => {}
+                () = disconnected.cancelled() => {}
+            }
+        };
+        messages
+            .map(|message| String::from_utf8_lossy(message.get_payload_bytes()).into_owned())
+            .take_until(lost)
+    }
+}
+
+/// Ends when a connection does not answer any more: it may be lost without a sign. Any answer will do, a refusal
+/// included.
+async fn until_silent(requests: &mut PubSubSink) {
+    loop {
+        sleep(PING).await;
+        if timeout(PING, requests.ping::<Value>()).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -1,35 +1,35 @@
 //! The way to the servers: connections, what is sent on them, and which server it is sent to.
 
 pub(super) mod ask_many;
-pub(super) mod calls;
 pub(super) mod cluster;
 mod connection;
 pub(super) mod credentials;
-pub(super) mod destination;
 pub(super) mod dispatch;
-mod driver;
 mod endpoint;
-mod epoch_regression;
 pub(super) mod failure;
-mod identity;
-mod login;
-pub(super) mod marker_connection;
-mod pool;
-mod pubsub;
+pub(super) mod identity;
+pub(super) mod pool;
 pub(super) mod replicas;
+mod reply;
 mod resp;
-pub(super) mod retry;
-pub(super) mod route;
-pub(super) mod run;
 pub(super) mod safety;
 pub(super) mod scan;
+mod script;
 pub(super) mod sentinels;
 pub(super) mod shard;
+mod texts;
 pub(super) mod topology;
 
-pub use credentials::{CredentialsError, PasswordError};
-pub use topology::{RedisServers, check_credentials, check_quorum_credentials};
+pub use credentials::{CredentialsError, PasswordError, check_credentials};
+pub use topology::RedisServers;
 
 pub(super) use connection::{Connection, answered};
-pub(super) use endpoint::Endpoint;
-pub(super) use pubsub::PubSubConnection;
+pub(super) use endpoint::{Endpoint, PubSubConnection};
+pub(super) use reply::Reply;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) use reply::{fuzzed, shown};
+pub(super) use script::{Command, KeyOfLock, Parts, Script, TOMBSTONE_MS};
+pub(super) use texts::{
+    REQUEST, append_hex, append_number, hex, metadata_from_json, metadata_json, read_hex,
+    read_request, request_text, token_hash,
+};

@@ -1,12 +1,16 @@
 //! Makes sure that enough replicas have a grant before it is answered.
 //!
-//! One marker is good for everybody whose grant was made before it (`marker_connection.rs`). It must be written at
+//! `WAIT` tells of what its own connection wrote before. So a marker is written on a connection that is
+//! kept for this, and all that the server did before the marker is on a replica that has the marker.
+//!
+//! One marker is good for everybody whose grant was made before it. It must be written at
 //! the same run of the same server as the grant, and the connection for it is older than the grant: had
 //! another server taken over in between, or had this one been started anew, it would have ended. Where the
 //! name of the server leads to another one meanwhile, the two say of which run they are.
 
 use std::sync::Arc;
 
+use bb8_redis::redis::Value;
 use parking_lot::Mutex;
 use tokio::{
     sync::Mutex as AsyncMutex,
@@ -16,9 +20,11 @@ use tokio::{
 use crate::{config::RedisConfig, store::Unavailability};
 
 use super::{
-    marker_connection::{MarkerConnection, ReplicaWait},
+    connection::{Connection, answered},
+    failure::{ACL_LINE, Failure, hint},
+    identity::RunId,
     pool::Pool,
-    run::RunId,
+    script::{Command, Parts, Script},
 };
 
 /// Waits for the replicas of one server.
@@ -50,6 +56,12 @@ impl Replicas {
     /// How many are waited for.
     pub(crate) fn wanted(&self) -> u32 {
         self.replica_wait.wanted
+    }
+
+    /// Why a grant is not answered that too few replicas have.
+    pub(crate) fn too_few(&self, confirmed: Option<u32>) -> Unavailability {
+        let wanted = self.wanted();
+        Unavailability::TooFewReplicas { wanted, confirmed }
     }
 
     /// How long it takes at most to find out who has something: the marker of those before, and one's own.
@@ -150,6 +162,133 @@ impl Replicas {
         let open = now.as_ref();
         open.filter(|markers| !markers.connection.is_broken())
             .cloned()
+    }
+}
+
+// === Markers ===
+
+/// A connection on which markers are written.
+pub(crate) struct MarkerConnection {
+    connection: Connection,
+    /// Which run of which server it leads to.
+    pub(crate) run: RunId,
+    /// What the marker is called.
+    marker: String,
+    script: Script,
+    /// Held while replicas are waited for, so that those who wait together share a marker.
+    turn: AsyncMutex<()>,
+    /// What came of the last marker.
+    last: Mutex<Option<MarkerRound>>,
+    /// By when a marker should have been counted whose caller has gone meanwhile.
+    unanswered: Mutex<Option<Instant>>,
+}
+
+/// What came of a marker.
+#[derive(Debug, Clone, Copy)]
+struct MarkerRound {
+    begun: Instant,
+    /// How many replicas have it; `None` if that is not known.
+    confirmed: Option<u32>,
+}
+
+/// How replicas are waited for.
+#[derive(Debug, Clone, Copy)]
+struct ReplicaWait {
+    /// How many are waited for.
+    wanted: u32,
+    /// For how long they are.
+    timeout: Duration,
+    /// How much longer the server may take to say so.
+    answer_within: Duration,
+}
+
+/// For how long the marker stays: longer than it takes to come to a replica.
+const MARKER_LASTS_MS: u64 = 1_000;
+
+// === impl MarkerConnection ===
+
+impl MarkerConnection {
+    /// Finds out on a new connection whether replicas can be waited for there, before anything is
+    /// granted.
+    async fn open(
+        connection: Connection,
+        marker: String,
+        limit: Instant,
+    ) -> Result<Self, Unavailability> {
+        let Some(run) = connection.run().cloned() else {
+            let why = "the server does not say its run_id (INFO server), without which nobody knows \
+                       whose replicas have a grant";
+            return Err(Unavailability::Misconfigured(why.to_owned()));
+        };
+        let waited = connection
+            .send(&Command::new("WAIT").with(0).with(1), limit)
+            .await;
+        waited.map_err(|failure| hint(failure.reason(), ACL_LINE))?;
+        Ok(Self {
+            connection,
+            run,
+            marker,
+            script: Script::new(include_str!("marker.lua"), 1, &Parts::default()),
+            turn: AsyncMutex::new(()),
+            last: Mutex::default(),
+            unanswered: Mutex::default(),
+        })
+    }
+
+    /// Writes a marker, and waits for those who have it. All is over by `limit`.
+    async fn round(&self, replica_wait: ReplicaWait, limit: Instant) -> Option<u32> {
+        let begun = Instant::now();
+        let confirmed = self.mark(replica_wait, limit).await;
+        *self.last.lock() = Some(MarkerRound { begun, confirmed });
+        confirmed
+    }
+
+    async fn mark(&self, replica_wait: ReplicaWait, limit: Instant) -> Option<u32> {
+        let now = Instant::now();
+        let left = limit.saturating_duration_since(now);
+        let for_the_answer = replica_wait.answer_within.min(left / 4);
+        let timeout = replica_wait
+            .timeout
+            .min(left.saturating_sub(for_the_answer));
+        let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        // A wait whose caller has gone keeps the connection busy until its time is over.
+        let earlier = *self.unanswered.lock();
+        if earlier.is_some_and(|due| due <= now) {
+            self.connection.retire();
+        }
+        // Zero would be for ever.
+        if self.connection.is_broken() || timeout == 0 {
+            return None;
+        }
+        let due = earlier.unwrap_or(now) + replica_wait.timeout + replica_wait.answer_within;
+        *self.unanswered.lock() = Some(earlier.unwrap_or(due));
+        let wait = |script: Command| {
+            let wait = Command::new("WAIT").with(replica_wait.wanted).with(timeout);
+            [script.with(&self.marker).with(MARKER_LASTS_MS), wait]
+        };
+        let connection = &self.connection;
+        let mut replies = connection
+            .send_all(&wait(self.script.by_hash(1)), due)
+            .await;
+        if let Ok([Value::ServerError(error), _]) = replies.as_deref()
+            && answered(error) == Failure::NoScript
+        {
+            replies = connection
+                .send_all(&wait(self.script.in_full(1)), due)
+                .await;
+        }
+        *self.unanswered.lock() = None;
+        match replies.as_deref() {
+            Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
+            Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
+                // Of a cluster the slot of the marker may have gone: the next connection has another one.
+                if let Failure::WrongNode(_) | Failure::Elsewhere(_) = answered(error) {
+                    self.connection.retire();
+                }
+                None
+            }
+            _ => None,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::store::{
 use super::{
     super::keys::Keys,
     failure::{Failure, hint},
-    run::info_field,
+    identity::info_field,
 };
 
 /// Keeps what the last examination of a server found.

@@ -1,9 +1,10 @@
-//! One step of a scan through the keys of a server, and what a page shows of it.
+//! One step of a scan through the keys of a server, what a page shows of it, and how reads are repeated.
 
 use std::sync::Arc;
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::Value;
 use sha2::{Digest, Sha256};
+use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     lock::LockName,
@@ -13,10 +14,10 @@ use crate::{
 use super::{
     super::keys::Keys,
     connection::answered,
-    dispatch::Dispatch,
-    failure::Failure,
-    retry::RetryPolicy,
-    run::{RunId, info_field},
+    dispatch::{Dispatch, Pauses},
+    failure::{ACL_LINE, Failure, hint},
+    identity::{RunId, info_field},
+    script::Command,
     shard::Shard,
 };
 
@@ -43,13 +44,7 @@ impl Dispatch {
         pattern: &str,
         count: usize,
     ) -> Result<Step, StoreError> {
-        let mut retry = RetryPolicy::new();
-        loop {
-            match self.scan_once(shard, from, pattern, count).await {
-                Ok(step) => return Ok(step),
-                Err(failure) => retry.pause_or_fail(failure).await?,
-            }
-        }
+        repeat_read(|| self.scan_once(shard, from, pattern, count)).await
     }
 
     async fn scan_once(
@@ -59,12 +54,13 @@ impl Dispatch {
         pattern: &str,
         count: usize,
     ) -> Result<Step, Failure> {
-        let mut commands = Pipeline::with_capacity(3);
-        commands.cmd("INFO").arg("server");
-        // A replica answers by its own data, and does not know who holds a lock now.
-        commands.cmd("INFO").arg("replication");
-        commands.cmd("SCAN").arg(from);
-        commands.arg("MATCH").arg(pattern).arg("COUNT").arg(count);
+        let scan = Command::new("SCAN").with(from).with("MATCH").with(pattern);
+        let commands = [
+            Command::new("INFO").with("server"),
+            // A replica answers by its own data, and does not know who holds a lock now.
+            Command::new("INFO").with("replication"),
+            scan.with("COUNT").with(count),
+        ];
         let replies = self.batch_to(shard, &commands).await?;
         if let Some(error) = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Some(error),
@@ -187,6 +183,33 @@ pub(crate) fn split(
         until: short_cursor(next),
     });
     (found, split)
+}
+
+// === Repeated reads ===
+
+/// For how long a read is repeated.
+const REPEATED_FOR: Duration = Duration::from_secs(1);
+
+/// Repeats a read while that may help: a read changes nothing, so that repeating it is safe.
+pub(crate) async fn repeat_read<T, F>(read: impl Fn() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let (start, mut pauses) = (Instant::now(), Pauses::new());
+    loop {
+        let (error, again): (StoreError, _) = match read().await {
+            Ok(read) => return Ok(read),
+            Err(Failure::Refused(why)) => (hint(why, ACL_LINE).into(), false),
+            Err(failure @ (Failure::NoScript | Failure::WrongType)) => (failure.into(), false),
+            Err(Failure::Unknown(why @ Uncertainty::UnexpectedReply(_))) => (why.into(), false),
+            Err(failure) => (failure.into(), true),
+        };
+        let pause = pauses.next();
+        if !again || start.elapsed() + pause >= REPEATED_FOR {
+            return Err(error);
+        }
+        sleep(pause).await;
+    }
 }
 
 #[cfg(test)]

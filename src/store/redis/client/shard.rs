@@ -1,22 +1,31 @@
-//! One server that has locks: the connections to it, and what is known of it.
+//! One server that has locks: the way to it, and what is known of it.
 //!
 //! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
 
 use std::sync::Arc;
 
+use bb8_redis::redis::Value;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
-    time::{Duration, timeout},
+    time::{Duration, Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{RedisConfig, RedisNode},
     lifecycle::Workers,
-    store::Unavailability,
+    store::{Unavailability, Uncertainty},
 };
 
-use super::{pool::Pool, replicas::Replicas, route::Route, safety::Admission};
+use super::{
+    super::{Slot, SlotTags, keys::Keys},
+    connection::{Connection, answered},
+    failure::Failure,
+    pool::{Pool, Route},
+    replicas::{MarkerConnection, Replicas},
+    safety::Admission,
+    script::Command,
+};
 
 /// One server that has locks, or whichever is the master.
 pub(crate) struct Shard {
@@ -105,6 +114,41 @@ impl Shard {
         }
     }
 
+    /// A connection to it. Without one nothing was sent.
+    pub(crate) async fn connection(&self, limit: Instant) -> Result<Connection, Failure> {
+        let connection = self.pool.connection(limit).await;
+        connection.map_err(|why| match why {
+            Unavailability::Connect(what) => {
+                Failure::Transient(Unavailability::Connect(self.named(&what)))
+            }
+            Unavailability::Misconfigured(_) => Failure::Refused(why),
+            other => Failure::Transient(other),
+        })
+    }
+
+    /// The connection on which it will be found out which replicas have what is done in a slot from now on; `None` if
+    /// nobody waits for that.
+    pub(crate) async fn marker_connection(
+        &self,
+        slot: Slot,
+        tags: &SlotTags,
+        limit: Instant,
+    ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
+        let marker = || match &self.node {
+            Some(_one_of_a_cluster) => Keys::marker_in(slot, tags),
+            None => Keys::MARKER.to_owned(),
+        };
+        self.replicas
+            .marker_connection(&self.pool, marker, limit)
+            .await
+    }
+
+    /// What it is called in metrics and in the log; `None` while it is not known which server it is.
+    pub(crate) fn address(&self) -> Option<String> {
+        let endpoint = self.pool.route.endpoint()?;
+        Some(endpoint.node().to_string())
+    }
+
     /// Says of which server something is told, if it is one of several.
     pub(crate) fn named(&self, what: &str) -> String {
         match &self.node {
@@ -141,6 +185,53 @@ impl AskingRoom {
             Ok(Err(_)) | Err(_) => Err(Unavailability::Overloaded),
         }
     }
+}
+
+// === Destination ===
+
+/// Where a command is sent.
+pub(crate) struct Destination {
+    pub(crate) shard: Arc<Shard>,
+    /// Whether that server was pointed to for this command alone.
+    pub(crate) asking: bool,
+}
+
+// === impl Destination ===
+
+impl Destination {
+    pub(crate) fn at(shard: &Arc<Shard>) -> Self {
+        Self {
+            shard: Arc::clone(shard),
+            asking: false,
+        }
+    }
+
+    /// Sends a command on a connection to it.
+    pub(super) async fn send(
+        &self,
+        connection: &Connection,
+        command: &Command,
+        limit: Instant,
+    ) -> Result<Value, Failure> {
+        if !self.asking {
+            return connection.send(command, limit).await;
+        }
+        // It counts for the next command of the connection, so nothing may come between the two.
+        let both = [Command::new("ASKING"), command.clone()];
+        let mut replies = connection.send_all(&both, limit).await?;
+        match (replies.pop(), replies.pop()) {
+            (_, Some(Value::ServerError(error)))
+            | (Some(Value::ServerError(error)), Some(Value::Okay)) => Err(answered(&error)),
+            (Some(value), Some(Value::Okay)) => Ok(value),
+            _ => Err(unexpected(connection, "no answer to ASKING".to_owned())),
+        }
+    }
+}
+
+/// A reply to something else: whatever comes on this connection cannot be believed any more.
+pub(super) fn unexpected(connection: &Connection, what: String) -> Failure {
+    connection.retire();
+    Failure::Unknown(Uncertainty::UnexpectedReply(what))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, RedlockUrl, SentinelUrl},
+    config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, SentinelUrl},
     lifecycle::{Lifecycle, Workers},
     store::{Partition, Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
@@ -19,25 +19,21 @@ use crate::{
 use super::{
     super::Slot,
     cluster::Cluster,
-    credentials::{Credentials, CredentialsError, server_name},
-    destination::Destination,
     failure::{Failure, Redirect},
-    route::Route,
+    pool::Route,
     sentinels::FollowedMaster,
-    shard::{CommandClass, Shard},
+    shard::{CommandClass, Destination, Shard},
 };
 
 /// The servers of the store.
 pub(crate) enum Topology {
-    /// One server has every slot.
-    Single(Arc<Shard>, String),
-    /// One server has every slot: the master that the sentinels name.
-    Sentinel(Arc<Shard>, Arc<FollowedMaster>),
+    /// One server has every slot: always the same one, or the master that the sentinels name.
+    One(Arc<Shard>),
     /// Each master of a cluster has some.
     Cluster(Arc<Cluster>),
 }
 
-/// Word of it when the servers are others than before.
+/// Notifies when the set of servers changes.
 pub(crate) struct Changes(Option<watch::Receiver<u64>>);
 
 /// How long it may take until it is known who has what.
@@ -53,28 +49,34 @@ impl Topology {
         clock: &Arc<dyn Clock>,
         workers: &Workers,
     ) -> Self {
-        match servers {
-            RedisServers::One(url) => {
-                let shard = Shard::new(Route::to_one(url, config), None, config, workers);
-                Self::Single(Arc::new(shard), url.node().to_string())
-            }
+        let route = match servers {
+            RedisServers::One(url) => Route::to_one(url, config),
             RedisServers::Sentinel(url) => {
-                let followed = Arc::new(FollowedMaster::new(url, config, Arc::clone(clock)));
-                let route = Route::Followed(Arc::clone(&followed));
-                Self::Sentinel(Arc::new(Shard::new(route, None, config, workers)), followed)
+                let followed = FollowedMaster::new(url, config, Arc::clone(clock));
+                Route::Followed(Arc::new(followed))
             }
             RedisServers::Cluster(url) => {
-                Self::Cluster(Arc::new(Cluster::new(url, config, workers)))
+                return Self::Cluster(Arc::new(Cluster::new(url, config, workers)));
             }
-        }
+        };
+        Self::One(Arc::new(Shard::new(route, None, config, workers)))
     }
 
     /// Starts what keeps an eye on who has what, until the program stops or the store is closed.
     pub(crate) fn start(&self, lifecycle: &Lifecycle, closing: &CancellationToken) {
+        if let Some(followed) = self.followed() {
+            Arc::clone(followed).start(lifecycle, closing);
+        }
+        if let Self::Cluster(cluster) = self {
+            Arc::clone(cluster).start(lifecycle, closing);
+        }
+    }
+
+    /// The master that the sentinels name, if they are asked.
+    fn followed(&self) -> Option<&Arc<FollowedMaster>> {
         match self {
-            Self::Single(..) => {}
-            Self::Sentinel(_, followed) => Arc::clone(followed).start(lifecycle, closing),
-            Self::Cluster(cluster) => Arc::clone(cluster).start(lifecycle, closing),
+            Self::One(shard) => shard.pool.route.followed(),
+            Self::Cluster(_) => None,
         }
     }
 
@@ -84,13 +86,13 @@ impl Topology {
 
     /// Whether a replica may become the master.
     pub(crate) fn fails_over(&self) -> bool {
-        !matches!(self, Self::Single(..))
+        self.is_cluster() || self.followed().is_some()
     }
 
     /// The server that has this slot.
     pub(crate) fn shard(&self, slot: Slot) -> Result<Arc<Shard>, Unavailability> {
         match self {
-            Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
+            Self::One(shard) => Ok(Arc::clone(shard)),
             Self::Cluster(cluster) => cluster.owner(slot),
         }
     }
@@ -98,10 +100,10 @@ impl Topology {
     /// That which is away when the server is that has a slot.
     pub(crate) fn partition(&self, slot: Slot) -> Partition {
         match self {
-            Self::Single(..) | Self::Sentinel(..) => Partition::WHOLE,
+            Self::One(_) => Partition::WHOLE,
             // Where nobody has the slot, what is sent ends soon.
             Self::Cluster(cluster) => cluster.owner(slot).map_or(Partition::WHOLE, |shard| {
-                // No other one lies there as long as this one is served.
+                // While this shard is in use, no other one has the same address in memory.
                 Partition::one_of(Arc::as_ptr(&shard).addr())
             }),
         }
@@ -109,9 +111,8 @@ impl Topology {
 
     /// Ends when some servers are known, or when that has taken too long.
     pub(crate) async fn wait_until_known(&self) {
-        match self {
-            Self::Single(..) | Self::Sentinel(..) => {}
-            Self::Cluster(cluster) => drop(timeout(KNOWN_WITHIN, cluster.wait_until_known()).await),
+        if let Self::Cluster(cluster) = self {
+            drop(timeout(KNOWN_WITHIN, cluster.wait_until_known()).await);
         }
     }
 
@@ -122,19 +123,18 @@ impl Topology {
         with: CommandClass,
     ) -> Result<Option<OwnedSemaphorePermit>, Unavailability> {
         match self {
-            Self::Single(..) | Self::Sentinel(..) => Ok(None),
-            Self::Cluster(cluster) => match cluster.owner(slot) {
-                Ok(owner) => owner.wait_permit(with),
-                // It may be known in a moment.
-                Err(_not_known) => Ok(None),
-            },
+            Self::One(_) => Ok(None),
+            // Which server has the slot may be known in a moment.
+            Self::Cluster(cluster) => {
+                (cluster.owner(slot)).map_or(Ok(None), |owner| owner.wait_permit(with))
+            }
         }
     }
 
     /// Every server that has slots, as far as is known.
     pub(crate) fn shards(&self) -> Vec<Arc<Shard>> {
         match self {
-            Self::Single(shard, _) | Self::Sentinel(shard, _) => vec![Arc::clone(shard)],
+            Self::One(shard) => vec![Arc::clone(shard)],
             Self::Cluster(cluster) => cluster.shards(),
         }
     }
@@ -142,27 +142,22 @@ impl Topology {
     /// Every server that has slots, in the order of the first slot of each. Fails if a slot has no server.
     pub(crate) fn shards_by_slot(&self) -> Result<Vec<Arc<Shard>>, Unavailability> {
         match self {
-            Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(vec![Arc::clone(shard)]),
+            Self::One(shard) => Ok(vec![Arc::clone(shard)]),
             Self::Cluster(cluster) => cluster.shards_by_slot(),
         }
     }
 
     /// Whether this server has a slot.
     pub(crate) fn has(&self, shard: &Arc<Shard>, slot: Slot) -> bool {
-        match self {
-            Self::Single(..) | Self::Sentinel(..) => true,
-            Self::Cluster(cluster) => {
-                let owner = cluster.owner(slot);
-                owner.is_ok_and(|owner| Arc::ptr_eq(&owner, shard))
-            }
-        }
+        let owner = self.shard(slot);
+        owner.is_ok_and(|owner| Arc::ptr_eq(&owner, shard))
     }
 
     /// Some slot of a server, in which it can be found out what the server lets us do; `None` for one
     /// that takes part in no cluster, where any is as good.
     pub(crate) fn some_slot(&self, shard: &Arc<Shard>) -> Option<Slot> {
         match self {
-            Self::Single(..) | Self::Sentinel(..) => None,
+            Self::One(_) => None,
             Self::Cluster(cluster) => cluster.some_slot(shard),
         }
     }
@@ -171,7 +166,7 @@ impl Topology {
     /// other.
     pub(crate) fn pubsub_shard(&self) -> Result<Arc<Shard>, Unavailability> {
         match self {
-            Self::Single(shard, _) | Self::Sentinel(shard, _) => Ok(Arc::clone(shard)),
+            Self::One(shard) => Ok(Arc::clone(shard)),
             Self::Cluster(cluster) => cluster.pubsub_shard(),
         }
     }
@@ -179,7 +174,7 @@ impl Topology {
     /// Tells it apart when a slot has gone to another server in between.
     pub(crate) fn moves(&self, slot: Slot) -> u32 {
         match self {
-            Self::Single(..) | Self::Sentinel(..) => 0,
+            Self::One(_) => 0,
             Self::Cluster(cluster) => cluster.moves(slot),
         }
     }
@@ -192,7 +187,7 @@ impl Topology {
         by: &Shard,
     ) -> Result<Destination, Failure> {
         match self {
-            Self::Single(..) | Self::Sentinel(..) => Err(Failure::WrongNode(redirect.reason())),
+            Self::One(_) => Err(Failure::WrongNode(redirect.reason())),
             Self::Cluster(cluster) => Ok(cluster.follow(slot, redirect, by)),
         }
     }
@@ -204,28 +199,18 @@ impl Topology {
         }
     }
 
-    /// Word of it when the servers are others than before.
+    /// Notifies subscribers when the set of servers changes.
     pub(crate) fn changes(&self) -> Changes {
         Changes(match self {
-            Self::Single(..) | Self::Sentinel(..) => None,
+            Self::One(_) => None,
             Self::Cluster(cluster) => Some(cluster.changes()),
         })
-    }
-
-    /// What a server is called in metrics; `None` while it is not known which it is.
-    pub(crate) fn node(&self, shard: &Shard) -> Option<String> {
-        match self {
-            Self::Single(_, node) => Some(node.clone()),
-            Self::Sentinel(_, followed) => followed.current().map(|node| node.to_string()),
-            Self::Cluster(_) => shard.node().map(ToString::to_string),
-        }
     }
 
     /// What is known of who has what.
     pub(crate) fn checks(&self) -> Vec<Check> {
         match self {
-            Self::Single(..) => Vec::new(),
-            Self::Sentinel(_, followed) => followed.checks(),
+            Self::One(_) => self.followed().map_or_else(Vec::new, |it| it.checks()),
             Self::Cluster(cluster) => cluster.checks(),
         }
     }
@@ -233,8 +218,10 @@ impl Topology {
     /// The same in figures.
     pub(crate) fn figures(&self, figures: &mut StoreFigures) {
         match self {
-            Self::Single(..) => {}
-            Self::Sentinel(_, followed) => followed.figures(figures),
+            Self::One(_) => self
+                .followed()
+                .into_iter()
+                .for_each(|it| it.figures(figures)),
             Self::Cluster(cluster) => cluster.figures(figures),
         }
     }
@@ -242,7 +229,7 @@ impl Topology {
     /// Closes every connection, whoever still has one.
     pub(crate) async fn close(&self) {
         match self {
-            Self::Single(shard, _) | Self::Sentinel(shard, _) => shard.pool.route.close().await,
+            Self::One(shard) => shard.pool.route.close().await,
             Self::Cluster(cluster) => cluster.close().await,
         }
     }
@@ -314,38 +301,4 @@ impl fmt::Display for RedisServers {
             Self::Cluster(url) => write!(f, "the Redis cluster at {url}"),
         }
     }
-}
-
-/// Finds out whether there is everything to connect with. It reads files.
-pub fn check_credentials(
-    servers: &RedisServers,
-    config: &RedisConfig,
-) -> Result<(), CredentialsError> {
-    let of_redis = Credentials::of_redis(&servers.login(), config);
-    of_redis.current()?;
-    let named = match servers {
-        RedisServers::One(url) => vec![url.node()],
-        RedisServers::Sentinel(url) => {
-            Credentials::of_sentinels(&url.login(), config).current()?;
-            url.nodes().to_vec()
-        }
-        RedisServers::Cluster(url) => url.nodes().to_vec(),
-    };
-    for node in named.iter().filter(|_| of_redis.is_tls()) {
-        server_name(node)?;
-    }
-    Ok(())
-}
-
-/// The same for the nodes of a quorum.
-pub fn check_quorum_credentials(
-    url: &RedlockUrl,
-    config: &RedisConfig,
-) -> Result<(), CredentialsError> {
-    let of_nodes = Credentials::of_redis(&url.login(), config);
-    of_nodes.current()?;
-    for node in url.nodes().iter().filter(|_| of_nodes.is_tls()) {
-        server_name(node)?;
-    }
-    Ok(())
 }

@@ -3,27 +3,29 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use bb8_redis::redis::{Cmd, Value};
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     clock::Clock,
-    store::{Unavailability, contract::Health},
+    store::{
+        Unavailability,
+        contract::{Check, Health},
+    },
 };
 
 use super::{
     super::{
-        SlotTags,
+        Slot, SlotTags,
         client::{
-            calls::Script,
+            Script,
             dispatch::Dispatch,
             failure::{Failure, explain},
             safety::{Eviction, Findings, SafetyVerdict},
             shard::Shard,
         },
         keys::Keys,
+        slot::Floors,
     },
-    floors::Floors,
     probe::{Permission, Probed},
 };
 
@@ -123,11 +125,8 @@ impl Examiner {
     }
 
     async fn eviction(&self, shard: &Arc<Shard>) -> Result<Health, Failure> {
-        let mut command = Cmd::new();
-        command.arg("INFO").arg("memory");
-        let eviction = match self.dispatch.plain_to(shard, &command).await {
-            Ok(Value::BulkString(info)) => Eviction::from_info(&String::from_utf8_lossy(&info)),
-            Ok(_) => None,
+        let eviction = match self.dispatch.info(shard, "memory").await {
+            Ok(info) => info.and_then(|info| Eviction::from_info(&info)),
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
                 return Ok(self.unread(shard, explain(&missing, self.acl_line)));
@@ -245,4 +244,65 @@ pub(crate) fn judge(probed: &Probed, unsubscribed: Option<&str>, acl_line: &str)
             Health::Misconfigured(explain(missing, acl_line))
         }
     }
+}
+
+// === Replicas ===
+//
+// What readiness says of replicas, where grants wait for them.
+
+// === impl Examiner ===
+
+impl Examiner {
+    /// What readiness says of a server; nothing if replicas are not waited for.
+    async fn check_replicas(&self, shard: &Arc<Shard>) -> Option<Check> {
+        let slot = self.dispatch.topology.some_slot(shard);
+        let slot = slot.unwrap_or_else(|| Slot::of(Keys::MARKER.as_bytes()));
+        let limit = Instant::now() + shard.replicas.longest();
+        let markers = match shard.marker_connection(slot, &self.tags, limit).await {
+            Ok(None) => return None,
+            Ok(Some(markers)) => markers,
+            Err(Unavailability::Misconfigured(why)) => {
+                return Some(check(Health::Misconfigured(why)));
+            }
+            Err(why) => return Some(check(Health::Outage(why.to_string()))),
+        };
+        let limit = Instant::now() + shard.replicas.longest();
+        let replicas = &shard.replicas;
+        let had = replicas.have(&markers, Some(&markers.run), limit).await;
+        Some(match had {
+            Ok(()) => Check {
+                note: replicas.confirmed().map(|count| format!("{count} confirm")),
+                ..check(self.judge_spare(shard).await)
+            },
+            Err(confirmed) => {
+                let why = replicas.too_few(confirmed);
+                check(Health::Outage(why.to_string()))
+            }
+        })
+    }
+
+    /// Whether locks can be granted after a failover. The new master was one of the replicas, so that it has
+    /// one replica less.
+    async fn judge_spare(&self, shard: &Arc<Shard>) -> Health {
+        if !self.dispatch.topology.fails_over() {
+            return Health::Passing;
+        }
+        let Ok(Some(info)) = self.dispatch.info(shard, "replication").await else {
+            return Health::Passing;
+        };
+        let is_replica = |line: &&str| line.starts_with("slave") && line.contains("state=online");
+        let count = info.lines().filter(is_replica).count();
+        let wanted = shard.replicas.wanted();
+        if count > wanted as usize {
+            return Health::Passing;
+        }
+        Health::Warning(format!(
+            "the master has no more replicas than redis.wait_replicas asks for ({wanted}): after a failover no lock \
+             is granted until there is another; add a replica"
+        ))
+    }
+}
+
+fn check(health: Health) -> Check {
+    Check::new("replicas", health)
 }

@@ -2,7 +2,4 @@
 
 pub(super) mod admission;
 pub(super) mod examination;
-pub(super) mod floors;
 pub(super) mod probe;
-pub(super) mod readiness;
-pub(super) mod replicas;

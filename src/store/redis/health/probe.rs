@@ -2,19 +2,12 @@
 
 use std::sync::Arc;
 
-use bb8_redis::redis::cmd;
 use tokio::time::{Duration, Instant};
 
 use crate::store::{Unavailability, Uncertainty};
 
 use super::super::{
-    client::{
-        calls::{Parts, Reply, Script, ScriptCall},
-        destination::Destination,
-        dispatch::Dispatch,
-        failure::Failure,
-        shard::Shard,
-    },
+    client::{Command, Parts, Reply, Script, dispatch::Dispatch, failure::Failure, shard::Shard},
     keys::Keys,
 };
 
@@ -60,13 +53,11 @@ impl Dispatch {
         key: &str,
         deadline: Instant,
     ) -> Result<Probed, Failure> {
-        let filled = |mut command: ScriptCall| {
+        let fill = |command: &mut Command| {
             command.arg(key).arg(Keys::PROBE);
-            command
         };
-        let destination = Destination::at(shard);
-        let sent = self.script(&destination, script, key, deadline, filled);
-        let reply = sent.await?;
+        let on = (shard, shard.connection(deadline).await?);
+        let reply = self.once_on(on, script, key, deadline, fill).await?;
         read(reply)
             .ok_or_else(|| Failure::Unknown(Uncertainty::UnexpectedReply("no probe".to_owned())))
     }
@@ -76,7 +67,7 @@ impl Dispatch {
         &self,
         shard: &Arc<Shard>,
     ) -> Result<(String, Permission), Failure> {
-        let permission = match self.plain_to(shard, &cmd("ASKING")).await {
+        let permission = match self.plain_to(shard, &Command::new("ASKING")).await {
             Err(failure) if lacks_permission(&failure) => Permission::Missing,
             answer => answer.map(|_ok| Permission::Given)?,
         };

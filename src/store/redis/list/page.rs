@@ -11,23 +11,17 @@ use crate::store::{
 };
 
 use super::super::{
-    SlotTags,
     client::{
-        dispatch::Dispatch,
         scan::{count, leave_out, narrower, split},
         shard::Shard,
     },
+    context::RedisContext,
     keys::Keys,
-    queue::gateway::RedisGateway,
-    scripts::Scripts,
 };
 
 /// What it takes to fill a page.
 pub(crate) struct RedisListing<'a> {
-    pub(crate) dispatch: &'a Dispatch,
-    pub(crate) scripts: &'a Scripts,
-    pub(crate) gateway: &'a RedisGateway,
-    pub(crate) tags: &'a SlotTags,
+    pub(crate) context: &'a RedisContext,
     pub(crate) query: &'a ListQuery,
 }
 
@@ -53,7 +47,7 @@ struct ScanWalk {
 impl RedisListing<'_> {
     /// As many locks as were asked for, or a few less.
     pub(crate) async fn page(&self) -> Result<Page, StoreError> {
-        let topology = &self.dispatch.topology;
+        let topology = &self.context.dispatch.topology;
         topology.wait_until_known().await;
         // All servers have room for as many; this one stands for them.
         let shard = topology.pubsub_shard()?;
@@ -82,10 +76,8 @@ impl RedisListing<'_> {
                 (None, Some(fewer)) => fewer,
                 (None, None) => count(wanted, locks.len(), looked_at),
             };
-            let step = self
-                .dispatch
-                .scan(shard, walk.scan, &pattern, count)
-                .await?;
+            let dispatch = &self.context.dispatch;
+            let step = dispatch.scan(shard, walk.scan, &pattern, count).await?;
             if !walk.is_of(step.run) {
                 // What another run has answered means nothing to this one.
                 if taken >= STEPS {

@@ -6,7 +6,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use bb8_redis::redis::{Pipeline, ServerError, Value};
+use bb8_redis::redis::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
@@ -21,7 +21,9 @@ use crate::{
 use super::{
     super::{
         client::{
-            answered, dispatch::Dispatch, failure::Failure, retry::RetryPolicy, scan::writable,
+            Command, answered,
+            failure::Failure,
+            scan::{repeat_read, writable},
             shard::Shard,
         },
         keys::Keys,
@@ -43,31 +45,12 @@ pub(crate) struct LockRead {
 /// How many commands are sent for a lock.
 const COMMANDS: usize = 2;
 
-// === impl Dispatch ===
-
-impl Dispatch {
-    /// Looks at locks, all of them on the server that the scan has found them on.
-    pub(super) async fn read_locks(
-        &self,
-        shard: &Arc<Shard>,
-        batch: &[Keys],
-    ) -> Result<Vec<LockRead>, StoreError> {
-        let commands = commands(batch);
-        let mut retry = RetryPolicy::new();
-        loop {
-            let sent = Instant::now();
-            let replies = self.batch_to(shard, &commands).await;
-            match replies.and_then(|replies| read(&replies, sent)) {
-                Ok(looks) => return Ok(looks),
-                Err(failure) => retry.pause_or_fail(failure).await?,
-            }
-        }
-    }
-}
-
 /// What the replies to [`commands`] say, which were sent then.
 fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
-    for error in replies.iter().filter_map(server_error) {
+    for reply in replies {
+        let Value::ServerError(error) = reply else {
+            continue;
+        };
         match answered(error) {
             // Of one lock only, and looked into by the script. In a slot that is being moved the reads
             // must not be sent one by one to where the keys are: their order counts.
@@ -87,17 +70,21 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     Ok(seen.iter().map(|seen| judge(seen, now, sent)).collect())
 }
 
-fn commands(batch: &[Keys]) -> Pipeline {
-    let mut commands = Pipeline::with_capacity(COMMANDS * batch.len() + 2);
-    commands.cmd("TIME");
-    for keys in batch {
+fn commands(batch: &[Keys]) -> Vec<Command> {
+    let reads = batch.iter().flat_map(|keys| {
         // What a foreign client has written may be of any length.
-        commands.cmd("GETRANGE").arg(keys.lock());
-        commands.arg(0).arg(MAX_LEASE_BYTES);
-        commands.cmd("LLEN").arg(keys.wait());
-    }
-    commands.cmd("INFO").arg("replication");
-    commands
+        let lease = Command::new("GETRANGE").with(keys.lock()).with(0);
+        [
+            lease.with(MAX_LEASE_BYTES),
+            Command::new("LLEN").with(keys.wait()),
+        ]
+    });
+    let role = Command::new("INFO").with("replication");
+    [Command::new("TIME")]
+        .into_iter()
+        .chain(reads)
+        .chain([role])
+        .collect()
 }
 
 fn judge([value, queue]: &[Value; COMMANDS], now: u64, sent: Instant) -> LockRead {
@@ -119,13 +106,6 @@ fn read_lease(value: &Value, now: u64, sent: Instant) -> Option<HeldLease> {
     // What has no end any more although it should have ended was changed by hand.
     let lease = record.lease(now, sent);
     lease.filter(|lease| !lease.expires_in.is_zero())
-}
-
-fn server_error(reply: &Value) -> Option<&ServerError> {
-    match reply {
-        Value::ServerError(error) => Some(error),
-        _ => None,
-    }
 }
 
 /// The microseconds of a TIME.
@@ -172,8 +152,8 @@ impl RedisListing<'_> {
         let mut batches = Vec::new();
         while names.peek().is_some() {
             let batch = names.by_ref().take(BATCH);
-            let keys = |name: LockName| Keys::of(&name, self.tags, &self.gateway.id);
-            batches.push(batch.map(keys).collect::<Vec<_>>());
+            let keys = batch.map(|name| self.context.keys(&name));
+            batches.push(keys.collect::<Vec<_>>());
         }
         let seen = stream::iter(batches).map(|batch| self.holders_of_batch(shard, batch));
         seen.buffer_unordered(BATCHES).try_concat().await
@@ -184,7 +164,12 @@ impl RedisListing<'_> {
         shard: &Arc<Shard>,
         batch: Vec<Keys>,
     ) -> Result<Vec<HeldLock>, StoreError> {
-        let seen = self.dispatch.read_locks(shard, &batch).await?;
+        let (dispatch, commands) = (&self.context.dispatch, commands(&batch));
+        let read_all = async || {
+            let sent = Instant::now();
+            read(&dispatch.batch_to(shard, &commands).await?, sent)
+        };
+        let seen = repeat_read(read_all).await?;
         let mut found = Vec::new();
         let mut unclear = Vec::new();
         for (keys, LockRead { lease, waiters }) in batch.into_iter().zip(seen) {
@@ -216,17 +201,18 @@ impl RedisListing<'_> {
         } else {
             SHOWN_HOLDERS
         };
-        let seen = self.scripts.list(self.dispatch, &keys, most, None);
-        let holder = match seen.await {
+        let lock = self.context.lock(keys);
+        let holder = match lock.list(most, None).await {
             Ok(holder) => holder,
             // While a slot moves, the keys of a lock may be at two servers. The list misses the lock.
             Err(StoreError::Unavailable(Unavailability::Refused(_)))
-                if self.dispatch.topology.is_cluster() =>
+                if self.context.dispatch.topology.is_cluster() =>
             {
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
+        let keys = lock.keys;
         let lock = self.to_held_lock(&keys, holder, waiters);
         Ok(lock.map(|lock| (keys, lock)))
     }
@@ -240,10 +226,10 @@ impl RedisListing<'_> {
         if lock.waiters == 0 {
             return Ok(lock);
         }
-        match self.scripts.count(self.dispatch, &keys).await {
+        match self.context.lock(keys).count().await {
             Ok(waiters) => lock.waiters = waiters,
             // Where a slot is being moved the queue may be in two places: all in it are counted.
-            Err(StoreError::Unavailable(_)) if self.dispatch.topology.is_cluster() => {}
+            Err(StoreError::Unavailable(_)) if self.context.dispatch.topology.is_cluster() => {}
             Err(error) => return Err(error),
         }
         Ok(lock)
@@ -251,9 +237,8 @@ impl RedisListing<'_> {
 
     /// The lock as it is shown, if it is held and wanted.
     fn to_held_lock(&self, keys: &Keys, holder: Option<Holder>, waiters: u64) -> Option<HeldLock> {
-        self.gateway
-            .floors
-            .raise_to_holder(keys.slot(), holder.as_ref());
+        let floors = &self.context.gateway.floors;
+        floors.raise_to_holder(keys.slot(), holder.as_ref());
         let name = keys.name().clone();
         let mut holder = holder.filter(|holder| holder.is_shown(&name, &self.query.filter))?;
         if let Holder::Shared(holders) = &mut holder {

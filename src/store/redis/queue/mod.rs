@@ -27,11 +27,7 @@
 //! **One key.** The newest request under an `Idempotency-Key` has the place; *newest* means latest at the store. An older request
 //! is answered `superseded`. A request that takes a place over goes on with its wait: the store says since when the place stands.
 
-pub(super) mod departures;
-mod extensions;
 pub(super) mod gateway;
-pub(super) mod lost_waiters;
 pub(super) mod queue_maintenance;
-pub(super) mod relay;
-pub(super) mod rounds;
+mod rounds;
 pub(super) mod timers;

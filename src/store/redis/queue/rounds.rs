@@ -1,14 +1,18 @@
 //! Once a period: says that this gateway is alive, and looks at every lock that is waited for here.
 //!
 //! As much is sent however many wait for a name, and nothing while nobody waits; the places of single
-//! waiters are looked up in turns (`lost_waiters.rs`). The look finds what no message and no timer can be
+//! waiters are looked up in turns. The look finds what no message and no timer can be
 //! relied on for: grants whose message or reply was lost, locks that were freed by foreign clients,
 //! holders that are not the ones we knew, places that were lost. For those who watch how their place
 //! moves (streams that stand in the queue) it is looked up on the way.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use bb8_redis::redis::{Cmd, Pipeline, Value};
+use bb8_redis::redis::{ServerError, Value};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
@@ -19,30 +23,29 @@ use crate::{
 
 use super::{
     super::{
-        Slot, SlotTags,
-        client::{answered, dispatch::Dispatch, failure::Failure, run::RunId, shard::Shard},
+        Slot,
+        client::{Command, answered, failure::Failure, identity::RunId, shard::Shard},
+        context::RedisContext,
         keys::Keys,
-        records::{ID, SHARED, id, token_in},
+        records::{ID, QUEUED, SHARED, id, token_in},
     },
-    extensions::{Extensions, QUEUE_LASTS},
     gateway::{ALIVE, RedisGateway},
-    lost_waiters::LostWaiters,
 };
 
-/// What it takes to make the rounds of one server.
+/// The rounds of one server.
 pub(crate) struct Rounds {
-    pub(crate) shard: Arc<Shard>,
-    pub(crate) gateway: Arc<RedisGateway>,
-    pub(crate) dispatch: Arc<Dispatch>,
-    pub(crate) tags: Arc<SlotTags>,
-    /// Whose places are looked up.
-    pub(crate) lost_waiters: LostWaiters,
+    context: Arc<RedisContext>,
+    shard: Arc<Shard>,
+    /// Whose places are looked up next. They are chosen a round before, so that none of them is only
+    /// about to be queued.
+    chosen: Vec<(LockName, TokenHash)>,
+    /// How often places were looked up: with each time it is another waiter's turn to be the first of its name.
+    turn: usize,
     /// Whose position was looked up last.
-    pub(crate) last_shown: Option<TokenHash>,
+    last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
-    pub(crate) run_id: Option<RunId>,
-    /// When the expiry of the queues was extended.
-    pub(crate) extensions: Extensions,
+    run_id: Option<RunId>,
+    extensions: Extensions,
 }
 
 /// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
@@ -60,14 +63,25 @@ const POSITIONS: usize = BATCH / 2;
 // === impl Rounds ===
 
 impl Rounds {
+    pub(crate) fn new(context: Arc<RedisContext>, shard: Arc<Shard>) -> Self {
+        Self {
+            context,
+            shard,
+            chosen: Vec::new(),
+            turn: 0,
+            last_shown: None,
+            run_id: None,
+            extensions: Extensions::default(),
+        }
+    }
+
     /// Makes rounds for ever.
     pub(crate) async fn go(mut self) {
         // Gateways that were started together do not make their rounds together.
         let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
         let mut next = Instant::now() + PERIOD.mul_f64(share);
         let mut missed = false;
-        let gateway = Arc::clone(&self.gateway);
-        let mut missed_messages = gateway.missed.subscribe();
+        let mut missed_messages = self.gateway().missed.subscribe();
         // Those who waited for something on this server before it was known are looked after at once.
         missed_messages.mark_changed();
         loop {
@@ -93,50 +107,65 @@ impl Rounds {
 
     async fn round(&mut self, missed: bool) -> Result<(), Failure> {
         if missed {
-            self.gateway.may_be_thought_dead(|slot| self.has(slot));
+            self.gateway().may_be_thought_dead(|slot| self.has(slot));
             if self.is_another_run().await? {
                 let here = |name: &LockName| self.has(Slot::of_name(name));
-                self.gateway.parking.notify_forgotten(here);
+                self.gateway().parking.notify_forgotten(here);
                 // A server that does not say its run would be sent all of them in every round that comes late.
                 if self.run_id.is_some() {
-                    self.gateway.repeat_departures(here);
+                    self.gateway().repeat_departures(here);
                 }
             }
         }
-        let mut names = self.gateway.parking.names();
+        let mut names = self.gateway().parking.names();
         names.retain(|name| self.has(Slot::of_name(name)));
         self.keep_alive(&names).await?;
         self.check_locks(&names).await?;
         self.extend_queues(&names).await?;
-        let (gateway, dispatch) = (&self.gateway, &self.dispatch);
-        self.lost_waiters
-            .check(gateway, (dispatch, &self.shard), &self.tags, missed)
-            .await?;
+        self.find_lost_waiters(missed).await?;
         self.show_positions().await
+    }
+
+    fn gateway(&self) -> &RedisGateway {
+        &self.context.gateway
+    }
+
+    fn keys(&self, name: &LockName) -> Keys {
+        self.context.keys(name)
     }
 
     /// Whether the server of these rounds has a slot.
     fn has(&self, slot: Slot) -> bool {
-        self.dispatch.topology.has(&self.shard, slot)
+        self.context.dispatch.topology.has(&self.shard, slot)
+    }
+
+    /// Sends commands of one key each to the server of these rounds.
+    async fn batch(&self, commands: Vec<(Slot, Command)>) -> Result<Vec<Value>, Failure> {
+        self.context.dispatch.batch(&self.shard, commands).await
+    }
+
+    /// The waiter is not queued any more, and asks again. One that has left meanwhile need not be told.
+    fn notify_forgotten(&self, name: &LockName, token: &TokenHash) {
+        let _delivered = self.gateway().parking.deliver(name, token, News::Forgotten);
     }
 
     /// Says in every slot where somebody waits that this gateway is alive. Where it no longer
     /// counts as alive its waiters may have lost their places: they ask again.
     async fn keep_alive(&self, names: &[LockName]) -> Result<(), Failure> {
         let waited_for: HashSet<Slot> = names.iter().map(Slot::of_name).collect();
-        let anywhere = self.gateway.parking.names();
+        let anywhere = self.gateway().parking.names();
         let anywhere: HashSet<Slot> = anywhere.iter().map(Slot::of_name).collect();
-        let mut slots = self.gateway.slots_to_keep(|slot| anywhere.contains(&slot));
+        let mut slots = self
+            .gateway()
+            .slots_to_keep(|slot| anywhere.contains(&slot));
         slots.retain(|&slot| self.has(slot));
         let mut lost = HashSet::new();
         for slots in slots.chunks(BATCH) {
-            let mut commands = Pipeline::with_capacity(slots.len());
-            for &slot in slots {
-                let key = Keys::of_gateway(slot, &self.tags, &self.gateway.id);
-                let ms = ALIVE.as_millis().to_string();
-                commands.cmd("PEXPIRE").arg(key).arg(ms);
-            }
-            let replies = self.dispatch.batch(&self.shard, slots, &commands).await?;
+            let keep = |&slot| {
+                let key = Keys::of_gateway(slot, &self.context.tags, &self.gateway().id);
+                (slot, expire(&key, ALIVE))
+            };
+            let replies = self.batch(slots.iter().map(keep).collect()).await?;
             for (&slot, reply) in slots.iter().zip(replies) {
                 match reply {
                     Value::Int(0) if waited_for.contains(&slot) => {
@@ -148,26 +177,23 @@ impl Rounds {
             }
         }
         if !lost.is_empty() {
-            self.gateway
+            self.gateway()
                 .may_be_thought_dead(|slot| lost.contains(&slot));
             let concerned = |name: &LockName| lost.contains(&Slot::of_name(name));
-            self.gateway.parking.notify_forgotten(concerned);
+            self.gateway().parking.notify_forgotten(concerned);
         }
         Ok(())
     }
 
     async fn check_locks(&self, names: &[LockName]) -> Result<(), Failure> {
         for names in names.chunks(BATCH / 2) {
-            let mut commands = Pipeline::with_capacity(2 * names.len());
-            for name in names {
-                let keys = Keys::of(name, &self.tags, &self.gateway.id);
-                commands.cmd("GETRANGE").arg(keys.lock());
-                commands.arg(0).arg(const { ID.place("token").end - 1 });
-                commands.cmd("PTTL").arg(keys.lock());
-            }
-            let slots = names.iter().map(Slot::of_name);
-            let slots: Vec<_> = slots.flat_map(|slot| [slot; 2]).collect();
-            let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
+            let commands = names.iter().flat_map(|name| {
+                let keys = self.keys(name);
+                let head = Command::new("GETRANGE").with(keys.lock()).with(0);
+                let head = head.with(const { ID.place("token").end - 1 });
+                [head, Command::new("PTTL").with(keys.lock())].map(|it| (keys.slot(), it))
+            });
+            let replies = self.batch(commands.collect()).await?;
             for (name, replies) in names.iter().zip(replies.chunks_exact(2)) {
                 self.judge(name, &replies[0], &replies[1])?;
             }
@@ -175,20 +201,41 @@ impl Rounds {
         Ok(())
     }
 
+    fn judge(&self, name: &LockName, value: &Value, left: &Value) -> Result<(), Failure> {
+        let gateway = self.gateway();
+        match (value, left) {
+            (_, Value::Int(-2)) => gateway.watch_expiry(name, Duration::ZERO),
+            // When the head is next of a lock that is shared, and who was granted it, only a script can tell.
+            (Value::BulkString(value), _) if value == SHARED => {
+                gateway.watch_expiry(name, Duration::ZERO);
+            }
+            (Value::BulkString(value), Value::Int(left)) => {
+                if let Some(token) = token_in(value) {
+                    // Held by an attempt that waits here: its message was lost. By anybody else: as expected.
+                    let news = News::GrantedProvisionally;
+                    let _one_of_ours = gateway.parking.deliver(name, &token, news);
+                }
+                if let Ok(left) = u64::try_from(*left) {
+                    gateway.watch_expiry(name, Duration::from_millis(left));
+                }
+            }
+            (Value::ServerError(error), _) | (_, Value::ServerError(error)) => refused(error)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Extends the expiry of each queue that somebody stands in here: that of one which never empties is set by nobody
     /// else.
     async fn extend_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
-        let awaited = |name: &LockName| self.gateway.parking.has_waiters(name);
-        let due = self.extensions.due(names, awaited);
+        let parking = &self.context.gateway.parking;
+        let due = self.extensions.due(names, |name| parking.has_waiters(name));
         for names in due.chunks(BATCH) {
-            let mut commands = Pipeline::with_capacity(names.len());
-            for name in names {
-                let keys = Keys::of(name, &self.tags, &self.gateway.id);
-                commands.cmd("PEXPIRE").arg(keys.wait());
-                commands.arg(QUEUE_LASTS.as_millis().to_string());
-            }
-            let slots: Vec<_> = names.iter().map(|name| Slot::of_name(name)).collect();
-            let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
+            let extend = |name: &&LockName| {
+                let keys = self.keys(name);
+                (keys.slot(), expire(keys.wait(), QUEUE_LASTS))
+            };
+            let replies = self.batch(names.iter().map(extend).collect()).await?;
             for (name, reply) in names.iter().zip(replies) {
                 if let Value::ServerError(error) = reply {
                     return Err(answered(&error));
@@ -199,69 +246,30 @@ impl Rounds {
         Ok(())
     }
 
-    fn judge(&self, name: &LockName, value: &Value, left: &Value) -> Result<(), Failure> {
-        match (value, left) {
-            (_, Value::Int(-2)) => self.gateway.watch_expiry(name, Duration::ZERO),
-            // When the head is next of a lock that is shared, and who was granted it, only a script can tell.
-            (Value::BulkString(value), _) if value == SHARED => {
-                self.gateway.watch_expiry(name, Duration::ZERO);
-            }
-            (Value::BulkString(value), Value::Int(left)) => {
-                if let Some(token) = token_in(value) {
-                    // Held by an attempt that waits here: its message was lost. By anybody else: as expected.
-                    let parking = &self.gateway.parking;
-                    let _one_of_ours = parking.deliver(name, &token, News::GrantedProvisionally);
-                }
-                if let Ok(left) = u64::try_from(*left) {
-                    self.gateway.watch_expiry(name, Duration::from_millis(left));
-                }
-            }
-            (Value::ServerError(error), _) | (_, Value::ServerError(error)) => {
-                match answered(error) {
-                    // A key of another type, which those who ask are told.
-                    Failure::WrongType => {}
-                    failure => return Err(failure),
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// Looks up where those stand who watch that.
     async fn show_positions(&mut self) -> Result<(), Failure> {
-        let positions = self.gateway.parking.positions();
+        let positions = self.context.gateway.parking.positions();
         let mut watched = positions.next_watched(self.last_shown.as_ref(), POSITIONS);
         self.last_shown = watched.last().map(|(_, token)| *token);
         watched.retain(|(name, _)| self.has(Slot::of_name(name)));
         if watched.is_empty() {
             return Ok(());
         }
-        let slots = watched.iter().map(|(name, _)| Slot::of_name(name));
-        let slots: Vec<_> = slots.flat_map(|slot| [slot; 2]).collect();
-        let mut commands = Pipeline::with_capacity(2 * watched.len());
-        for (name, token) in &watched {
-            let keys = Keys::of(name, &self.tags, &self.gateway.id);
-            commands.cmd("LPOS").arg(keys.wait()).arg(id(token));
-            commands.cmd("LLEN").arg(keys.wait());
-        }
-        let replies = self.dispatch.batch(&self.shard, &slots, &commands).await?;
+        let commands = watched.iter().flat_map(|(name, token)| {
+            let keys = self.keys(name);
+            let place = Command::new("LPOS").with(keys.wait()).with(id(token));
+            [place, Command::new("LLEN").with(keys.wait())].map(|it| (keys.slot(), it))
+        });
+        let replies = self.batch(commands.collect()).await?;
         for ((name, token), replies) in watched.iter().zip(replies.chunks_exact(2)) {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
                     let [ahead, waiters] = [ahead, waiters].map(i64::unsigned_abs);
                     positions.publish(token, Position { ahead, waiters });
                 }
-                [Value::ServerError(error), _] => match answered(error) {
-                    // A key of another type, which those who ask are told.
-                    Failure::WrongType => {}
-                    failure => return Err(failure),
-                },
-                [Value::Nil, _] => {
-                    // If it has been granted the lock, it is answered so when it asks again.
-                    let parking = &self.gateway.parking;
-                    let _delivered = parking.deliver(name, token, News::Forgotten);
-                }
+                [Value::ServerError(error), _] => refused(error)?,
+                // If it has been granted the lock, it is answered so when it asks again.
+                [Value::Nil, _] => self.notify_forgotten(name, token),
                 _ => {}
             }
         }
@@ -271,11 +279,9 @@ impl Rounds {
     /// Whether the server has been started anew, or is another one, since it was last asked. If it
     /// does not say, it may have been.
     async fn is_another_run(&mut self) -> Result<bool, Failure> {
-        let mut command = Cmd::new();
-        command.arg("INFO").arg("server");
-        let now = match self.dispatch.plain_to(&self.shard, &command).await {
-            Ok(Value::BulkString(info)) => RunId::read(&String::from_utf8_lossy(&info)),
-            Ok(_) | Err(Failure::Refused(_)) => None,
+        let now = match self.context.dispatch.info(&self.shard, "server").await {
+            Ok(info) => info.and_then(|info| RunId::read(&info)),
+            Err(Failure::Refused(_)) => None,
             Err(failure) => return Err(failure),
         };
         let before = std::mem::replace(&mut self.run_id, now);
@@ -289,5 +295,235 @@ impl Rounds {
             debug!("the server is known now by its run");
         }
         Ok(another)
+    }
+}
+
+/// A command that lets a key last for so long.
+fn expire(key: &str, lasts: Duration) -> Command {
+    let ms = lasts.as_millis().to_string();
+    Command::new("PEXPIRE").with(key).with(ms)
+}
+
+/// A key of another type is no failure: those who ask are told.
+fn refused(error: &ServerError) -> Result<(), Failure> {
+    match answered(error) {
+        Failure::WrongType => Ok(()),
+        failure => Err(failure),
+    }
+}
+
+// === Lost waiters ===
+//
+// Finds those who wait here and are not queued any more.
+//
+// A place can be lost while others keep the queue alive: a grant whose message was lost ends before
+// it is confirmed, or this gateway was taken for dead and the message of that was lost. Whoever is
+// neither queued nor told so asks again, and is answered the lease if it holds the lock after all.
+
+/// How many places are looked up in one round, and how many of them together. Where more wait they
+/// take turns: ten thousand are come by within twenty rounds.
+const PLACES: usize = 512;
+/// How many queues are read together in which a place was lost: none is longer than a megabyte.
+const QUEUES: usize = 8;
+
+// === impl Rounds ===
+
+impl Rounds {
+    /// Looks up on the server the places of some who wait here; of all of them if news may have been missed.
+    async fn find_lost_waiters(&mut self, missed: bool) -> Result<(), Failure> {
+        let last = |waiters: &[(LockName, TokenHash)]| waiters.last().map(|(_, token)| *token);
+        if missed {
+            let mut after = None;
+            loop {
+                let some = self.gateway().parking.next_waiters(after.as_ref(), PLACES);
+                self.check_tickets(&some).await?;
+                if some.len() < PLACES {
+                    break;
+                }
+                after = last(&some);
+            }
+        } else {
+            let mut waiters = self.chosen.clone();
+            let first = self.turn % waiters.len().max(1);
+            waiters.rotate_left(first);
+            self.turn = self.turn.wrapping_add(1);
+            self.check_tickets(&waiters).await?;
+        }
+        let parking = &self.context.gateway.parking;
+        self.chosen = parking.next_waiters(last(&self.chosen).as_ref(), PLACES);
+        if self.chosen.is_empty() {
+            self.chosen = parking.next_waiters(None, PLACES);
+        }
+        Ok(())
+    }
+
+    /// Tells those who are not queued that they must ask again: all whose tickets do not say that they stand in the
+    /// queue. That a ticket says so and stands nowhere comes of no script, but the list may have been lost. A look for
+    /// a place takes as long as the queue is long, so that one of each name is looked for, and where it is not
+    /// found all of that name.
+    async fn check_tickets(&self, waiters: &[(LockName, TokenHash)]) -> Result<(), Failure> {
+        let (mut names, mut commands, mut asked) = (HashSet::new(), Vec::new(), Vec::new());
+        for (name, token) in waiters {
+            let keys = self.keys(name);
+            if !self.has(keys.slot()) {
+                continue;
+            }
+            let kind = Command::new("GETRANGE").with(keys.of_attempt(token));
+            commands.push((keys.slot(), kind.with(0).with(0)));
+            asked.push((name, token, false));
+            if names.insert(name) {
+                let place = Command::new("LPOS").with(keys.wait()).with(id(token));
+                commands.push((keys.slot(), place));
+                asked.push((name, token, true));
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let replies = self.batch(commands).await?;
+        let (mut stands, mut lost) = (HashSet::new(), Vec::new());
+        for ((name, token, is_place), reply) in asked.into_iter().zip(replies) {
+            match reply {
+                Value::BulkString(kind) if kind == [QUEUED] => {
+                    stands.insert(token);
+                }
+                Value::BulkString(_) => self.notify_forgotten(name, token),
+                // Of one that does not even say that it stands there nothing follows for others.
+                Value::Nil if is_place && stands.contains(token) => lost.push(name),
+                Value::ServerError(error) => refused(&error)?,
+                _ => {}
+            }
+        }
+        for names in lost.chunks(QUEUES) {
+            self.read_queues(names).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells those who do not stand in the queues of some names that they must ask again.
+    async fn read_queues(&self, names: &[&LockName]) -> Result<(), Failure> {
+        let parking = &self.gateway().parking;
+        // Before the queues are read: whoever is queued meanwhile is not looked for.
+        let waiting: Vec<_> = names.iter().map(|name| parking.waiting_for(name)).collect();
+        let commands = names.iter().map(|name| {
+            let keys = self.keys(name);
+            let all = Command::new("LRANGE").with(keys.wait()).with(0).with(-1);
+            (keys.slot(), all)
+        });
+        let replies = self.batch(commands.collect()).await?;
+        for ((name, tokens), reply) in names.iter().zip(&waiting).zip(replies) {
+            let stand: HashSet<TokenHash> = match reply {
+                Value::Array(ids) => ids.iter().filter_map(token_of).collect(),
+                Value::ServerError(error) => {
+                    refused(&error)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            for token in tokens.iter().filter(|token| !stand.contains(token)) {
+                self.notify_forgotten(name, token);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn token_of(value: &Value) -> Option<TokenHash> {
+    match value {
+        Value::BulkString(id) => token_in(id),
+        _ => None,
+    }
+}
+
+// === Extensions ===
+
+/// When the expiry of each queue was extended that somebody stands in here.
+#[derive(Default)]
+struct Extensions {
+    last: HashMap<LockName, Instant>,
+}
+
+/// How long a queue lasts, as in `parts/lease.lua`, and how often it is given that again: longer than anybody
+/// waits and is not asked after.
+const QUEUE_LASTS: Duration = Duration::from_hours(25);
+const EXTEND_EVERY: Duration = Duration::from_hours(1);
+
+// === impl Extensions ===
+
+impl Extensions {
+    /// Those of the queues that were not extended for an hour. What is known of any that is not `awaited` here any
+    /// more is forgotten.
+    fn due<'a>(
+        &mut self,
+        names: &'a [LockName],
+        awaited: impl Fn(&LockName) -> bool,
+    ) -> Vec<&'a LockName> {
+        self.last
+            .retain(|name, last| last.elapsed() < EXTEND_EVERY && awaited(name));
+        let due = names.iter().filter(|name| !self.last.contains_key(*name));
+        due.collect()
+    }
+
+    /// Notes that a queue was extended.
+    fn extended(&mut self, name: &LockName) {
+        self.last.insert(name.clone(), Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<LockName> {
+        let names = names.iter().map(|name| LockName::new(name).unwrap());
+        names.collect()
+    }
+
+    /// Those that are due, which are extended.
+    fn extend(extensions: &mut Extensions, names: &[LockName]) -> Vec<String> {
+        let due = extensions.due(names, |name| names.contains(name));
+        for name in &due {
+            extensions.extended(name);
+        }
+        due.iter().map(|name| name.as_str().to_owned()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_is_extended_once_an_hour_for_as_long_as_somebody_stands_in_it() {
+        let mut extensions = Extensions::default();
+        let queues = names(&["first", "second"]);
+        assert_eq!(extend(&mut extensions, &queues[..1]), ["first"]);
+        advance(Duration::from_mins(30)).await;
+        assert_eq!(extend(&mut extensions, &queues), ["second"]);
+        for _ in 0..30 {
+            advance(Duration::from_mins(30) - Duration::from_secs(2)).await;
+            assert_eq!(extend(&mut extensions, &queues), [""; 0]);
+            advance(Duration::from_secs(2)).await;
+            assert_eq!(extend(&mut extensions, &queues), ["first"]);
+            advance(Duration::from_mins(30)).await;
+            assert_eq!(extend(&mut extensions, &queues), ["second"]);
+        }
+        assert!(QUEUE_LASTS > 24 * EXTEND_EVERY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_nobody_stood_in_for_a_while_is_extended_again() {
+        let mut extensions = Extensions::default();
+        let queues = names(&["left", "stays"]);
+        assert_eq!(extend(&mut extensions, &queues), ["left", "stays"]);
+        assert_eq!(extend(&mut extensions, &queues[1..]), [""; 0]);
+        assert_eq!(extend(&mut extensions, &queues), ["left"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_could_not_be_extended_stays_due() {
+        let mut extensions = Extensions::default();
+        let queues = names(&["fails"]);
+        for _ in 0..2 {
+            assert_eq!(extensions.due(&queues, |_| true).len(), 1);
+        }
+        assert_eq!(extend(&mut extensions, &queues), ["fails"]);
     }
 }

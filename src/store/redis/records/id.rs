@@ -1,6 +1,9 @@
 //! The id of an attempt, of its ticket and of its lease, and texts that contain the id of something else.
 
-use crate::{lock::TokenHash, store::redis::client::calls::hex};
+use crate::{
+    lock::TokenHash,
+    store::redis::client::{append_hex, token_hash},
+};
 
 use super::super::fields::Layout;
 
@@ -29,7 +32,7 @@ pub(in crate::store::redis) const FLOOR: Layout = Layout {
 pub(in crate::store::redis) fn id(token: &TokenHash) -> String {
     let mut id = String::with_capacity(const { ID.place("token").end });
     id.push(char::from(VERSION));
-    hex::append(&mut id, token.as_bytes());
+    append_hex(&mut id, token.as_bytes());
     id
 }
 
@@ -39,5 +42,5 @@ pub(in crate::store::redis) fn token_in(id: &[u8]) -> Option<TokenHash> {
         return None;
     }
     let token = id.get(const { ID.place("token") })?;
-    hex::token_hash(std::str::from_utf8(token).ok()?)
+    token_hash(std::str::from_utf8(token).ok()?)
 }

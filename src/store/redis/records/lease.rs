@@ -11,7 +11,7 @@ use crate::lock::{FencingToken, HeldLease, Mode, Owner, Salt, TokenHash, Ttl};
 
 use super::{
     super::{
-        client::calls::{hex, metadata_from_json, read_request},
+        client::{metadata_from_json, read_hex, read_request},
         fields::{Layout, number},
     },
     id::token_in,
@@ -125,7 +125,7 @@ impl<'a> Record<'a> {
         let salt = self
             .keyed()
             .then(|| self.text.get(const { LEASE.place("salt") }))??;
-        hex::read(salt).map(Salt::from_bytes)
+        read_hex(salt).map(Salt::from_bytes)
     }
 
     fn byte(&self, place: Range<usize>) -> u8 {

@@ -6,7 +6,7 @@ use crate::{
 };
 
 use super::super::{
-    client::calls::{hex, metadata_json},
+    client::{append_hex, append_number, metadata_json},
     fields::{Field, Layout},
 };
 
@@ -41,8 +41,8 @@ const BLANKS: &str = match std::str::from_utf8(&[b' '; 64]) {
 pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
     let hold = attempt.hold_limit.map_or(0, HoldLimit::as_millis);
     let mut text = String::with_capacity(512);
-    hex::append_number::<8>(&mut text, attempt.ttl.as_millis());
-    hex::append_number::<9>(&mut text, hold);
+    append_number::<8>(&mut text, attempt.ttl.as_millis());
+    append_number::<9>(&mut text, hold);
     text.push_str(BLANKS);
     if let Some(key) = &attempt.idempotency {
         for bytes in [
@@ -50,7 +50,7 @@ pub(in crate::store::redis) fn pack(attempt: &Attempt) -> String {
             key.fingerprint.as_bytes().as_slice(),
             key.salt.as_bytes().as_slice(),
         ] {
-            hex::append(&mut text, bytes);
+            append_hex(&mut text, bytes);
         }
     }
     text.push_str(attempt.owner.as_ref().map_or("", Owner::as_str));
@@ -68,7 +68,7 @@ pub(super) mod tests {
         store::contract::Idempotency,
     };
 
-    use super::*;
+    use super::{super::super::client::hex, *};
 
     pub(crate) fn attempt(keyed: bool) -> Attempt {
         let name = LockName::new("a").unwrap();
@@ -108,7 +108,7 @@ pub(super) mod tests {
             ("fingerprint", key.fingerprint.as_bytes().as_slice()),
             ("salt", &[7; 16]),
         ] {
-            assert_eq!(packed[PACKED.place(field)], hex::write(bytes), "{field}");
+            assert_eq!(packed[PACKED.place(field)], hex(bytes), "{field}");
         }
         assert!(packed[PACKED.place("salt").end..].starts_with("ci\n"));
     }

@@ -18,8 +18,9 @@ use crate::{
 use super::{
     super::{
         client::{
-            calls::{Reply, ScriptCall, TOMBSTONE_MS, hex, metadata_json, request_text},
+            Command, Reply, TOMBSTONE_MS,
             dispatch::{DispatchReply, Sending},
+            hex, metadata_json, read_hex, request_text,
         },
         keys::Keys,
     },
@@ -79,7 +80,7 @@ impl Node {
             .voting_connection(Instant::now() + self.timeout)
             .await?;
         let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut ScriptCall| {
+        let fill = |command: &mut Command| {
             fill_lease_keys(command, keys)
                 .arg(keys.fence())
                 .arg(keys.of_name("wanted"))
@@ -179,7 +180,7 @@ impl Node {
         let limit = Instant::now() + self.timeout;
         let connection = self.shard.pool.connection(limit).await?;
         let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut ScriptCall| {
+        let fill = |command: &mut Command| {
             fill_lease_keys(command, keys).arg(keys.fence());
             command.arg(Keys::NODE);
             command.arg(&token).arg(nonce.as_str()).arg(fence.get());
@@ -206,7 +207,7 @@ impl Node {
 impl Node {
     /// Who holds the lock at the node; `None` if nobody does.
     pub(super) async fn view(&self, keys: &Keys) -> Result<Option<NodeHolder>, StoreError> {
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             command.arg(keys.lock()).arg(keys.of_name("info"));
         };
         let run = self.run(&self.scripts.view, keys, keys.lock(), fill);
@@ -255,10 +256,10 @@ impl Node {
     ) -> Result<ReplayReply, StoreError> {
         let asks = request.asks.to_string();
         let lease = request.lease.to_string();
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys)
                 .arg(&asks)
-                .arg(hex::write(request.key.as_bytes()));
+                .arg(hex(request.key.as_bytes()));
             command.arg(&lease).arg(TOMBSTONE_MS);
         };
         let run = self.run(&self.scripts.replay, keys, &asks, fill);
@@ -266,7 +267,7 @@ impl Node {
         match reply.kind() {
             kind @ ("replayed" | "collected") => {
                 let delivered = kind == "replayed";
-                let salt = reply.text().as_deref().and_then(hex::read);
+                let salt = reply.text().as_deref().and_then(read_hex);
                 let salt = salt.ok_or_else(|| reply.unexpected())?;
                 let salt = Salt::from_bytes(salt);
                 Ok(ReplayReply::Lease(reply.lease(keys)?, salt, delivered))
@@ -293,7 +294,7 @@ impl Node {
         ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(&token);
             command
                 .arg_ttl(ttl.asked)
@@ -336,7 +337,7 @@ impl Node {
         token: &TokenHash,
     ) -> Result<Confirmation, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(&token).arg(TOMBSTONE_MS);
         };
         let run = self.run(&self.scripts.confirm, keys, &token, fill);
@@ -378,7 +379,7 @@ impl Node {
     ) -> Result<NodeRelease, StoreError> {
         let token = token.to_string();
         let keeper = keeper.map(|keeper| keeper.to_string()).unwrap_or_default();
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
             command.arg(&token).arg(TOMBSTONE_MS).arg(&keeper);
         };
@@ -428,7 +429,7 @@ impl Node {
         unanswered: Option<KeeperId>,
     ) -> Result<GiveBack, StoreError> {
         let token = token.to_string();
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys)
                 .arg(keys.of_name("wanted"))
                 .arg(&token);
@@ -487,7 +488,7 @@ impl Node {
             NodeTarget::Lease(token) => (token.to_string(), String::new()),
             NodeTarget::Foreign(mark) => (String::new(), mark.to_string()),
         };
-        let fill = |command: &mut ScriptCall, sending| {
+        let fill = |command: &mut Command, sending| {
             fill_lease_keys(command, keys).arg(keys.of_name("wanted"));
             command.arg(nonce.as_str()).arg(TOMBSTONE_MS);
             let late = u8::from(sending == Sending::Again);
@@ -521,7 +522,7 @@ impl Node {
         let token = token.to_string();
         let within = u64::try_from(request.within.as_millis()).unwrap_or(u64::MAX);
         let text = request_text(request);
-        let fill = |command: &mut ScriptCall, _| {
+        let fill = |command: &mut Command, _| {
             fill_lease_keys(command, keys).arg(&token).arg(within);
             command.arg(&text).arg(TOMBSTONE_MS);
         };

@@ -23,17 +23,17 @@ use super::{
     super::{
         SlotTags,
         client::{
-            Connection, Endpoint,
-            calls::{Reply, Script, ScriptCall},
+            Command, Connection, Endpoint, Reply, Script,
             credentials::Credentials,
             dispatch::{Dispatch, DispatchReply, Sending},
             failure::NODE_ACL_LINE,
-            route::Route,
+            pool::Route,
             shard::Shard,
             topology::Topology,
         },
-        health::{examination::Examiner, floors::Floors, probe},
+        health::{examination::Examiner, probe},
         keys::Keys,
+        slot::Floors,
     },
     claim::Nonce,
     record::millis,
@@ -160,7 +160,7 @@ impl Node {
         script: &Script,
         keys: &Keys,
         echo: &str,
-        fill: impl Fn(&mut ScriptCall) + Send + Sync,
+        fill: impl Fn(&mut Command) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
         let on = (&self.shard, connection);
@@ -177,9 +177,11 @@ impl Node {
         script: &Script,
         keys: &Keys,
         echo: &str,
-        fill: impl Fn(&mut ScriptCall, Sending) + Send + Sync,
+        fill: impl Fn(&mut Command, Sending) + Send + Sync,
     ) -> Result<DispatchReply, StoreError> {
-        let DispatchReply { reply, earlier } = self.dispatch.run(script, keys, echo, fill).await?;
+        let limit = self.dispatch.limit();
+        let run = self.dispatch.run(script, keys, echo, limit, fill);
+        let DispatchReply { reply, earlier } = run.await?;
         let reply = reply.of_known_layout(keys)?;
         Ok(DispatchReply { reply, earlier })
     }
@@ -258,7 +260,7 @@ impl NodeMaker {
         let endpoint = Endpoint::new(node.clone(), credentials, connect_timeout);
         let route = Route::to(endpoint);
         let shard = Arc::new(Shard::new(route, None, &self.redis, &self.workers));
-        let topology = Topology::Single(Arc::clone(&shard), node.to_string());
+        let topology = Topology::One(Arc::clone(&shard));
         let dispatch = Arc::new(Dispatch::new(topology, &self.redis, Keys::of_node));
         let examiner = Examiner {
             dispatch: Arc::clone(&dispatch),
@@ -367,12 +369,12 @@ impl Node {
         &self,
         script: &Script,
         echo: &str,
-        fill: impl Fn(&mut ScriptCall, &str) + Send + Sync,
+        fill: impl Fn(&mut Command, &str) + Send + Sync,
     ) -> Result<Reply, StoreError> {
         let limit = Instant::now() + self.timeout;
         let connection = self.shard.pool.connection(limit).await?;
         let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut ScriptCall| {
+        let fill = |command: &mut Command| {
             command.arg(Keys::NODE);
             fill(command, &run);
         };

@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::super::{
-    client::calls::{Reply, metadata_from_json, read_request, token_hash},
+    client::{Reply, metadata_from_json, read_request, token_hash},
     keys::Keys,
 };
 
@@ -93,7 +93,7 @@ pub(super) fn millis(ms: i64) -> Option<Duration> {
 /// What every reader of what only nodes answer makes of the bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzzed_quorum_reply(bytes: &[u8]) -> String {
-    use super::super::client::calls::{fuzzed, shown};
+    use super::super::client::{fuzzed, shown};
 
     fuzzed(
         bytes,

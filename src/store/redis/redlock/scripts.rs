@@ -3,7 +3,7 @@
 use crate::store::contract::Idempotency;
 
 use super::super::{
-    client::calls::{Parts, REQUEST, Script, ScriptCall, hex},
+    client::{Command, Parts, REQUEST, Script, hex},
     gateways::Channels,
     keys::Keys,
 };
@@ -90,7 +90,7 @@ impl Keys {
 
 /// Lock, record and memories of ended leases. Every script that changes a lease takes them as its first
 /// three keys.
-pub(super) fn fill_lease_keys<'a>(command: &'a mut ScriptCall, keys: &Keys) -> &'a mut ScriptCall {
+pub(super) fn fill_lease_keys<'a>(command: &'a mut Command, keys: &Keys) -> &'a mut Command {
     command
         .arg(keys.lock())
         .arg(keys.of_name("info"))
@@ -102,12 +102,12 @@ pub(super) fn fill_lease_keys<'a>(command: &'a mut ScriptCall, keys: &Keys) -> &
 // The idempotency key of an attempt, as the scripts are given it.
 
 /// Key, fingerprint and salt; each empty if there is no key.
-pub(super) fn fill_idempotency(command: &mut ScriptCall, idempotency: Option<&Idempotency>) {
+pub(super) fn fill_idempotency(command: &mut Command, idempotency: Option<&Idempotency>) {
     match idempotency {
         None => command.arg("").arg("").arg(""),
         Some(key) => command
-            .arg(hex::write(key.hash.as_bytes()))
-            .arg(hex::write(key.fingerprint.as_bytes()))
-            .arg(hex::write(key.salt.as_bytes())),
+            .arg(hex(key.hash.as_bytes()))
+            .arg(hex(key.fingerprint.as_bytes()))
+            .arg(hex(key.salt.as_bytes())),
     };
 }

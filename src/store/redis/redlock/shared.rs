@@ -23,7 +23,7 @@ use crate::{
 use super::{
     super::{
         SlotTags,
-        client::{calls::token_hash, dispatch::Pauses},
+        client::{dispatch::Pauses, token_hash},
         gateways::{Channels, NewsWanted},
         keys::{GatewayId, Keys},
     },

@@ -3,15 +3,12 @@
 
 use std::time::Duration;
 
-use bb8_redis::redis::{Value, cmd, from_redis_value};
+use bb8_redis::redis::{Value, from_redis_value};
 use tokio::time::Instant;
 
 use crate::lock::HeldLease;
 
-use super::{
-    super::{Slot, keys::Keys},
-    shared::Shared,
-};
+use super::{super::client::Command, shared::Shared};
 
 /// For how long a walk has lasted.
 #[derive(Debug, Clone, Copy)]
@@ -32,9 +29,9 @@ impl Shared {
     /// A walk that began then, or begins now.
     pub(super) async fn walk(&self, since: Option<u64>) -> ListWalk {
         let at = Instant::now();
-        let slot = Slot::of(Keys::PROBE.as_bytes());
-        let dispatch = &self.quorum.nodes()[0].dispatch;
-        let time = dispatch.plain(slot, &cmd("TIME")).await;
+        let node = &self.quorum.nodes()[0];
+        let command = Command::new("TIME");
+        let time = node.dispatch.plain_to(&node.shard, &command).await;
         let now = time.ok().and_then(millis);
         let since = since.or(now).unwrap_or_default();
         let lasted = now.and_then(|now| now.checked_sub(since));

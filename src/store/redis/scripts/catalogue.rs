@@ -1,7 +1,7 @@
 //! All scripts of the store, what they share, and the keys that they read.
 
 use super::super::{
-    client::calls::{Parts, REQUEST, Script},
+    client::{KeyOfLock, Parts, REQUEST, Script},
     fields::inline,
     gateways::Channels,
     keys::Keys,
@@ -58,20 +58,24 @@ pub fn inline_fields(text: &str) -> String {
 
 impl Scripts {
     pub(crate) fn new(channels: &Channels) -> Self {
-        let of_queue = |text| Script::publishing(text, 2, PARTS, &channels.all);
+        let of_queue = |text| {
+            Script::publishing(text, 2, PARTS, &channels.all).naming(&[Keys::lock, Keys::fence])
+        };
+        let of_lock =
+            |text, keys: &'static [KeyOfLock]| Script::new(text, keys.len(), PARTS).naming(keys);
         Self {
             acquire: of_queue(include_str!("acquire.lua")),
             renew: of_queue(include_str!("renew.lua")).running_during_slot_migration(),
             release: of_queue(include_str!("release.lua")).running_during_slot_migration(),
             give_back: of_queue(include_str!("give_back.lua")),
-            confirm: Script::new(include_str!("confirm.lua"), 2, PARTS)
+            confirm: of_lock(include_str!("confirm.lua"), &[Keys::lock, Keys::gateway])
                 .running_during_slot_migration(),
             leave: of_queue(include_str!("leave.lua")),
-            lapse: Script::new(include_str!("lapse.lua"), 1, PARTS),
+            lapse: of_lock(include_str!("lapse.lua"), &[Keys::lock]),
             advance: of_queue(include_str!("advance.lua")),
-            inspect: Script::new(include_str!("inspect.lua"), 2, PARTS).read_only(),
-            list: Script::new(include_str!("list.lua"), 1, PARTS).read_only(),
-            count: Script::new(include_str!("count.lua"), 2, PARTS).read_only(),
+            inspect: of_lock(include_str!("inspect.lua"), &[Keys::lock, Keys::wait]).read_only(),
+            list: of_lock(include_str!("list.lua"), &[Keys::lock]).read_only(),
+            count: of_lock(include_str!("count.lua"), &[Keys::lock, Keys::wait]).read_only(),
             break_lock: of_queue(include_str!("break.lua")),
             ask: of_queue(include_str!("ask.lua")),
         }

@@ -1,31 +1,18 @@
-//! The scripts: for each one its text and a typed wrapper that knows the positions.
+//! The scripts: the text of each one, and a typed wrapper that knows its arguments and its reply.
 
-mod acquire;
-mod advance;
-mod ask;
-mod break_lock;
+mod attempt;
 mod catalogue;
-mod confirm;
-mod count;
-#[cfg(any(test, feature = "fuzzing"))]
-mod fuzzed_reply;
-mod give_back;
-mod inspect;
-mod lapse;
-mod leave;
-mod list;
-mod news;
-mod queueing;
-mod record;
-mod release;
-mod renew;
+mod lease;
+mod lock_scripts;
+mod look;
+mod reply;
 
-pub(super) use advance::Advance;
-pub(super) use break_lock::{BreakResult, ScriptTarget};
+pub(super) use attempt::GrantKnowledge;
 pub use catalogue::inline_fields;
 pub(super) use catalogue::{Scripts, typed_keys};
-pub(super) use give_back::GrantKnowledge;
-pub(super) use news::ScriptNews;
+pub(super) use lock_scripts::LockScripts;
+pub(super) use look::Advance;
+pub(super) use reply::ScriptNews;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use fuzzed_reply::fuzzed_reply;
+pub(crate) use reply::fuzzed_reply;

@@ -10,8 +10,6 @@
 
 mod layout;
 mod members;
-mod question;
-mod report;
 mod view;
 mod watch;
 

@@ -7,7 +7,7 @@ use crate::{
     store::{Unavailability, redis::Slot},
 };
 
-use super::super::{connection::answered, run::info_field};
+use super::super::{connection::answered, identity::info_field};
 
 /// Who has which slots, as one server of a cluster sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

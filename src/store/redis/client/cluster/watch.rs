@@ -1,16 +1,20 @@
-//! Keeps asking who has which slots.
+//! Keeps asking servers of a cluster, several at once, who has which slots.
 
 use std::sync::Arc;
 
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::lifecycle::Lifecycle;
+use crate::{config::RedisNode, lifecycle::Lifecycle, store::Unavailability};
 
 use super::{
-    super::ask_many::majority,
+    super::{
+        ask_many::{ask_most, majority},
+        connection::Connection,
+        failure::{ACL_LINE, Failure, hint},
+        script::Command,
+    },
     members::Cluster,
-    question::{ClusterReplies, ask_others, ask_shards},
     view::ClusterView,
 };
 
@@ -34,14 +38,7 @@ const MUST_PERSIST: Duration = Duration::from_secs(30);
 impl Cluster {
     /// Keeps an eye on who has which slots, until the program stops or the store is closed.
     pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
-        let (stopped, closed) = (lifecycle.stopped(), closing.clone());
-        lifecycle.spawn_background(async move {
-            tokio::select! {
-                () = self.watch() => {}
-                () = stopped => {}
-                () = closed.cancelled() => {}
-            }
-        });
+        lifecycle.spawn_until(closing, async move { self.watch().await });
     }
 
     async fn watch(&self) {
@@ -70,19 +67,23 @@ impl Cluster {
             asked.rotate_left(from % count);
             asked.truncate(ASKED);
         }
-        let mut answers = ask_shards(&asked, ANSWER_WITHIN).await;
+        let limit = Instant::now() + ANSWER_WITHIN;
+        let questions = asked.iter().map(async |shard| {
+            let node = shard.node().expect("a server of a cluster has an address");
+            ask(shard.pool.connection(limit), node, limit).await
+        });
+        let (mut views, mut errors) = ask_most(questions, limit).await;
         // Of the masters: others may all have missed the same change.
-        let most = answers.views.len() > asked.len() / 2;
-        let silent = answers.views.is_empty();
+        let most = views.len() > asked.len() / 2;
+        let silent = views.is_empty();
         if silent {
-            answers = self.ask_any_known(answers).await;
+            let more;
+            (views, more) = self.ask_any_known().await;
+            errors.extend(more);
         }
-        let all = answers.last_error.is_none();
-        let latest = answers.views.iter().max_by_key(|view| rank(view));
-        *self.last_error.lock() = match latest {
-            Some(_) => None,
-            None => answers.last_error,
-        };
+        let all = errors.is_empty();
+        let latest = views.iter().max_by_key(|view| rank(view));
+        *self.last_error.lock() = errors.pop().filter(|_| latest.is_none());
         let Some(view) = latest else {
             self.epoch_regression.clear();
             return false;
@@ -91,7 +92,7 @@ impl Cluster {
         if view.epoch < layout.epoch && !most {
             // Of the servers in the URL: a single server that answers is not most of those that were asked.
             let named = self.seeds.iter().filter(|seed| {
-                let mut views = answers.views.iter().filter(|it| it.by == **seed);
+                let mut views = views.iter().filter(|it| it.by == **seed);
                 views.any(|it| rank(it) == rank(view))
             });
             if !(silent && view.sound && named.count() >= majority(self.seeds.len())) {
@@ -109,19 +110,20 @@ impl Cluster {
 
     /// Asks those that are named in the URL, and all that were a part of the cluster when it was last
     /// asked.
-    async fn ask_any_known(&self, asked: ClusterReplies) -> ClusterReplies {
+    async fn ask_any_known(&self) -> (Vec<ClusterView>, Vec<Unavailability>) {
         let layout = self.layout();
         let mut nodes = self.seeds.clone();
         nodes.extend(layout.replicas.iter().cloned());
         nodes.sort_by_key(ToString::to_string);
         nodes.dedup();
         let others: Vec<_> = nodes.iter().map(|node| self.endpoint(node)).collect();
-        let timeout = self.config.connect_timeout_ms.duration() + ANSWER_WITHIN;
-        let mut answers = ask_others(&others, timeout).await;
+        let limit = Instant::now() + self.config.connect_timeout_ms.duration() + ANSWER_WITHIN;
+        let questions = others.iter();
+        let questions = questions.map(|it| ask(it.connect(), it.node(), limit));
+        let answers = ask_most(questions, limit).await;
         for endpoint in others {
             endpoint.close().await;
         }
-        answers.last_error = answers.last_error.or(asked.last_error);
         answers
     }
 }
@@ -129,6 +131,20 @@ impl Cluster {
 /// Whose word counts: of those that see enough of the cluster, the latest.
 fn rank(view: &ClusterView) -> (bool, bool, u64) {
     (!view.ranges.is_empty(), view.sound, view.epoch)
+}
+
+/// Asks a server who has which slots, as it sees it.
+async fn ask(
+    connecting: impl Future<Output = Result<Connection, Unavailability>>,
+    node: &RedisNode,
+    limit: Instant,
+) -> Result<ClusterView, Unavailability> {
+    let asked = async {
+        let commands = ["INFO", "SLOTS"].map(|what| Command::new("CLUSTER").with(what));
+        let replies = connecting.await?.send_all(&commands, limit).await;
+        ClusterView::read(&replies.map_err(Failure::reason)?, node)
+    };
+    asked.await.map_err(|why| hint(why, ACL_LINE).at(node))
 }
 
 #[cfg(test)]
@@ -165,7 +181,7 @@ mod tests {
     }
 
     /// A cluster whose only master does not answer, which was followed at epoch 6. The one in the URL answers at epoch 3.
-    /// `away`: servers in the URL that do not answer.
+    /// `away`: servers in the URL that do not answer; of port `AGAIN`, the one that answers.
     async fn with_silent_master(lifecycle: &Lifecycle, away: &str) -> (Cluster, RedisNode) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -174,6 +190,7 @@ mod tests {
                 drop(answer(client, port).await);
             }
         });
+        let away = away.replace("AGAIN", &port.to_string());
         let url = format!("redis+cluster://127.0.0.1:{port}{away}");
         let Ok(StoreUrl::Cluster(url)) = url.parse() else {
             panic!("it is a cluster");
@@ -211,9 +228,10 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_that_was_made_anew_is_followed_when_no_master_has_answered_for_long() {
         let lifecycle = Lifecycle::new();
-        // Half of the servers in the URL are not most of them.
+        // Half of the servers in the URL are not most of them, however often one is named.
         for (away, believed) in [
             ("", 3),
+            (",127.0.0.1:AGAIN,127.0.0.1:1", 6),
             (",127.0.0.1:1", 6),
             (",127.0.0.1:1,127.0.0.1:2", 6),
         ] {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 use super::{
-    super::{credentials::Credentials, endpoint::Endpoint, route::Route},
+    super::{credentials::Credentials, endpoint::Endpoint, pool::Route},
     *,
 };
 

@@ -4,15 +4,20 @@
 //! it is a master. When another one takes over, everything that was connected to the one before is
 //! cut off at once. The later word of two sentinels counts, as they count themselves (the
 //! configuration epoch), and an earlier word than the latest that counted is believed only of more than
-//! half of them, and only when they insist on it (`epoch_regression.rs`): so a master that was deposed, and sentinels
+//! half of them, and only when they insist on it (`ask_many.rs`): so a master that was deposed, and sentinels
 //! that have missed it, lead nobody back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
 };
 
+use bb8_redis::redis::Value;
 use futures_util::future::join_all;
+use humantime::format_rfc3339_seconds;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify},
@@ -25,23 +30,30 @@ use crate::{
     clock::Clock,
     config::{RedisConfig, RedisNode, SentinelUrl},
     lifecycle::Lifecycle,
-    store::Unavailability,
+    store::{
+        Unavailability,
+        contract::{Check, Health},
+    },
+    telemetry::metrics::StoreFigures,
 };
 
 use super::{
     super::{
-        ask_many::majority, connection::Connection, credentials::Credentials, endpoint::Endpoint,
-        epoch_regression::EpochRegression, pubsub::PubSubConnection,
+        ask_many::{EpochRegression, majority},
+        connection::Connection,
+        credentials::Credentials,
+        endpoint::{Endpoint, PubSubConnection},
+        failure::Failure,
+        identity::RunId,
+        script::Command,
     },
-    master::Master,
-    question::{Candidate, SentinelReplies, ask},
-    sentinel::Sentinel,
+    sentinel::{Candidate, Sentinel, SentinelReplies, ask},
 };
 
 /// The master that the sentinels name, whichever it is.
 pub(crate) struct FollowedMaster {
-    pub(super) service: String,
-    pub(super) sentinels: Vec<Sentinel>,
+    service: String,
+    sentinels: Vec<Sentinel>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     connect_timeout: Duration,
@@ -55,7 +67,7 @@ pub(crate) struct FollowedMaster {
     epoch: AtomicU64,
     epoch_regression: EpochRegression<RedisNode>,
     /// How often another master was followed than before.
-    pub(super) changes: AtomicU64,
+    changes: AtomicU64,
     /// Told when the master may have changed: the sentinels are then asked at once.
     switched: Notify,
 }
@@ -123,11 +135,6 @@ impl FollowedMaster {
         master.endpoint.subscribe(channels).await
     }
 
-    /// The server that is the master, as far as is known.
-    pub(crate) fn current(&self) -> Option<RedisNode> {
-        Some(self.current_endpoint()?.node().clone())
-    }
-
     pub(crate) fn current_endpoint(&self) -> Option<Arc<Endpoint>> {
         let master = self.current_master()?;
         Some(Arc::clone(&master.endpoint))
@@ -135,16 +142,10 @@ impl FollowedMaster {
 
     /// Keeps following the master, until the program stops or the store is closed.
     pub(crate) fn start(self: Arc<Self>, lifecycle: &Lifecycle, closing: &CancellationToken) {
-        let (stopped, closed) = (lifecycle.stopped(), closing.clone());
-        lifecycle.spawn_background(async move {
+        lifecycle.spawn_until(closing, async move {
             let listening = self.sentinels.iter();
             let listening = listening.map(|it| it.await_switches(&self.service, &self.switched));
-            tokio::select! {
-                () = self.watch() => {}
-                _never = join_all(listening) => {}
-                () = stopped => {}
-                () = closed.cancelled() => {}
-            }
+            tokio::join!(self.watch(), join_all(listening));
         });
     }
 
@@ -272,8 +273,156 @@ impl FollowedMaster {
         }
     }
 
-    pub(super) fn current_master(&self) -> Option<Arc<Master>> {
+    fn current_master(&self) -> Option<Arc<Master>> {
         let master = self.master.lock();
         master.clone()
+    }
+}
+
+// === Master ===
+
+/// A server that was a master when it was last asked.
+struct Master {
+    endpoint: Arc<Endpoint>,
+    /// Since when it is followed.
+    since: SystemTime,
+    /// By which it tells its runs apart, if it says.
+    run: Mutex<Option<RunId>>,
+}
+
+// === impl Master ===
+
+impl Master {
+    /// Connects to a server, and makes sure that it is a master.
+    async fn verify(endpoint: Endpoint, now: SystemTime) -> Result<Self, Unavailability> {
+        let connection = verify(&endpoint).await?;
+        Ok(Self {
+            endpoint: Arc::new(endpoint),
+            since: now,
+            run: Mutex::new(connection.run().cloned()),
+        })
+    }
+
+    /// A new connection to it. `named`: a sentinel has just named it. If none has, only to the run
+    /// that is known to be the master: one that was started anew may have been replaced meanwhile.
+    async fn connect(&self, named: bool) -> Result<Connection, Unavailability> {
+        let connection = verify(&self.endpoint).await?;
+        let run = connection.run().cloned();
+        let mut known = self.run.lock();
+        if !named && (run.is_none() || *known != run) {
+            let why = "it was started anew, and no sentinel says that it still is the master";
+            return Err(Unavailability::Connect(why.to_owned()));
+        }
+        *known = run;
+        Ok(connection)
+    }
+}
+
+/// A connection to a server that says on it that it is a master.
+async fn verify(endpoint: &Endpoint) -> Result<Connection, Unavailability> {
+    let limit = Instant::now() + endpoint.connect_timeout();
+    let connection = endpoint.connect().await?;
+    let role = connection.send(&Command::new("ROLE"), limit).await;
+    judge_role(&role.map_err(Failure::reason)?)?;
+    Ok(connection)
+}
+
+fn judge_role(role: &Value) -> Result<(), Unavailability> {
+    let first = match role {
+        Value::Array(role) => role.first(),
+        _ => None,
+    };
+    match first {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+        Some(Value::BulkString(_)) => {
+            let why = "READONLY: this server is a replica, whoever was named".to_owned();
+            Err(Unavailability::Refused(why))
+        }
+        _ => {
+            let why = "it answers what no Redis would".to_owned();
+            Err(Unavailability::Refused(why))
+        }
+    }
+}
+
+// === Report ===
+//
+// What there is to see of the master and of the sentinels.
+
+// === impl FollowedMaster ===
+
+impl FollowedMaster {
+    /// What readiness says. No address: everybody may ask, and the log names each.
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        let master = if let Some(master) = self.current_master() {
+            let since = format_rfc3339_seconds(master.since);
+            Check {
+                note: Some(format!("the same since {since}")),
+                ..Check::new("master", Health::Passing)
+            }
+        } else {
+            let service = &self.service;
+            let why = format!("no server is known to be the master of {service:?}");
+            Check::new("master", Health::Outage(why))
+        };
+        vec![master, self.check_sentinels()]
+    }
+
+    fn check_sentinels(&self) -> Check {
+        let all = self.sentinels.len();
+        let answers = self.sentinels.iter().filter(|it| it.last_error().is_none());
+        let answer = answers.count();
+        let told = format!("{answer} of {all} answer");
+        let why = match answer {
+            0 => {
+                "the master is used for as long as it lives, and no other one is found. The log says why"
+            }
+            _ if answer == all => {
+                return Check {
+                    note: Some(told),
+                    ..Check::new("sentinels", Health::Passing)
+                };
+            }
+            _ => "the log and the metrics say which do not",
+        };
+        Check::new("sentinels", Health::Warning(format!("{told}; {why}")))
+    }
+
+    /// What metrics say.
+    pub(crate) fn figures(&self, figures: &mut StoreFigures) {
+        if let Some(master) = self.current_master() {
+            let since = master.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let node = master.endpoint.node().to_string();
+            figures.master = Some((node, since.as_secs_f64()));
+        }
+        figures.master_changes = Some(self.changes.load(Ordering::Relaxed));
+        figures.sentinels = self
+            .sentinels
+            .iter()
+            .map(|sentinel| (sentinel.node().to_string(), sentinel.last_error().is_none()))
+            .collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn only_a_master_is_one() {
+        let reply = |role| Value::Array(vec![text(role)]);
+        assert_eq!(judge_role(&reply("master")), Ok(()));
+        for other in ["slave", "sentinel"] {
+            let refused = judge_role(&reply(other));
+            assert!(
+                matches!(refused, Err(Unavailability::Refused(_))),
+                "{other}"
+            );
+        }
+        assert!(judge_role(&Value::Nil).is_err());
     }
 }

@@ -11,9 +11,6 @@
 //! that may be forgotten, unless replicas confirmed it (`redis.wait_replicas`).
 
 mod followed_master;
-mod master;
-mod question;
-mod report;
 mod sentinel;
 
 pub(crate) use followed_master::FollowedMaster;

@@ -1,8 +1,8 @@
-//! One sentinel, and whom it names.
+//! One sentinel, whom it names, and whom all sentinels name together.
 
 use std::{pin::pin, sync::Arc};
 
-use bb8_redis::redis::{Pipeline, Value};
+use bb8_redis::redis::Value;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::{
@@ -14,10 +14,12 @@ use tracing::{info, warn};
 use crate::{config::RedisNode, store::Unavailability};
 
 use super::super::{
+    ask_many::ask_most,
     connection::{Connection, answered},
     credentials::Credentials,
     endpoint::Endpoint,
     failure::Failure,
+    script::Command,
 };
 
 /// One sentinel.
@@ -38,10 +40,10 @@ struct SentinelErrors {
 
 /// Whom a sentinel names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) node: RedisNode,
+struct Named {
+    node: RedisNode,
     /// How often the master had changed by then; the higher one is the later word.
-    pub(super) epoch: u64,
+    epoch: u64,
 }
 
 /// On which a sentinel announces a new master, when the sentinels agree that a failover is over.
@@ -69,7 +71,7 @@ impl Sentinel {
     }
 
     /// Asks for the master of a service.
-    pub(super) async fn ask(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
+    async fn ask(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
         let asked = timeout_at(limit, self.ask_once(service, limit)).await;
         let answer = asked.unwrap_or_else(|_elapsed| {
             Err(Unavailability::Connect("no answer in time".to_owned()))
@@ -85,10 +87,8 @@ impl Sentinel {
 
     async fn ask_once(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
         let connection = self.connection().await?;
-        let mut commands = Pipeline::with_capacity(2);
-        commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME");
-        commands.arg(service);
-        commands.cmd("SENTINEL").arg("MASTER").arg(service);
+        let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"]
+            .map(|what| Command::new("SENTINEL").with(what).with(service));
         let replies = connection
             .send_all(&commands, limit)
             .await
@@ -210,6 +210,72 @@ fn text(value: &Value) -> Option<&str> {
     }
 }
 
+// === All sentinels ===
+
+/// What the sentinels have answered.
+#[derive(Debug)]
+pub(super) struct SentinelReplies {
+    /// Who was named: the latest word first, and of equals the one that more have given.
+    pub(super) candidates: Vec<Candidate>,
+    /// Why a sentinel named nobody, if one did.
+    pub(super) last_error: Option<Unavailability>,
+}
+
+/// A server that was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) node: RedisNode,
+    pub(super) epoch: u64,
+    /// By how many.
+    pub(super) by: usize,
+}
+
+/// Asks all sentinels at once.
+pub(super) async fn ask(
+    sentinels: &[Sentinel],
+    service: &str,
+    timeout: Duration,
+) -> SentinelReplies {
+    let limit = Instant::now() + timeout;
+    let questions = sentinels.iter().map(async |sentinel| {
+        let answer = sentinel.ask(service, limit).await;
+        let at = |why: Unavailability| why.at(format_args!("sentinel {}", sentinel.node()));
+        answer.map_err(at)
+    });
+    let (named, errors) = ask_most(questions, limit).await;
+    SentinelReplies {
+        candidates: rank(named),
+        last_error: errors.into_iter().reduce(worse),
+    }
+}
+
+fn rank(named: Vec<Named>) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for Named { node, epoch } in named {
+        match candidates
+            .iter_mut()
+            .find(|candidate| candidate.node == node)
+        {
+            Some(candidate) => {
+                candidate.by += 1;
+                candidate.epoch = candidate.epoch.max(epoch);
+            }
+            None => candidates.push(Candidate { node, epoch, by: 1 }),
+        }
+    }
+    candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.epoch, candidate.by)));
+    candidates
+}
+
+/// What is told if there is more than one reason. While one of them may be about to pass, it is not the
+/// configuration that is wrong.
+fn worse(before: Unavailability, now: Unavailability) -> Unavailability {
+    match before {
+        Unavailability::Misconfigured(_) => now,
+        before => before,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bb8_redis::redis::parse_redis_value;
@@ -270,5 +336,33 @@ mod tests {
             assert!(matches!(read(odd, "m"), Err(Unavailability::Refused(_))));
         }
         assert!(matches!(read(&[], "m"), Err(Unavailability::Refused(_))));
+    }
+
+    fn named(port: u16, epoch: u64) -> Named {
+        Named {
+            node: RedisNode::new("h", port),
+            epoch,
+        }
+    }
+
+    #[test]
+    fn the_latest_word_counts_and_of_equals_that_of_most() {
+        let ports = |named: Vec<Named>| -> Vec<u16> {
+            let ranked = rank(named).into_iter();
+            ranked.map(|candidate| candidate.node.port()).collect()
+        };
+        // One sentinel has seen the failover, the others not yet.
+        assert_eq!(ports(vec![named(1, 4), named(1, 4), named(2, 5)]), [2, 1]);
+        assert_eq!(ports(vec![named(1, 0), named(2, 0), named(2, 0)]), [2, 1]);
+        let by = |named: Vec<Named>| rank(named)[0].by;
+        assert_eq!(by(vec![named(1, 4), named(1, 3), named(2, 1)]), 2);
+    }
+
+    #[test]
+    fn what_may_pass_is_told_before_what_is_configured() {
+        let wrong = || Unavailability::Misconfigured("m".to_owned());
+        let away = || Unavailability::Connect("c".to_owned());
+        assert_eq!(worse(wrong(), away()), away());
+        assert_eq!(worse(away(), wrong()), away());
     }
 }

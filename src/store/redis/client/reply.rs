@@ -7,10 +7,10 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     lock::ForeignMark,
-    store::{StoreError, Unavailability, Uncertainty, contract::Loss, redis::keys::Keys},
+    store::{StoreError, Unavailability, Uncertainty, contract::Loss},
 };
 
-use super::super::run::RunId;
+use super::{super::keys::Keys, identity::RunId};
 
 /// A reply that is known to answer our command.
 #[derive(Debug)]
@@ -252,6 +252,50 @@ impl Reply {
             _ => Err(self.unexpected()),
         }
     }
+}
+
+// === Fuzzed ===
+
+/// What each of these readers makes of any bytes as a reply. No reader may take what it cannot be.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzzed(bytes: &[u8], readers: &[fn(&mut Reply, &Keys) -> String]) -> String {
+    use crate::{
+        lock::LockName,
+        store::redis::{SlotTags, keys::GatewayId},
+    };
+
+    static KEYS: std::sync::LazyLock<Keys> = std::sync::LazyLock::new(|| {
+        let name = LockName::new("a").expect("it is one letter");
+        Keys::of(&name, &SlotTags::compute(), &GatewayId::random())
+    });
+    /// What every reply must repeat.
+    const ECHO: &str = "e";
+    let Ok(value) = bb8_redis::redis::parse_redis_value(bytes) else {
+        return "no RESP".to_owned();
+    };
+    let mut outcome = String::new();
+    for reader in readers {
+        match Reply::read(value.clone(), ECHO, Instant::now()) {
+            Err(why) => outcome += &why,
+            Ok(mut reply) => {
+                assert!(
+                    bytes
+                        .windows(ECHO.len())
+                        .any(|part| part == ECHO.as_bytes())
+                );
+                let seen = reader(&mut reply, &KEYS);
+                assert!(!seen.contains(char::is_control), "{seen:?}");
+                outcome += &seen;
+            }
+        }
+    }
+    outcome
+}
+
+/// Which kind of outcome it is; the values in it say nothing new.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn shown<T>(read: Result<T, impl ToString>) -> String {
+    read.map_or_else(|error| error.to_string(), |_| "taken".to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,320 @@
+//! Commands as they are sent, and scripts, which most of them call.
+
+use std::io;
+
+use bb8_redis::redis::{RedisWrite, ToRedisArgs};
+use sha1::{Digest, Sha1};
+
+use crate::{lock::Ttl, store::contract::TOMBSTONE};
+
+use super::{
+    super::{
+        fields::{Layout, inline},
+        keys::Keys,
+    },
+    texts::hex,
+};
+
+/// The text of a script and the hash by which the server knows it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: String,
+    hash: String,
+    /// How many keys it names.
+    keys: usize,
+    /// The keys of a lock that it names. Empty if its caller writes its keys.
+    of_lock: &'static [KeyOfLock],
+    /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
+    read_only: bool,
+    /// Whether it can do with its first key, which is the lock.
+    runs_during_slot_migration: bool,
+}
+
+/// One of the keys of a lock.
+pub(crate) type KeyOfLock = fn(&Keys) -> &str;
+
+/// [`TOMBSTONE`] as scripts take it: as an argument, or in the place of the word.
+pub(crate) const TOMBSTONE_MS: u64 = TOMBSTONE.as_secs() * 1_000;
+
+/// What scripts share.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    /// By the name under which they import it.
+    pub(crate) texts: &'static [(&'static str, &'static str)],
+    /// What they name fields of.
+    pub(crate) fields: &'static [&'static Layout],
+}
+
+/// The channel of all gateways as it stands in the scripts, which is that of the first database.
+const EVERYBODY: &str = "'lg:gw:all'";
+/// Enough for the arguments of any script without metadata.
+const BYTES: usize = 1_024;
+
+// === impl Script ===
+
+impl Script {
+    pub(crate) fn new(text: &str, keys: usize, parts: &Parts) -> Self {
+        let text = compose(text, parts);
+        assert!(
+            !text.contains(EVERYBODY),
+            "a script that publishes is made for its channels"
+        );
+        Self::of(text, keys)
+    }
+
+    /// One that sends messages to the gateways of its database, on this channel.
+    pub(crate) fn publishing(text: &str, keys: usize, parts: &Parts, everybody: &str) -> Self {
+        let everybody = format!("'{everybody}'");
+        Self::of(compose(text, parts).replace(EVERYBODY, &everybody), keys)
+    }
+
+    fn of(text: String, keys: usize) -> Self {
+        let hash = hex(&Sha1::digest(&text));
+        Self {
+            text,
+            hash,
+            keys,
+            of_lock: &[],
+            read_only: false,
+            runs_during_slot_migration: false,
+        }
+    }
+
+    /// The same script, which names exactly these keys of a lock.
+    pub(crate) fn naming(mut self, keys: &'static [KeyOfLock]) -> Self {
+        self.of_lock = keys;
+        self
+    }
+
+    pub(crate) fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    pub(crate) fn running_during_slot_migration(mut self) -> Self {
+        self.runs_during_slot_migration = true;
+        self
+    }
+
+    /// How many keys it names.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys
+    }
+
+    /// The keys of a lock that it names.
+    pub(crate) fn of_lock(&self) -> &'static [KeyOfLock] {
+        self.of_lock
+    }
+
+    /// Whether it changes anything.
+    pub(crate) fn writes(&self) -> bool {
+        !self.read_only
+    }
+
+    /// Whether it can do with its first key while its slot is being moved: the lock, which exists as long as the
+    /// lease does.
+    pub(crate) fn runs_during_slot_migration(&self) -> bool {
+        self.runs_during_slot_migration
+    }
+
+    /// A call of the script as the server knows it, before its keys, which are so many, and arguments.
+    pub(crate) fn by_hash(&self, keys: usize) -> Command {
+        Command::with_capacity(BYTES)
+            .with("EVALSHA")
+            .with(&self.hash)
+            .with(keys)
+    }
+
+    /// A call that also makes the script known.
+    pub(crate) fn in_full(&self, keys: usize) -> Command {
+        let command = Command::with_capacity(BYTES + self.text.len());
+        command.with("EVAL").with(&self.text).with(keys)
+    }
+}
+
+/// Puts the parts in the place of the lines that import them, places in the place of the calls that name fields, and the
+/// number in the place of the word `TOMBSTONE`.
+fn compose(text: &str, parts: &Parts) -> String {
+    let mut composed = String::with_capacity(4 * text.len());
+    for line in text.lines() {
+        let text = match line.strip_prefix("-- import ") {
+            None => line,
+            Some(name) => {
+                let part = parts.texts.iter().find(|(part, _)| *part == name);
+                part.expect("a script imports a part that there is").1
+            }
+        };
+        composed.push_str(text);
+        composed.push('\n');
+    }
+    let composed = inline(&composed, parts.fields);
+    replace_word(&composed, "TOMBSTONE", &TOMBSTONE_MS.to_string())
+}
+
+/// Replaces a word where it stands alone. In a longer word it stays.
+fn replace_word(text: &str, word: &str, replacement: &str) -> String {
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let pieces = text.split_inclusive(|c| !is_in_word(c));
+    let replaced = pieces.flat_map(|piece| match piece.strip_prefix(word) {
+        Some(end) if !end.starts_with(is_in_word) => [replacement, end],
+        _ => [piece, ""],
+    });
+    replaced.collect()
+}
+
+// === Command ===
+//
+// A command is packed while it is filled as it is sent: the most frequent command is written once.
+
+/// A command whose arguments are bulk strings, in their order.
+#[derive(Clone)]
+pub(crate) struct Command {
+    /// The arguments as RESP writes them, without the line before them that says how many they are.
+    packed: Vec<u8>,
+    arguments: usize,
+}
+
+/// An argument that is being written; complete when this is dropped.
+struct ArgumentWriter<'a> {
+    command: &'a mut Command,
+    argument: Vec<u8>,
+}
+
+// === impl Command ===
+
+impl Command {
+    /// A command without arguments yet.
+    pub(crate) fn new(verb: &str) -> Self {
+        Self::with_capacity(SHORT).with(verb)
+    }
+
+    fn with_capacity(bytes: usize) -> Self {
+        Self {
+            packed: Vec::with_capacity(bytes),
+            arguments: 0,
+        }
+    }
+
+    /// The command with one more argument.
+    pub(crate) fn with(mut self, value: impl ToRedisArgs) -> Self {
+        self.arg(value);
+        self
+    }
+
+    /// Appends what the value has to say, in one argument or several.
+    pub(crate) fn arg(&mut self, value: impl ToRedisArgs) -> &mut Self {
+        value.write_redis_args(self);
+        self
+    }
+
+    /// Appends a TTL in milliseconds, or an empty argument.
+    pub(crate) fn arg_ttl(&mut self, ttl: Option<Ttl>) -> &mut Self {
+        match ttl {
+            Some(ttl) => self.arg(ttl.as_millis()),
+            None => self.arg(""),
+        }
+    }
+
+    /// Appends it as it is sent.
+    pub(crate) fn write_to(&self, unsent: &mut Vec<u8>) {
+        unsent.reserve(self.packed.len() + LENGTH_LINE);
+        write_length(unsent, b'*', self.arguments);
+        unsent.extend_from_slice(&self.packed);
+    }
+}
+
+impl RedisWrite for Command {
+    fn write_arg(&mut self, argument: &[u8]) {
+        self.arguments += 1;
+        self.packed.reserve(argument.len() + LENGTH_LINE + 2);
+        write_length(&mut self.packed, b'$', argument.len());
+        self.packed.extend_from_slice(argument);
+        self.packed.extend_from_slice(b"\r\n");
+    }
+
+    fn writer_for_next_arg(&mut self) -> impl io::Write + '_ {
+        ArgumentWriter {
+            command: self,
+            argument: Vec::new(),
+        }
+    }
+}
+
+/// Enough for a command that is no script.
+const SHORT: usize = 128;
+/// The longest line that says a length: a sign, 20 digits, and its end.
+const LENGTH_LINE: usize = 23;
+
+fn write_length(packed: &mut Vec<u8>, sign: u8, length: usize) {
+    let (mut line, mut begin, mut rest) = ([0; LENGTH_LINE], LENGTH_LINE - 2, length);
+    line[begin..].copy_from_slice(b"\r\n");
+    loop {
+        begin -= 1;
+        line[begin] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    line[begin - 1] = sign;
+    packed.extend_from_slice(&line[begin - 1..]);
+}
+
+// === impl ArgumentWriter ===
+
+impl io::Write for ArgumentWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.argument.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for ArgumentWriter<'_> {
+    fn drop(&mut self) {
+        self.command.write_arg(&self.argument);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use bb8_redis::redis::cmd;
+
+    use super::*;
+
+    #[test]
+    fn the_tombstone_is_put_in_the_place_of_the_whole_word_only() {
+        let part = Parts {
+            texts: &[("part", "local A = 'TOMBSTONE' + NO_TOMBSTONE")],
+            fields: &[],
+        };
+        let text = "-- import part\nTOMBSTONE_MS, TOMBSTONES, TOMBSTONE)";
+        assert_eq!(
+            compose(text, &part),
+            "local A = '60000' + NO_TOMBSTONE\nTOMBSTONE_MS, TOMBSTONES, 60000)\n"
+        );
+    }
+
+    #[test]
+    fn a_command_is_written_as_the_library_writes_it() {
+        let long = "x".repeat(1_000);
+        let mut ours = Command::new("EVALSHA")
+            .with("")
+            .with("a\r\nb")
+            .with(-17_i64);
+        ours.arg(u64::MAX).arg(&long).arg([1_u8, 0, 255].as_slice());
+        ours.writer_for_next_arg().write_all(b"$3\r\nxyz").unwrap();
+        let mut theirs = cmd("EVALSHA");
+        theirs.arg("").arg("a\r\nb").arg(-17_i64).arg(u64::MAX);
+        theirs.arg(&long).arg([1_u8, 0, 255].as_slice());
+        theirs.arg(b"$3\r\nxyz");
+        let [mut written, mut expected] = [b"before".to_vec(), b"before".to_vec()];
+        ours.write_to(&mut written);
+        theirs.write_packed_command(&mut expected);
+        assert_eq!(written, expected);
+    }
+}

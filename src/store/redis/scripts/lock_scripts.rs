@@ -1,0 +1,86 @@
+//! Runs the scripts of one lock.
+
+use tokio::time::Instant;
+
+use crate::{lock::HeldLease, store::StoreError};
+
+use super::super::{
+    client::{
+        Command, Reply, Script, append_number,
+        dispatch::{DispatchReply, Sending},
+    },
+    context::RedisContext,
+    keys::Keys,
+};
+
+/// One lock, on which a request runs scripts.
+pub(in crate::store::redis) struct LockScripts<'a> {
+    pub(in crate::store::redis) context: &'a RedisContext,
+    pub(in crate::store::redis) keys: Keys,
+    /// When the outcome of all that the request sends must be known.
+    pub(in crate::store::redis) limit: Instant,
+}
+
+// === impl RedisContext ===
+
+impl RedisContext {
+    /// A lock, for a request that begins now.
+    pub(in crate::store::redis) fn lock(&self, keys: Keys) -> LockScripts<'_> {
+        LockScripts {
+            context: self,
+            keys,
+            limit: self.dispatch.limit(),
+        }
+    }
+}
+
+// === impl LockScripts ===
+
+impl LockScripts<'_> {
+    /// Runs a script that tells nothing besides its answer.
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        echo: &str,
+        fill: impl Fn(&mut Command, Sending) + Send + Sync,
+    ) -> Result<DispatchReply, StoreError> {
+        let dispatch = &self.context.dispatch;
+        dispatch
+            .run(script, &self.keys, echo, self.limit, fill)
+            .await
+    }
+
+    /// Runs a script, and takes in its news.
+    pub(super) async fn run_with_news(
+        &self,
+        script: &Script,
+        echo: &str,
+        fill: impl Fn(&mut Command, Sending) + Send + Sync,
+    ) -> Result<DispatchReply, StoreError> {
+        let mut answer = self.run(script, echo, fill).await?;
+        let news = answer.reply.news()?;
+        self.context.gateway.ingest(&self.keys, news);
+        Ok(answer)
+    }
+
+    /// The highest fence that this gateway has seen in the slot of the lock, in 16 digits, and the id of the gateway.
+    pub(super) fn floor(&self) -> String {
+        let gateway = &self.context.gateway;
+        let mut text = String::with_capacity(32);
+        append_number::<16>(&mut text, gateway.floors.of(self.keys.slot()));
+        text.push_str(gateway.id.as_str());
+        text
+    }
+
+    /// The lease in the next fields of a reply. Its fence is noted.
+    pub(super) fn held(&self, reply: &mut Reply) -> Result<HeldLease, StoreError> {
+        let lease = reply.held(&self.keys)?;
+        self.note_fence(&lease);
+        Ok(lease)
+    }
+
+    pub(super) fn note_fence(&self, lease: &HeldLease) {
+        let floors = &self.context.gateway.floors;
+        floors.raise(self.keys.slot(), lease.fence);
+    }
+}

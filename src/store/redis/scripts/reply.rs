@@ -1,0 +1,275 @@
+//! What the scripts tell: leases, what stands between an attempt and a lock, and news, which are consequences that concern
+//! this gateway.
+
+use std::time::Duration;
+
+use crate::{
+    lock::{HeldLease, Salt, TokenHash},
+    store::{
+        StoreError,
+        contract::{Contention, Holder, SharedHolders, Waiter},
+    },
+};
+
+use super::super::{
+    client::{Reply, token_hash},
+    keys::Keys,
+    records::{Record, waiter},
+};
+
+// === impl Reply ===
+
+impl Reply {
+    /// The lease in the fields that follow: its text, and the time. If it makes none, it was not written by us.
+    pub(super) fn held(&mut self, keys: &Keys) -> Result<HeldLease, StoreError> {
+        Ok(self.told(keys)?.0)
+    }
+
+    pub(super) fn read_held(&mut self) -> Option<HeldLease> {
+        Some(self.read_told()?.0)
+    }
+
+    /// The same, with what the token was derived from, and the time.
+    pub(super) fn told(
+        &mut self,
+        keys: &Keys,
+    ) -> Result<(HeldLease, Option<Salt>, u64), StoreError> {
+        self.read_told().ok_or_else(|| not_ours(keys))
+    }
+
+    fn read_told(&mut self) -> Option<(HeldLease, Option<Salt>, u64)> {
+        let (text, now) = (self.text()?, self.micros()?);
+        let record = Record::read(&text)?;
+        Some((record.lease(now, self.sent())?, record.salt(), now))
+    }
+
+    /// A lease that was renewed, and how much time it had left before.
+    pub(super) fn renewed(&mut self, keys: &Keys) -> Result<(HeldLease, Duration), StoreError> {
+        let (held, _, now) = self.told(keys)?;
+        let ended = self.micros().ok_or_else(|| self.unexpected())?;
+        Ok((held, Duration::from_micros(ended.saturating_sub(now))))
+    }
+
+    /// Those who share a lock, in the fields that follow. What of them makes no sense is only counted.
+    pub(super) fn shared(&mut self) -> Option<SharedHolders> {
+        let (count, look) = (self.count()?, self.count()?);
+        self.note_next_look(Duration::from_millis(look));
+        let (mut shown, now) = (self.nested()?, self.micros()?);
+        let mut leases = Vec::new();
+        while !shown.is_over() {
+            let text = shown.text()?;
+            leases.extend(Record::read(&text).and_then(|record| record.lease(now, self.sent())));
+        }
+        Some(SharedHolders { leases, count })
+    }
+
+    /// What is left of something, in ms; -1: it does not expire.
+    #[expect(clippy::option_option, reason = "without an expiry is an answer, too")]
+    pub(super) fn rest(&mut self) -> Option<Option<Duration>> {
+        let ms = self.integer()?;
+        Some(u64::try_from(ms).ok().map(Duration::from_millis))
+    }
+
+    pub(super) fn count(&mut self) -> Option<u64> {
+        u64::try_from(self.integer()?).ok()
+    }
+
+    /// A time that has passed, in microseconds.
+    pub(super) fn duration(&mut self) -> Result<Duration, StoreError> {
+        let passed = self.micros().ok_or_else(|| self.unexpected())?;
+        Ok(Duration::from_micros(passed))
+    }
+
+    /// A time of the store, in microseconds.
+    pub(super) fn micros(&mut self) -> Option<u64> {
+        self.str()?.parse().ok()
+    }
+
+    /// A holder that is no gateway's client.
+    pub(super) fn foreign(&mut self) -> Option<Holder> {
+        Some(Holder::Foreign {
+            expires_in: self.rest()?,
+            mark: Some(self.mark()?),
+        })
+    }
+
+    /// Those who wait, by their tickets and the time.
+    pub(super) fn queue(&mut self) -> Option<Vec<Waiter>> {
+        let (mut tickets, now) = (self.nested()?, self.micros()?);
+        let mut queue = Vec::new();
+        while !tickets.is_over() {
+            let ticket = tickets.text()?;
+            // One whose ticket was lost stands there until its turn comes.
+            queue.push(waiter(&ticket, now).unwrap_or(Waiter {
+                owner: None,
+                sharing: None,
+                waited: Duration::ZERO,
+            }));
+        }
+        Some(queue)
+    }
+
+    /// The contention in the fields that follow.
+    pub(super) fn contention(&mut self, keys: &Keys) -> Result<Contention, StoreError> {
+        let waiters = self.count().ok_or_else(|| self.unexpected())?;
+        let holder = match self.text().as_deref() {
+            Some("held") => Some(Holder::Lease(self.held(keys)?)),
+            Some("shared") => Some(Holder::Shared(
+                self.shared().ok_or_else(|| self.unexpected())?,
+            )),
+            Some("foreign") => Some(self.foreign().ok_or_else(|| self.unexpected())?),
+            Some("passing") => None,
+            _ => return Err(self.unexpected()),
+        };
+        Ok(Contention { holder, waiters })
+    }
+}
+
+pub(super) fn not_ours(keys: &Keys) -> StoreError {
+    StoreError::ForeignData {
+        key: keys.lock().to_owned(),
+        found: "a lease that makes no sense".into(),
+    }
+}
+
+// === News ===
+
+/// One piece of news.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store::redis) enum ScriptNews {
+    /// The lock has passed to an attempt that waits here.
+    Granted(TokenHash, HeldLease),
+    /// It has passed to somebody else, for this long; or those who share it hold it for so long before it may pass on.
+    Passed(Duration),
+    /// An attempt that was queued through this gateway holds the lock beside others, and has not confirmed it.
+    Provisional(TokenHash),
+    /// The place of an attempt that waits here was taken over.
+    Superseded(TokenHash),
+    /// The lock is free; there were more dead tickets than are cleared away at once.
+    More,
+    /// A message to another gateway could not be published.
+    Unsent,
+    /// This gateway did not count as alive in the slot of the lock until now.
+    Lapsed,
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The news in the next field. What makes no sense is as good as a lost reply: it is found out
+    /// later.
+    pub(super) fn news(&mut self) -> Result<Vec<ScriptNews>, StoreError> {
+        let mut news = self.nested().ok_or_else(|| self.unexpected())?;
+        let mut all = Vec::new();
+        while !news.is_over() {
+            let one = news.nested().and_then(ScriptNews::read);
+            all.push(one.ok_or_else(|| self.unexpected())?);
+        }
+        Ok(all)
+    }
+}
+
+// === impl ScriptNews ===
+
+impl ScriptNews {
+    fn read(mut fields: Reply) -> Option<Self> {
+        let kind = fields.text()?;
+        match kind.as_str() {
+            "granted" => {
+                let text = fields.text()?;
+                let record = Record::read(&text)?;
+                let now = fields.micros()?;
+                let lease = record.lease(now, fields.sent())?;
+                Some(Self::Granted(record.token(), lease))
+            }
+            "passed" => {
+                let ms = fields.count()?;
+                Some(Self::Passed(Duration::from_millis(ms)))
+            }
+            "provisional" => token_hash(&fields.text()?).map(Self::Provisional),
+            "superseded" => token_hash(&fields.text()?).map(Self::Superseded),
+            "more" => Some(Self::More),
+            "unsent" => Some(Self::Unsent),
+            "lapsed" => Some(Self::Lapsed),
+            _ => None,
+        }
+    }
+}
+
+/// Reads any bytes as the reply to a script of one server, for fuzzers.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzzed_reply(bytes: &[u8]) -> String {
+    use super::super::client::{fuzzed, shown};
+
+    fuzzed(
+        bytes,
+        &[
+            |reply, _| shown(reply.news()),
+            |reply, keys| shown(reply.held(keys)),
+            |reply, _| format!("{:?}", reply.queue().is_some()),
+            |reply, keys| shown(reply.contention(keys)),
+            |reply, _| shown(reply.broken()),
+            |reply, _| format!("{:?}", reply.foreign().is_some()),
+        ],
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use bb8_redis::redis::Value;
+    use tokio::time::Instant;
+
+    use crate::lock::Token;
+
+    use super::*;
+
+    fn news(news: &[&[&str]]) -> Result<Vec<ScriptNews>, StoreError> {
+        let field = |text: &str| format!("{}:{text}", text.len());
+        let one = |fields: &&[&str]| {
+            let fields: String = fields.iter().map(|text| field(text)).collect();
+            field(&fields)
+        };
+        let news: String = news.iter().map(one).collect();
+        let text = format!("released a {}", field(&news));
+        Reply::read(Value::BulkString(text.into()), "a", Instant::now())
+            .unwrap()
+            .news()
+    }
+
+    #[test]
+    fn each_kind_is_understood() {
+        let token = Token::random().hash();
+        let ticket = token.to_string();
+        let read = news(&[
+            &["passed", "3000"],
+            &["provisional", &ticket],
+            &["superseded", &ticket],
+            &["more"],
+            &["unsent"],
+            &["lapsed"],
+        ]);
+        let expected = [
+            ScriptNews::Passed(Duration::from_secs(3)),
+            ScriptNews::Provisional(token),
+            ScriptNews::Superseded(token),
+            ScriptNews::More,
+            ScriptNews::Unsent,
+            ScriptNews::Lapsed,
+        ];
+        assert_eq!(read.unwrap(), expected);
+        assert_eq!(news(&[]).unwrap(), []);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_no_news() {
+        for odd in [
+            &["odd"][..],
+            &["passed", "-1"],
+            &["superseded", "x"],
+            &["granted", &"0".repeat(64)],
+            &[],
+        ] {
+            assert!(news(&[odd]).is_err());
+        }
+    }
+}
