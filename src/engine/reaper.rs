@@ -327,9 +327,10 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
-                    leases.remove(name, token);
                     metrics.given_back();
-                    events.given_back(name, token, None);
+                    if leases.remove(name, token).is_some() {
+                        events.given_back(name, token, None);
+                    }
                 }
                 outcome == GiveBack::Kept || entry.may_have_been_answered(outcome)
             })
@@ -347,9 +348,10 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
-                    leases.remove(name, token);
                     metrics.given_back();
-                    events.given_back(name, token, lost);
+                    if leases.remove(name, token).is_some() {
+                        events.given_back(name, token, lost);
+                    }
                 }
                 outcome == Release::Adopted
             })

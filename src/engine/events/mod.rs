@@ -9,21 +9,13 @@
 //! `lg:events`, in batches of 50 ms. A gateway that connects to `lg:gw:all` says `come` and is asked at once.
 
 mod bus;
-mod check;
 mod event;
-mod ingest;
-mod journal;
-mod line;
+mod known_leases;
 mod listener;
-mod outbox;
-mod publish;
-mod recent_ends;
-mod subscribers;
-mod subscription;
+mod publisher;
+mod relay;
 #[cfg(test)]
 mod tests;
-mod tracker;
-mod withheld;
 
 pub use event::{Event, EventKind};
 pub use listener::{ListenError, Listener, ListenerItem};

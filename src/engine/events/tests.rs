@@ -8,11 +8,9 @@ use std::{
 use tokio::time::{advance, sleep, timeout};
 
 use super::{
-    event::{Event, EventKind},
-    ingest::EventIngest,
-    line::EventMessage,
+    event::{Event, EventKind, EventMessage},
+    known_leases::KnownLeases,
     listener::{Listener, ListenerItem},
-    tracker::EventLeaseKey,
 };
 use crate::{
     engine::{
@@ -30,11 +28,11 @@ fn news(kind: EventKind, id: LeaseTag, fence: Option<u64>) -> EventMessage {
     EventMessage {
         event: Event {
             fence: fence.map(|fence| FencingToken::new(fence).unwrap()),
+            mode: fence.map(|_| Mode::Exclusive),
             expires_in: Some(Duration::from_secs(30)),
             ..Event::of(kind, &name(), SystemTime::UNIX_EPOCH)
         },
         lease: Some(id),
-        if_known: false,
     }
 }
 
@@ -42,66 +40,79 @@ fn id() -> LeaseTag {
     LeaseTag::from(&Token::random().hash())
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
-    let (mut ingest, id) = (EventIngest::default(), id());
-    let released = || news(EventKind::Released, id, None);
-    let told = ingest.process(released()).unwrap();
-    assert_eq!((told.kind, told.fence), (EventKind::Released, None));
-    assert_eq!(ingest.process(released()), None);
-    let renewed = news(EventKind::Renewed, id, Some(FENCE));
-    assert_eq!(ingest.process(renewed), None, "it is over");
-    // Its beginning was on its way, and nobody waits for another end.
-    let acquired = news(EventKind::Acquired, id, Some(FENCE));
-    assert!(ingest.process(acquired).is_some());
-    assert!(ingest.tracker.get(&key()).is_none());
+/// The events that are told when this one is published, each with its fencing token.
+fn told(known: &mut KnownLeases, news: EventMessage) -> Vec<(EventKind, Option<u64>)> {
+    let mut told = Vec::new();
+    known.process(news, &mut told);
+    let told = told.iter();
+    told.map(|event| (event.kind, event.fence.map(FencingToken::get)))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_lease_of_which_nobody_has_heard_nobody_hears_that_it_was_given_back() {
-    let (mut ingest, id) = (EventIngest::default(), id());
-    let mut given_back = news(EventKind::Released, id, None);
-    given_back.if_known = true;
-    assert_eq!(ingest.process(given_back), None);
+async fn an_end_without_a_beginning_is_told_all_the_same_and_once() {
+    let (mut known, id) = (KnownLeases::default(), id());
+    let mut tell = |kind, fence| told(&mut known, news(kind, id, fence));
+    let released = (EventKind::Released, None);
+    assert_eq!(tell(EventKind::Released, None), [released]);
+    assert_eq!(tell(EventKind::Released, None), []);
+    assert_eq!(tell(EventKind::Renewed, Some(FENCE)), [], "it is over");
+    // Its beginning was on its way, and nobody waits for another end.
+    let acquired = (EventKind::Acquired, Some(FENCE));
+    assert_eq!(tell(EventKind::Acquired, Some(FENCE)), [acquired]);
+    assert_eq!(tell(EventKind::Expired, Some(FENCE)), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_lost_its_lease_in_time_does_not_end_it() {
-    let (mut ingest, id) = (EventIngest::default(), id());
-    ingest.process(news(EventKind::Acquired, id, Some(FENCE)));
     for (reason, lives) in [("expired", true), ("ended", false)] {
+        let (mut known, id) = (KnownLeases::default(), id());
+        told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
         let mut lost = news(EventKind::Lost, id, None);
         lost.event.reason = Some(reason.into());
-        let told = ingest.process(lost);
-        let fence = told.unwrap().fence;
-        assert_eq!(fence.map(FencingToken::get), Some(FENCE));
-        assert_eq!(ingest.tracker.get(&key()).is_some(), lives, "{reason}");
-    }
-}
-
-fn key() -> EventLeaseKey {
-    EventLeaseKey {
-        name: name(),
-        fence: FencingToken::new(FENCE).unwrap(),
+        let mut events = Vec::new();
+        assert_eq!(known.process(lost, &mut events), (!lives).then_some(id));
+        assert_eq!(events[0].fence.map(FencingToken::get), Some(FENCE));
+        let expired = told(&mut known, news(EventKind::Expired, id, None));
+        assert_eq!(!expired.is_empty(), lives, "{reason}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_end_nobody_tells_is_forgotten_soon_after_its_time() {
-    let mut ingest = EventIngest::default();
-    let exclusive = |fence| {
-        let mut news = news(EventKind::Acquired, id(), Some(fence));
-        news.event.mode = Some(Mode::Exclusive);
-        news
+    for (seconds, is_withheld) in [(31, true), (32, false)] {
+        let mut known = KnownLeases::default();
+        told(&mut known, news(EventKind::Acquired, id(), Some(FENCE)));
+        advance(Duration::from_secs(seconds)).await;
+        let next = news(EventKind::Acquired, id(), Some(FENCE + 1));
+        assert_eq!(told(&mut known, next).is_empty(), is_withheld);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_of_a_lease_that_is_known_says_which_lease_has_ended() {
+    let (mut known, id) = (KnownLeases::default(), id());
+    told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
+    let broken = EventMessage {
+        lease: None,
+        ..news(EventKind::Broken, id, Some(FENCE))
     };
-    ingest.process(exclusive(FENCE));
-    advance(Duration::from_secs(31)).await;
-    let next = exclusive(FENCE + 1);
-    assert!(ingest.is_before_end(&next), "word may be on its way");
-    advance(Duration::from_secs(1)).await;
-    assert!(!ingest.is_before_end(&next));
-    ingest.process(next);
-    assert!(ingest.tracker.get(&key()).is_none());
+    assert_eq!(known.process(broken, &mut Vec::new()), Some(id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_leases_of_a_lock_few_that_have_ended_are_known() {
+    let mut known = KnownLeases::default();
+    let first = id();
+    for fence in 1..=100 {
+        let id = if fence == 1 { first } else { id() };
+        told(&mut known, news(EventKind::Acquired, id, Some(fence)));
+        let released = told(&mut known, news(EventKind::Released, id, None));
+        assert_eq!(released, [(EventKind::Released, Some(fence))]);
+        assert_eq!(told(&mut known, news(EventKind::Released, id, None)), []);
+    }
+    let again = told(&mut known, news(EventKind::Released, first, None));
+    assert_eq!(again, [(EventKind::Released, None)]);
 }
 
 /// Of those who share the lock more are there than are shown.
@@ -199,11 +210,11 @@ async fn where_nobody_can_be_told_any_more_nothing_is_kept_to_be_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_begins_once_whoever_says_so() {
-    let (mut ingest, id) = (EventIngest::default(), id());
-    ingest.process(news(EventKind::Renewed, id, Some(FENCE)));
+    let (mut known, id) = (KnownLeases::default(), id());
+    told(&mut known, news(EventKind::Renewed, id, Some(FENCE)));
     for is_first in [true, false] {
-        let told = ingest.process(news(EventKind::Acquired, id, Some(FENCE)));
-        assert_eq!(told.is_some(), is_first);
+        let acquired = told(&mut known, news(EventKind::Acquired, id, Some(FENCE)));
+        assert_eq!(!acquired.is_empty(), is_first);
     }
 }
 
@@ -246,7 +257,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, _lifecycle) = engine(&store);
     settle().await;
-    engine.0.events.publish(|_| panic!("nobody listens"));
+    engine.0.events.send(|_| panic!("nobody listens"));
     drop(engine.listen(NamePrefix::default(), None).unwrap());
     engine
         .0
@@ -254,10 +265,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
         .renewed(&name(), &Token::random().hash(), &held());
     // Whoever comes back may still want to know, but not for ever.
     sleep(Duration::from_mins(2)).await;
-    engine
-        .0
-        .events
-        .publish(|_| panic!("nobody listens any more"));
+    engine.0.events.send(|_| panic!("nobody listens any more"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,23 +300,18 @@ async fn the_end_of_a_lease_is_told_before_the_next_grant() {
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.0.events;
     let (first, second) = (id(), id());
-    let tell = |news: EventMessage| bus.publish(|_| news);
-    let exclusive = |kind, id, fence| {
-        let mut news = news(kind, id, fence);
-        news.event.mode = Some(Mode::Exclusive);
-        news
-    };
-    tell(exclusive(EventKind::Acquired, first, Some(1)));
-    tell(exclusive(EventKind::Acquired, second, Some(2)));
-    tell(news(EventKind::Released, first, None));
-    tell(news(EventKind::Released, second, None));
+    let tell = |kind, id, fence| bus.send(|_| news(kind, id, fence));
+    tell(EventKind::Acquired, first, Some(1));
+    tell(EventKind::Acquired, second, Some(2));
+    tell(EventKind::Released, first, None);
+    tell(EventKind::Released, second, None);
     // Its end is told by nobody.
-    tell(exclusive(EventKind::Acquired, id(), Some(3)));
-    tell(exclusive(EventKind::Acquired, id(), Some(4)));
+    tell(EventKind::Acquired, id(), Some(3));
+    tell(EventKind::Acquired, id(), Some(4));
     // What happens to the lease itself comes after its grant.
     let last = id();
-    tell(exclusive(EventKind::Acquired, last, Some(5)));
-    tell(exclusive(EventKind::Renewed, last, Some(5)));
+    tell(EventKind::Acquired, last, Some(5));
+    tell(EventKind::Renewed, last, Some(5));
     let mut told = Vec::new();
     while told.len() < 8 {
         told.extend(next(&mut listener).await);

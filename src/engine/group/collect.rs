@@ -212,11 +212,13 @@ impl Collector {
             let error = GroupAcquireError::of(name, error.into());
             RoundEnd::Failed(error)
         })?;
+        let listed = self.engine.leases.remove(name, &granted.hash);
         if outcome == GiveBack::GivenBack {
             self.engine.metrics.given_back();
-            self.engine.events.given_back(name, &granted.hash, None);
+            if listed.is_some() {
+                self.engine.events.given_back(name, &granted.hash, None);
+            }
         }
-        self.engine.leases.remove(name, &granted.hash);
         granted.delivery.delivered();
         Ok(())
     }

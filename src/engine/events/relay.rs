@@ -1,10 +1,54 @@
-//! What is to be sent to the other gateways.
+//! Events on their way to the other gateways on the store, and from them.
 
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
+use futures_util::{
+    StreamExt,
+    stream::{BoxStream, unfold},
+};
+use tokio::time::{Instant, sleep};
 
-use super::{event::Event, line::EventMessage};
+use crate::store::{AnyStore, Store};
+
+use super::event::{Event, EventMessage};
+
+/// What happens to the subscription to the events of other gateways.
+#[derive(Debug)]
+pub(super) enum SubscriptionEvent {
+    /// The subscription is open: events arrive from now on.
+    Opened,
+    /// A batch of events has come.
+    Batch(String),
+    /// The connection was lost, and is opened again.
+    Lost,
+}
+
+/// How long the subscription waits before it tries to open again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Subscribes to the events of other gateways, on a connection that is opened again by itself.
+pub(super) fn subscribe(store: AnyStore) -> BoxStream<'static, SubscriptionEvent> {
+    let next = |(store, open): (AnyStore, Option<BoxStream<'static, String>>)| async move {
+        if let Some(mut batches) = open {
+            return Some(match batches.next().await {
+                Some(batch) => (SubscriptionEvent::Batch(batch), (store, Some(batches))),
+                None => (SubscriptionEvent::Lost, (store, None)),
+            });
+        }
+        loop {
+            // The store reports why it cannot be opened.
+            if let Ok(batches) = store.relay()?.listen().await {
+                return Some((SubscriptionEvent::Opened, (store, Some(batches))));
+            }
+            sleep(PAUSE).await;
+        }
+    };
+    unfold((store, None), next).boxed()
+}
+
+// === Outbox ===
+//
+// What is to be sent to the other gateways.
 
 /// Collects events until they are sent together.
 #[derive(Debug, Default)]
@@ -53,20 +97,11 @@ impl Outbox {
         self.due = None;
         let mut batch = std::mem::take(&mut self.lines);
         if std::mem::take(&mut self.gap) {
-            let gap = EventMessage {
-                event: Event::gap("too-many", now),
-                lease: None,
-                if_known: false,
-            };
+            let gap = EventMessage::from(Event::gap("too-many", now));
             batch.push_str(&gap.to_line());
             batch.push('\n');
         }
         batch
-    }
-
-    /// Forgets what was collected: nobody listens elsewhere any more.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -75,11 +110,7 @@ mod tests {
     use super::*;
 
     fn news(reason: &'static str) -> EventMessage {
-        EventMessage {
-            event: Event::gap(reason, SystemTime::UNIX_EPOCH),
-            lease: None,
-            if_known: false,
-        }
+        Event::gap(reason, SystemTime::UNIX_EPOCH).into()
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,295 @@
+//! What listeners were told of leases, so that each event is complete, in order and told once.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    engine::leases::{LeaseTag, RegisteredLease},
+    lock::{FencingToken, LockName, Mode, Owner},
+};
+
+use super::event::{Event, EventKind, EventMessage};
+
+/// The leases that live or have ended lately, as far as events told of them, while somebody listens.
+///
+/// A hand-off wakes the next holder before the holder before it goes on, so the two may publish in either order. A grant
+/// is withheld for a moment if a lease that excludes it has not ended yet.
+#[derive(Debug, Default)]
+pub(super) struct KnownLeases {
+    /// By their lock, in the order in which they became known.
+    locks: HashMap<LockName, Vec<KnownLease>>,
+    count: usize,
+    /// Until when grants are withheld, the earliest first; some may have been told since.
+    withheld: VecDeque<(Instant, LockName)>,
+    sweep_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct KnownLease {
+    tag: Option<LeaseTag>,
+    fence: Option<FencingToken>,
+    owner: Option<Owner>,
+    mode: Option<Mode>,
+    stage: Stage,
+    /// When the lease is forgotten.
+    until: Instant,
+}
+
+/// What listeners were told of a lease.
+#[derive(Debug)]
+enum Stage {
+    /// Nothing of its beginning: it was granted before anybody listened, or the grant is on its way.
+    Granted,
+    /// Nothing until then, or until the lease before it has ended.
+    Withheld(Instant, Box<EventMessage>),
+    /// Its beginning.
+    Announced,
+    /// Its end.
+    Ended,
+}
+
+/// How many leases are known. The ends of others may be told without their owners.
+const MAX_LEASES: usize = 131_072;
+/// How many leases of a lock that have ended are known: another event of their end may come.
+const MAX_ENDED: usize = 64;
+/// How long a lease is known after its time or its end: longer than another event of its end is on its way.
+const REMEMBERED: Duration = Duration::from_secs(2);
+/// How long a grant is withheld: longer than a busy gateway needs to publish the end before it.
+const WITHHELD: Duration = Duration::from_millis(250);
+
+// === impl KnownLeases ===
+
+impl KnownLeases {
+    /// Begins with a lease that was granted before anybody listened.
+    pub(super) fn track(&mut self, tag: LeaseTag, name: &LockName, lease: &RegisteredLease) {
+        let known = KnownLease {
+            tag: Some(tag),
+            fence: Some(lease.fence),
+            owner: lease.owner.clone(),
+            mode: Some(lease.mode),
+            stage: Stage::Granted,
+            until: lease.until + REMEMBERED,
+        };
+        self.add(name, known);
+    }
+
+    /// Takes in an event, and adds to `told` what listeners are told. Returns which lease has ended with it, if one has.
+    pub(super) fn process(
+        &mut self,
+        news: EventMessage,
+        told: &mut Vec<Event>,
+    ) -> Option<LeaseTag> {
+        let EventMessage { event, lease: tag } = news;
+        let Some(name) = event.name.clone() else {
+            // A gap, behind all that was published before it.
+            if let Some(&(last, _)) = self.withheld.back() {
+                self.tell_due(last, told);
+            }
+            told.push(event);
+            return None;
+        };
+        self.sweep(Instant::now());
+        let leases = self.locks.get_mut(&name).map_or(&mut [][..], |it| it);
+        let is_it = |it: &KnownLease| {
+            tag.is_some() && it.tag == tag || event.fence.is_some() && it.fence == event.fence
+        };
+        let known = leases.iter().rposition(is_it);
+        if let Some(known) = known
+            && event.kind != EventKind::Acquired
+        {
+            leases[known].announce(told);
+        }
+        match event.kind {
+            EventKind::Gap | EventKind::Queued | EventKind::ReleaseRequested => told.push(event),
+            EventKind::Acquired => match known.map(|known| &mut leases[known].stage) {
+                // Both the request that was granted it and one that asked again may say so.
+                Some(Stage::Announced | Stage::Withheld(..)) => {}
+                Some(Stage::Ended) => told.push(event),
+                Some(stage) => {
+                    *stage = Stage::Announced;
+                    told.push(event);
+                }
+                None => self.begin(name, tag, event, told),
+            },
+            EventKind::Renewed => match known.map(|known| &mut leases[known]) {
+                Some(lease) if lease.is_ended() => {}
+                Some(lease) => {
+                    lease.renew(&event);
+                    told.push(event);
+                }
+                None => {
+                    if let Some(lease) = KnownLease::of(&event, tag, Stage::Granted) {
+                        self.add(&name, lease);
+                    }
+                    told.push(event);
+                }
+            },
+            EventKind::Released | EventKind::Expired | EventKind::Broken | EventKind::Lost => {
+                return self.end(&name, known, tag, event, told);
+            }
+        }
+        None
+    }
+
+    fn begin(
+        &mut self,
+        name: LockName,
+        tag: Option<LeaseTag>,
+        event: Event,
+        told: &mut Vec<Event>,
+    ) {
+        let Some(mut lease) = KnownLease::of(&event, tag, Stage::Announced) else {
+            return told.push(event);
+        };
+        let others = self.locks.get(&name).map_or(&[][..], |it| it);
+        if is_excluded(&lease, others) {
+            let until = Instant::now() + WITHHELD;
+            self.withheld.push_back((until, name.clone()));
+            let news = EventMessage { event, lease: tag };
+            lease.stage = Stage::Withheld(until, Box::new(news));
+        } else {
+            told.push(event);
+        }
+        self.add(&name, lease);
+    }
+
+    fn end(
+        &mut self,
+        name: &LockName,
+        known: Option<usize>,
+        tag: Option<LeaseTag>,
+        mut event: Event,
+        told: &mut Vec<Event>,
+    ) -> Option<LeaseTag> {
+        let (kind, now) = (event.kind, Instant::now());
+        // Of a stream that lost a lease in time the lease may live a little longer.
+        let is_over = kind.ends_lease() || event.reason.as_deref() == Some("ended");
+        let ended = KnownLease {
+            tag,
+            fence: event.fence,
+            owner: None,
+            mode: None,
+            stage: Stage::Ended,
+            until: now + REMEMBERED,
+        };
+        let Some(known) = known else {
+            told.push(event);
+            if is_over {
+                self.add(name, ended);
+            }
+            return tag.filter(|_| is_over);
+        };
+        let leases = self.locks.get_mut(name)?;
+        let lease = &mut leases[known];
+        if lease.is_ended() && kind.ends_lease() {
+            return None;
+        }
+        event.fence = lease.fence.or(event.fence);
+        event.owner = event.owner.or_else(|| lease.owner.clone());
+        event.mode = event.mode.or(lease.mode);
+        told.push(event);
+        if !is_over {
+            return None;
+        }
+        let tag = tag.or(lease.tag);
+        (lease.stage, lease.until, lease.tag) = (Stage::Ended, now + REMEMBERED, tag);
+        for next in 0..leases.len() {
+            if !is_excluded(&leases[next], leases) {
+                leases[next].announce(told);
+            }
+        }
+        if leases.iter().filter(|it| it.is_ended()).count() > MAX_ENDED
+            && let Some(first) = leases.iter().position(KnownLease::is_ended)
+        {
+            leases.remove(first);
+            self.count -= 1;
+        }
+        tag
+    }
+
+    /// When the next grant has been withheld for long enough.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.withheld.front().map(|(until, _)| *until)
+    }
+
+    /// Tells the grants that have been withheld for long enough.
+    pub(super) fn tell_due(&mut self, now: Instant, told: &mut Vec<Event>) {
+        while let Some((until, name)) = self.withheld.pop_front_if(|(until, _)| *until <= now) {
+            for lease in self.locks.get_mut(&name).into_iter().flatten() {
+                if matches!(lease.stage, Stage::Withheld(due, _) if due <= until) {
+                    lease.announce(told);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, name: &LockName, lease: KnownLease) {
+        if self.count < MAX_LEASES {
+            self.locks.entry(name.clone()).or_default().push(lease);
+            self.count += 1;
+        }
+    }
+
+    /// Forgets leases, from time to time.
+    fn sweep(&mut self, now: Instant) {
+        if self.sweep_at.is_some_and(|at| at > now) {
+            return;
+        }
+        self.sweep_at = Some(now + REMEMBERED);
+        self.count = 0;
+        self.locks.retain(|_, leases| {
+            leases.retain(|lease| lease.until > now);
+            self.count += leases.len();
+            !leases.is_empty()
+        });
+    }
+}
+
+/// Whether one of these leases, as far as is known, lives and excludes a later one of the same lock.
+fn is_excluded(later: &KnownLease, others: &[KnownLease]) -> bool {
+    let now = Instant::now();
+    let is_alone = |lease: &KnownLease| lease.mode == Some(Mode::Exclusive);
+    others.iter().any(|other| {
+        let lives = !other.is_ended() && other.until > now && other.fence < later.fence;
+        lives && (is_alone(later) || is_alone(other))
+    })
+}
+
+// === impl KnownLease ===
+
+impl KnownLease {
+    /// What a grant or a renewal says of its lease.
+    fn of(event: &Event, tag: Option<LeaseTag>, stage: Stage) -> Option<Self> {
+        event.fence?;
+        Some(Self {
+            tag,
+            fence: event.fence,
+            owner: event.owner.clone(),
+            mode: event.mode,
+            stage,
+            until: Instant::now() + event.expires_in? + REMEMBERED,
+        })
+    }
+
+    fn renew(&mut self, event: &Event) {
+        self.owner.clone_from(&event.owner);
+        self.mode = event.mode;
+        self.until = Instant::now() + event.expires_in.unwrap_or_default() + REMEMBERED;
+    }
+
+    fn is_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended)
+    }
+
+    /// Tells a grant that was withheld.
+    fn announce(&mut self, told: &mut Vec<Event>) {
+        if let Stage::Withheld(_, news) = &self.stage {
+            told.push(news.event.clone());
+            self.stage = Stage::Announced;
+        }
+    }
+}

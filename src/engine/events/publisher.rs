@@ -1,0 +1,467 @@
+//! The task that takes in what operations tell, and passes it on to those who listen.
+
+use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use futures_util::{
+    StreamExt,
+    future::BoxFuture,
+    stream::{BoxStream, FuturesUnordered},
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+
+use crate::store::{AnyStore, Store, StoreError, contract::Holder};
+
+use super::{
+    super::leases::{LeaseRegistry, RunOutLease},
+    bus::BusShared,
+    event::{Event, EventKind, EventMessage},
+    known_leases::KnownLeases,
+    relay::{Outbox, SubscriptionEvent, subscribe},
+};
+
+/// The task that takes in what operations tell, and passes it on to those who listen.
+///
+/// While nobody listens it sleeps, without a timer.
+pub(super) struct Publisher {
+    shared: Arc<BusShared>,
+    inbox: mpsc::Receiver<EventMessage>,
+    store: AnyStore,
+    leases: Arc<LeaseRegistry>,
+    known: KnownLeases,
+    outbox: Outbox,
+    /// Whether the task publishes: there is a listener here or at another gateway.
+    active: bool,
+    /// Until when somebody listens at another gateway, as far as is known.
+    interest_until: Option<Instant>,
+    /// When the other gateways are asked again for their news.
+    request_at: Option<Instant>,
+    /// Events of other gateways; `None` if there are none, or nobody listens.
+    subscription: Option<BoxStream<'static, SubscriptionEvent>>,
+    is_subscribed: bool,
+    /// Whether events were missed because the connection was lost.
+    missed_events: bool,
+    /// Since when the ends of leases at all gateways are heard; `None` while some may be missed.
+    hears_ends_since: Option<Instant>,
+    /// When the leases of this gateway are looked through next for those that have run out.
+    look_at: Instant,
+    /// Leases that have run out and that the store is to be asked about.
+    run_out: VecDeque<RunOut>,
+    checks: FuturesUnordered<BoxFuture<'static, (RunOut, LeaseCheck)>>,
+    /// One at a time, so that batches arrive in order.
+    sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
+}
+
+/// A lease of this gateway that has run out.
+struct RunOut {
+    lease: RunOutLease,
+    /// Not before then the store is asked about it.
+    due: Instant,
+    /// Whether it was not among those that were shown.
+    missed: bool,
+}
+
+/// What became of a lease.
+enum LeaseCheck {
+    /// It lives, for so long.
+    Living(Duration),
+    /// It does not hold the lock.
+    Gone,
+    /// It is none of those that are shown, because others end sooner. If it lives, somebody has renewed it, and word of
+    /// that is on its way.
+    NotShown,
+    /// The store gave no answer.
+    Unknown,
+}
+
+/// Where an event has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventOrigin {
+    Here,
+    Elsewhere,
+}
+
+/// How many events are taken in before anything else is looked at.
+const AT_ONCE: usize = 256;
+/// How often leases are looked through for those that have run out.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// How long after its time the store is asked about a lease: later than the news of its release that is on its way.
+const GRACE: Duration = Duration::from_millis(250);
+/// About how many leases the store is asked at once, and how many wait for that. The ends of others are told by nobody.
+const CHECKS: (usize, usize) = (16, 131_072);
+/// How soon the store is asked about a lease again when it did not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often other gateways are asked for their news, and for how long each time: two messages may
+/// get lost.
+const ASK: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(10));
+/// How soon they are asked again if they cannot be reached.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How long the last batch may take at the end.
+const LAST: Duration = Duration::from_millis(500);
+
+// === impl Publisher ===
+
+impl Publisher {
+    pub(super) fn new(
+        shared: Arc<BusShared>,
+        inbox: mpsc::Receiver<EventMessage>,
+        store: AnyStore,
+        leases: Arc<LeaseRegistry>,
+    ) -> Self {
+        Self {
+            shared,
+            inbox,
+            store,
+            leases,
+            known: KnownLeases::default(),
+            outbox: Outbox::default(),
+            active: false,
+            interest_until: None,
+            request_at: None,
+            subscription: None,
+            is_subscribed: false,
+            missed_events: false,
+            hears_ends_since: None,
+            look_at: Instant::now(),
+            run_out: VecDeque::new(),
+            checks: FuturesUnordered::new(),
+            sending: None,
+            asking: None,
+        }
+    }
+
+    /// Goes on until `stopped`.
+    pub(super) async fn run(mut self, stopped: impl Future<Output = ()>) {
+        let mut stopped = std::pin::pin!(stopped);
+        let store = self.store.clone();
+        let mut batch = Vec::new();
+        loop {
+            let due = self.next_due();
+            let asked = async {
+                match store.relay() {
+                    Some(relay) => relay.asked().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.inbox.recv_many(&mut batch, AT_ONCE) => {}
+                Some(event) = next_of(&mut self.subscription) => self.on_subscription_event(event),
+                lasts = asked => self.interest_until = Some(Instant::now() + lasts),
+                () = self.shared.changed.notified() => {}
+                Some((run_out, found)) = self.checks.next(), if !self.checks.is_empty() => {
+                    self.on_checked(run_out, &found);
+                }
+                sent = finished(&mut self.sending) => {
+                    // It is not sent again: it may have arrived.
+                    if sent.is_err() && self.interest_until.is_some() {
+                        self.outbox.mark_gap();
+                    }
+                }
+                asked = finished(&mut self.asking) => self.on_requested(&asked),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = &mut stopped => return self.finish(batch).await,
+            }
+            self.update_activity();
+            for news in batch.drain(..) {
+                self.handle(news, EventOrigin::Here);
+            }
+            if self.active {
+                self.run_due();
+            }
+        }
+    }
+
+    /// When something is to be done although nothing happens.
+    fn next_due(&self) -> Option<Instant> {
+        if !self.active {
+            return None;
+        }
+        let idle = self.sending.is_none();
+        let checks = self.checks.len() < CHECKS.0;
+        let times = [
+            self.outbox.due().filter(|_| idle),
+            Some(self.look_at),
+            self.run_out.front().map(|it| it.due).filter(|_| checks),
+            self.known.next_due(),
+            self.request_at.filter(|_| self.asking.is_none()),
+            self.interest_until,
+            self.shared.subscribers.lock().cleared_at(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    fn update_activity(&mut self) {
+        let now = Instant::now();
+        self.interest_until = self.interest_until.filter(|&until| until > now);
+        let mut subscribers = self.shared.subscribers.lock();
+        subscribers.clear_if_idle(now);
+        let here = subscribers.is_recording;
+        let wanted = here || self.interest_until.is_some();
+        // While the subscribers are locked, so that none is added in between.
+        self.shared.wanted.store(wanted, Ordering::Relaxed);
+        drop(subscribers);
+        let has_others = self.store.relay().is_some();
+        if here && has_others {
+            self.request_at.get_or_insert(now);
+        } else {
+            self.request_at = None;
+        }
+        if wanted && !self.active {
+            self.subscription = has_others.then(|| subscribe(self.store.clone()));
+            self.hears_ends_since = (!has_others).then_some(now);
+            self.leases.keep_run_out(true);
+            self.look_at = now + LOOK_PERIOD;
+            // They may have ended at another gateway.
+            let known = &mut self.known;
+            self.leases
+                .for_each_active(|(tag, name), lease| known.track(*tag, name, lease));
+        }
+        if !wanted && self.active {
+            self.subscription = None;
+            (self.is_subscribed, self.missed_events) = (false, false);
+            self.known = KnownLeases::default();
+            self.outbox = Outbox::default();
+            self.leases.keep_run_out(false);
+            self.run_out.clear();
+            self.checks.clear();
+            self.shared.overflowed.store(false, Ordering::Relaxed);
+        }
+        self.active = wanted;
+    }
+
+    /// Does what is due.
+    fn run_due(&mut self) {
+        let now = Instant::now();
+        let mut told = Vec::new();
+        self.known.tell_due(now, &mut told);
+        self.tell(told);
+        // After the events that are queued, so that a listener that reads the locks at the gap has seen those
+        // events.
+        if self.inbox.is_empty() && self.shared.overflowed.swap(false, Ordering::Relaxed) {
+            let gap = Event::gap("too-many", self.shared.clock.wall());
+            self.handle(gap.into(), EventOrigin::Here);
+        }
+        self.check_run_out(now);
+        if self.request_at.is_some_and(|at| at <= now) && self.asking.is_none() {
+            self.request_at = Some(now + ASK.0);
+            let store = self.store.clone();
+            self.asking = Some(Box::pin(async move {
+                match store.relay() {
+                    Some(relay) => relay.ask(ASK.1).await,
+                    None => Ok(()),
+                }
+            }));
+        }
+        if self.outbox.due().is_some_and(|due| due <= now) && self.sending.is_none() {
+            let batch = self.outbox.take(self.shared.clock.wall());
+            self.sending = Some(Box::pin(send(self.store.clone(), batch)));
+        }
+    }
+
+    /// Asks the store about leases that have run out, about some at once.
+    fn check_run_out(&mut self, now: Instant) {
+        if self.look_at <= now {
+            self.look_at = now + LOOK_PERIOD;
+            let before = now.checked_sub(GRACE).unwrap_or(now);
+            let run_out = self.leases.check_run_out(before, self.hears_ends_since);
+            for lease in run_out {
+                if self.run_out.len() < CHECKS.1 {
+                    let (due, missed) = (now, false);
+                    self.run_out.push_back(RunOut { lease, due, missed });
+                } else {
+                    self.leases.end_run_out(&lease, None);
+                }
+            }
+        }
+        while self.checks.len() < CHECKS.0
+            && let Some(run_out) = self.run_out.pop_front_if(|it| it.due <= now)
+        {
+            let store = self.store.clone();
+            self.checks.push(Box::pin(async move {
+                let found = check_lease(&store, &run_out.lease).await;
+                (run_out, found)
+            }));
+        }
+    }
+
+    /// Passes on what has happened here or elsewhere.
+    fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
+        // The event is sent as it was published, because each gateway completes it from what it knows.
+        if origin == EventOrigin::Here && self.interest_until.is_some() {
+            self.outbox.put(&news);
+        }
+        let (name, kind) = (news.event.name.clone(), news.event.kind);
+        if let (EventOrigin::Elsewhere, EventKind::Renewed, Some(name), Some(tag)) =
+            (origin, kind, &name, news.lease)
+        {
+            self.leases.renewed_elsewhere(name, tag);
+        }
+        if kind == EventKind::Gap {
+            // Leases that were granted before may have ended unheard.
+            self.hears_ends_since = self.hears_ends_since.map(|_| Instant::now());
+        }
+        let mut told = Vec::new();
+        if let (Some(ended), Some(name)) = (self.known.process(news, &mut told), name)
+            // A lease that has run out here stays listed for a holder that comes back late.
+            && (origin == EventOrigin::Elsewhere || kind != EventKind::Expired)
+        {
+            self.leases.remove(&name, ended);
+        }
+        self.tell(told);
+    }
+
+    /// Shows events to those who listen here.
+    fn tell(&self, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let mut subscribers = self.shared.subscribers.lock();
+        events
+            .into_iter()
+            .for_each(|event| subscribers.write(event));
+        let next = subscribers.next();
+        drop(subscribers);
+        self.shared.written.send_replace(next);
+    }
+
+    fn on_subscription_event(&mut self, event: SubscriptionEvent) {
+        match event {
+            SubscriptionEvent::Batch(lines) => {
+                for news in lines.lines().filter_map(EventMessage::from_line) {
+                    self.handle(news, EventOrigin::Elsewhere);
+                }
+            }
+            SubscriptionEvent::Lost => {
+                (self.is_subscribed, self.missed_events) = (false, true);
+                self.hears_ends_since = None;
+            }
+            SubscriptionEvent::Opened => {
+                self.is_subscribed = true;
+                if std::mem::take(&mut self.missed_events) {
+                    let gap = Event::gap("connection-lost", self.shared.clock.wall());
+                    self.handle(gap.into(), EventOrigin::Elsewhere);
+                }
+                if self.request_at.is_some() {
+                    // Events of other gateways arrive from now on, but those gateways may not have been asked to send
+                    // them yet.
+                    self.request_at = Some(Instant::now());
+                } else {
+                    // Another gateway has asked all of them already.
+                    self.hears_ends_since = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    fn on_requested(&mut self, asked: &Result<(), StoreError>) {
+        if asked.is_err() {
+            let soon = Instant::now() + ASK_AGAIN;
+            self.request_at = self.request_at.map(|at| at.min(soon));
+        } else if self.is_subscribed {
+            self.hears_ends_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn on_checked(&mut self, mut run_out: RunOut, found: &LeaseCheck) {
+        run_out.due = Instant::now() + AGAIN;
+        match found {
+            LeaseCheck::Living(left) => {
+                let until = Instant::now() + *left;
+                self.leases.extend_run_out(&run_out.lease, until);
+            }
+            LeaseCheck::Unknown => self.run_out.push_back(run_out),
+            LeaseCheck::NotShown if !run_out.missed => {
+                run_out.missed = true;
+                self.run_out.push_back(run_out);
+            }
+            LeaseCheck::NotShown | LeaseCheck::Gone => {
+                let RunOutLease { tag, name, fence } = &run_out.lease;
+                let ended = self
+                    .leases
+                    .end_run_out(&run_out.lease, self.hears_ends_since);
+                if let Some((owner, mode)) = ended {
+                    let event = Event {
+                        fence: Some(*fence),
+                        owner,
+                        mode: Some(mode),
+                        ..Event::of(EventKind::Expired, name, self.shared.clock.wall())
+                    };
+                    let lease = Some(*tag);
+                    self.handle(EventMessage { event, lease }, EventOrigin::Here);
+                }
+            }
+        }
+    }
+
+    /// Sends what is left. Listeners here were sent to other gateways before.
+    async fn finish(mut self, mut batch: Vec<EventMessage>) {
+        while let Ok(news) = self.inbox.try_recv() {
+            batch.push(news);
+        }
+        for news in batch {
+            self.handle(news, EventOrigin::Here);
+        }
+        let sending = async {
+            if let Some(sending) = self.sending.take() {
+                drop(sending.await);
+            }
+            let batch = self.outbox.take(self.shared.clock.wall());
+            if !batch.is_empty() {
+                drop(send(self.store.clone(), batch).await);
+            }
+        };
+        // Events that could not be sent in time are lost: delivery is best effort.
+        drop(timeout(LAST, sending).await);
+    }
+}
+
+impl Drop for Publisher {
+    /// Also if the task panics: from now on nobody asks about leases that have run out.
+    fn drop(&mut self) {
+        self.leases.keep_run_out(false);
+    }
+}
+
+/// Asks the store what became of a lease whose time should be over.
+async fn check_lease(store: &AnyStore, lease: &RunOutLease) -> LeaseCheck {
+    let Ok(inspection) = store.inspect(&lease.name).await else {
+        return LeaseCheck::Unknown;
+    };
+    let Some(holder) = inspection.holder else {
+        return LeaseCheck::Gone;
+    };
+    let (mut leases, count) = (holder.leases().iter(), holder.count());
+    let shown = leases.len() as u64;
+    match leases.find(|it| it.fence == lease.fence) {
+        Some(lease) => LeaseCheck::Living(lease.expires_in),
+        None if matches!(holder, Holder::Shared(_)) && count > shown => LeaseCheck::NotShown,
+        None => LeaseCheck::Gone,
+    }
+}
+
+async fn send(store: AnyStore, batch: String) -> Result<(), StoreError> {
+    match store.relay() {
+        Some(relay) => relay.send(&batch).await,
+        None => Ok(()),
+    }
+}
+
+async fn next_of<T>(stream: &mut Option<BoxStream<'static, T>>) -> Option<T> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends when there is a future and it has ended, which takes it away.
+async fn finished<T>(slot: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = slot else {
+        return std::future::pending().await;
+    };
+    let outcome = future.await;
+    *slot = None;
+    outcome
+}
