@@ -7,7 +7,10 @@ use std::{
     thread,
 };
 
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot::{self, error::TryRecvError},
+};
 
 use crate::{
     lifecycle::Lifecycle,
@@ -93,6 +96,13 @@ impl<O: 'static> Drop for DetachOnDrop<O> {
 }
 
 // === impl CallerGone ===
+
+impl CallerGone {
+    /// Whether the caller has gone. Also after this future has ended.
+    pub(super) fn has_gone(&mut self) -> bool {
+        matches!(self.0.try_recv(), Err(TryRecvError::Closed))
+    }
+}
 
 impl Future for CallerGone {
     type Output = ();

@@ -21,12 +21,6 @@ use super::{
     start::EngineShared,
 };
 
-/// A release that the store did not answer. If it is dropped before its caller is told, it goes on in the background.
-struct UnansweredRelease {
-    error: StoreError,
-    later: Option<(Engine, LockName, TokenHash, Instant)>,
-}
-
 /// Why a lease was not released.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
@@ -43,38 +37,10 @@ pub enum ReleaseError {
 impl ReleaseError {
     /// Whether the store may answer the same release later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Store(error) if may_pass(error))
-    }
-}
-
-fn may_pass(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::Unavailable(_) | StoreError::Indeterminate(_)
-    )
-}
-
-// === impl UnansweredRelease ===
-
-impl UnansweredRelease {
-    /// Its caller is told.
-    fn told(mut self) -> StoreError {
-        self.later = None;
-        self.error.clone()
-    }
-}
-
-impl From<StoreError> for UnansweredRelease {
-    fn from(error: StoreError) -> Self {
-        Self { error, later: None }
-    }
-}
-
-impl Drop for UnansweredRelease {
-    fn drop(&mut self) {
-        if let Some((engine, name, token, since)) = self.later.take() {
-            engine.release_later(name, token, since);
-        }
+        matches!(
+            self,
+            Self::Store(StoreError::Unavailable(_) | StoreError::Indeterminate(_))
+        )
     }
 }
 
@@ -83,10 +49,10 @@ impl Drop for UnansweredRelease {
 impl Engine {
     /// Ends a living lease. Works while the gateway drains.
     ///
-    /// A caller that hangs up half-way still wants the lock released, so the command is seen through, and tried again
-    /// if the store does not answer it.
+    /// A caller that hangs up half-way still wants the lock released, so the command is seen through. If the store does not
+    /// answer it, `release_later` tries it again.
     pub async fn release(&self, name: LockName, token: TokenHash) -> Result<(), ReleaseError> {
-        let (engine, since) = (Arc::clone(&self.0), Instant::now());
+        let engine = Arc::clone(&self.0);
         let release = DetachOnDrop::new(&self.0.lifecycle, async move {
             let EngineShared { leases, .. } = &*engine;
             let release = engine.store.release(&name, &token).await;
@@ -103,14 +69,7 @@ impl Engine {
             let held_since = lease.as_ref().map(|lease| lease.since).or(lost);
             let held = held_since.map(|since| since.elapsed());
             engine.metrics.released(lease_outcome(&release), held);
-            let release = release.map_err(|error| {
-                let later = || (Self(Arc::clone(&engine)), name.clone(), token, since);
-                UnansweredRelease {
-                    later: may_pass(&error).then(later),
-                    error,
-                }
-            })?;
-            if release == Release::Released {
+            if let Ok(Release::Released) = release {
                 engine.events.released(&name, &token);
                 if let Some(lease) = lease {
                     lease.released();
@@ -120,9 +79,9 @@ impl Engine {
                     yield_now().await;
                 }
             }
-            Ok(release)
+            release
         });
-        match release.await.map_err(UnansweredRelease::told)? {
+        match release.await? {
             Release::Released => Ok(()),
             // A release without a keeper never has this outcome.
             Release::Adopted => Err(ReleaseError::Lost(Loss::HeldByAnother)),

@@ -1,4 +1,4 @@
-//! The engine itself: what it is made of and how it is started.
+//! The engine itself: what it is made of, how it is started, and what can be looked at.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     lifecycle::Lifecycle,
     lock::{IdempotencyHash, LockName, TokenHash},
     store::{
-        AnyStore, Store,
-        contract::{BrokenLease, Check},
+        AnyStore, Store, StoreError,
+        contract::{BrokenLease, Check, Inspection, ListQuery, Page},
         parking::{NameWaiters, Parked},
     },
     telemetry::metrics::{Figures, Metrics},
@@ -108,6 +108,23 @@ impl Engine {
     /// Finds out whether the store can keep its promises now.
     pub async fn check(&self) -> Vec<Check> {
         self.0.store.check().await
+    }
+
+    /// Shows who holds a lock.
+    pub async fn inspect(&self, name: &LockName) -> Result<Inspection, StoreError> {
+        self.0.store.inspect(name).await
+    }
+
+    /// Shows locks that are held, and of those the ones that `views` lets the caller see. A page that
+    /// is short, or empty, is not the last one: the last one has no cursor.
+    pub async fn list(
+        &self,
+        query: &ListQuery,
+        views: impl Fn(&LockName) -> bool,
+    ) -> Result<Page, StoreError> {
+        let mut page = self.0.store.list(query).await?;
+        page.locks.retain(|lock| views(&lock.name));
+        Ok(page)
     }
 
     /// What is counted here.

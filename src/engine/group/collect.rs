@@ -31,6 +31,7 @@ use crate::{
     engine::{
         AcquireError, AcquireRequest, Granted,
         acquire::{AcquireAttempt, AttemptIdentity},
+        detach_on_drop::CallerGone,
         reaper::GivenBack,
         start::EngineShared,
     },
@@ -43,7 +44,6 @@ use crate::{
 
 use super::{
     collection::{Collection, Extended},
-    hang_up::HangUp,
     request::{GrantedGroup, GroupAcquireError, GroupRequest},
 };
 
@@ -59,7 +59,7 @@ pub(super) struct Collector {
     ttl: Ttl,
     began: Instant,
     wait: Duration,
-    hung_up: HangUp,
+    hung_up: CallerGone,
     /// Told once, when the request waits.
     queued: Option<oneshot::Sender<()>>,
     /// Every lease that was taken has a copy of it until the store was asked to end it.
@@ -98,7 +98,7 @@ impl Collector {
         engine: Arc<EngineShared>,
         request: GroupRequest,
         slots: Vec<Option<LeaseSlot>>,
-        hung_up: HangUp,
+        hung_up: CallerGone,
         queued: oneshot::Sender<()>,
     ) -> Self {
         let (names, mut parts) = request.into_parts();
@@ -251,7 +251,7 @@ impl Collector {
         if self.engine.lifecycle.is_draining() {
             return Err(failed(AcquireError::Draining));
         }
-        if self.hung_up.has_come() {
+        if self.hung_up.has_gone() {
             return Err(RoundEnd::HungUp);
         }
         let idempotency = identity.idempotency.clone();

@@ -18,10 +18,8 @@
 //!
 //! The names of the group are stored with the metadata of each lease under the empty name, which no entry of a caller has.
 
-mod acquire;
 mod collect;
 mod collection;
-mod hang_up;
 mod request;
 
 pub use request::{GrantedGroup, GroupAcquireError, GroupRequest};

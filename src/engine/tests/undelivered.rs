@@ -234,26 +234,6 @@ async fn a_release_is_carried_out_although_its_caller_hung_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_not_answered_is_tried_again_if_its_caller_hung_up() {
-    for (hangs_up, expected) in [(true, 1), (false, 0)] {
-        let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
-        store.release_errors.lock().push_back(unknown());
-        let (engine, _lifecycle) = engine(&store);
-        let release = engine.release(name(), Token::random().hash());
-        if hangs_up {
-            let hung_up = tokio::time::timeout(Duration::from_secs(1), release);
-            assert!(hung_up.await.is_err());
-            store.open_gate();
-        } else {
-            store.open_gate();
-            release.await.unwrap_err();
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(store.released.lock().len(), expected);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_meanwhile() {
     for is_answered in [true, false] {
         let store = ScriptedStore::answering(Ok(granted()));
