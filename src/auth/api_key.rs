@@ -173,7 +173,8 @@ impl fmt::Debug for ApiKeyHash {
     }
 }
 
-fn random<const N: usize>() -> [u8; N] {
+/// Random bytes, for a secret.
+pub(super) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("a running system has a source of random bytes");
     bytes

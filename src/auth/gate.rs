@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep},
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -82,8 +82,8 @@ impl Gate {
             return Ok(Access::ANYBODY);
         };
         let presented = presented.ok_or(Refusal::NoKey)?;
-        self.find(guarded, presented)
-            .map_err(|refusal| guarded.count(refusal, from))
+        let found = guarded.find(presented);
+        found.map_err(|refusal| guarded.count(refusal, from))
     }
 
     /// Lets somebody in who has shown this key before, from this address. One that was never sealed
@@ -97,8 +97,8 @@ impl Gate {
         let session = session.ok_or_else(|| guarded.count(Refusal::NoSession, from))?;
         let ring = Arc::clone(&guarded.ring.borrow());
         match ring.with_secret(session.secret) {
-            Some(key) if !guarded.is_over(session.until) && !guarded.is_expired(key) => {
-                Ok(self.access(guarded, key, session.secret, Some(session.until)))
+            Some(key) if guarded.left(session.until).is_some() && !guarded.is_expired(key) => {
+                Ok(guarded.access(key, session.secret, Some(session.until)))
             }
             _ => Err(Refusal::NoSession),
         }
@@ -108,26 +108,19 @@ impl Gate {
     /// for who has only a session: it is not made longer.
     pub fn begin_session(&self, access: Access) -> Option<(Access, SealedSession)> {
         let guarded = self.0.as_ref()?;
-        let secret = access.secret().filter(|_| !access.is_session())?;
+        let mut authenticated = access.0.filter(|it| it.session_until.is_none())?;
         let session = Session {
-            secret,
+            secret: authenticated.secret,
             until: guarded.clock.wall() + guarded.session_ttl,
         };
-        let access = access.until(session.until);
-        Some((access, guarded.seal.seal(&session)))
-    }
-
-    /// What is left until a time; `None` once it is over.
-    pub(super) fn left(&self, until: SystemTime) -> Option<Duration> {
-        let guarded = self.0.as_ref()?;
-        let left = until.duration_since(guarded.clock.wall()).ok()?;
-        (!left.is_zero()).then_some(left)
+        authenticated.session_until = Some(session.until);
+        Some((Access(Some(authenticated)), guarded.seal.seal(&session)))
     }
 
     /// Somebody who shows this, if they would be let in. Nothing is counted.
     pub fn recognize(&self, presented: &str) -> Option<Access> {
         let guarded = self.0.as_ref()?;
-        self.find(guarded, presented).ok()
+        guarded.find(presented).ok()
     }
 
     /// Charges something to an address from which somebody has sent a token without a key. The limit
@@ -140,14 +133,7 @@ impl Gate {
             .limiter
             .count(from, Instant::now())
             .map_err(|retry_after| Refusal::TooManyTokens { retry_after })?;
-        Ok(Charge::to_address(self.clone(), from))
-    }
-
-    /// Takes a charge back.
-    pub(super) fn refund(&self, from: Option<IpAddr>) {
-        if let Some(guarded) = &self.0 {
-            guarded.limiter.refund(from, Instant::now());
-        }
+        Ok(Charge(Some(Payer::Address(Arc::clone(guarded), from))))
     }
 
     /// What would be new if these keys were let in from now on.
@@ -178,34 +164,6 @@ impl Gate {
         guarded.is_some_and(|guarded| *guarded.is_outdated.borrow())
     }
 
-    /// Whether a secret that was let in before may still do something.
-    pub(super) fn still_permits(
-        &self,
-        secret: ApiKeyId,
-        permission: Permission,
-        name: Option<&LockName>,
-    ) -> bool {
-        let Some(guarded) = &self.0 else { return true };
-        let ring = Arc::clone(&guarded.ring.borrow());
-        ring.with_secret(secret).is_some_and(|key| {
-            !guarded.is_expired(key) && key.permissions.permits(permission, name)
-        })
-    }
-
-    /// Ends when the keys have changed, or one of them has expired. Waits for ever at an open gate.
-    pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut ring = self.0.as_ref().map(|guarded| guarded.ring.subscribe());
-        async move {
-            let changed = match &mut ring {
-                Some(ring) => ring.changed().await.is_ok(),
-                None => false,
-            };
-            if !changed {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
     /// Lets those who wait for a change look again if a key has expired since a time. Answers the
     /// time until which it has looked.
     pub(super) fn announce_expired(&self, since: SystemTime) -> SystemTime {
@@ -221,37 +179,6 @@ impl Gate {
         }
         now
     }
-
-    fn find(&self, guarded: &GateInner, presented: &str) -> Result<Access, Refusal> {
-        let key = ApiKey::parse(presented).map_err(|error| match error {
-            ApiKeyError::NotAKey => Refusal::NotAKey,
-            ApiKeyError::Damaged => Refusal::Damaged,
-        })?;
-        let ring = Arc::clone(&guarded.ring.borrow());
-        match ring.find(&key) {
-            Some(entry) if !guarded.is_expired(entry) => {
-                Ok(self.access(guarded, entry, key.id(), None))
-            }
-            _ => Err(Refusal::Unknown),
-        }
-    }
-
-    fn access(
-        &self,
-        guarded: &GateInner,
-        key: &Arc<KeyEntry>,
-        secret: ApiKeyId,
-        session_until: Option<SystemTime>,
-    ) -> Access {
-        let tally = Arc::clone(
-            guarded
-                .tallies
-                .lock()
-                .entry(Arc::clone(&key.name))
-                .or_default(),
-        );
-        Access::with(Arc::clone(key), secret, self.clone(), tally, session_until)
-    }
 }
 
 // === impl GateInner ===
@@ -261,8 +188,38 @@ impl GateInner {
         key.is_expired(self.clock.wall())
     }
 
-    fn is_over(&self, until: SystemTime) -> bool {
-        until <= self.clock.wall()
+    /// What is left until a time; `None` once it is over.
+    fn left(&self, until: SystemTime) -> Option<Duration> {
+        let left = until.duration_since(self.clock.wall()).ok()?;
+        (!left.is_zero()).then_some(left)
+    }
+
+    fn find(self: &Arc<Self>, presented: &str) -> Result<Access, Refusal> {
+        let key = ApiKey::parse(presented).map_err(|error| match error {
+            ApiKeyError::NotAKey => Refusal::NotAKey,
+            ApiKeyError::Damaged => Refusal::Damaged,
+        })?;
+        let ring = Arc::clone(&self.ring.borrow());
+        let entry = ring.find(&key).filter(|entry| !self.is_expired(entry));
+        let entry = entry.ok_or(Refusal::Unknown)?;
+        Ok(self.access(entry, key.id(), None))
+    }
+
+    fn access(
+        self: &Arc<Self>,
+        key: &Arc<KeyEntry>,
+        secret: ApiKeyId,
+        session_until: Option<SystemTime>,
+    ) -> Access {
+        let mut tallies = self.tallies.lock();
+        let tally = tallies.entry(Arc::clone(&key.name)).or_default();
+        Access(Some(Authenticated {
+            key: Arc::clone(key),
+            secret,
+            gate: Arc::clone(self),
+            tally: Arc::clone(tally),
+            session_until,
+        }))
     }
 
     /// Counts somebody who is refused. Who was refused too often learns only that.
@@ -286,7 +243,7 @@ pub struct Access(Option<Authenticated>);
 struct Authenticated {
     key: Arc<KeyEntry>,
     secret: ApiKeyId,
-    gate: Gate,
+    gate: Arc<GateInner>,
     tally: Arc<Tally>,
     /// When the session ends, if it is one.
     session_until: Option<SystemTime>,
@@ -297,36 +254,6 @@ struct Authenticated {
 impl Access {
     /// Anybody, at a gateway without keys: everything is permitted.
     pub const ANYBODY: Self = Self(None);
-
-    pub(super) fn with(
-        key: Arc<KeyEntry>,
-        secret: ApiKeyId,
-        gate: Gate,
-        tally: Arc<Tally>,
-        session_until: Option<SystemTime>,
-    ) -> Self {
-        Self(Some(Authenticated {
-            key,
-            secret,
-            gate,
-            tally,
-            session_until,
-        }))
-    }
-
-    /// The same for a session that ends then.
-    pub(super) fn until(self, end: SystemTime) -> Self {
-        let session_until = Some(end);
-        Self(self.0.map(|authenticated| Authenticated {
-            session_until,
-            ..authenticated
-        }))
-    }
-
-    /// Which secret of the key was shown.
-    pub(super) fn secret(&self) -> Option<ApiKeyId> {
-        self.0.as_ref().map(|authenticated| authenticated.secret)
-    }
 
     /// Whether it was let in with a session and not with a key.
     pub fn is_session(&self) -> bool {
@@ -384,40 +311,26 @@ impl Access {
 
     /// The same for any permission.
     pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
-        let Some(authenticated) = &self.0 else {
-            return true;
-        };
-        authenticated.session_left() != Some(Duration::ZERO)
-            && authenticated
-                .gate
-                .still_permits(authenticated.secret, permission, name)
+        let authenticated = self.0.as_ref();
+        authenticated.is_none_or(|it| it.still_permits(permission, name))
     }
 
     /// Ends when it may be that less is permitted than before: for a stream, which must then look
     /// at [`Access::still_permits`]. Never ends for anybody.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let authenticated = self.0.as_ref();
-        let left = authenticated.and_then(Authenticated::session_left);
-        let changed = authenticated
-            .map_or_else(Gate::open, |authenticated| authenticated.gate.clone())
-            .changed();
+        let changed = self.0.as_ref().map(Authenticated::changed);
         async move {
-            match left {
-                None => changed.await,
-                Some(left) => tokio::select! {
-                    () = changed => {}
-                    () = sleep(left) => {}
-                },
+            match changed {
+                Some(changed) => changed.await,
+                None => std::future::pending().await,
             }
         }
     }
 
     /// For how long a lock may be waited for or kept.
     pub fn authorization(&self, name: &LockName) -> Authorization {
-        match &self.0 {
-            None => Authorization::default(),
-            Some(_) => Authorization::of(self.clone(), name.clone()),
-        }
+        let authenticated = self.0.clone();
+        Authorization(authenticated.map(|authenticated| (authenticated, name.clone())))
     }
 
     /// The longest TTL that it may ask for, if there is one.
@@ -438,7 +351,9 @@ impl Access {
     /// Counts so many more with a request that was let in: one that asks for several things. What the rate has not
     /// left for it later requests wait for.
     pub fn count_further_requests(&self, count: usize) {
-        (0..count).for_each(|_| self.force_count_request());
+        if let Some(authenticated) = &self.0 {
+            (0..count).for_each(|_| authenticated.force_count_request());
+        }
     }
 
     /// Shows how much of its rate the key has used, if it has one.
@@ -451,36 +366,25 @@ impl Access {
     /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
     /// ones over and over pays for it with other requests.
     pub fn charge(&self) -> Charge {
-        Charge::to_key(self.clone())
-    }
-
-    /// Counts a request that was carried out although it was not counted before.
-    pub(super) fn force_count_request(&self) {
-        if let Some(authenticated) = &self.0 {
-            authenticated
-                .tally
-                .force_take(authenticated.key.limits.rate, Instant::now());
-        }
+        Charge(self.0.clone().map(Payer::Key))
     }
 
     /// Counts a request that may wait, for as long as the slot lives.
     pub fn waiter(&self) -> Result<Option<LimitSlot>, Excess> {
-        let Some(authenticated) = &self.0 else {
+        let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
         };
-        let most = authenticated.key.limits.max_waiters;
-        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        authenticated.tally.waiter(most).map(Some)
+        let most = key.limits.max_waiters.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        tally.waiter(most).map(Some)
     }
 
     /// Counts a stream, for as long as the slot lives.
     pub fn stream(&self) -> Result<Option<LimitSlot>, Excess> {
-        let Some(authenticated) = &self.0 else {
+        let Some(Authenticated { key, tally, .. }) = &self.0 else {
             return Ok(None);
         };
-        let most = authenticated.key.limits.max_streams;
-        let most = most.unwrap_or(KeyLimits::DEFAULT_LASTING);
-        authenticated.tally.stream(most).map(Some)
+        let most = key.limits.max_streams.unwrap_or(KeyLimits::DEFAULT_LASTING);
+        tally.stream(most).map(Some)
     }
 }
 
@@ -491,6 +395,34 @@ impl Authenticated {
     fn session_left(&self) -> Option<Duration> {
         let until = self.session_until?;
         Some(self.gate.left(until).unwrap_or_default())
+    }
+
+    /// Whether the secret that was shown still permits something on a name; without a name, on any.
+    fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
+        let ring = Arc::clone(&self.gate.ring.borrow());
+        let key = ring.with_secret(self.secret);
+        self.session_left() != Some(Duration::ZERO)
+            && key.is_some_and(|key| {
+                !self.gate.is_expired(key) && key.permissions.permits(permission, name)
+            })
+    }
+
+    /// Ends when the keys have changed, one of them has expired, or the session is over.
+    fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (left, mut ring) = (self.session_left(), self.gate.ring.subscribe());
+        async move {
+            // No error: the sender lives as long as anybody who asks.
+            match left {
+                None => drop(ring.changed().await),
+                Some(left) => drop(timeout(left, ring.changed()).await),
+            }
+        }
+    }
+
+    /// Counts a request that was carried out although it was not counted before.
+    fn force_count_request(&self) {
+        let rate = self.key.limits.rate;
+        self.tally.force_take(rate, Instant::now());
     }
 }
 
@@ -507,34 +439,26 @@ pub struct Charge(Option<Payer>);
 #[derive(Debug)]
 enum Payer {
     /// A key. It pays at the end: a renewal that is right must not cost it anything meanwhile.
-    Key(Access),
+    Key(Authenticated),
     /// An address. It has paid, so that it cannot have more under way than it may have wrong.
-    Address(Gate, Option<IpAddr>),
+    Address(Arc<GateInner>, Option<IpAddr>),
 }
 
 // === impl Charge ===
 
 impl Charge {
-    pub(super) fn to_key(access: Access) -> Self {
-        Self(Some(Payer::Key(access)))
-    }
-
-    pub(super) fn to_address(gate: Gate, from: Option<IpAddr>) -> Self {
-        Self(Some(Payer::Address(gate, from)))
-    }
-
     /// The token was right, or that is unknown: nothing is charged.
     pub fn forgive(mut self) {
         if let Some(Payer::Address(gate, from)) = self.0.take() {
-            gate.refund(from);
+            gate.limiter.refund(from, Instant::now());
         }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if let Some(Payer::Key(access)) = self.0.take() {
-            access.force_count_request();
+        if let Some(Payer::Key(authenticated)) = &self.0 {
+            authenticated.force_count_request();
         }
     }
 }
@@ -546,28 +470,20 @@ impl Drop for Charge {
 /// For how long somebody may wait for a lock, or have it kept: until the key is gone, its secret is
 /// taken out of it, it has expired, or it may no longer acquire that lock.
 #[derive(Debug, Clone, Default)]
-pub struct Authorization(Option<(Access, LockName)>);
+pub struct Authorization(Option<(Authenticated, LockName)>);
 
 // === impl Authorization ===
 
 impl Authorization {
-    /// The authorization of a caller with this access to acquire a lock.
-    pub(super) fn of(access: Access, name: LockName) -> Self {
-        Self(Some((access, name)))
-    }
-
     /// Whether it still stands.
     pub fn is_valid(&self) -> bool {
-        let Some((access, name)) = &self.0 else {
-            return true;
-        };
-        access.still_permits(Permission::Acquire, Some(name))
+        let authorized = self.0.as_ref();
+        authorized.is_none_or(|(it, name)| it.still_permits(Permission::Acquire, Some(name)))
     }
 
     /// The longest TTL that goes with it, if there is one.
     pub fn max_ttl(&self) -> Option<Ttl> {
-        let (access, _) = self.0.as_ref()?;
-        access.max_ttl()
+        self.0.as_ref()?.0.key.limits.max_ttl
     }
 
     /// A slot for a lease that is asked for under this idempotency key; `None` if the API key may have any number.
@@ -575,7 +491,10 @@ impl Authorization {
         &self,
         idempotency: Option<IdempotencyHash>,
     ) -> Result<Option<LeaseSlot>, Excess> {
-        let (Some((_, name)), Some((authenticated, most))) = (&self.0, self.max_leases()) else {
+        let Some((authenticated, name)) = &self.0 else {
+            return Ok(None);
+        };
+        let Some(most) = authenticated.key.limits.max_leases else {
             return Ok(None);
         };
         let request = idempotency.map(|hash| (hash, name.clone()));
@@ -586,26 +505,21 @@ impl Authorization {
     /// A slot for a lease that the caller has already and goes on with here. There always is one: nobody loses a
     /// lock to a limit.
     pub fn adopted_slot(&self) -> Option<LeaseSlot> {
-        let (authenticated, _) = self.max_leases()?;
+        let (authenticated, _) = self.0.as_ref()?;
+        authenticated.key.limits.max_leases?;
         Some(authenticated.tally.leases.adopt())
-    }
-
-    fn max_leases(&self) -> Option<(&Authenticated, usize)> {
-        let (access, _) = self.0.as_ref()?;
-        let authenticated = access.0.as_ref()?;
-        Some((authenticated, authenticated.key.limits.max_leases?))
     }
 
     /// Ends when it no longer stands; within seconds of an expiry, at once after a change of the
     /// keys. Safe to drop and call again.
     pub async fn revoked(&self) {
-        let Some((access, _)) = &self.0 else {
+        let Some((authenticated, _)) = &self.0 else {
             return std::future::pending().await;
         };
         loop {
             // Before the look at it: a change in between is not missed. Boxed, so that callers without a key
             // do not pay for its size.
-            let changed = Box::pin(access.changed());
+            let changed = Box::pin(authenticated.changed());
             if !self.is_valid() {
                 return;
             }

@@ -1,26 +1,71 @@
-//! The file that says which keys there are.
+//! The file that says which keys there are, and why it cannot be used.
 
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
+use toml::Value;
+
 use crate::{
-    bounded_file,
-    config::{TomlEntry, entries},
+    bounded_file::{self, FileError},
+    config::{NotToml, RefusedValue, Source, TomlEntry, closest, entries},
     lock::Ttl,
 };
 
 use super::{
-    ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, KeysFileError, Permission,
-    Permissions, Prefixes, Rate, table::Table,
+    ApiKeyHash, ApiKeyId, KeyEntry, KeyLimits, KeyRing, KeySecret, Permission, Permissions,
+    PrefixError, Prefixes, Rate,
 };
 
 /// A TOML file of `[[key]]` tables. It holds hashes only, so it is no secret; whoever can write it
 /// can do everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeysFile(PathBuf);
+
+/// What is wrong with a keys file. Its text says what to change, and never shows a key or a hash.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysFileError {
+    /// It cannot be read.
+    #[error("cannot read the keys file {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: FileError,
+    },
+    /// It is not TOML.
+    #[error(transparent)]
+    NotToml(#[from] NotToml),
+    /// There is no such field.
+    #[error("there is no {field} (line {line} of {}){}", path.display(), hint(closest.as_deref()))]
+    UnknownField {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What was meant to be a field.
+        field: String,
+        /// A field that does exist and is spelt much like it.
+        closest: Option<String>,
+    },
+    /// A field has a value that is not allowed.
+    #[error(transparent)]
+    Refused(Box<RefusedValue>),
+    /// There is no key in it. A file that is empty for a moment must not shut everybody out.
+    #[error("there is no [[key]] in {}; `latchgate key new` makes one", .0.display())]
+    Empty(PathBuf),
+}
+
+/// One `[[key]]`. A field that nobody reads is unknown, and refused.
+struct Table<'a> {
+    file: &'a Path,
+    /// Counted from 1.
+    number: usize,
+    /// By their names in the table. Of a table without any there is one without a name.
+    fields: &'a [TomlEntry],
+    known: Vec<&'static str>,
+}
 
 /// The longest name of a key.
 const MAX_NAME: usize = 64;
@@ -75,7 +120,7 @@ impl KeysFile {
                 Some((tables.last_mut()?, field.trim_start_matches('.').to_owned()))
             });
             let Some((table, field)) = table else {
-                return Err(KeysFileError::refused(
+                return Err(refused(
                     &self.0,
                     found.line,
                     "what stands here".to_owned(),
@@ -94,8 +139,8 @@ impl KeysFile {
                 fields,
                 known: Vec::new(),
             };
-            let entry = entry(&mut table)?;
-            unique(&table, &entry, &keys)?;
+            let entry = table.entry()?;
+            table.check_unique(&entry, &keys)?;
             table.finish()?;
             keys.push(entry);
         }
@@ -106,21 +151,168 @@ impl KeysFile {
     }
 }
 
-fn entry(table: &mut Table<'_>) -> Result<KeyEntry, KeysFileError> {
-    let name = table.text("name")?;
-    if !is_name(name) {
-        return Err(table.refuse(
-            "name",
-            "1 to 64 ASCII letters, digits and . _ : @ ~ -, and not a key",
-        ));
+// === impl Table ===
+
+impl<'a> Table<'a> {
+    fn entry(&mut self) -> Result<KeyEntry, KeysFileError> {
+        const NAME: &str = "1 to 64 ASCII letters, digits and . _ : @ ~ -, and not a key";
+        const SECRETS: &str =
+            "a list of one or two texts ID:sha256:HASH, as `latchgate key new` prints them";
+        const DATE: &str = "a date and time in UTC, such as 2027-01-31T00:00:00Z";
+        let name = |value: &'a Value| value.as_str().filter(|name| is_name(name));
+        let name = self.read("name", NAME, name)?;
+        let name = name.ok_or_else(|| self.refuse("name", NAME))?;
+        let secrets = self.read("secrets", SECRETS, secrets)?;
+        Ok(KeyEntry {
+            name: name.into(),
+            secrets: secrets.ok_or_else(|| self.refuse("secrets", SECRETS))?,
+            permissions: self.permissions()?,
+            expires_at: self.read("expires_at", DATE, |value| {
+                let text = match value {
+                    Value::String(text) => text.clone(),
+                    Value::Datetime(date) => date.to_string(),
+                    _ => return None,
+                };
+                humantime::parse_rfc3339(&text).ok()
+            })?,
+            limits: self.limits()?,
+        })
     }
-    Ok(KeyEntry {
-        name: name.into(),
-        secrets: secrets(table)?,
-        permissions: permissions(table)?,
-        expires_at: expires_at(table)?,
-        limits: limits(table)?,
-    })
+
+    fn permissions(&mut self) -> Result<Permissions, KeysFileError> {
+        let mut permissions = Permissions::default();
+        for permission in Permission::ALL {
+            let row = permission.row();
+            let names = if row.is_per_name {
+                let allowed = format!("a list of texts, each {PrefixError}");
+                self.read(row.name, &allowed, |value| {
+                    Prefixes::new(texts(value)?).ok()
+                })?
+            } else {
+                let is_granted = self.read(row.name, "true or false", Value::as_bool)?;
+                is_granted.unwrap_or(false).then(Prefixes::all)
+            };
+            permissions.grant(permission, names.unwrap_or_default());
+        }
+        Ok(permissions)
+    }
+
+    fn limits(&mut self) -> Result<KeyLimits, KeysFileError> {
+        let ttl = self.number("max_ttl_ms", Ttl::MIN.as_millis(), Ttl::MAX.as_millis())?;
+        let per_second = self.number("requests_per_second", 1, MOST)?;
+        let burst = self.number("burst", 1, MOST)?;
+        if per_second.is_none() && burst.is_some() {
+            return Err(self.refuse("burst", "nothing without requests_per_second"));
+        }
+        let mut count = |field, least| {
+            let count = self.number(field, least, MOST);
+            count.map(|count| count.and_then(|count| usize::try_from(count).ok()))
+        };
+        Ok(KeyLimits {
+            max_ttl: ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
+            rate: per_second.map(|rate| Rate {
+                per_second: rate as f64,
+                // A second's worth.
+                burst: burst.unwrap_or(rate) as f64,
+            }),
+            max_leases: count("max_leases", 1)?,
+            max_waiters: count("max_waiters", 0)?,
+            max_streams: count("max_streams", 0)?,
+        })
+    }
+
+    /// A whole number within bounds.
+    fn number(
+        &mut self,
+        field: &'static str,
+        least: u64,
+        most: u64,
+    ) -> Result<Option<u64>, KeysFileError> {
+        let allowed = format!("a whole number from {least} to {most}");
+        self.read(field, &allowed, |value| {
+            let number = u64::try_from(value.as_integer()?).ok()?;
+            (least..=most).contains(&number).then_some(number)
+        })
+    }
+
+    /// The value of a field, if it is there.
+    fn read<T>(
+        &mut self,
+        field: &'static str,
+        allowed: &str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, KeysFileError> {
+        self.known.push(field);
+        let Some(found) = self.field(field) else {
+            return Ok(None);
+        };
+        match convert(&found.value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(self.refuse(field, allowed)),
+        }
+    }
+
+    /// No two keys may be one in the log, or answer to one secret.
+    fn check_unique(&self, entry: &KeyEntry, others: &[KeyEntry]) -> Result<(), KeysFileError> {
+        if others.iter().any(|other| other.name == entry.name) {
+            return Err(self.refuse("name", "a name that no other key has"));
+        }
+        let mut all = others.iter().chain([entry]).flat_map(|key| &key.secrets);
+        let mut ids = HashSet::new();
+        if all.all(|secret| ids.insert(secret.id)) {
+            Ok(())
+        } else {
+            Err(self.refuse("secrets", "a list of ids that stand nowhere else"))
+        }
+    }
+
+    /// All fields have been read that there should be.
+    fn finish(self) -> Result<(), KeysFileError> {
+        let unknown = |field: &&TomlEntry| !self.known.contains(&field.path.as_str());
+        let Some(TomlEntry { path, line, .. }) = self.fields.iter().find(unknown) else {
+            return Ok(());
+        };
+        let known = self.known.iter().map(|&known| known.to_owned());
+        Err(KeysFileError::UnknownField {
+            path: self.file.to_owned(),
+            line: *line,
+            field: self.displayed_field(if is_secret(path) { "***" } else { path }),
+            closest: closest(path, known),
+        })
+    }
+
+    /// Says that a field is wrong.
+    fn refuse(&self, field: &str, allowed: &str) -> KeysFileError {
+        let found = self.field(field);
+        // A missing field has no line: the message names the line of the first field of its table.
+        let line = found.or(self.fields.first()).map_or(1, |it| it.line);
+        let value = found.map_or("missing".to_owned(), |it| displayed(field, &it.value));
+        let field = self.displayed_field(field);
+        refused(self.file, line, field, value, allowed)
+    }
+
+    fn field(&self, name: &str) -> Option<&'a TomlEntry> {
+        self.fields.iter().find(|it| it.path == name)
+    }
+
+    fn displayed_field(&self, field: &str) -> String {
+        match self.field("name").and_then(|it| it.value.as_str()) {
+            Some(name) if !is_secret(name) => format!("{field} of the key {name:?}"),
+            _ => format!("{field} of [[key]] number {}", self.number),
+        }
+    }
+}
+
+/// Something at a line of the file is not allowed.
+fn refused(path: &Path, line: usize, key: String, value: String, allowed: &str) -> KeysFileError {
+    let path = path.to_owned();
+    KeysFileError::Refused(Box::new(RefusedValue {
+        key,
+        value,
+        set_by: Source::File { path, line },
+        allowed: allowed.to_owned(),
+        depends_on: None,
+    }))
 }
 
 /// Whether a text may be the name of a key: harmless in a log, and no key that was put there.
@@ -129,93 +321,42 @@ fn is_name(text: &str) -> bool {
     (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with("lgk_")
 }
 
-fn secrets(table: &mut Table<'_>) -> Result<Vec<KeySecret>, KeysFileError> {
-    let texts = table.texts("secrets")?;
-    let secret = |text: &&str| {
+fn texts(value: &Value) -> Option<Vec<&str>> {
+    value.as_array()?.iter().map(Value::as_str).collect()
+}
+
+fn secrets(value: &Value) -> Option<Vec<KeySecret>> {
+    let secret = |text: &str| {
         let (id, hash) = text.split_once(":sha256:")?;
         let (id, hash) = (ApiKeyId::parse(id)?, ApiKeyHash::parse(hash)?);
         Some(KeySecret { id, hash })
     };
-    let secrets: Option<Vec<_>> = texts.iter().map(secret).collect();
-    match secrets {
-        Some(secrets) if (1..=MAX_SECRETS).contains(&secrets.len()) => Ok(secrets),
-        _ => Err(table.refuse(
-            "secrets",
-            "a list of one or two texts ID:sha256:HASH, as `latchgate key new` prints them",
-        )),
+    let secrets: Vec<_> = texts(value)?
+        .into_iter()
+        .map(secret)
+        .collect::<Option<_>>()?;
+    (1..=MAX_SECRETS)
+        .contains(&secrets.len())
+        .then_some(secrets)
+}
+
+/// A value as it may be shown: somebody may have put a key where its hash should be.
+fn displayed(field: &str, value: &Value) -> String {
+    let text = value.to_string();
+    match value {
+        _ if field == "secrets" => "something else".to_owned(),
+        _ if is_secret(&text) => "***".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+        _ => text,
     }
 }
 
-fn permissions(table: &mut Table<'_>) -> Result<Permissions, KeysFileError> {
-    let mut permissions = Permissions::default();
-    for permission in Permission::ALL {
-        let row = permission.row();
-        let names = if row.is_per_name {
-            Prefixes::new(table.texts(row.name)?).map_err(|error| {
-                table.refuse(row.name, &format!("a list of texts, each {error}"))
-            })?
-        } else if table.flag(row.name)? {
-            Prefixes::all()
-        } else {
-            Prefixes::default()
-        };
-        permissions.grant(permission, names);
-    }
-    Ok(permissions)
+fn is_secret(text: &str) -> bool {
+    text.contains("lgk_")
 }
 
-fn expires_at(table: &mut Table<'_>) -> Result<Option<SystemTime>, KeysFileError> {
-    let Some(text) = table.date("expires_at")? else {
-        return Ok(None);
-    };
-    match humantime::parse_rfc3339(&text) {
-        Ok(time) => Ok(Some(time)),
-        Err(_) => Err(table.refuse(
-            "expires_at",
-            "a date and time in UTC, such as 2027-01-31T00:00:00Z",
-        )),
-    }
-}
-
-fn limits(table: &mut Table<'_>) -> Result<KeyLimits, KeysFileError> {
-    let ttl = (Ttl::MIN.as_millis(), Ttl::MAX.as_millis());
-    let max_ttl = table.number("max_ttl_ms", ttl)?;
-    let count = |number: Option<u64>| number.and_then(|number| usize::try_from(number).ok());
-    Ok(KeyLimits {
-        max_ttl: max_ttl.and_then(|ms| Ttl::from_millis(ms).ok()),
-        rate: rate(table)?,
-        max_leases: count(table.number("max_leases", (1, MOST))?),
-        max_waiters: count(table.number("max_waiters", (0, MOST))?),
-        max_streams: count(table.number("max_streams", (0, MOST))?),
-    })
-}
-
-fn rate(table: &mut Table<'_>) -> Result<Option<Rate>, KeysFileError> {
-    let per_second = table.number("requests_per_second", (1, MOST))?;
-    let burst = table.number("burst", (1, MOST))?;
-    match (per_second, burst) {
-        (None, None) => Ok(None),
-        (None, Some(_)) => Err(table.refuse("burst", "nothing without requests_per_second")),
-        // A second's worth.
-        (Some(rate), burst) => Ok(Some(Rate {
-            per_second: rate as f64,
-            burst: burst.unwrap_or(rate) as f64,
-        })),
-    }
-}
-
-/// No two keys may be one in the log, or answer to one secret.
-fn unique(table: &Table<'_>, entry: &KeyEntry, others: &[KeyEntry]) -> Result<(), KeysFileError> {
-    if others.iter().any(|other| other.name == entry.name) {
-        return Err(table.refuse("name", "a name that no other key has"));
-    }
-    let all = others.iter().chain([entry]).flat_map(|key| &key.secrets);
-    let mut ids = HashSet::new();
-    if all.into_iter().all(|secret| ids.insert(secret.id)) {
-        Ok(())
-    } else {
-        Err(table.refuse("secrets", "a list of ids that stand nowhere else"))
-    }
+fn hint(closest: Option<&str>) -> String {
+    closest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
 #[cfg(test)]

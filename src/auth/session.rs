@@ -23,7 +23,7 @@ use crate::{
     config::AuthConfig,
 };
 
-use super::ApiKeyId;
+use super::{ApiKeyId, api_key::random};
 
 /// Somebody has shown a key, and need not do so again for a while.
 ///
@@ -137,12 +137,6 @@ impl fmt::Debug for SessionSeal {
 fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("a running system has a source of random bytes");
-    bytes
 }
 
 // === Session secret ===
