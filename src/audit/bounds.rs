@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -17,8 +17,6 @@ use super::Requester;
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     minute: Mutex<Minute>,
-    waiting: AtomicUsize,
-    /// How many of each were left out, by [`Bounded`].
     left_out: [AtomicU64; 2],
 }
 
@@ -31,12 +29,11 @@ pub(super) enum Bounded {
     SignOut,
 }
 
-/// How many were left out of the log since the last line that says so.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LeftOut {
-    pub(super) refusals: Option<u64>,
-    pub(super) sign_outs: Option<u64>,
-}
+/// How many of each were left out of the log since the last line that says so, by [`Bounded`].
+pub(super) type LeftOut = [u64; 2];
+
+/// The fields of the line that says so.
+pub(super) const LEFT_OUT_FIELDS: [&str; 2] = ["refusals_left_out", "sign_outs_left_out"];
 
 #[derive(Debug, Default)]
 struct Minute {
@@ -59,54 +56,39 @@ pub(super) const QUEUE: usize = 4_096;
 pub(super) const MOST_OF_ONE: u32 = 60;
 /// How many lines there are in a minute, whoever it is: about two megabytes.
 const MOST_OF_ALL: u32 = 6_000;
-/// How many may wait to be written: half of the queue.
-pub(super) const MOST_WAITING: usize = QUEUE / 2;
+/// How much room of the queue such lines leave to others.
+pub(super) const RESERVED: usize = QUEUE / 2;
 const MINUTE: Duration = Duration::from_mins(1);
 
 // === impl Bounds ===
 
 impl Bounds {
-    /// Whether this is to be written of somebody; if so it waits until [`Bounds::taken`] is called, and if
-    /// not it is counted.
-    pub(super) fn admit(&self, what: Bounded, requester: &Requester<'_>, now: Instant) -> bool {
-        let admitted = self.minute.lock().admit((what, source(requester)), now) && self.wait();
+    /// Whether this is to be written of somebody, where the queue has so much room. If not, it is counted.
+    pub(super) fn admit(
+        &self,
+        what: Bounded,
+        requester: &Requester<'_>,
+        now: Instant,
+        room: usize,
+    ) -> bool {
+        let admitted = room > RESERVED && self.minute.lock().admit((what, source(requester)), now);
         if !admitted {
             self.left_out[what as usize].fetch_add(1, Ordering::Relaxed);
         }
         admitted
     }
 
-    /// One that waited is about to be written, or will not be.
-    pub(super) fn taken(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// How many were left out since this was asked the last time.
     pub(super) fn take_left_out(&self) -> LeftOut {
-        let taken = |what: Bounded| {
-            let count = self.left_out[what as usize].swap(0, Ordering::Relaxed);
-            (count > 0).then_some(count)
-        };
-        LeftOut {
-            refusals: taken(Bounded::Refusal),
-            sign_outs: taken(Bounded::SignOut),
-        }
+        let counts = self.left_out.each_ref();
+        counts.map(|count| count.swap(0, Ordering::Relaxed))
     }
 
     /// The line that was to say so was not written.
     pub(super) fn put_back(&self, left_out: LeftOut) {
-        let counts = [left_out.refusals, left_out.sign_outs];
-        for (sum, count) in self.left_out.iter().zip(counts) {
-            sum.fetch_add(count.unwrap_or_default(), Ordering::Relaxed);
+        for (sum, count) in self.left_out.iter().zip(left_out) {
+            sum.fetch_add(count, Ordering::Relaxed);
         }
-    }
-
-    fn wait(&self) -> bool {
-        let is_room = self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING;
-        if !is_room {
-            self.taken();
-        }
-        is_room
     }
 }
 
@@ -160,13 +142,7 @@ mod tests {
     }
 
     fn admitted(bounds: &Bounds, requester: &Requester<'_>, times: u32, now: Instant) -> u32 {
-        let admit = |_: &u32| {
-            let admitted = bounds.admit(Bounded::Refusal, requester, now);
-            if admitted {
-                bounds.taken();
-            }
-            admitted
-        };
+        let admit = |_: &u32| bounds.admit(Bounded::Refusal, requester, now, QUEUE);
         u32::try_from((0..times).filter(admit).count()).unwrap()
     }
 
@@ -179,10 +155,7 @@ mod tests {
         );
         assert_eq!(admitted(&bounds, &requester(None, 2), 10, now), 10);
         assert_eq!(admitted(&bounds, &requester(Some("ci"), 1), 10, now), 10);
-        let left_out = LeftOut {
-            refusals: Some(40),
-            sign_outs: None,
-        };
+        let left_out = [40, 0];
         assert_eq!(bounds.take_left_out(), left_out);
         assert_eq!(bounds.take_left_out(), LeftOut::default());
         bounds.put_back(left_out);
@@ -196,15 +169,9 @@ mod tests {
         let (bounds, now) = (Bounds::default(), Instant::now());
         let ops = requester(Some("ops"), 1);
         for _ in 0..100 {
-            if bounds.admit(Bounded::SignOut, &ops, now) {
-                bounds.taken();
-            }
+            bounds.admit(Bounded::SignOut, &ops, now, QUEUE);
         }
-        let left_out = LeftOut {
-            refusals: None,
-            sign_outs: Some(40),
-        };
-        assert_eq!(bounds.take_left_out(), left_out);
+        assert_eq!(bounds.take_left_out(), [0, 40]);
         assert_eq!(admitted(&bounds, &ops, 10, now), 10);
     }
 
@@ -219,9 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_half_of_the_queue_takes() {
+    fn half_of_the_queue_is_left_to_others() {
         let (bounds, now) = (Bounds::default(), Instant::now());
-        let refused = |&remote: &u32| bounds.admit(Bounded::Refusal, &requester(None, remote), now);
-        assert_eq!((0..6_000).filter(refused).count(), MOST_WAITING);
+        for (room, expected) in [(RESERVED + 1, true), (RESERVED, false), (0, false)] {
+            let admitted = bounds.admit(Bounded::Refusal, &requester(None, 1), now, room);
+            assert_eq!(admitted, expected);
+        }
+        assert_eq!(bounds.take_left_out(), [2, 0]);
     }
 }

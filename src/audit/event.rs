@@ -1,17 +1,16 @@
-//! What is told to the audit log.
+//! What is told to the audit log, and the line that is made of it.
 
-use std::{
-    fs::{File, OpenOptions},
-    io::{self, Write},
-    net::IpAddr,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    sync::Arc,
+use std::{net::IpAddr, sync::Arc, time::SystemTime};
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{
+    invisible_chars::escape_json,
+    lock::{FencingToken, LockName},
 };
 
-use rustix::fs::OFlags;
-
-use crate::lock::{FencingToken, LockName};
+use super::bounds::{LEFT_OUT_FIELDS, LeftOut};
 
 /// Who asked, as far as it is known.
 #[derive(Debug, Clone, Copy)]
@@ -70,119 +69,106 @@ pub struct BreakAttempt<'a> {
     pub outcome: &'a str,
 }
 
-// === Output ===
+// === Audit entry ===
 //
-// Where the lines go.
+// One line of the audit log.
 
-/// A file that is appended to, or the standard output.
-pub(super) enum Output {
-    Stdout,
-    File(Appended),
-}
+/// One line of the audit log: fields with their values. Fields that do not apply to an event are left out.
+pub(super) struct AuditEntry(Vec<(&'static str, Value)>);
 
-/// A file that is appended to.
-pub(super) struct Appended {
-    path: PathBuf,
-    file: File,
-    /// Whether a line broke off half-way. The next one must not stick to it.
-    torn: bool,
-}
+/// The longest value that somebody else has chosen, in bytes. Longer ones are cut.
+const MAX_VALUE: usize = 512;
 
-/// Who may read a new file.
-const MODE: u32 = 0o600;
+// === impl AuditEntry ===
 
-// === impl Output ===
-
-impl Output {
-    pub(super) fn open(path: &str) -> io::Result<Self> {
-        if path == "-" {
-            return Ok(Self::Stdout);
-        }
-        let path = PathBuf::from(path);
-        let file = append(&path)?;
-        let torn = is_torn(&path, &file);
-        Ok(Self::File(Appended { path, file, torn }))
+impl AuditEntry {
+    /// What happened, and when.
+    pub(super) fn new(event: &'static str, at: SystemTime) -> Self {
+        let mut entry = Self(Vec::with_capacity(12));
+        // In RFC 3339 and UTC.
+        entry.set("at", humantime::format_rfc3339_millis(at).to_string());
+        entry.set("event", event);
+        entry
     }
 
-    /// Opens the file anew, because it may have been moved away. If that fails, the old one is kept.
-    pub(super) fn reopen(&mut self) -> io::Result<()> {
-        if let Self::File(appended) = self {
-            appended.file = append(&appended.path)?;
-            // It may be the same file.
-            appended.torn = is_torn(&appended.path, &appended.file);
-        }
-        Ok(())
-    }
-
-    /// Writes whole lines.
-    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Stdout => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(lines)?;
-                stdout.flush()
-            }
-            Self::File(appended) => appended.write(lines),
+    /// Says something of it, unless it is null or an empty list.
+    pub(super) fn set(&mut self, field: &'static str, value: impl Into<Value>) {
+        match value.into() {
+            Value::Null => {}
+            Value::Array(list) if list.is_empty() => {}
+            value => self.0.push((field, value)),
         }
     }
 
-    /// Makes what was written outlast the machine, where that is possible.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        match self {
-            Self::Stdout => Ok(()),
-            Self::File(appended) => match appended.file.sync_data() {
-                // A pipe or a terminal, which keeps nothing.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-                synced => synced,
-            },
+    /// Says who asked.
+    pub(super) fn set_requester(&mut self, requester: &Requester<'_>) {
+        self.set("key", requester.key.map(bounded));
+        self.set("request_id", bounded(requester.request_id));
+        self.set("remote", requester.remote.map(|it| it.to_string()));
+    }
+
+    /// Says how many lines were left out before it.
+    pub(super) fn set_left_out(&mut self, left_out: LeftOut) {
+        for (field, count) in LEFT_OUT_FIELDS.into_iter().zip(left_out) {
+            self.set(field, (count > 0).then_some(count));
         }
+    }
+
+    /// The line, with its end. JSON escapes what could break out of it; what could make a reader see
+    /// another text than the one that is there is escaped as well.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let text = serde_json::to_string(self).expect("texts and numbers can be written as JSON");
+        let mut line = escape_json(&text).into_owned();
+        line.push('\n');
+        line.into_bytes()
     }
 }
 
-// === impl Appended ===
-
-impl Appended {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.torn {
-            self.file.write_all(b"\n")?;
-            self.torn = false;
-        }
-        let mut left = lines;
-        while !left.is_empty() {
-            match self.file.write(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    self.torn = left[written - 1] != b'\n';
-                    left = &left[written..];
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+impl Serialize for AuditEntry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(field, value)| (field, value)))
     }
 }
 
-/// Whether a file ends half-way through a line, because the disk was full or the machine went down.
-fn is_torn(path: &Path, file: &File) -> bool {
-    match file.metadata() {
-        Ok(data) if data.is_file() && data.len() > 0 => {
-            let mut last = [0];
-            let read = File::open(path).and_then(|it| it.read_exact_at(&mut last, data.len() - 1));
-            // An empty line does less harm than two lines that are one.
-            read.is_err() || last != [b'\n']
-        }
-        _ => false,
-    }
+/// A value that somebody else has chosen, at a length that does no harm.
+pub(super) fn bounded(value: &str) -> &str {
+    &value[..value.floor_char_boundary(MAX_VALUE)]
 }
 
-fn append(path: &Path) -> io::Result<File> {
-    // Not blocking, for a path that is a pipe: one that nobody reads is an error, not a stop.
-    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(MODE)
-        .custom_flags(nonblocking)
-        .open(path)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_one_line_whatever_is_in_it() {
+        let mut entry = AuditEntry::new("break", SystemTime::UNIX_EPOCH);
+        entry.set("key", None::<&str>);
+        entry.set("reason", "a \"b\"\n{\"event\":\"start\"}\r\u{1b}[31m");
+        let line = String::from_utf8(entry.line()).unwrap();
+        assert_eq!(
+            line,
+            "{\"at\":\"1970-01-01T00:00:00.000Z\",\"event\":\"break\",\"reason\":\"a \\\"b\\\"\\n\
+             {\\\"event\\\":\\\"start\\\"}\\r\\u001b[31m\"}\n"
+        );
+    }
+
+    #[test]
+    fn shows_no_other_text_than_the_one_that_is_there() {
+        let reason = "\u{202e}gpj\u{2066}\u{2028}\u{9b}a\u{200d}é";
+        let mut entry = AuditEntry::new("break", SystemTime::UNIX_EPOCH);
+        entry.set("reason", reason);
+        let line = String::from_utf8(entry.line()).unwrap();
+        let escaped = r#""reason":"\u202egpj\u2066\u2028\u009ba\u200dé""#;
+        assert!(line.contains(escaped), "{line}");
+        let read: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["reason"], reason);
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_two_characters() {
+        let long = "é".repeat(MAX_VALUE);
+        assert_eq!(bounded(&long).len(), MAX_VALUE);
+        assert_eq!(bounded(&format!("a{long}")).len(), MAX_VALUE - 1);
+        assert_eq!(bounded("short"), "short");
+    }
 }

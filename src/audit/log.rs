@@ -1,20 +1,15 @@
 //! The handle that writes to the audit log.
 
-use std::{
-    fmt, io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        mpsc::{self, SyncSender, TrySendError},
-    },
-    thread,
-    time::Duration,
-};
+use std::{fmt, io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use serde_json::Value;
 use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep, timeout},
+    runtime::Builder,
+    sync::{
+        mpsc::{self, Sender},
+        oneshot,
+    },
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -26,9 +21,8 @@ use crate::{
 use super::{
     BreakAttempt, Refused, ReloadedKeys, Requester,
     bounds::{Bounded, Bounds, QUEUE},
-    entry::{AuditEntry, bounded},
-    event::Output,
-    writer::{MissingLines, Writer, WriterMessage},
+    event::{AuditEntry, bounded},
+    writer::{MissingLines, Output, Writer, WriterMessage},
 };
 
 /// The audit log, or none. Cheap to clone.
@@ -40,7 +34,7 @@ pub struct Audit(Option<Log>);
 
 #[derive(Clone)]
 struct Log {
-    messages: SyncSender<WriterMessage>,
+    messages: Sender<WriterMessage>,
     missing: Arc<MissingLines>,
     bounds: Arc<Bounds>,
     clock: Arc<dyn Clock>,
@@ -65,8 +59,6 @@ pub enum AuditError {
 /// How long an answer waits for its line, if it does. A disk that takes longer is stuck, and the
 /// operator's hands must not be tied by it.
 const KEPT_WITHIN: Duration = Duration::from_secs(2);
-/// How long it takes to look again whether there is room for such a line.
-const PAUSE: Duration = Duration::from_millis(5);
 const NO_ROOM: &str = "lines came faster than they could be written";
 
 // === impl Audit ===
@@ -86,19 +78,20 @@ impl Audit {
             path: config.path.clone(),
             error,
         })?;
-        let (messages, received) = mpsc::sync_channel(QUEUE);
+        let (messages, received) = mpsc::channel(QUEUE);
         let missing = Arc::new(MissingLines::default());
         let bounds = Arc::new(Bounds::default());
         let writer = Writer {
             messages: received,
             output,
             missing: Arc::clone(&missing),
-            bounds: Arc::clone(&bounds),
             clock: Arc::clone(&clock),
         };
+        let timer = Builder::new_current_thread().enable_time().build();
+        let timer = timer.map_err(AuditError::Thread)?;
         thread::Builder::new()
             .name("latchgate-audit".to_owned())
-            .spawn(move || writer.run())
+            .spawn(move || timer.block_on(writer.run()))
             .map_err(AuditError::Thread)?;
         Ok(Self(Some(Log {
             messages,
@@ -228,13 +221,13 @@ impl Audit {
         fill: impl FnOnce(&mut AuditEntry),
     ) {
         let Some(log) = &self.0 else { return };
-        if !log.bounds.admit(what, requester, Instant::now()) {
-            return;
+        let room = log.messages.capacity();
+        if log.bounds.admit(what, requester, Instant::now(), room) {
+            log.record(event, |entry| {
+                entry.set_requester(requester);
+                fill(entry);
+            });
         }
-        log.record(event, WriterMessage::Bounded, |entry| {
-            entry.set_requester(requester);
-            fill(entry);
-        });
     }
 
     /// Writes entries together, and waits until they are on the disk, but no longer than a moment.
@@ -270,7 +263,7 @@ impl Audit {
 
     fn record(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry)) {
         if let Some(log) = &self.0 {
-            log.record(event, WriterMessage::Line, fill);
+            log.record(event, fill);
         }
     }
 }
@@ -284,35 +277,21 @@ impl fmt::Debug for Audit {
 // === impl Log ===
 
 impl Log {
-    fn record(
-        &self,
-        event: &'static str,
-        message: fn(Vec<u8>) -> WriterMessage,
-        fill: impl FnOnce(&mut AuditEntry),
-    ) {
+    fn record(&self, event: &'static str, fill: impl FnOnce(&mut AuditEntry)) {
         let left_out = self.bounds.take_left_out();
         let mut entry = AuditEntry::new(event, self.clock.wall());
         fill(&mut entry);
         entry.set_left_out(left_out);
-        if let Err(unsent) = self.messages.try_send(message(entry.line())) {
-            if let TrySendError::Full(WriterMessage::Bounded(_)) = unsent {
-                self.bounds.taken();
-            }
+        let line = WriterMessage::Line(entry.line());
+        if self.messages.try_send(line).is_err() {
             self.bounds.put_back(left_out);
             self.missing.add(1, NO_ROOM);
         }
     }
 
     /// Sends a message, and waits for room if there is none. Says whether there was.
-    async fn send_within(&self, limit: Duration, mut message: WriterMessage) -> bool {
-        let deadline = Instant::now() + limit;
-        loop {
-            match self.messages.try_send(message) {
-                Ok(()) => return true,
-                Err(TrySendError::Full(back)) if Instant::now() < deadline => message = back,
-                Err(_) => return false,
-            }
-            sleep(PAUSE).await;
-        }
+    async fn send_within(&self, limit: Duration, message: WriterMessage) -> bool {
+        let sent = timeout(limit, self.messages.send(message)).await;
+        matches!(sent, Ok(Ok(())))
     }
 }

@@ -4,7 +4,6 @@
 //! noted in the log itself as soon as that can be written again. No secret is ever in it.
 
 mod bounds;
-mod entry;
 mod event;
 mod log;
 mod writer;

@@ -1,29 +1,33 @@
-//! The thread that writes the audit log.
+//! The thread that writes the audit log, and the file that it writes.
 
 use std::{
-    io,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, RecvTimeoutError},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use rustix::fs::OFlags;
+use tokio::{
+    sync::{mpsc::Receiver, oneshot},
+    time::timeout,
+};
 use tracing::{error, info};
 
 use crate::clock::Clock;
 
-use super::{bounds::Bounds, entry::AuditEntry, event::Output};
+use super::event::AuditEntry;
 
 /// What is sent to the thread.
 pub(super) enum WriterMessage {
     /// A line to write.
     Line(Vec<u8>),
-    /// A line of what is bounded. Only so many of them wait.
-    Bounded(Vec<u8>),
     /// Lines to write, and to tell when they are kept.
     Kept {
         /// All of them, one after the other.
@@ -55,7 +59,6 @@ pub(super) struct Writer {
     pub(super) messages: Receiver<WriterMessage>,
     pub(super) output: Output,
     pub(super) missing: Arc<MissingLines>,
-    pub(super) bounds: Arc<Bounds>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -68,16 +71,13 @@ const BATCH: usize = 256;
 
 impl Writer {
     /// Writes until every handle is gone.
-    pub(super) fn run(mut self) {
+    pub(super) async fn run(mut self) {
         loop {
-            match self.messages.recv_timeout(RETRY) {
-                Ok(first) => {
-                    let more = self.messages.try_iter().take(BATCH - 1);
-                    let batch: Vec<_> = std::iter::once(first).chain(more).collect();
-                    self.serve(batch);
-                }
-                Err(RecvTimeoutError::Timeout) => self.report_missing(),
-                Err(RecvTimeoutError::Disconnected) => return,
+            let mut batch = Vec::new();
+            match timeout(RETRY, self.messages.recv_many(&mut batch, BATCH)).await {
+                Ok(0) => return,
+                Ok(_) => self.serve(batch),
+                Err(_) => self.report_missing(),
             }
         }
     }
@@ -87,11 +87,6 @@ impl Writer {
         for message in batch {
             match message {
                 WriterMessage::Line(line) => {
-                    lines.extend(line);
-                    count += 1;
-                }
-                WriterMessage::Bounded(line) => {
-                    self.bounds.taken();
                     lines.extend(line);
                     count += 1;
                 }
@@ -190,4 +185,121 @@ impl MissingLines {
         let why = why.as_deref().unwrap_or("it is not known why");
         Some(format!("{unreported} lines could not be written: {why}"))
     }
+}
+
+// === Output ===
+//
+// Where the lines go.
+
+/// A file that is appended to, or the standard output.
+pub(super) enum Output {
+    Stdout,
+    File(Appended),
+}
+
+/// A file that is appended to.
+pub(super) struct Appended {
+    path: PathBuf,
+    file: File,
+    /// Whether a line broke off half-way. The next one must not stick to it.
+    torn: bool,
+}
+
+/// Who may read a new file.
+const MODE: u32 = 0o600;
+
+// === impl Output ===
+
+impl Output {
+    pub(super) fn open(path: &str) -> io::Result<Self> {
+        if path == "-" {
+            return Ok(Self::Stdout);
+        }
+        let path = PathBuf::from(path);
+        let file = append(&path)?;
+        let torn = is_torn(&path, &file);
+        Ok(Self::File(Appended { path, file, torn }))
+    }
+
+    /// Opens the file anew, because it may have been moved away. If that fails, the old one is kept.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        if let Self::File(appended) = self {
+            appended.file = append(&appended.path)?;
+            // It may be the same file.
+            appended.torn = is_torn(&appended.path, &appended.file);
+        }
+        Ok(())
+    }
+
+    /// Writes whole lines.
+    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(lines)?;
+                stdout.flush()
+            }
+            Self::File(appended) => appended.write(lines),
+        }
+    }
+
+    /// Makes what was written outlast the machine, where that is possible.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(appended) => match appended.file.sync_data() {
+                // A pipe or a terminal, which keeps nothing.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                synced => synced,
+            },
+        }
+    }
+}
+
+// === impl Appended ===
+
+impl Appended {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.file.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let mut left = lines;
+        while !left.is_empty() {
+            match self.file.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.torn = left[written - 1] != b'\n';
+                    left = &left[written..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file ends half-way through a line, because the disk was full or the machine went down.
+fn is_torn(path: &Path, file: &File) -> bool {
+    match file.metadata() {
+        Ok(data) if data.is_file() && data.len() > 0 => {
+            let mut last = [0];
+            let read = File::open(path).and_then(|it| it.read_exact_at(&mut last, data.len() - 1));
+            // An empty line does less harm than two lines that are one.
+            read.is_err() || last != [b'\n']
+        }
+        _ => false,
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    // Not blocking, for a path that is a pipe: one that nobody reads is an error, not a stop.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .custom_flags(nonblocking)
+        .open(path)
 }
