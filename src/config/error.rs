@@ -1,10 +1,10 @@
-//! Why there is no configuration to start with.
+//! Why there is no configuration to start with: errors, a value that a struct does not accept, and the name that was meant.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 use crate::bounded_file::FileError;
 
-use super::Source;
+use super::{Millis, Source};
 
 /// What stops start-up. Its text says what to change, and never shows a password.
 #[derive(Debug, thiserror::Error)]
@@ -92,5 +92,101 @@ fn because(depends_on: Option<&(String, Source)>) -> String {
             format!(" ({source})")
         }
         _ => String::new(),
+    }
+}
+
+// === Invalid ===
+
+/// What a struct found wrong with itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} is {value}; allowed is {allowed}")]
+pub struct Invalid {
+    /// The key, as a path such as `limits.min_ttl_ms`.
+    pub key: &'static str,
+    /// Its value, without any secret.
+    pub value: String,
+    /// What the value may be.
+    pub allowed: String,
+    /// Another key on whose value that depends.
+    pub depends_on: Option<&'static str>,
+}
+
+// === impl Invalid ===
+
+impl Invalid {
+    /// A value that is wrong by itself.
+    pub(super) fn new(
+        key: &'static str,
+        value: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self {
+            key,
+            value: value.to_string(),
+            allowed: allowed.into(),
+            depends_on: None,
+        }
+    }
+
+    /// The same, of a value that depends on another key.
+    pub(super) fn depending_on(self, key: &'static str) -> Self {
+        Self {
+            depends_on: Some(key),
+            ..self
+        }
+    }
+
+    /// Checks that a text that is set does not stand without another one.
+    pub(super) fn unless_with(
+        (key, value): (&'static str, &str),
+        (other_key, other): (&'static str, &str),
+    ) -> Result<(), Self> {
+        if value.is_empty() || !other.is_empty() {
+            return Ok(());
+        }
+        let allowed = format!("nothing without {other_key}, which is empty");
+        Err(Self::new(key, format!("{value:?}"), allowed).depending_on(other_key))
+    }
+
+    /// Checks that a duration is at most another one of the configuration.
+    pub(super) fn unless_at_most(
+        (key, value): (&'static str, Millis),
+        (other_key, other): (&'static str, Millis),
+    ) -> Result<(), Self> {
+        if value <= other {
+            return Ok(());
+        }
+        let allowed = format!("at most {}, the value of {other_key}", other.0);
+        Err(Self::new(key, value.0, allowed).depending_on(other_key))
+    }
+}
+
+// === Closest ===
+
+/// The known name nearest to what was written, if one is near enough to be meant.
+pub(crate) fn closest(written: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
+    // One slip in three letters: more and the hint is a guess.
+    let most = (written.chars().count() / 3).max(1);
+    known
+        .into_iter()
+        .map(|name| (strsim::levenshtein(written, &name), name))
+        .filter(|(distance, _)| *distance <= most)
+        .min()
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_recognised_and_a_different_word_is_not() {
+        let known = || ["listen", "store", "limits.min_ttl_ms"].map(str::to_owned);
+        assert_eq!(closest("lisen", known()).as_deref(), Some("listen"));
+        assert_eq!(
+            closest("limits.min_tll", known()).as_deref(),
+            Some("limits.min_ttl_ms")
+        );
+        assert_eq!(closest("tls", known()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A host, as a request or the configuration names it.
+//! A host, as a request or the configuration names it, and an origin, as a browser names the page that asks.
 
 use std::{
     fmt,
@@ -132,6 +132,128 @@ impl fmt::Display for HostPort {
     }
 }
 
+// === Origin ===
+
+/// Scheme, host and port of a web page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Origin {
+    scheme: Scheme,
+    host: Host,
+    port: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// Why a text is no origin that can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// `null`.
+    #[error(
+        "origins by their names: `null` is what a browser says for every page that has none, \
+         such as a frame that anybody can put into any page"
+    )]
+    Null,
+    /// `*`.
+    #[error("origins by their names: `*` would let every web page take locks")]
+    Any,
+    /// Something else.
+    #[error(
+        "origins such as https://ci.example.com or http://localhost:3000: http or https, a host \
+         without a dot at its end and perhaps a port, with nothing behind them, not even a slash"
+    )]
+    Other,
+}
+
+// === impl Origin ===
+
+impl Origin {
+    /// Whether a request for this host comes from a page of the host itself.
+    ///
+    /// `over_tls` says how the request came here. If it did not, the scheme is not compared: a proxy
+    /// may have ended TLS. A port that is not named is the one of the origin's scheme.
+    pub fn is_of(&self, host: &HostPort, over_tls: bool) -> bool {
+        self.host == host.host
+            && self.port == host.port.unwrap_or(self.scheme.port())
+            && (self.scheme == Scheme::Https || !over_tls)
+    }
+}
+
+impl FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        match text {
+            "null" => return Err(OriginError::Null),
+            "*" => return Err(OriginError::Any),
+            _ => {}
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(OriginError::Other)?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return Err(OriginError::Other),
+        };
+        let HostPort { host, port } = rest.parse().map_err(|_| OriginError::Other)?;
+        Ok(Self {
+            scheme,
+            host,
+            port: port.unwrap_or(scheme.port()),
+        })
+    }
+}
+
+impl TryFrom<String> for Origin {
+    type Error = OriginError;
+
+    /// An origin of the configuration: as a browser names it, so that it is not listed in vain.
+    fn try_from(text: String) -> Result<Self, OriginError> {
+        let origin = text.parse()?;
+        let (_, host) = text.split_once("://").ok_or(OriginError::Other)?;
+        let name = host.split(':').next().unwrap_or_default();
+        if name.ends_with('.') || host.ends_with(':') {
+            return Err(OriginError::Other);
+        }
+        Ok(origin)
+    }
+}
+
+impl From<Origin> for String {
+    fn from(origin: Origin) -> Self {
+        origin.to_string()
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        };
+        write!(f, "{scheme}://{}", self.host)?;
+        if self.port == self.scheme.port() {
+            Ok(())
+        } else {
+            write!(f, ":{}", self.port)
+        }
+    }
+}
+
+// === impl Scheme ===
+
+impl Scheme {
+    fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +328,105 @@ mod tests {
             "10.0.0.1",
         ] {
             assert!(!is_loopback(text), "{text}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod origin_tests {
+    use super::*;
+
+    fn origin(text: &str) -> Origin {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn is_the_same_however_it_is_written() {
+        for (written, read_as) in [
+            ("https://CI.example.com", "https://ci.example.com"),
+            ("HTTPS://ci.example.com:443", "https://ci.example.com"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(origin(written).to_string(), read_as);
+        }
+        assert_ne!(origin("http://a"), origin("https://a"));
+        assert_ne!(origin("http://a"), origin("http://a:8080"));
+    }
+
+    #[test]
+    fn every_refusal_has_its_reason() {
+        let refused = |text: &str| text.parse::<Origin>().unwrap_err();
+        assert_eq!(refused("null"), OriginError::Null);
+        assert_eq!(refused("*"), OriginError::Any);
+        for text in [
+            "",
+            "example.com",
+            "https://",
+            "https://a/",
+            "https://a/b",
+            "https://a?b",
+            "https://a#",
+            "https://u@a",
+            "http://localhost:7420@evil.example",
+            "https://*.a",
+            "https:a",
+            "file://a",
+            "https://a b",
+            "https://a, https://b",
+            "Null",
+        ] {
+            assert_eq!(refused(text), OriginError::Other, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_browser_says_cannot_be_listed() {
+        let listed = |text: &str| Origin::try_from(text.to_owned());
+        for text in [
+            "https://ci.example.com.",
+            "https://ci.example.com.:8443",
+            "https://ci.example.com:",
+            "https://[::1]:",
+            "https://ci.example.com/",
+        ] {
+            assert_eq!(listed(text), Err(OriginError::Other), "{text}");
+        }
+        for text in ["https://ci.example.com:8443", "http://[::1]:80", "http://a"] {
+            assert_eq!(listed(text), Ok(origin(text)));
+        }
+        // A page that was opened by such a name is still one of the gateway.
+        assert!(origin("http://localhost.:7420").is_of(&"localhost:7420".parse().unwrap(), false));
+    }
+
+    #[test]
+    fn belongs_to_a_host_whatever_ends_the_tls() {
+        let is_of = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), false);
+        let over_tls = |text: &str, host: &str| origin(text).is_of(&host.parse().unwrap(), true);
+        assert!(over_tls("https://a", "a") && over_tls("https://a:7420", "a:7420"));
+        // Whoever is in between may write every page that came without TLS.
+        assert!(!over_tls("http://a", "a") && !over_tls("http://a:7420", "a:7420"));
+        for (text, host) in [
+            ("http://localhost:7420", "localhost:7420"),
+            ("http://LOCALHOST:7420", "localhost.:7420"),
+            ("https://locks.example.com", "locks.example.com"),
+            ("https://locks.example.com", "locks.example.com:443"),
+            ("http://locks.example.com", "locks.example.com:80"),
+            ("http://[::1]:7420", "[::1]:7420"),
+        ] {
+            assert!(is_of(text, host), "{text} {host}");
+        }
+        for (text, host) in [
+            ("http://localhost:3000", "localhost:7420"),
+            ("http://localhost", "localhost:7420"),
+            ("http://localhost:7420", "127.0.0.1:7420"),
+            ("https://locks.example.com", "locks.example.com:80"),
+            (
+                "https://locks.example.com.evil.example",
+                "locks.example.com",
+            ),
+        ] {
+            assert!(!is_of(text, host), "{text} {host}");
         }
     }
 }

@@ -1,11 +1,16 @@
-//! The Redis store.
+//! The stores on Redis: one server, Sentinel and Cluster, and the quorum.
+
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::tls::{ClientFiles, IdentityFiles, PemFile};
+use crate::{
+    lock::Ttl,
+    tls::{ClientFiles, IdentityFiles, PemFile},
+};
 
-use super::{Invalid, Millis, RedisLogin, StoreUrl};
+use super::{Invalid, LimitsConfig, Millis, StoreUrl};
 
 /// The Redis store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -80,64 +85,52 @@ impl RedisConfig {
         let Some(login) = url.login() else {
             return Ok(());
         };
-        self.validate_login(&login)?;
-        let contradiction = |(key, value): (&'static str, &str), allowed: &str| Invalid {
-            depends_on: Some("store"),
-            ..Invalid::new(key, format!("{value:?}"), allowed)
+        let scheme = url.to_string();
+        let scheme = scheme.split("://").next().unwrap_or_default();
+        let over_tls = match scheme.split_once('+') {
+            Some((redis, kind)) => format!("{redis}s+{kind}"),
+            None => format!("{scheme}s"),
         };
-        match self.sentinel.set() {
-            // Somebody believes that sentinels are asked.
-            Some(set) if !matches!(url, StoreUrl::Sentinel(_)) => {
-                let allowed = "nothing, because the store is not redis+sentinel://";
-                return Err(contradiction(set, allowed));
+        let no_tls = format!("because the store is {scheme}://; for TLS it is {over_tls}://");
+        // Somebody believes that what is set here is in force.
+        for (is_refused, why, texts) in [
+            (
+                login.names_somebody(),
+                "because the URL of the store has a password",
+                &[
+                    ("redis.username", &self.username),
+                    ("redis.password_file", &self.password_file),
+                ][..],
+            ),
+            (
+                !matches!(url, StoreUrl::Sentinel(_)),
+                "because the store is not redis+sentinel://",
+                &[
+                    ("redis.sentinel.username", &self.sentinel.username),
+                    ("redis.sentinel.password_file", &self.sentinel.password_file),
+                ],
+            ),
+            (
+                !login.is_tls,
+                &no_tls,
+                &[
+                    ("redis.tls.ca_file", &self.tls.ca_file),
+                    ("redis.tls.cert_file", &self.tls.cert_file),
+                    ("redis.tls.key_file", &self.tls.key_file),
+                ],
+            ),
+        ] {
+            let set = texts.iter().find(|(_, text)| !text.is_empty());
+            if let (true, Some((key, value))) = (is_refused, set) {
+                let invalid = Invalid::new(key, format!("{value:?}"), format!("nothing, {why}"));
+                return Err(invalid.depending_on("store"));
             }
-            _ => {}
         }
         if let (StoreUrl::Redlock(_), 1..) = (url, self.wait_replicas) {
             // Its nodes are on their own: a majority of them is what a lease is on.
             let allowed = "0, because the store is redlock://";
-            return Err(Invalid {
-                depends_on: Some("store"),
-                ..Invalid::new("redis.wait_replicas", self.wait_replicas, allowed)
-            });
-        }
-        match self.tls.set() {
-            // Somebody believes that what is sent is encrypted.
-            Some(set) if !login.is_tls => {
-                let allowed = match url {
-                    StoreUrl::Sentinel(_) => {
-                        "nothing, because the store is redis+sentinel://; for TLS it is \
-                         rediss+sentinel://"
-                    }
-                    StoreUrl::Cluster(_) => {
-                        "nothing, because the store is redis+cluster://; for TLS it is \
-                         rediss+cluster://"
-                    }
-                    StoreUrl::Redlock(_) => {
-                        "nothing, because the store is redlock://; for TLS it is redlocks://"
-                    }
-                    StoreUrl::Embedded(_) | StoreUrl::Redis(_) => {
-                        "nothing, because the store is redis://; for TLS it is rediss://"
-                    }
-                };
-                Err(contradiction(set, allowed))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn validate_login(&self, login: &RedisLogin) -> Result<(), Invalid> {
-        for (key, value) in [
-            ("redis.username", &self.username),
-            ("redis.password_file", &self.password_file),
-        ] {
-            if login.names_somebody() && !value.is_empty() {
-                let allowed = "nothing, because the URL of the store has a password";
-                return Err(Invalid {
-                    depends_on: Some("store"),
-                    ..Invalid::new(key, format!("{value:?}"), allowed)
-                });
-            }
+            let invalid = Invalid::new("redis.wait_replicas", self.wait_replicas, allowed);
+            return Err(invalid.depending_on("store"));
         }
         Ok(())
     }
@@ -198,16 +191,6 @@ impl RedisSentinelConfig {
         let password = ("redis.sentinel.password_file", self.password_file.as_str());
         Invalid::unless_with(user, password)
     }
-
-    /// The first key of a login that is set, and its value.
-    pub(super) fn set(&self) -> Option<(&'static str, &str)> {
-        [
-            ("redis.sentinel.username", self.username.as_str()),
-            ("redis.sentinel.password_file", &self.password_file),
-        ]
-        .into_iter()
-        .find(|(_, value)| !value.is_empty())
-    }
 }
 
 impl Default for RedisSentinelConfig {
@@ -250,17 +233,6 @@ impl RedisTlsConfig {
         Invalid::unless_with(key, certificate)
     }
 
-    /// The first key that is set, and its value.
-    pub(super) fn set(&self) -> Option<(&'static str, &str)> {
-        [
-            ("redis.tls.ca_file", self.ca_file.as_str()),
-            ("redis.tls.cert_file", &self.cert_file),
-            ("redis.tls.key_file", &self.key_file),
-        ]
-        .into_iter()
-        .find(|(_, path)| !path.is_empty())
-    }
-
     /// The files.
     pub fn files(&self) -> ClientFiles {
         let named =
@@ -272,6 +244,90 @@ impl RedisTlsConfig {
             identity: certificate
                 .zip(key)
                 .map(|(certificate, key)| IdentityFiles { certificate, key }),
+        }
+    }
+}
+
+// === Redlock ===
+
+/// The quorum, for a store that is `redlock://`. How its nodes are reached is said in `[redis]`, but for
+/// `wait_replicas`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedlockConfig {
+    /// The longest TTL that a request may name, if `limits.max_ttl_ms` is not shorter. A node that was
+    /// started does not vote for as long, because it may have forgotten leases that still last.
+    #[schemars(range(min = Ttl::MIN.as_millis(), max = Ttl::MAX.as_millis()))]
+    pub max_ttl_ms: Millis,
+    /// How long a node may take for one answer. One that takes longer has no vote in what it was asked.
+    /// Much shorter than the TTLs in use.
+    #[schemars(range(min = 10, max = 10_000))]
+    pub node_timeout_ms: Millis,
+    /// What the nodes keep when they are started again: `unknown`, or `aof-always` if every one of them
+    /// has `appendonly yes` and `appendfsync always`. Then they need not wait before they vote.
+    pub persistence: Persistence,
+    /// Let nodes vote as soon as they are started: for a quorum that is new, and for trials. Leave it
+    /// out when that is over: a node that is restarted would grant again what it has forgotten.
+    pub vote_at_once: bool,
+}
+
+/// What a node keeps when it is started again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Persistence {
+    /// Nobody says.
+    Unknown,
+    /// Everything that it has answered.
+    AofAlways,
+}
+
+// === impl RedlockConfig ===
+
+impl RedlockConfig {
+    /// Finds out whether the limits fit to these values, if the store is a quorum.
+    pub(super) fn validate_for(
+        &self,
+        url: &StoreUrl,
+        limits: &LimitsConfig,
+    ) -> Result<(), Invalid> {
+        if !matches!(url, StoreUrl::Redlock(_)) {
+            return Ok(());
+        }
+        let most = ("redlock.max_ttl_ms", self.max_ttl_ms);
+        for ttl in [
+            ("limits.min_ttl_ms", limits.min_ttl_ms),
+            ("limits.default_ttl_ms", limits.default_ttl_ms),
+        ] {
+            Invalid::unless_at_most(ttl, most)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a node that is started again may have forgotten something that it had answered.
+    pub fn forgets(&self) -> bool {
+        self.persistence != Persistence::AofAlways
+    }
+
+    /// How long a node must have run before it votes. Its clock may be a little off.
+    pub fn wait(&self) -> Duration {
+        if self.vote_at_once || self.persistence == Persistence::AofAlways {
+            return Duration::ZERO;
+        }
+        let ttl = self.max_ttl_ms.duration();
+        // For how long it has run it says in whole seconds.
+        ttl + ttl / 100 + Duration::from_secs(1)
+    }
+}
+
+impl Default for RedlockConfig {
+    fn default() -> Self {
+        Self {
+            // Twice the default TTL: who needs more renews. A started node is missed for as long.
+            max_ttl_ms: Millis(60_000),
+            // Longer than any healthy answer in one region, and short before any TTL of seconds.
+            node_timeout_ms: Millis(250),
+            persistence: Persistence::Unknown,
+            vote_at_once: false,
         }
     }
 }
@@ -321,5 +377,33 @@ mod tests {
         let cluster = "redis+cluster://n".parse().unwrap();
         let invalid = config.validate_for(&cluster).unwrap_err();
         assert!(invalid.allowed.contains("rediss+cluster://"), "{invalid}");
+    }
+
+    #[test]
+    fn a_started_node_waits_as_long_as_the_longest_lease_and_its_clock_may_take() {
+        let mut config = RedlockConfig::default();
+        assert_eq!(config.wait(), Duration::from_millis(61_600));
+        config.persistence = Persistence::AofAlways;
+        assert_eq!(config.wait(), Duration::ZERO);
+        config.persistence = Persistence::Unknown;
+        config.vote_at_once = true;
+        assert_eq!(config.wait(), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_default_ttl_fits_below_the_longest_where_there_is_a_quorum() {
+        let config = RedlockConfig {
+            max_ttl_ms: Millis(20_000),
+            ..RedlockConfig::default()
+        };
+        let limits = LimitsConfig::default();
+        let single = "redis://h".parse().unwrap();
+        config.validate_for(&single, &limits).unwrap();
+        let quorum = "redlock://a,b,c".parse().unwrap();
+        let invalid = config.validate_for(&quorum, &limits).unwrap_err();
+        assert_eq!(
+            (invalid.key, invalid.depends_on),
+            ("limits.default_ttl_ms", Some("redlock.max_ttl_ms"))
+        );
     }
 }

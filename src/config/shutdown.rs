@@ -38,10 +38,8 @@ impl ShutdownConfig {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         if self.delay_ms.0 > self.grace_ms.0 / 2 {
             let half = format!("at most half of shutdown.grace_ms, {}", self.grace_ms.0 / 2);
-            return Err(Invalid {
-                depends_on: Some("shutdown.grace_ms"),
-                ..Invalid::new("shutdown.delay_ms", self.delay_ms.0, half)
-            });
+            return Err(Invalid::new("shutdown.delay_ms", self.delay_ms.0, half)
+                .depending_on("shutdown.grace_ms"));
         }
         Ok(())
     }

@@ -1,14 +1,20 @@
-//! What is logged, in which form.
+//! What is logged, in which form: panics are one line like everything else, and no line shows another text than it has.
 
 use std::{
+    any::Any,
+    borrow::Cow,
     fs::File,
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     os::fd::AsFd,
+    panic, thread,
+    time::Duration,
 };
 
-use tracing::warn;
+use tracing::{error, warn};
 use tracing_subscriber::{
-    Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt, util::TryInitError,
+    Layer, fmt,
+    layer::SubscriberExt,
+    util::{SubscriberInitExt, TryInitError},
 };
 
 use crate::{
@@ -16,11 +22,7 @@ use crate::{
     invisible_chars::{escape_json, escape_text},
 };
 
-use super::{
-    log_lines::{LogEnd, LogLines},
-    panics,
-    plain_lines::PlainLines,
-};
+use super::log_lines::{LogEnd, LogLines};
 
 /// Why nothing can be logged.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +69,7 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     };
     let registry = tracing_subscriber::registry();
     registry.with(layer.with_filter(filter)).try_init()?;
-    panics::log(panicked);
+    log_panics(panicked);
     Ok(end)
 }
 
@@ -76,4 +78,61 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
 fn standard_error() -> Result<File, LoggingError> {
     let descriptor = io::stderr().as_fd().try_clone_to_owned();
     Ok(File::from(descriptor.map_err(LoggingError::Thread)?))
+}
+
+// === Panics ===
+
+/// How long a panic waits until it is written down: it may be the last thing that the process does.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
+
+/// Logs panics instead of printing them over several lines. Once per process.
+fn log_panics(lines: LogLines) {
+    panic::set_hook(Box::new(move |panic| {
+        let message = message(panic.payload());
+        let at = panic.location().map(ToString::to_string);
+        let at = at.as_deref().unwrap_or("an unknown place");
+        let thread = thread::current();
+        let thread = thread.name().unwrap_or("without a name");
+        error!(panic = message, at, thread, "a panic: please report it");
+        lines.flush(WRITTEN_WITHIN);
+    }));
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}
+
+// === Plain lines ===
+
+/// A writer to which whole lines are written, and which escapes what is not seen in them: names and
+/// error messages of others must not pretend to be something else.
+struct PlainLines<W> {
+    inner: W,
+    escape: fn(&str) -> Cow<'_, str>,
+}
+
+// === impl PlainLines ===
+
+impl<W: Write> PlainLines<W> {
+    /// `escape`: how the format of the lines names such a character.
+    fn new(inner: W, escape: fn(&str) -> Cow<'_, str>) -> Self {
+        Self { inner, escape }
+    }
+}
+
+impl<W: Write> Write for PlainLines<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match str::from_utf8(line) {
+            Ok(text) => self.inner.write_all((self.escape)(text).as_bytes())?,
+            // Not a line of ours.
+            Err(_) => self.inner.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
 }

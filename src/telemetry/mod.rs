@@ -3,8 +3,6 @@
 mod log_lines;
 mod logging;
 pub mod metrics;
-mod panics;
-mod plain_lines;
 pub mod trace;
 
 pub use log_lines::LogEnd;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode, header::HeaderName};
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
@@ -393,7 +393,7 @@ impl Acquiring {
             Some(_) => Call::at(Method::POST, "/locks".to_owned()),
         };
         call.secret(IDEMPOTENCY_KEY, self.key.expose())
-            .json(&Body::of(&self.request, self.names.as_ref(), wait))
+            .json(self.request.body(self.names.as_ref(), wait))
     }
 
     fn report(&mut self, waiting: WaitStatus, watcher: &mut Option<Watcher<'_>>) {
@@ -492,58 +492,35 @@ pub enum AcquireMode {
     },
 }
 
-#[derive(Serialize)]
-pub(crate) struct Body<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    names: Option<Vec<&'a str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_hold_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    metadata: serde_json::Map<String, serde_json::Value>,
-}
-
 // === impl AcquireRequest ===
 
 impl AcquireRequest {
     /// Waits for as long as it takes.
     pub const FOR_EVER: Duration = Duration::MAX;
-}
 
-// === impl Body ===
-
-impl<'a> Body<'a> {
-    /// A request that waits for so long at the gateway.
-    pub(crate) fn of(
-        request: &'a AcquireRequest,
-        names: Option<&'a GroupNames>,
-        wait: Duration,
-    ) -> Self {
-        let entry = |(name, value): (&str, &str)| (name.to_owned(), value.into());
+    /// The body of one copy of the request, which waits for so long.
+    fn body(&self, names: Option<&GroupNames>, wait: Duration) -> Value {
+        let metadata: serde_json::Map<_, _> = self
+            .metadata
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
         // An exclusive request is what every gateway knows, whatever its version.
-        let (mode, limit) = match request.mode {
+        let (mode, limit) = match self.mode {
             AcquireMode::Exclusive => (None, None),
             AcquireMode::Shared { limit } => (Some("shared"), limit.map(Limit::get)),
         };
-        Self {
-            names: names.map(|names| names.iter().map(LockName::as_str).collect()),
-            ttl_ms: request.ttl.map(millis),
-            max_hold_ms: request.max_hold.map(millis),
-            wait_ms: (!wait.is_zero()).then(|| millis(wait)),
-            mode,
-            limit,
-            owner: request.owner.as_ref().map(Owner::as_str),
-            metadata: request.metadata.iter().map(entry).collect(),
-        }
+        let names = names.map(|names| names.iter().map(LockName::as_str).collect::<Vec<_>>());
+        json!({
+            "names": names,
+            "ttl_ms": self.ttl.map(millis),
+            "max_hold_ms": self.max_hold.map(millis),
+            "wait_ms": (!wait.is_zero()).then(|| millis(wait)),
+            "mode": mode,
+            "limit": limit,
+            "owner": self.owner.as_ref().map(Owner::as_str),
+            "metadata": (!metadata.is_empty()).then_some(metadata),
+        })
     }
 }
 

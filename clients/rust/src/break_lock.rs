@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use serde::Serialize;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
@@ -12,19 +12,6 @@ use crate::{
     http::{Call, CallResponse, Retry},
     lock::{BreakTarget, LockName, Reason},
 };
-
-#[derive(Serialize)]
-struct Body<'a> {
-    reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fencing_token: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    foreign_mark: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    all: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    grace_ms: Option<u64>,
-}
 
 // === impl Client ===
 
@@ -63,20 +50,17 @@ impl Client {
         target: Option<BreakTarget>,
         grace: Option<Duration>,
     ) -> Result<HeldLock, ClientError> {
-        let body = Body {
-            reason: reason.as_str(),
-            fencing_token: match target {
-                Some(BreakTarget::Lease(fence)) => Some(fence.get()),
-                Some(BreakTarget::Foreign(_) | BreakTarget::All) | None => None,
-            },
-            foreign_mark: match &target {
-                Some(BreakTarget::Foreign(mark)) => Some(mark.as_str()),
-                Some(BreakTarget::Lease(_) | BreakTarget::All) | None => None,
-            },
-            all: (target == Some(BreakTarget::All)).then_some(true),
-            grace_ms: grace.map(millis),
-        };
-        let call = Call::new(Method::POST, name, "/break").json(&body);
+        let mut body = json!({
+            "reason": reason.as_str(),
+            "grace_ms": grace.map(millis),
+        });
+        match &target {
+            Some(BreakTarget::Lease(fence)) => body["fencing_token"] = fence.get().into(),
+            Some(BreakTarget::Foreign(mark)) => body["foreign_mark"] = mark.as_str().into(),
+            Some(BreakTarget::All) => body["all"] = true.into(),
+            None => {}
+        }
+        let call = Call::new(Method::POST, name, "/break").json(body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
         loop {
             match call.send_copy(self, retry.time_out()).await {

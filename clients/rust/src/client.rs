@@ -1,6 +1,7 @@
-//! The client itself: which gateway it calls and how.
+//! The client: its options, its API key, the addresses of gateways, and what it still does in the background.
 
 use std::{
+    fmt,
     net::IpAddr,
     sync::{
         Arc,
@@ -14,10 +15,10 @@ use reqwest::{
     header::{HeaderMap, HeaderValue},
     redirect,
 };
+use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
-    ApiKey, Owner, TraceContext,
-    background::Background,
+    Owner, TraceContext,
     tls::{ClientFiles, TlsError, no_tls},
 };
 
@@ -253,6 +254,88 @@ fn is_loopback(url: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
+// === API key ===
+
+/// An API key. It never prints itself.
+#[derive(Clone)]
+pub struct ApiKey(HeaderValue);
+
+/// The text is no API key. What it was is not repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("is empty or has a character that is not visible ASCII")]
+pub struct ApiKeyError;
+
+// === impl ApiKey ===
+
+impl ApiKey {
+    /// Takes a text as a key.
+    pub fn new(text: &str) -> Result<Self, ApiKeyError> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ApiKeyError);
+        }
+        let mut header =
+            HeaderValue::try_from(format!("Bearer {text}")).map_err(|_invalid| ApiKeyError)?;
+        header.set_sensitive(true);
+        Ok(Self(header))
+    }
+
+    /// The value of the `Authorization` header.
+    pub(super) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(..)")
+    }
+}
+
+// === Background ===
+//
+// Calls that go on after their caller has dropped them.
+
+/// Counts what goes on. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Background(Arc<watch::Sender<usize>>);
+
+/// One piece of work that goes on, or was dropped with its runtime.
+struct Running(Background);
+
+// === impl Background ===
+
+impl Background {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+
+    /// Goes on with it on this runtime, for as long as that is there.
+    pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+        self.0.send_modify(|count| *count += 1);
+        let running = Running(self.clone());
+        // Whoever waits for the end of the program waits for it by `done`.
+        drop(runtime.spawn(async move {
+            let _running = running;
+            work.await;
+        }));
+    }
+
+    /// Ends when nothing goes on.
+    pub(crate) async fn done(&self) {
+        let mut count = self.0.subscribe();
+        // The other end is here.
+        let _: Result<_, _> = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+// === impl Running ===
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,5 +397,17 @@ mod tests {
             let addresses = Addresses::parse(url).unwrap();
             assert_eq!(addresses.all_loopback(), loopback, "{url}");
         }
+    }
+
+    #[test]
+    fn never_prints_itself() {
+        let key = ApiKey::new("s3cret").unwrap();
+        assert!(!format!("{key:?} {:?}", key.header()).contains("s3cret"));
+    }
+
+    #[test]
+    fn cannot_smuggle_a_header() {
+        assert!(ApiKey::new("a\r\nX: y").is_err());
+        assert!(ApiKey::new("").is_err());
     }
 }

@@ -62,25 +62,19 @@ pub struct Event {
     /// `gap`. There may be others in later versions.
     pub kind: String,
     /// Which lock; not with `gap`.
-    #[serde(default)]
     pub name: Option<String>,
     /// The lease, as far as it is known; with `queued` the owner and mode of the request.
     #[serde(flatten)]
     pub lease: Holder,
     /// How long its holder had waited, in milliseconds.
-    #[serde(default)]
     pub waited_ms: Option<u64>,
     /// The place in the queue: 1 is the next to be served.
-    #[serde(default)]
     pub position: Option<u64>,
     /// Why.
-    #[serde(default)]
     pub reason: Option<String>,
     /// With `broken` and `release-requested`: the API key that broke the lock or asked for it.
-    #[serde(default)]
     pub by: Option<String>,
     /// When, by the clock of a gateway. For display only.
-    #[serde(default)]
     pub at: Option<String>,
     #[serde(skip)]
     json: String,

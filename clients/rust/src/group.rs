@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
-    acquiring::millis,
-    give_back::WithdrawOnDrop,
+    acquire::WithdrawOnDrop,
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
+    lease::{ENDED_BEFORE, renewal},
     lock::{GroupNames, Token},
 };
 
@@ -24,10 +24,8 @@ pub struct PartResult {
     /// Why it was not done: `lease-lost`, or another code of a problem. `None`: it was done.
     pub code: Option<String>,
     /// What happened to one that was not done, in a sentence.
-    #[serde(default)]
     pub detail: Option<String>,
     /// With `lease-lost`: whether somebody else holds the lock.
-    #[serde(default)]
     pub held: Option<bool>,
     /// The lease after its renewal; empty if it was not renewed.
     #[serde(flatten)]
@@ -47,12 +45,6 @@ pub struct PartResults {
     json: String,
 }
 
-#[derive(Serialize)]
-struct RenewBody {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_ms: Option<u64>,
-}
-
 #[derive(Deserialize)]
 struct ResultsWire {
     results: Vec<PartResult>,
@@ -62,8 +54,6 @@ struct ResultsWire {
 
 const LEASE_LOST: &str = "lease-lost";
 const OUTCOME_UNKNOWN: &str = "outcome-unknown";
-/// Of a lease that is gone when it is released once more.
-const ENDED_BEFORE: &str = "the lease has ended, by an earlier copy of this release or before it";
 
 // === impl Client ===
 
@@ -92,7 +82,9 @@ impl Client {
         token: &Token,
         ttl: Option<Duration>,
     ) -> Result<PartResults, ClientError> {
-        let answer = renewal(&names.joined(), token, ttl).send(self).await?;
+        let answer = renewal(format!("/locks?names={}", names.joined()), token, ttl)
+            .send(self)
+            .await?;
         PartResults::of(answer)
     }
 
@@ -120,7 +112,7 @@ impl Client {
             let renewed = is_it.then_some(renewed);
             return renewed.ok_or_else(|| not_of_this_lease().into());
         }
-        let call = renewal(&joined(lease), &lease.token, ttl);
+        let call = renewal(format!("/locks?names={}", joined(lease)), &lease.token, ttl);
         let answer = call.send_copy(self, time_out).await?;
         Ok(PartResults::of(answer)?.renewed(lease, ttl)?)
     }
@@ -209,15 +201,6 @@ fn not_of_this_lease() -> ClientError {
 fn joined(lease: &Lease) -> String {
     let names: Vec<_> = lease.parts.iter().map(|part| part.name.as_str()).collect();
     names.join(",")
-}
-
-fn renewal(names: &str, token: &Token, ttl: Option<Duration>) -> Call {
-    let body = RenewBody {
-        ttl_ms: ttl.map(millis),
-    };
-    Call::at(Method::PUT, format!("/locks?names={names}"))
-        .token(token)
-        .json(&body)
 }
 
 // === impl ResultsWire ===

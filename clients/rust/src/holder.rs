@@ -1,10 +1,10 @@
-//! The holder of a lock as an answer or an event of a gateway describes it.
+//! The holder of a lock, and the request to release it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 
-use crate::{ReleaseRequest, lock::FencingToken};
+use crate::lock::FencingToken;
 
 /// The holder of a lock, as an answer or an event of a gateway describes it: a lease, or a foreign client that holds the lock
 /// without a gateway. Fields that the caller's API key may not view are absent.
@@ -56,4 +56,31 @@ impl Holder {
 pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
     let numbers = numbers.iter().flatten();
     numbers.copied().all(|it| it <= FencingToken::MAX.get())
+}
+
+// === Release request ===
+
+/// Somebody wants the lock: what its holder has not released in time is broken then.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ReleaseRequest {
+    /// The name of the API key that asked, if any.
+    pub by: Option<String>,
+    /// Why, as they have said it.
+    #[serde(default)]
+    pub reason: String,
+    /// How much time was left when the gateway answered, in milliseconds.
+    pub within_ms: u64,
+    /// The lock that was asked for, if several were acquired as one.
+    #[serde(skip)]
+    pub name: Option<String>,
+}
+
+// === impl ReleaseRequest ===
+
+impl ReleaseRequest {
+    /// How much time was left when the gateway answered.
+    #[must_use]
+    pub fn within(&self) -> Duration {
+        Duration::from_millis(self.within_ms)
+    }
 }

@@ -1,14 +1,17 @@
-//! A lease as a gateway answers it.
+//! A lease, its renewal and its release.
 
 use std::{fmt, time::Duration};
 
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    ClientError, Holder, ReleaseRequest,
+    Client, ClientError, Holder, ReleaseRequest,
+    acquiring::millis,
     holder::are_exact,
-    http::CallResponse,
+    http::{Call, CallResponse, Retry, RetryableFailure},
     lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
 
@@ -77,6 +80,10 @@ struct PartWire {
     #[serde(flatten)]
     lease: Holder,
 }
+
+/// Why it is not known what a release did.
+pub(crate) const ENDED_BEFORE: &str =
+    "the lease has ended, by an earlier copy of this release or before it";
 
 // === impl Lease ===
 
@@ -190,5 +197,97 @@ impl fmt::Debug for Lease {
             .field("mode", &self.mode)
             .field("expires_in", &self.expires_in)
             .finish_non_exhaustive()
+    }
+}
+
+// === Renew ===
+
+// === impl Client ===
+
+impl Client {
+    /// Makes a living lease last `ttl` from now, or its own TTL again.
+    ///
+    /// A second copy only counts from a later moment, so what is not answered is sent again. No renewal ends a lease earlier:
+    /// a shorter `ttl` is that of the renewals that follow. If no answer comes at all, what an earlier answer said holds.
+    pub async fn renew(
+        &self,
+        name: &LockName,
+        token: &Token,
+        ttl: Option<Duration>,
+    ) -> Result<Lease, ClientError> {
+        Self::renewed(
+            renewal(format!("/locks/{name}/renew"), token, ttl)
+                .send(self)
+                .await?,
+        )
+    }
+
+    /// Sends a renewal just once.
+    pub(crate) async fn renew_once(
+        &self,
+        name: &LockName,
+        token: &Token,
+        ttl: Option<Duration>,
+        time_out: Duration,
+    ) -> Result<Lease, RetryableFailure> {
+        let answer = renewal(format!("/locks/{name}/renew"), token, ttl)
+            .send_copy(self, time_out)
+            .await?;
+        Ok(Self::renewed(answer)?)
+    }
+
+    fn renewed(answer: CallResponse) -> Result<Lease, ClientError> {
+        if answer.status.is_success() {
+            Lease::from_answer(answer)
+        } else {
+            Err(answer.refusal())
+        }
+    }
+}
+
+/// The renewal of the lock or of the locks at this path.
+pub(crate) fn renewal(path: String, token: &Token, ttl: Option<Duration>) -> Call {
+    let body = json!({"ttl_ms": ttl.map(millis)});
+    Call::at(Method::PUT, path).token(token).json(body)
+}
+
+// === Release ===
+
+// === impl Client ===
+
+impl Client {
+    /// Ends a living lease.
+    ///
+    /// What is not answered is sent again. A lease acquired with an idempotency key (those of this
+    /// client always are) answers the second copy like the first; of any other lease that is gone by
+    /// then it is not known whether the first copy ended it.
+    pub async fn release(&self, name: &LockName, token: &Token) -> Result<(), ClientError> {
+        let retry = Retry::until(self, Instant::now() + self.options.deadline);
+        self.release_with(name, token, retry).await
+    }
+
+    /// The same with a say in how often and how long.
+    pub(crate) async fn release_with(
+        &self,
+        name: &LockName,
+        token: &Token,
+        retry: Retry,
+    ) -> Result<(), ClientError> {
+        let call = Call::new(Method::DELETE, name, "").token(token);
+        let answer = call.send_with(self, retry).await?;
+        if answer.status == StatusCode::NO_CONTENT {
+            return Ok(());
+        }
+        if answer.status.is_success() {
+            return Err(answer.unusable("the end of the lease"));
+        }
+        let in_doubt = answer.in_doubt;
+        match answer.refusal() {
+            ClientError::Lost(problem) if in_doubt => Err(ClientError::OutcomeUnknown {
+                reason: ENDED_BEFORE.to_owned(),
+                problem: Some(problem),
+            }),
+            error => Err(error),
+        }
     }
 }

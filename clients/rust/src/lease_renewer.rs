@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
-    give_back::ReleaseOnDrop,
+    acquire::ReleaseOnDrop,
     http::{Retry, pause},
     lock::{
         self,

@@ -14,8 +14,6 @@
 
 mod acquire;
 mod acquiring;
-mod api_key;
-mod background;
 mod backup;
 /// The gateway reads its files with it, too. It may change with any version, as everything that is hidden here.
 #[doc(hidden)]
@@ -24,19 +22,12 @@ mod break_lock;
 mod client;
 mod error;
 mod events;
-mod format_duration;
-mod give_back;
 mod group;
 mod holder;
 mod http;
 mod inspect;
 mod lease;
 mod lease_renewer;
-mod list;
-mod problem;
-mod release;
-mod release_request;
-mod renew;
 #[doc(hidden)]
 pub mod tls;
 mod with_lock;
@@ -44,25 +35,20 @@ mod with_lock;
 use latchgate_vocabulary as lock;
 
 pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
-pub use api_key::{ApiKey, ApiKeyError};
-pub use client::{Client, ClientOptions, SetupError};
-pub use error::ClientError;
+pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
+pub use error::{ClientError, FieldError, Problem, format_duration};
 pub use events::{Event, Events, EventsItem};
-pub use format_duration::format_duration;
 pub use group::{PartResult, PartResults};
-pub use holder::Holder;
-pub use inspect::{Inspection, LockState, Waiter};
+pub use holder::{Holder, ReleaseRequest};
+pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};
 pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
-pub use list::{HeldLock, ListRequest, Page};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
-    MetadataError, Mode, NameError, NamePrefix, Owner, OwnerError, Reason, ReasonError, SearchText,
-    SearchTextError, Token, TokenError,
+    MetadataError, Mode, NameError, NamePrefix, Owner, Reason, SearchText, SearchTextError, Text,
+    TextError, Token, TokenError,
     trace_context::{TraceContext, TraceId, TraceParent},
 };
-pub use problem::{FieldError, Problem};
-pub use release_request::ReleaseRequest;
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
 pub use with_lock::WithLockError;

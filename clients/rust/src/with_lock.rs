@@ -2,7 +2,7 @@
 
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeaseRenewer, LockName, Loss,
-    give_back::{ReleaseOnDrop, WithdrawOnDrop},
+    acquire::{ReleaseOnDrop, WithdrawOnDrop},
     lock::GroupNames,
 };
 

@@ -1,13 +1,13 @@
 //! What lets a caller ask again and get the same lease.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    CallerId, FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner,
-    Sharing, Token, Ttl, token,
+    FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
+    Token, Ttl, token,
 };
 
 /// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
@@ -203,6 +203,31 @@ impl From<FencingToken> for BreakTarget {
 impl From<ForeignMark> for BreakTarget {
     fn from(mark: ForeignMark) -> Self {
         Self::Foreign(mark)
+    }
+}
+
+// === Caller ===
+//
+// Who is calling, as far as idempotency keys go.
+
+/// The scope of an idempotency key: the API key that sent it, or everybody where there are none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CallerId(Option<Arc<str>>);
+
+// === impl CallerId ===
+
+impl CallerId {
+    /// The caller of a gateway without API keys.
+    pub const ANONYMOUS: Self = Self(None);
+
+    /// The caller with the API key of this name.
+    pub fn of_key(name: Arc<str>) -> Self {
+        Self(Some(name))
+    }
+
+    /// The bytes that stand for the caller in a hash; empty for [`CallerId::ANONYMOUS`].
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default().as_bytes()
     }
 }
 

@@ -1,4 +1,4 @@
-//! How long a grant lasts.
+//! How long a lease lasts: its TTL, and the longest time that it may be kept with renewals.
 
 use std::time::Duration;
 
@@ -40,6 +40,62 @@ impl Ttl {
     }
 }
 
+// === Hold limit ===
+
+/// The hold limit of a lease (`max_hold_ms`), counted from its grant on the store's clock.
+///
+/// At most seven days, and never shorter than the TTL it limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldLimit(Duration);
+
+/// The number is no hold limit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HoldLimitError {
+    /// It is zero or more than seven days.
+    #[error("is {0} ms; a hold limit is 100 to 604800000 ms")]
+    OutOfRange(u64),
+    /// It would end the lease before its TTL does.
+    #[error("is {limit} ms, less than the TTL of {ttl} ms")]
+    BelowTtl {
+        /// The hold limit in milliseconds.
+        limit: u64,
+        /// The TTL in milliseconds.
+        ttl: u64,
+    },
+}
+
+// === impl HoldLimit ===
+
+impl HoldLimit {
+    /// The longest hold limit.
+    pub const MAX: Self = Self(Duration::from_hours(7 * 24));
+
+    /// Takes a number of milliseconds as the limit of a lease with this TTL.
+    pub fn from_millis(ms: u64, ttl: Ttl) -> Result<Self, HoldLimitError> {
+        let limit = Self(Duration::from_millis(ms));
+        if limit > Self::MAX || limit.0 < Ttl::MIN.duration() {
+            Err(HoldLimitError::OutOfRange(ms))
+        } else if limit.0 < ttl.duration() {
+            Err(HoldLimitError::BelowTtl {
+                limit: ms,
+                ttl: ttl.as_millis(),
+            })
+        } else {
+            Ok(limit)
+        }
+    }
+
+    /// The limit as a duration.
+    pub fn duration(self) -> Duration {
+        self.0
+    }
+
+    /// The limit in milliseconds.
+    pub fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).expect("a hold limit is at most seven days")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +106,26 @@ mod tests {
         assert_eq!(Ttl::from_millis(86_400_000), Ok(Ttl::MAX));
         for ms in [0, 99, 86_400_001, u64::MAX] {
             assert_eq!(Ttl::from_millis(ms), Err(TtlError(ms)));
+        }
+    }
+
+    #[test]
+    fn is_never_shorter_than_the_ttl() {
+        let ttl = Ttl::from_millis(30_000).unwrap();
+        assert!(HoldLimit::from_millis(30_000, ttl).is_ok());
+        assert!(HoldLimit::from_millis(604_800_000, ttl).is_ok());
+        assert_eq!(
+            HoldLimit::from_millis(29_999, ttl),
+            Err(HoldLimitError::BelowTtl {
+                limit: 29_999,
+                ttl: 30_000
+            })
+        );
+        for ms in [0, 99, 604_800_001, u64::MAX] {
+            assert_eq!(
+                HoldLimit::from_millis(ms, ttl),
+                Err(HoldLimitError::OutOfRange(ms))
+            );
         }
     }
 }

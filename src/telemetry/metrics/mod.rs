@@ -4,8 +4,6 @@ mod catalogue;
 mod figures;
 mod histogram;
 mod labels;
-mod outcome;
-mod process;
 mod route;
 mod set;
 #[cfg(test)]
@@ -14,7 +12,7 @@ mod totals;
 
 pub use catalogue::{CATALOGUE, Metric, MetricKind, page};
 pub use figures::{Figures, NodeFigures, StoreFigures};
-pub use outcome::{AcquireOutcome, LeaseOutcome, SeenBy};
+pub use labels::{AcquireOutcome, LeaseOutcome, SeenBy};
 pub use route::RouteMetrics;
 pub use set::Metrics;
 pub use totals::{MARGINS_MS, Totals};

@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     iter::successors,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,8 +12,8 @@ use std::{
 };
 
 use reqwest::{
-    StatusCode, Url,
-    header::{CONTENT_TYPE, HeaderMap},
+    Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
 use tokio::{
@@ -22,15 +23,14 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::{HostPort, TraceConfig},
-    tls::{distrust, no_tls},
+    bounded_file::{self, FileError},
+    config::{HostPort, Invalid, TraceConfig},
+    tls::{TlsError, distrust, no_tls},
 };
 
 use super::{
-    TraceError,
+    encode::Record,
     encode::{self, Sender},
-    headers,
-    record::Record,
 };
 
 /// How many spans are sent together, at most.
@@ -62,14 +62,10 @@ struct Work {
 }
 
 /// Why spans did not arrive.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    /// Trying again may help.
-    #[error("{0}")]
-    Passing(String),
-    /// The collector does not want these.
-    #[error("the collector answered {0}")]
-    Refused(StatusCode),
+struct Failure {
+    reason: String,
+    /// Whether the collector does not want these spans, so that trying again does not help.
+    is_refusal: bool,
 }
 
 // === impl Exporter ===
@@ -155,7 +151,7 @@ impl Exporter {
             }
             Err(failure) => failure,
         };
-        if let Failure::Refused(_) = failure {
+        if failure.is_refusal {
             let refused = work.batch.len() as u64;
             self.lost.fetch_add(refused, Ordering::Relaxed);
             work.batch.clear();
@@ -163,7 +159,10 @@ impl Exporter {
         work.is_failing = true;
         if work.may_notice() {
             let lost = self.lost.swap(0, Ordering::Relaxed);
-            warn!(error = %failure, lost, "the collector cannot be told of traces");
+            warn!(
+                error = failure.reason,
+                lost, "the collector cannot be told of traces"
+            );
         }
         Err(())
     }
@@ -176,16 +175,17 @@ impl Exporter {
             .body(encode::request(&self.sender, records))
             .send()
             .await;
-        let status = match sent {
-            Ok(response) => response.status(),
-            Err(error) => return Err(Failure::Passing(cause(&error))),
+        let (reason, is_refusal) = match sent {
+            Err(error) => (cause(&error), false),
+            Ok(response) if response.status().is_success() => return Ok(()),
+            Ok(response) => {
+                let status = response.status();
+                // As the specification of OTLP lists them.
+                let may_pass = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+                (format!("the collector answered {status}"), !may_pass)
+            }
         };
-        // As the specification of OTLP lists them.
-        match status.as_u16() {
-            200..=299 => Ok(()),
-            429 | 502 | 503 | 504 => Err(Failure::Passing(format!("it answered {status}"))),
-            _ => Err(Failure::Refused(status)),
-        }
+        Err(Failure { reason, is_refusal })
     }
 }
 
@@ -242,7 +242,7 @@ fn read_files(
 ) -> Result<(HeaderMap, rustls::ClientConfig), TraceError> {
     let headers = match config.headers_file.as_str() {
         "" => HeaderMap::new(),
-        path => headers::read(path)?,
+        path => read_headers(path)?,
     };
     let tls = match url.scheme() {
         "https" => config.tls_files().config()?,
@@ -261,4 +261,96 @@ fn cause(error: &reqwest::Error) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")
+}
+
+// === Trace error ===
+
+/// Why no traces can be sent, whether or not the collector is there.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The address of the collector is none.
+    #[error(transparent)]
+    Endpoint(#[from] Invalid),
+    /// The headers cannot be read.
+    #[error("cannot read trace.headers_file {path}: {error}")]
+    HeadersFile {
+        /// The file.
+        path: String,
+        /// Why.
+        error: FileError,
+    },
+    /// A line of the headers is none. It is not repeated, because it may hold a secret.
+    #[error("line {line} of trace.headers_file {path} is no header; expected Name: value")]
+    Header {
+        /// The file.
+        path: String,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// No TLS: a file cannot be used, or the system has no root certificates.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The HTTP client could not be built.
+    #[error("cannot set up HTTP to the collector: {0}")]
+    Http(#[from] reqwest::Error),
+}
+
+// === Headers ===
+//
+// The headers that a collector wants to see.
+
+/// A hundred headers, each as long as a server takes it at most.
+const MAX_LEN: u64 = 1024 * 1024;
+
+/// Reads them from a file: one per line; empty lines and those that begin with `#` are left out.
+fn read_headers(path: &str) -> Result<HeaderMap, TraceError> {
+    let text = bounded_file::read_text(Path::new(path), MAX_LEN).map_err(|error| {
+        TraceError::HeadersFile {
+            path: path.to_owned(),
+            error,
+        }
+    })?;
+    let mut headers = HeaderMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) = header(line).ok_or_else(|| TraceError::Header {
+            path: path.to_owned(),
+            line: number + 1,
+        })?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(':')?;
+    let mut value = HeaderValue::try_from(value.trim()).ok()?;
+    value.set_sensitive(true);
+    Some((HeaderName::try_from(name.trim()).ok()?, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_header_and_a_wrong_one_is_not_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("headers");
+        let path = path.to_str().unwrap();
+        fs::write(path, "# for the collector\n\nAuthorization: Bearer a:b\n").unwrap();
+        let headers = read_headers(path).unwrap();
+        assert_eq!(headers["authorization"], "Bearer a:b");
+        fs::write(path, "\nSECRET\n").unwrap();
+        let error = read_headers(path).unwrap_err().to_string();
+        assert!(
+            error.contains("line 2") && !error.contains("SECRET"),
+            "{error}"
+        );
+    }
 }

@@ -4,13 +4,9 @@
 //! operations; tokens and keys are never in one.
 
 mod encode;
-mod error;
 mod exporter;
-mod headers;
-mod record;
 mod tracer;
 
-pub use error::TraceError;
-pub use exporter::check_trace;
-pub use record::{SpanKind, Value};
+pub use encode::{SpanKind, Value};
+pub use exporter::{TraceError, check_trace};
 pub use tracer::{Span, Tracer, child, within};

@@ -20,8 +20,8 @@ use crate::{clock::Clock, config::TraceConfig, lifecycle::Lifecycle, trace_conte
 
 use super::{
     TraceError,
+    encode::{Record, SpanKind, Value},
     exporter::Exporter,
-    record::{Record, SpanKind, Value},
 };
 
 /// How many spans may wait for the collector. At a kilobyte each that is what an idle gateway may

@@ -65,7 +65,7 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
             r#"{"max_hold_ms": 604800001}"#,
             "max_hold_ms: is 604800001 ms; allowed are 100 to 604800000 ms",
         ),
-        (r#"{"owner": ""}"#, "owner: is empty; leave it out instead"),
+        (r#"{"owner": ""}"#, "owner: is missing or empty"),
         (r#"{"owner": 7}"#, "owner: is 7; a text is expected"),
         (
             r#"{"owner": "a\nb"}"#,

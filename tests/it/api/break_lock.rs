@@ -120,7 +120,7 @@ async fn says_why_nothing_was_broken() {
 #[tokio::test]
 async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
     let service = Service::start();
-    let missing = "reason: is missing or empty; say why the lock is broken";
+    let missing = "reason: is missing or empty";
     for (body, errors) in [
         ("", &[missing][..]),
         ("{}", &[missing]),
@@ -158,7 +158,7 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
         assert_eq!(break_lock(&service, body).await.errors(), errors, "{body}");
     }
     let long = format!(r#"{{"reason":"{}"}}"#, "ä".repeat(201));
-    let errors = ["reason: has 201 characters; a reason has at most 200"];
+    let errors = ["reason: has 201 characters; at most 200 are allowed"];
     assert_eq!(break_lock(&service, &long).await.errors(), errors);
     assert!(service.script.asked().is_empty());
 }

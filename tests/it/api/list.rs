@@ -192,7 +192,7 @@ async fn everything_that_is_wrong_is_named_and_nothing_is_asked() {
             "prefix=%5B&owner=",
             &[
                 "query.prefix: has '[' in it; allowed are ASCII letters, digits and . _ : @ ~ -",
-                "query.owner: is empty; leave it out instead",
+                "query.owner: is missing or empty",
             ],
         ),
         (

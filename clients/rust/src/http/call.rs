@@ -6,7 +6,7 @@ use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderName, HeaderValue},
 };
-use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
@@ -16,8 +16,7 @@ use crate::{
 
 use super::{
     call_response::{CallResponse, NoAnswer},
-    retry::Retry,
-    retryable_failure::RetryableFailure,
+    retry::{Retry, RetryableFailure},
 };
 
 /// The header in which a token travels.
@@ -76,8 +75,11 @@ impl Call {
         self
     }
 
-    pub(crate) fn json(mut self, body: &impl Serialize) -> Self {
-        self.body = Some(serde_json::to_vec(body).expect("a body of texts and numbers is JSON"));
+    pub(crate) fn json(mut self, mut body: Value) -> Self {
+        if let Value::Object(fields) = &mut body {
+            fields.retain(|_, value| !value.is_null());
+        }
+        self.body = Some(body.to_string().into_bytes());
         self
     }
 

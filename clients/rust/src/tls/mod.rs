@@ -5,17 +5,8 @@
 
 mod client_files;
 mod distrust;
-mod error;
-mod identity;
 mod pem_file;
-mod provider;
-mod validity;
 
-pub use client_files::ClientFiles;
-pub use client_files::no_tls;
-pub use distrust::{distrust, refused_by_server};
-pub use error::TlsError;
-pub use identity::{Identity, IdentityFiles};
+pub use client_files::{ClientFiles, Identity, IdentityFiles, TlsError, no_tls, provider};
+pub use distrust::{Validity, distrust, refused_by_server};
 pub use pem_file::{PemError, PemFile};
-pub use provider::provider;
-pub use validity::Validity;

@@ -1,8 +1,49 @@
-//! `docs/configuration.md`: every key with its type, default, variable and what it is for.
+//! The configuration reference, written from the doc comments of the structs: `config/latchgate.toml`, every key with its
+//! default and what it is for, and `docs/configuration.md`, with type and variable as well.
 
-use crate::config::{Key, Section};
+use super::{Key, Section, ValueKind};
 
-const INTRODUCTION: &str = "\
+const FILE_INTRODUCTION: &str = "\
+# Every key of Latchgate's configuration, with its default. A file needs only what it changes:
+# loading this one is the same as loading none.
+#
+# A value is taken from the first of these that sets it: a flag of the command line, an environment
+# variable (the key in capitals, behind LATCHGATE_, with _ for the dot), the file that --config or
+# LATCHGATE_CONFIG names, the default. An unknown key or a value that is not allowed stops the
+# start.
+";
+
+/// The file, as `latchgate config default` prints it.
+pub fn file() -> String {
+    let mut out = FILE_INTRODUCTION.to_owned();
+    let comment = |out: &mut String, text: &str| {
+        for line in wrap(text, 98) {
+            out.push_str("# ");
+            out.push_str(&line);
+            out.push('\n');
+        }
+    };
+    for section in Section::all() {
+        if !section.name.is_empty() {
+            out.push('\n');
+            comment(&mut out, &section.doc);
+            out.extend(["[", &section.name, "]\n"]);
+        }
+        for (index, key) in section.keys.iter().enumerate() {
+            if index > 0 || section.name.is_empty() {
+                out.push('\n');
+            }
+            comment(&mut out, &key.doc);
+            if let ValueKind::WholeNumber(Some((least, most))) = key.kind {
+                comment(&mut out, &format!("Allowed: {least} to {most}."));
+            }
+            out.extend([key.name(), " = ", &key.default, "\n"]);
+        }
+    }
+    out
+}
+
+const PAGE_INTRODUCTION: &str = "\
 # Configuration
 
 `latchgate serve` needs no configuration. A setting is taken from the first of these that
@@ -29,7 +70,7 @@ theirs as well if they are set and empty.
 
 /// The page.
 pub fn page() -> String {
-    let mut out = INTRODUCTION.to_owned();
+    let mut out = PAGE_INTRODUCTION.to_owned();
     for section in Section::all() {
         let title = match section.name.as_str() {
             "" => "The gateway".to_owned(),
@@ -69,6 +110,21 @@ fn lower_first(text: &str) -> String {
     first.to_lowercase().chain(chars).collect()
 }
 
+/// The words of a text in lines of at most `width` characters, longer words alone.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +140,14 @@ mod tests {
         ] {
             assert_eq!(lower_first(text), within);
         }
+    }
+
+    #[test]
+    fn fills_lines_and_keeps_words_whole() {
+        assert_eq!(
+            wrap("aa bb cc ddddddd e", 5),
+            ["aa bb", "cc", "ddddddd", "e"]
+        );
+        assert!(wrap("", 5).is_empty());
     }
 }
