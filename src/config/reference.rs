@@ -54,6 +54,8 @@ sets it:
 3. the TOML file that `--config` or `LATCHGATE_CONFIG` names,
 4. the default.
 
+In a variable, the texts of a list have commas between them.
+
 An unknown key, an unknown `LATCHGATE_` variable or a value that is not allowed stops the start
 with a message that names the line, variable or flag. `latchgate config check` does the same
 without starting, and shows what is set by whom; `latchgate config default` prints a file with every
@@ -92,7 +94,7 @@ fn entry(key: &Key) -> String {
         "\n### `{}`\n\n{}\n\n| type | default | variable |\n|---|---|---|\n| {} | `{}` | `{}` |\n",
         key.path,
         key.doc,
-        key.kind.name(),
+        key.kind.allowed(),
         key.default,
         key.variable(),
     )

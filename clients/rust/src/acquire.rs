@@ -18,83 +18,75 @@ impl Client {
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
         let acquiring = self.acquiring(name.clone(), request.clone());
-        WithdrawOnDrop::new(self, acquiring).finish().await
+        OnDrop::new(self, acquiring).finish().await
     }
 }
 
 // === Give back ===
+//
+// What a call that is dropped half-way has acquired, or may have, is given back in the background.
 
-/// An acquire under way, which gives up in order if this is dropped.
-pub(crate) struct WithdrawOnDrop {
+/// Gives a thing back when it is dropped.
+pub(crate) struct OnDrop<T: GiveBack> {
     client: Client,
+    /// That of the caller: a drop may happen outside of any.
     runtime: Handle,
-    acquiring: Option<Acquiring>,
+    kept: Option<T>,
 }
 
-/// A lease that is released if this is dropped.
-pub(crate) struct ReleaseOnDrop {
-    client: Client,
-    runtime: Handle,
-    lease: Option<Lease>,
+/// A thing that is given back.
+pub(crate) trait GiveBack: Sized {
+    fn give_back(self, client: Client) -> impl Future<Output = ()> + Send + 'static;
 }
 
-// === impl WithdrawOnDrop ===
+impl GiveBack for Acquiring {
+    async fn give_back(self, _client: Client) {
+        self.withdraw().await;
+    }
+}
 
-impl WithdrawOnDrop {
-    pub(crate) fn new(client: &Client, acquiring: Acquiring) -> Self {
+impl GiveBack for Lease {
+    async fn give_back(self, client: Client) {
+        // If it fails, the lease ends with its TTL.
+        let _: Result<_, _> = client.release_lease(&self).await;
+    }
+}
+
+// === impl OnDrop ===
+
+impl<T: GiveBack> OnDrop<T> {
+    pub(crate) fn new(client: &Client, kept: T) -> Self {
         Self {
             client: client.clone(),
             runtime: Handle::current(),
-            acquiring: Some(acquiring),
+            kept: Some(kept),
         }
     }
 
-    /// Goes on until the lock is ours or the wait is over.
+    /// Nothing is given back any more.
+    pub(crate) fn disarm(mut self) {
+        self.kept = None;
+    }
+}
+
+impl OnDrop<Acquiring> {
+    /// Acquires. Nothing is given back after an answer.
     pub(crate) async fn finish(mut self) -> Result<Lease, ClientError> {
-        let acquiring = self.acquiring.as_mut();
+        let acquiring = self.kept.as_mut();
         let acquired = acquiring.expect("only this ends it").finish().await;
         // There may be a lease that nobody will ever hear of.
         if !matches!(acquired, Err(ClientError::OutcomeUnknown { .. })) {
-            self.acquiring = None;
+            self.disarm();
         }
         acquired
     }
 }
 
-impl Drop for WithdrawOnDrop {
+impl<T: GiveBack> Drop for OnDrop<T> {
     fn drop(&mut self) {
-        if let Some(acquiring) = self.acquiring.take() {
-            let background = &self.client.background;
-            background.spawn(&self.runtime, acquiring.withdraw());
-        }
-    }
-}
-
-// === impl ReleaseOnDrop ===
-
-impl ReleaseOnDrop {
-    pub(crate) fn new(client: &Client, lease: Lease) -> Self {
-        Self {
-            client: client.clone(),
-            runtime: Handle::current(),
-            lease: Some(lease),
-        }
-    }
-
-    /// It is kept by somebody else now, or is over.
-    pub(crate) fn disarm(mut self) {
-        self.lease = None;
-    }
-}
-
-impl Drop for ReleaseOnDrop {
-    fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            let client = self.client.clone();
-            self.client.background.spawn(&self.runtime, async move {
-                // If it fails, the lease ends with its TTL.
-                let _: Result<_, _> = client.release_lease(&lease).await;
-            });
+        if let Some(kept) = self.kept.take() {
+            let work = kept.give_back(self.client.clone());
+            self.client.background.spawn(&self.runtime, work);
         }
     }
 }

@@ -133,25 +133,17 @@ impl Acquiring {
         &mut self,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        self.finish_watched_every(LOOK, watcher).await
+        self.finish_watched_every(Some(LOOK), watcher).await
     }
 
-    /// The same, with as long as this between two looks at the queue.
+    /// The same with another period between two looks at the lock, or without looks: the watcher then hears what answers
+    /// say.
     pub async fn finish_watched_every(
         &mut self,
-        period: Duration,
+        period: Option<Duration>,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        self.run(Some(Watcher::new(watcher, Some(period)))).await
-    }
-
-    /// The same, telling no more than what the requests of the wait come to by themselves: nothing is
-    /// asked for it.
-    pub async fn finish_reported(
-        &mut self,
-        listener: &mut (dyn FnMut(&WaitStatus) + Send),
-    ) -> Result<Lease, ClientError> {
-        self.run(Some(Watcher::new(listener, None))).await
+        self.run(Some(Watcher::new(watcher, period))).await
     }
 
     /// Whether it waits for a lock that is held.
@@ -196,7 +188,7 @@ impl Acquiring {
             let mut retry = Retry::until(&self.client, deadline);
             retry.persist_until(deadline);
             let call = self.call(Duration::ZERO);
-            let answer = call.send_with(&self.client, retry).await?;
+            let answer = call.send_with(&self.client, &mut retry).await?;
             let code = answer.problem().map(|problem| problem.code);
             copies += 1;
             let again = pause(copies);

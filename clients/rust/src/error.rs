@@ -91,7 +91,7 @@ fn by(problem: &Problem) -> String {
 // === Problem ===
 
 /// A problem document. It holds no secret.
-#[derive(Clone, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 pub struct Problem {
     /// The HTTP status.
     pub status: u16,
@@ -149,9 +149,9 @@ impl Problem {
     pub(crate) fn of_proxy(status: u16, code: &str, detail: String) -> Self {
         Self {
             status,
-            name: None,
+            code: code.to_owned(),
             detail: Some(detail),
-            ..Self::of_part("", code, None, None)
+            ..Self::default()
         }
     }
 
@@ -166,19 +166,11 @@ impl Problem {
             detail += more.trim_end_matches('.');
         }
         Self {
-            status: 0,
             code: code.to_owned(),
-            title: String::new(),
             detail: Some(detail),
-            request_id: None,
             held,
             name: Some(name.to_owned()),
-            holders: Vec::new(),
-            holder_count: None,
-            waiters: None,
-            errors: Vec::new(),
-            retry_after: None,
-            json: String::new(),
+            ..Self::default()
         }
     }
 

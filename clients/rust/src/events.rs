@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     Client, ClientError, Holder, format_duration,
-    http::{CallResponse, NoAnswer, Retry, RetryableFailure, cause, pause},
+    http::{CallResponse, Retry, RetryableFailure, cause, pause},
     lock::NamePrefix,
 };
 
@@ -202,9 +202,7 @@ impl Events {
                     None => return Err(answer.refusal()),
                 }
             }
-            Ok(Err(error)) => {
-                RetryableFailure::of_no_answer(NoAnswer::of(&error), address.url(), true)
-            }
+            Ok(Err(error)) => RetryableFailure::of_error(&error, address.url(), true),
             Err(_elapsed) => {
                 RetryableFailure::unreachable(address.url(), "no answer in time".to_owned())
             }

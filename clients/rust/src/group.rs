@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
-    acquire::WithdrawOnDrop,
+    acquire::OnDrop,
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
     lease::{ENDED_BEFORE, renewal},
@@ -66,7 +66,7 @@ impl Client {
         request: &AcquireRequest,
     ) -> Result<Lease, ClientError> {
         let acquiring = self.acquiring_all(names.clone(), request.clone());
-        WithdrawOnDrop::new(self, acquiring).finish().await
+        OnDrop::new(self, acquiring).finish().await
     }
 
     /// Begins to ask for several locks. Nothing is sent yet.
@@ -144,7 +144,7 @@ impl Client {
         mut retry: Retry,
     ) -> Result<PartResults, ClientError> {
         let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
-        let answer = call.send_by(self, &mut retry).await?;
+        let answer = call.send_with(self, &mut retry).await?;
         let in_doubt = answer.in_doubt;
         match PartResults::of(answer) {
             // The keys of the leases tell a repetition of the release of one of them only.

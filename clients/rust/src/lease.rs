@@ -271,10 +271,10 @@ impl Client {
         &self,
         name: &LockName,
         token: &Token,
-        retry: Retry,
+        mut retry: Retry,
     ) -> Result<(), ClientError> {
         let call = Call::new(Method::DELETE, name, "").token(token);
-        let answer = call.send_with(self, retry).await?;
+        let answer = call.send_with(self, &mut retry).await?;
         if answer.status == StatusCode::NO_CONTENT {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     Client, ClientError, Lease, Problem, ReleaseRequest,
-    acquire::ReleaseOnDrop,
+    acquire::OnDrop,
     http::{Retry, pause},
     lock::{
         self,
@@ -104,7 +104,7 @@ impl LeaseRenewer {
     /// ([`Client::finish_releases`]).
     pub async fn start(client: &Client, lease: Lease) -> Result<Self, ClientError> {
         let lease = if lease.took() > lease.ttl / SOON {
-            let held = ReleaseOnDrop::new(client, lease.clone());
+            let held = OnDrop::new(client, lease.clone());
             let renewed = renew_first(client, lease).await;
             // A lost one needs no release.
             if matches!(renewed, Ok(_) | Err(ClientError::Lost(_))) {

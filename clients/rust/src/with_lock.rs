@@ -2,8 +2,7 @@
 
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Lease, LeaseRenewer, LockName, Loss,
-    acquire::{ReleaseOnDrop, WithdrawOnDrop},
-    lock::GroupNames,
+    acquire::OnDrop, lock::GroupNames,
 };
 
 /// Why work was not done under a lock, or not to its end.
@@ -57,10 +56,10 @@ impl Client {
         acquiring: Acquiring,
         work: impl AsyncFnOnce(&Lease) -> T,
     ) -> Result<T, WithLockError> {
-        let lease = WithdrawOnDrop::new(self, acquiring).finish().await?;
+        let lease = OnDrop::new(self, acquiring).finish().await?;
         let renewer = LeaseRenewer::start(self, lease.clone()).await?;
         // Declared before the work, so that it is dropped after it.
-        let held = ReleaseOnDrop::new(self, lease.clone());
+        let held = OnDrop::new(self, lease.clone());
         let done = tokio::select! {
             // What was lost while the work did not wait is lost.
             biased;

@@ -27,7 +27,7 @@ pub use idempotency::{
 pub use lease::{HeldLease, Lease};
 pub use metadata::{Metadata, MetadataError};
 pub use name::{LockName, NameError, NamePrefix};
-pub use search::{SearchText, SearchTextError};
+pub use search::SearchText;
 pub use sharing::{Limit, LimitError, Mode, Sharing};
 pub use text::{Owner, Reason, ReleaseRequest, Text, TextError};
 pub use token::{KeeperId, Token, TokenError, TokenHash};

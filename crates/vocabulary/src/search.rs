@@ -1,21 +1,12 @@
 //! A text that is searched for in names, owners and metadata.
 
+use crate::TextError;
+
 /// A text to be found anywhere in another, whatever the case of its letters: 1 to 200 characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchText {
     given: String,
     lower: String,
-}
-
-/// Why a text cannot be searched for.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SearchTextError {
-    /// There is no text.
-    #[error("is empty; leave it out to list all locks")]
-    Empty,
-    /// It has more than [`SearchText::MAX_CHARS`] characters.
-    #[error("has {0} characters; at most 200 are allowed")]
-    TooLong(usize),
 }
 
 // === impl SearchText ===
@@ -25,10 +16,10 @@ impl SearchText {
     pub const MAX_CHARS: usize = 200;
 
     /// Checks a text and takes it as one to search for.
-    pub fn new(text: &str) -> Result<Self, SearchTextError> {
+    pub fn new(text: &str) -> Result<Self, TextError> {
         match text.chars().count() {
-            0 => Err(SearchTextError::Empty),
-            chars if chars > Self::MAX_CHARS => Err(SearchTextError::TooLong(chars)),
+            0 => Err(TextError::Empty),
+            chars if chars > Self::MAX_CHARS => Err(TextError::TooLong(chars, Self::MAX_CHARS)),
             _ => Ok(Self {
                 given: text.to_owned(),
                 lower: lower(text),
@@ -48,9 +39,9 @@ impl SearchText {
 }
 
 impl std::str::FromStr for SearchText {
-    type Err = SearchTextError;
+    type Err = TextError;
 
-    fn from_str(text: &str) -> Result<Self, SearchTextError> {
+    fn from_str(text: &str) -> Result<Self, TextError> {
         Self::new(text)
     }
 }
@@ -86,9 +77,9 @@ mod tests {
 
     #[test]
     fn has_one_to_two_hundred_characters() {
-        assert_eq!(SearchText::new(""), Err(SearchTextError::Empty));
+        assert_eq!(SearchText::new(""), Err(TextError::Empty));
         assert!(SearchText::new(&"ä".repeat(200)).is_ok());
         let long = SearchText::new(&"ä".repeat(201));
-        assert_eq!(long, Err(SearchTextError::TooLong(201)));
+        assert_eq!(long, Err(TextError::TooLong(201, 200)));
     }
 }

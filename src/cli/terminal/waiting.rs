@@ -26,6 +26,8 @@ use super::{
 
 /// How often the line is drawn: it counts seconds.
 const DRAWN_EVERY: Duration = Duration::from_secs(1);
+/// How often the queue is looked at where a terminal shows it.
+const DRAWN_LOOK: Duration = Duration::from_secs(2);
 /// How often the queue is looked at where no terminal shows it: many may wait so, and nobody watches them.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 /// After how long something is said where nothing new has happened: systems that run jobs end those that say
@@ -71,27 +73,21 @@ async fn watched(
     let waits = acquiring.waits();
     let (sender, mut news) = watch::channel(None);
     let acquire = async {
-        let tell = |waiting: &WaitStatus| {
-            sender.send_replace(Some(SeenStatus::now(waiting.clone())));
-        };
-        if drawn {
-            let mut watcher = tell;
-            return acquiring.finish_watched(&mut watcher).await;
-        }
+        let period = if drawn { DRAWN_LOOK } else { LOOKED_AT_EVERY };
         let mut outage = Outage::of(name, asked);
         let mut listener = |waiting: &WaitStatus| {
-            outage.update(waiting.trouble.as_ref());
-            tell(waiting);
+            if !drawn {
+                outage.update(waiting.trouble.as_ref());
+            }
+            sender.send_replace(Some(SeenStatus::now(waiting.clone())));
         };
-        let lease = if waits {
-            let period = LOOKED_AT_EVERY;
-            acquiring.finish_watched_every(period, &mut listener).await
-        } else {
-            acquiring.finish_reported(&mut listener).await
-        };
-        let lease = lease?;
-        outage.update(None);
-        Ok(lease)
+        let period = (drawn || waits).then_some(period);
+        let lease = acquiring.finish_watched_every(period, &mut listener);
+        let lease = lease.await?;
+        if !drawn {
+            outage.update(None);
+        }
+        Ok::<_, ClientError>(lease)
     };
     let mut acquire = std::pin::pin!(acquire);
     let mut tick = interval(DRAWN_EVERY);

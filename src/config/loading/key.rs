@@ -4,7 +4,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{super::Config, file};
+use super::{
+    super::Config,
+    file,
+    setting::{Setting, Source},
+};
 
 /// One thing that can be configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +109,17 @@ impl Key {
         std::iter::once(self.path.clone()).chain(tables)
     }
 
+    /// What a text sets, of a variable or of a flag. A text that cannot be read is refused with all other values of a
+    /// wrong type.
+    pub(crate) fn setting(&self, text: &str, source: Source) -> Setting {
+        let as_text = || toml::Value::String(text.to_owned());
+        Setting {
+            path: self.path.clone(),
+            value: self.kind.read(text).unwrap_or_else(as_text),
+            source,
+        }
+    }
+
     /// The last part of the path, as it stands in its table.
     pub fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or(&self.path)
@@ -128,20 +143,8 @@ impl ValueKind {
         }
     }
 
-    /// What a table of types calls it.
-    pub fn name(&self) -> String {
-        match self {
-            Self::WholeNumber(None) => "whole number".to_owned(),
-            Self::WholeNumber(Some((least, most))) => format!("whole number, {least} to {most}"),
-            Self::Boolean => "boolean".to_owned(),
-            Self::Text => "text".to_owned(),
-            Self::OneOf(words) => format!("`{}`", words.join("` or `")),
-            Self::Texts => "list of texts, in the variable with commas".to_owned(),
-        }
-    }
-
     /// Reads the text of a variable or of a flag.
-    pub(crate) fn read(&self, text: &str) -> Option<toml::Value> {
+    fn read(&self, text: &str) -> Option<toml::Value> {
         match self {
             // Digits alone: a sign would be dropped without a word.
             Self::WholeNumber(_) if !text.bytes().all(|byte| byte.is_ascii_digit()) => None,

@@ -111,14 +111,7 @@ impl Sources {
         let setting = |(path, flag, text): &(&'static str, &'static str, String)| {
             let key = keys.iter().find(|key| key.path == *path);
             let key = key.expect("a flag sets a key that exists");
-            Setting {
-                path: key.path.clone(),
-                value: key
-                    .kind
-                    .read(text)
-                    .unwrap_or_else(|| toml::Value::String(text.clone())),
-                source: Source::Flag(flag),
-            }
+            key.setting(text, Source::Flag(flag))
         };
         self.flags.iter().map(setting).collect()
     }
@@ -249,13 +242,7 @@ fn read_variables(
             Some(key) => {
                 let text = value.to_str();
                 let text = text.ok_or_else(|| ConfigError::NotUtf8(source.clone()))?;
-                let as_text = || toml::Value::String(text.to_owned());
-                settings.push(Setting {
-                    path: key.path.clone(),
-                    // What cannot be read is refused with all other values of a wrong type.
-                    value: key.kind.read(text).unwrap_or_else(as_text),
-                    source,
-                });
+                settings.push(key.setting(text, source));
             }
             None if OF_OTHERS.contains(&name.as_ref()) => {}
             None if is_from_kubernetes(&name, &value.to_string_lossy()) => {}

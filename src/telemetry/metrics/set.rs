@@ -7,6 +7,7 @@ use prometheus_client::{encoding::text::encode, metrics::counter::Counter, regis
 use super::{
     AcquireOutcome, Figures, LeaseOutcome, SeenBy,
     catalogue::Counted,
+    histogram::LongHistogram,
     route::{KnownHistograms, RouteMetrics},
 };
 
@@ -48,7 +49,7 @@ impl Default for Metrics {
             registry,
             counted,
         };
-        set.begin();
+        set.counted.begin();
         Self(Arc::new(set))
     }
 }
@@ -77,8 +78,7 @@ impl Metrics {
     /// Somebody stood in the queue for so long.
     pub fn waited(&self, for_this_long: Duration, granted: bool) {
         let outcome = if granted { "granted" } else { "not-granted" };
-        let wait = self.0.counted.wait.get_or_create(&[("outcome", outcome)]);
-        wait.observe(for_this_long);
+        self.0.counted.waits(outcome).observe(for_this_long);
     }
 
     /// A lock passed to somebody who waited here.
@@ -88,7 +88,7 @@ impl Metrics {
         } else {
             "this"
         };
-        self.0.counted.handoffs.get_or_create(&[("by", by)]).inc();
+        self.0.counted.handed_over(by).inc();
     }
 
     /// Somebody who waited has gone.
@@ -104,15 +104,9 @@ impl Metrics {
     /// A renewal ended; `left` is what the store had left of the lease until then, if it said so.
     pub fn renewed(&self, by: SeenBy, ended: LeaseOutcome, left: Option<Duration>) {
         let renewer = by.renewer();
-        let labels = [("by", renewer), ("outcome", ended.word("renewed"))];
-        self.0.counted.renewals.get_or_create(&labels).inc();
+        self.0.counted.renewed(renewer, ended).inc();
         if let (LeaseOutcome::Done, Some(left)) = (ended, left) {
-            let margin = self
-                .0
-                .counted
-                .renew_margin
-                .get_or_create(&[("by", renewer)]);
-            margin.observe(left);
+            self.0.counted.margins(renewer).observe(left);
         }
     }
 
@@ -131,22 +125,12 @@ impl Metrics {
         } else {
             "dropped"
         };
-        let labels = [("outcome", outcome)];
-        self.0
-            .counted
-            .abandoned_releases
-            .get_or_create(&labels)
-            .inc();
+        self.0.counted.abandoned(outcome).inc();
     }
 
     /// Somebody took a lease for theirs that had ended, and had not been broken.
     pub fn expired_while_held(&self, seen_by: SeenBy) {
-        let labels = [("seen_by", seen_by.as_str())];
-        self.0
-            .counted
-            .expired_while_held
-            .get_or_create(&labels)
-            .inc();
+        self.0.counted.expired(seen_by).inc();
     }
 
     /// A lock was taken away from so many.
@@ -194,35 +178,58 @@ impl fmt::Debug for Metrics {
     }
 }
 
-// === impl Set ===
+// === impl Counted ===
+//
+// The series of metrics whose labels are known when the program is written.
 
-impl Set {
+impl Counted {
     /// What is there from the beginning, at 0: a series that appears with its first event hides that
     /// event from `increase` and `rate`.
     fn begin(&self) {
         for by in ["this", "another"] {
-            drop(self.counted.handoffs.get_or_create(&[("by", by)]));
+            self.handed_over(by);
         }
         for outcome in ["carried-out", "dropped"] {
-            drop(
-                self.counted
-                    .abandoned_releases
-                    .get_or_create(&[("outcome", outcome)]),
-            );
+            self.abandoned(outcome);
         }
         for outcome in ["granted", "not-granted"] {
-            drop(self.counted.wait.get_or_create(&[("outcome", outcome)]));
+            self.waits(outcome);
         }
-        for ended in LeaseOutcome::ALL {
-            for by in ["caller", "stream"] {
-                let labels = [("by", by), ("outcome", ended.word("renewed"))];
-                drop(self.counted.renewals.get_or_create(&labels));
-                drop(self.counted.renew_margin.get_or_create(&[("by", by)]));
+        for by in ["caller", "stream"] {
+            self.margins(by);
+            for ended in LeaseOutcome::ALL {
+                self.renewed(by, ended);
             }
         }
         for seen_by in SeenBy::ALL {
-            let labels = [("seen_by", seen_by.as_str())];
-            drop(self.counted.expired_while_held.get_or_create(&labels));
+            self.expired(seen_by);
         }
+    }
+
+    pub(super) fn handed_over(&self, by: &'static str) -> Counter {
+        self.handoffs.get_or_create_owned(&[("by", by)])
+    }
+
+    fn abandoned(&self, outcome: &'static str) -> Counter {
+        let labels = [("outcome", outcome)];
+        self.abandoned_releases.get_or_create_owned(&labels)
+    }
+
+    fn waits(&self, outcome: &'static str) -> LongHistogram {
+        self.wait.get_or_create_owned(&[("outcome", outcome)])
+    }
+
+    pub(super) fn margins(&self, by: &'static str) -> LongHistogram {
+        self.renew_margin.get_or_create_owned(&[("by", by)])
+    }
+
+    pub(super) fn renewed(&self, by: &'static str, ended: LeaseOutcome) -> Counter {
+        let labels = [("by", by), ("outcome", ended.word("renewed"))];
+        self.renewals.get_or_create_owned(&labels)
+    }
+
+    pub(super) fn expired(&self, seen_by: SeenBy) -> Counter {
+        let labels = [("seen_by", seen_by.as_str())];
+        self.expired_while_held.get_or_create_owned(&labels)
     }
 }

@@ -93,21 +93,14 @@ impl Metrics {
         let set = &self.0;
         let acquired = |outcome: AcquireOutcome| set.acquired[outcome as usize].get();
         let renewed = |ended: LeaseOutcome| {
-            let word = ended.word("renewed");
-            let by = |by| {
-                set.counted
-                    .renewals
-                    .get_or_create(&[("by", by), ("outcome", word)])
-                    .get()
-            };
-            by("caller") + by("stream")
+            ["caller", "stream"]
+                .map(|by| set.counted.renewed(by, ended).get())
+                .iter()
+                .sum()
         };
         let released = |ended: LeaseOutcome| set.released[ended as usize].get();
-        let expired = SeenBy::ALL.map(|seen_by| {
-            let labels = [("seen_by", seen_by.as_str())];
-            set.counted.expired_while_held.get_or_create(&labels).get()
-        });
-        let handed_over = |by| set.counted.handoffs.get_or_create(&[("by", by)]).get();
+        let expired = SeenBy::ALL.map(|seen_by| set.counted.expired(seen_by).get());
+        let handed_over = |by| set.counted.handed_over(by).get();
         Totals {
             acquires: Acquires {
                 granted: acquired(AcquireOutcome::Granted),
@@ -139,13 +132,7 @@ impl Metrics {
     /// How many renewals had at most as much of the TTL left as each of [`MARGINS_MS`] says, and more than
     /// the one before; last, how many had more than all of them.
     pub fn renew_margins(&self) -> Vec<u64> {
-        let by = |by| {
-            self.0
-                .counted
-                .renew_margin
-                .get_or_create(&[("by", by)])
-                .counts()
-        };
+        let by = |by| self.0.counted.margins(by).counts();
         let both = by("caller").into_iter().zip(by("stream"));
         both.map(|(caller, stream)| caller + stream).collect()
     }

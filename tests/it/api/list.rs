@@ -203,10 +203,7 @@ async fn everything_that_is_wrong_is_named_and_nothing_is_asked() {
             "owner=%ff",
             &["query.owner: is not UTF-8 after percent-decoding"],
         ),
-        (
-            "search=",
-            &["query.search: is empty; leave it out to list all locks"],
-        ),
+        ("search=", &["query.search: is missing or empty"]),
         (
             &format!("search={}&cursor=x", "a".repeat(201)),
             &["query.search: has 201 characters; at most 200 are allowed"],

@@ -261,7 +261,7 @@ async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() 
     let mut acquiring = client_of(&gateway.url).acquiring_all(names, request);
     let seldom = Duration::from_mins(1);
     let told = tokio::select! {
-        _ = acquiring.finish_watched_every(seldom, &mut watcher) => panic!("nobody answers"),
+        _ = acquiring.finish_watched_every(Some(seldom), &mut watcher) => panic!("nobody answers"),
         told = async { [news.recv().await.unwrap(), news.recv().await.unwrap()] } => told,
     };
     let b = Some("b".to_owned());
@@ -294,7 +294,7 @@ async fn a_queue_that_may_not_be_looked_at_is_left_alone() {
         let mut acquiring = client.unwrap().acquiring(name(), request);
         let often = Duration::from_millis(10);
         tokio::select! {
-            _ = acquiring.finish_watched_every(often, &mut watcher) => panic!("nobody answers"),
+            _ = acquiring.finish_watched_every(Some(often), &mut watcher) => panic!("nobody answers"),
             () = tokio::time::sleep(often * 100) => {}
         }
         assert_eq!(told, [hidden]);

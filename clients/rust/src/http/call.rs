@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    call_response::{CallResponse, NoAnswer},
+    call_response::CallResponse,
     retry::{Retry, RetryableFailure},
 };
 
@@ -86,20 +86,12 @@ impl Call {
     /// Sends it until it is answered, its attempts are used up or its deadline has passed.
     pub(crate) async fn send(&self, client: &Client) -> Result<CallResponse, ClientError> {
         let deadline = Instant::now() + client.options.deadline;
-        self.send_with(client, Retry::until(client, deadline)).await
+        let mut retry = Retry::until(client, deadline);
+        self.send_with(client, &mut retry).await
     }
 
     /// The same with a say in how often and how long.
     pub(crate) async fn send_with(
-        &self,
-        client: &Client,
-        mut retry: Retry,
-    ) -> Result<CallResponse, ClientError> {
-        self.send_by(client, &mut retry).await
-    }
-
-    /// The same, and what is left of the attempts can be used for more.
-    pub(crate) async fn send_by(
         &self,
         client: &Client,
         retry: &mut Retry,
@@ -133,7 +125,7 @@ impl Call {
                 }
                 None => return Ok(answer),
             },
-            Err(no_answer) => RetryableFailure::of_no_answer(no_answer, address.url(), self.looks),
+            Err(failure) => failure,
         };
         client.addresses.move_on_from(address);
         Err(failure)
@@ -144,7 +136,8 @@ impl Call {
         client: &Client,
         url: &str,
         time_out: Duration,
-    ) -> Result<CallResponse, NoAnswer> {
+    ) -> Result<CallResponse, RetryableFailure> {
+        let failed = |error| RetryableFailure::of_error(&error, url, self.looks);
         let sent_at = Instant::now();
         let mut request = client
             .http
@@ -161,15 +154,12 @@ impl Call {
                 .header(reqwest::header::CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
-        let mut response = request.send().await.map_err(|error| NoAnswer::of(&error))?;
+        let mut response = request.send().await.map_err(failed)?;
         let mut body = Vec::new();
-        while let Some(chunk) = response
-            .chunk()
-            .await
-            .map_err(|error| NoAnswer::of(&error))?
-        {
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
             if body.len() + chunk.len() > self.longest {
-                return Err(NoAnswer::Lost("the answer is too long".to_owned()));
+                let reason = "the answer is too long".to_owned();
+                return Err(RetryableFailure::lost(reason, url, self.looks));
             }
             body.extend(chunk);
         }

@@ -30,36 +30,6 @@ pub(crate) struct CallResponse {
     pub(crate) in_doubt: bool,
 }
 
-/// Why there is no answer to one copy of a request.
-pub(crate) enum NoAnswer {
-    /// No gateway has read the request.
-    NotSent(String),
-    /// No gateway has read the request, because one end does not trust the certificate of the other. The next copy
-    /// would fail in the same way.
-    NotTrusted(String),
-    /// The request was sent, and no whole answer came back.
-    Lost(String),
-}
-
-// === impl NoAnswer ===
-
-impl NoAnswer {
-    /// What an error of the HTTP client says about the request.
-    pub(crate) fn of(error: &reqwest::Error) -> Self {
-        if let Some(reason) = mistrust(error) {
-            return Self::NotTrusted(reason);
-        }
-        let reason = cause(error);
-        if error.is_connect() || error.is_builder() || is_canceled(error) {
-            Self::NotSent(reason)
-        } else if error.is_timeout() {
-            Self::Lost("no answer in time".to_owned())
-        } else {
-            Self::Lost(reason)
-        }
-    }
-}
-
 // === impl CallResponse ===
 
 impl CallResponse {
@@ -160,7 +130,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Which end does not trust the certificate of the other, and why.
-fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
+pub(super) fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
     let of_gateway = distrust(error, "--ca-file");
     of_gateway
         .map(|why| format!("its certificate is not believed: {why}"))
@@ -168,7 +138,7 @@ fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 /// Whether the connection ended before a byte of the request was written.
-fn is_canceled(error: &(dyn Error + 'static)) -> bool {
+pub(super) fn is_canceled(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause| {
         let cause = cause.downcast_ref::<hyper::Error>();

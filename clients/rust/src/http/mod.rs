@@ -5,5 +5,5 @@ mod call_response;
 mod retry;
 
 pub(crate) use call::Call;
-pub(crate) use call_response::{CallResponse, NoAnswer, cause};
+pub(crate) use call_response::{CallResponse, cause};
 pub(crate) use retry::{Retry, RetryableFailure, pause};

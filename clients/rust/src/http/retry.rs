@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Client, ClientError, Problem, lock::renewal::random_fraction};
 
-use super::call_response::{CallResponse, NoAnswer};
+use super::call_response::{CallResponse, cause, is_canceled, mistrust};
 
 /// If the gateway asks for a pause that is longer than the time left, the last copy is sent this long before the deadline.
 const LAST_COPY: Duration = Duration::from_secs(1);
@@ -230,16 +230,31 @@ impl RetryableFailure {
         }
     }
 
-    /// What a copy without an answer leaves behind; `looks` if the copy only looks.
-    pub(crate) fn of_no_answer(outcome: NoAnswer, url: &str, looks: bool) -> Self {
-        match outcome {
-            NoAnswer::NotSent(reason) => Self::unreachable(url, reason),
-            NoAnswer::NotTrusted(reason) => Self {
+    /// The failure of a copy to which no answer came. `looks`: whether the call only looks.
+    pub(crate) fn of_error(error: &reqwest::Error, url: &str, looks: bool) -> Self {
+        let reason = cause(error);
+        if mistrust(error).is_some() {
+            return Self {
                 is_lasting: true,
                 ..Self::unreachable(url, reason)
-            },
-            NoAnswer::Lost(reason) if looks => Self::unreachable(url, reason),
-            NoAnswer::Lost(reason) => Self::indeterminate(reason, None),
+            };
+        }
+        // Nothing was sent, or the server closed the connection before it read the request.
+        if error.is_connect() || error.is_builder() || is_canceled(error) {
+            Self::unreachable(url, reason)
+        } else if error.is_timeout() {
+            Self::lost("no answer in time".to_owned(), url, looks)
+        } else {
+            Self::lost(reason, url, looks)
+        }
+    }
+
+    /// The failure of a copy that may have been carried out, unless the call only looks.
+    pub(crate) fn lost(reason: String, url: &str, looks: bool) -> Self {
+        if looks {
+            Self::unreachable(url, reason)
+        } else {
+            Self::indeterminate(reason, None)
         }
     }
 
