@@ -1,6 +1,6 @@
 //! Hold: acquire a lock and keep it for as long as somebody listens.
 //!
-//! The lease is kept by a task of its own, and `http/locks/hold_stream.rs` is the body that reads the events of that task. Dropping
+//! The lease is kept by a task of its own, and `http/locks/hold.rs` is the body that reads the events of that task. Dropping
 //! the body releases the lock. The lease counts from when the last successful renewal was *sent*, and is reported as lost shortly
 //! before the store could grant it to somebody else. A grant that was waited for is renewed once before it is announced, because
 //! its age is unknown. A hold task that panics leaves its lease to the reaper.

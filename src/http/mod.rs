@@ -1,25 +1,19 @@
 //! The HTTP edge: the one place that knows of requests, statuses and JSON.
 
-mod backup;
-mod base_path;
-mod dashboard;
-mod docs;
 mod edge;
+mod event_stream;
 mod events;
 mod extract;
-mod file;
-mod health;
-mod index;
 mod json_response;
 mod locks;
-mod metrics;
 mod openapi;
+mod ops;
+mod pages;
 mod problem;
 mod routes;
 mod serve;
 mod session;
 mod state;
-mod stats;
 mod tls;
 
 pub use edge::{EdgeFuture, EdgeService};

@@ -14,14 +14,14 @@ use utoipa::openapi::{
 use crate::config::LimitsConfig;
 
 use super::{
-    base_path::BasePath,
     edge::{Class, Operation, Schemas},
     extract::{RequestBody, body_schema},
-    file::File,
     json_response::json,
     locks::{AcquireBody, AcquireGroupBody, RenewBody},
+    pages::File,
     problem::{ProblemCode as Code, ProblemDocument, add_problems, shared_responses, text_header},
     session::SESSION_COOKIE,
+    state::BasePath,
 };
 
 /// The parameters that are the same wherever they are, and what they are called in the document.

@@ -7,50 +7,86 @@ use http::HeaderMap;
 use utoipa::openapi::OpenApi;
 
 use super::{
-    backup,
-    base_path::BasePath,
-    dashboard, docs,
     edge::{
         Class::{Holds, Listens, Probes, Releases, Renews, Scrapes},
         EdgeService, Operation, row,
     },
     events,
     extract::AcceptsJson,
-    health, index, locks, metrics,
+    locks,
     openapi::{document, rendered},
-    problem::{
-        self, ProblemCode as Code,
-        groups::{BODY, GRANT, HOLDER, KEY, LEASE, LOOK, TOKEN, TTL, WRITE},
-    },
+    ops, pages,
+    problem::{self, ProblemCode as Code},
     session,
-    state::AppState,
-    stats,
+    state::{AppState, BasePath},
 };
+
+/// The caller needs an API key with a permission.
+const KEY: &[Code] = &[
+    Code::Unauthorized,
+    Code::Forbidden,
+    Code::OriginRefused,
+    Code::RateLimited,
+];
+/// The caller needs the token of the lease and nothing else.
+const TOKEN: &[Code] = &[Code::OriginRefused, Code::RateLimited];
+/// The request has a body.
+const BODY: &[Code] = &[
+    Code::RequestTimeout,
+    Code::TooLarge,
+    Code::UnsupportedMediaType,
+];
+/// The request may ask for a TTL.
+const TTL: &[Code] = &[Code::LimitExceeded];
+/// The request asks for a lock, and may wait for it.
+const GRANT: &[Code] = &[
+    Code::IdempotencyMismatch,
+    Code::IdempotencyExpired,
+    Code::Superseded,
+    Code::Locked,
+    Code::TooManyWaiters,
+    Code::TooManyLeases,
+    Code::UnsupportedByStore,
+    Code::FenceExhausted,
+];
+/// The request is about the lease of a token.
+const LEASE: &[Code] = &[Code::LeaseLost];
+/// The request is about whoever holds the lock.
+const HOLDER: &[Code] = &[Code::HolderChanged, Code::NotHeld];
+/// The store is asked, and changes nothing.
+const LOOK: &[Code] = &[Code::ForeignData, Code::StoreUnavailable, Code::Draining];
+/// The store is told to change something.
+const WRITE: &[Code] = &[
+    Code::ForeignData,
+    Code::StoreUnavailable,
+    Code::Draining,
+    Code::OutcomeUnknown,
+];
+/// The store makes a copy of itself.
+const BACKUP: &[Code] = &[
+    Code::WrongStore,
+    Code::StoreUnavailable,
+    Code::Draining,
+    Code::OutcomeUnknown,
+];
+
+/// The problems of operations that are alike.
+const ACQUIRES: &[&[Code]] = &[KEY, BODY, TTL, GRANT, WRITE];
+const RENEWS: &[&[Code]] = &[KEY, BODY, TTL, LEASE, WRITE];
+const RELEASES: &[&[Code]] = &[TOKEN, BODY, LEASE, WRITE];
 
 /// Every operation. Those of one path stand together, in the order in which `Allow` names their methods.
 ///
 /// Method and path are in the attribute of the handler, and the permission is in its signature. A row has the problems
 /// besides those that the edge answers for every operation, and whatever is not usual: how its requests are treated, and
 /// a body that may be left out.
-#[expect(
-    clippy::too_many_lines,
-    reason = "it is a table, and each operation a row"
-)]
 fn operations() -> Vec<Operation> {
     vec![
         row(locks::__path_list, locks::list, &[KEY, LOOK]),
-        row(
-            locks::__path_acquire_group,
-            locks::acquire_group,
-            &[KEY, BODY, TTL, GRANT, WRITE],
-        ),
-        row(
-            locks::__path_renew_group,
-            locks::renew_group,
-            &[KEY, BODY, TTL, LEASE, WRITE],
-        )
-        .class(Renews)
-        .optional_body(),
+        row(locks::__path_acquire_group, locks::acquire_group, ACQUIRES),
+        row(locks::__path_renew_group, locks::renew_group, RENEWS)
+            .class(Renews)
+            .optional_body(),
         row(
             locks::__path_release_group,
             locks::release_group,
@@ -58,29 +94,15 @@ fn operations() -> Vec<Operation> {
         )
         .class(Releases),
         row(locks::__path_inspect, locks::inspect, &[KEY, LOOK]),
-        row(
-            locks::__path_acquire,
-            locks::acquire,
-            &[KEY, BODY, TTL, GRANT, WRITE],
-        )
-        .optional_body(),
-        row(
-            locks::__path_release,
-            locks::release,
-            &[TOKEN, BODY, LEASE, WRITE],
-        )
-        .class(Releases),
-        row(
-            locks::__path_renew,
-            locks::renew,
-            &[KEY, BODY, TTL, LEASE, WRITE],
-        )
-        .class(Renews)
-        .optional_body(),
+        row(locks::__path_acquire, locks::acquire, ACQUIRES).optional_body(),
+        row(locks::__path_release, locks::release, RELEASES).class(Releases),
+        row(locks::__path_renew, locks::renew, RENEWS)
+            .class(Renews)
+            .optional_body(),
         row(
             locks::__path_release_by_post,
             locks::release_by_post,
-            &[TOKEN, BODY, LEASE, WRITE],
+            RELEASES,
         )
         .class(Releases)
         .optional_body(),
@@ -110,45 +132,30 @@ fn operations() -> Vec<Operation> {
         row(
             session::__path_sign_in,
             session::sign_in,
-            &[
-                &[Code::Unauthorized, Code::OriginRefused, Code::RateLimited],
-                BODY,
-            ],
+            &[&[Code::Unauthorized], TOKEN, BODY],
         ),
         row(
             session::__path_sign_out,
             session::sign_out,
             &[&[Code::OriginRefused]],
         ),
-        row(health::__path_healthz, health::healthz, &[]).class(Probes),
-        row(health::__path_readyz, health::readyz, &[]).class(Probes),
-        row(metrics::__path_metrics, metrics::metrics, &[KEY]).class(Scrapes),
-        row(stats::__path_stats, stats::stats, &[KEY]),
-        row(
-            backup::__path_backup,
-            backup::backup,
-            &[
-                KEY,
-                &[
-                    Code::WrongStore,
-                    Code::StoreUnavailable,
-                    Code::Draining,
-                    Code::OutcomeUnknown,
-                ],
-            ],
-        ),
+        row(ops::__path_healthz, ops::healthz, &[]).class(Probes),
+        row(ops::__path_readyz, ops::readyz, &[]).class(Probes),
+        row(ops::__path_metrics, ops::metrics, &[KEY]).class(Scrapes),
+        row(ops::__path_stats, ops::stats, &[KEY]),
+        row(ops::__path_backup, ops::backup, &[KEY, BACKUP]),
         row(__path_openapi_json, openapi_json, &[]),
-        row(docs::__path_docs, docs::docs, &[]),
-        Operation::of_file("/docs/{*asset}", docs::asset),
-        row(dashboard::__path_dashboard, dashboard::dashboard, &[]),
-        Operation::of_file("/dashboard/", dashboard::below),
-        Operation::of_file("/dashboard/{*path}", dashboard::below),
+        row(pages::__path_docs, pages::docs, &[]),
+        Operation::of_file("/docs/{*asset}", pages::asset),
+        row(pages::__path_dashboard, pages::dashboard, &[]),
+        Operation::of_file("/dashboard/", pages::below),
+        Operation::of_file("/dashboard/{*path}", pages::below),
         row(
             problem::__path_problem_page,
             problem::problem_page,
             &[&[Code::NotFound]],
         ),
-        row(index::__path_index, index::index, &[]),
+        row(pages::__path_index, pages::index, &[]),
     ]
 }
 
@@ -161,7 +168,7 @@ pub fn service(gateway: impl Into<Arc<AppState>>) -> EdgeService {
 
 /// What is served on an address of its own for metrics: them, without a key, and nothing else.
 pub fn metrics_service(gateway: Arc<AppState>) -> EdgeService {
-    let metrics = Operation::of_file("/metrics", metrics::metrics_for_all).class(Probes);
+    let metrics = Operation::of_file("/metrics", ops::metrics_for_all).class(Probes);
     EdgeService::new(gateway, &BasePath::new(""), [metrics])
 }
 
@@ -196,5 +203,5 @@ pub(super) async fn openapi_json(
     _: AcceptsJson,
 ) -> Response {
     let render = || rendered(openapi(), &gateway.base_path, &gateway.config.limits);
-    gateway.document(render).answer(&headers)
+    gateway.document.get_or_init(render).answer(&headers)
 }

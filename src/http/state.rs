@@ -1,46 +1,48 @@
-//! What every handler works with.
+//! What every handler works with, and the path below which the service is.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     audit::Audit, auth::Gate, clock::Clock, config::Config, engine::Engine,
     telemetry::trace::Tracer,
 };
 
-use super::{base_path::BasePath, dashboard::IndexPage, file::File, tls::Certificates};
+use super::{pages::File, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct AppState {
     pub(super) engine: Engine,
     /// Who is let in.
-    pub(super) gate: Gate,
+    pub gate: Gate,
     /// Who is told of what was broken and refused.
-    pub(super) audit: Audit,
+    pub audit: Audit,
     /// By what callers know the gateway, if it speaks TLS.
-    pub(super) certificates: Option<Certificates>,
+    pub certificates: Option<Certificates>,
     /// Who begins traces.
-    pub(super) tracer: Tracer,
+    pub tracer: Tracer,
     pub(super) config: Arc<Config>,
     /// For the timestamps in answers. They are displayed; nothing is decided by them.
     pub(super) clock: Arc<dyn Clock>,
     pub(super) base_path: BasePath,
     /// The OpenAPI document of this gateway, once somebody has asked for it: until then its parts would
     /// take a third of the memory of an idle gateway.
-    document: OnceLock<File>,
-    /// The page for people.
-    pub(super) page: IndexPage,
+    pub(super) document: OnceLock<File>,
+    /// The page for people, once somebody has asked for it.
+    pub(super) page: OnceLock<File>,
 }
 
 // === impl AppState ===
 
 impl AppState {
-    /// A gateway over an engine that has been started. It lets everybody in.
+    /// A gateway over an engine that has been started. It lets everybody in, over plain HTTP, and tells nobody.
     pub fn new(engine: Engine, config: Arc<Config>, clock: Arc<dyn Clock>) -> Self {
-        let base_path = BasePath::new(&config.http.base_path);
         Self {
             document: OnceLock::new(),
-            page: IndexPage::at(&base_path),
-            base_path,
+            page: OnceLock::new(),
+            base_path: BasePath::new(&config.http.base_path),
             engine,
             gate: Gate::open(),
             audit: Audit::none(),
@@ -50,36 +52,45 @@ impl AppState {
             clock,
         }
     }
+}
 
-    /// The same gateway for those whom the gate lets in.
-    #[must_use]
-    pub fn with_gate(self, gate: Gate) -> Self {
-        Self { gate, ..self }
-    }
+/// A path prefix: empty, or with a slash at its beginning and none at its end. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BasePath(Arc<str>);
 
-    /// The same gateway over TLS, if there are certificates.
-    #[must_use]
-    pub fn with_certificates(self, certificates: Option<Certificates>) -> Self {
-        Self {
-            certificates,
-            ..self
+// === impl BasePath ===
+
+impl BasePath {
+    /// Takes the prefix as it is configured, slashes at its ends or not.
+    pub(super) fn new(configured: &str) -> Self {
+        match configured.trim_matches('/') {
+            "" => Self("".into()),
+            path => Self(format!("/{path}").into()),
         }
     }
 
-    /// The same gateway with an audit log.
-    #[must_use]
-    pub fn with_audit(self, audit: Audit) -> Self {
-        Self { audit, ..self }
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
     }
+}
 
-    /// The same gateway with its part of every trace told.
-    #[must_use]
-    pub fn with_tracer(self, tracer: Tracer) -> Self {
-        Self { tracer, ..self }
+impl fmt::Display for BasePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
+}
 
-    /// The OpenAPI document of this gateway, rendered when it is asked for first.
-    pub(super) fn document(&self, render: impl FnOnce() -> File) -> &File {
-        self.document.get_or_init(render)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn has_one_slash_at_its_beginning_and_none_at_its_end() {
+        for configured in ["", "/"] {
+            assert_eq!(BasePath::new(configured).as_str(), "");
+        }
+        for configured in ["/a/b", "a/b", "/a/b/"] {
+            assert_eq!(BasePath::new(configured).as_str(), "/a/b");
+        }
     }
 }

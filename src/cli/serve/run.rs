@@ -119,11 +119,9 @@ async fn run(
         &config.limits,
         metrics.clone(),
     );
-    let gateway = AppState::new(engine.clone(), Arc::clone(&config), clock)
-        .with_gate(gate)
-        .with_certificates(certificates.clone())
-        .with_audit(audit.clone())
-        .with_tracer(tracer.clone());
+    let mut gateway = AppState::new(engine.clone(), Arc::clone(&config), clock);
+    (gateway.gate, gateway.certificates) = (gate, certificates.clone());
+    (gateway.audit, gateway.tracer) = (audit.clone(), tracer.clone());
     let in_flight = InFlightRequests::new();
     let gateway = Arc::new(gateway);
     let service = http::service(Arc::clone(&gateway));

@@ -23,10 +23,9 @@ use crate::{
 };
 
 use super::{
-    hosts::Hosts,
-    origins::Origins,
+    headers::{RequestId, RequestIds},
+    origins::{Hosts, Origins},
     permit::{ConcurrencyLimits, RequestPermit},
-    request_id::{RequestId, RequestIds},
     routes::{Class, Operation, Route, Routes, Target},
 };
 
@@ -54,7 +53,10 @@ struct Context {
     edge: Arc<Edge>,
     target: Target,
     method: Method,
-    name: RequestName,
+    /// What the caller calls the request.
+    sent_id: Option<RequestId>,
+    /// The number of the request in this process, of which an id is made if the caller has sent none.
+    number: u64,
     permit: RequestPermit,
     /// The name of the caller's API key, once it is known.
     caller: OnceLock<Arc<str>>,
@@ -64,28 +66,17 @@ struct Context {
     ttl_cap: AtomicU64,
 }
 
-/// What the request is called.
-enum RequestName {
-    /// The caller has said it.
-    Sent(RequestId),
-    /// The number of the request in this process, of which an id is made when it is used.
-    Number(u64),
-}
-
 // === impl RequestContext ===
 
 impl RequestContext {
     /// The context of a request on which the gateway begins to work now.
     pub(super) fn begin<B>(edge: &Arc<Edge>, target: Target, request: &Request<B>) -> Self {
-        let sent = RequestId::sent(request.headers());
         Self(Arc::new(Context {
             permit: RequestPermit::new(target.class),
             target,
             method: request.method().clone(),
-            name: sent.map_or_else(
-                || RequestName::Number(edge.request_ids.next()),
-                RequestName::Sent,
-            ),
+            sent_id: RequestId::sent(request.headers()),
+            number: edge.request_ids.next(),
             caller: OnceLock::new(),
             rate_meter: OnceLock::new(),
             ttl_cap: AtomicU64::new(0),
@@ -126,10 +117,8 @@ impl RequestContext {
 
     /// What the request is called in its answer and in the log.
     pub(in crate::http) fn request_id(&self) -> RequestId {
-        match &self.0.name {
-            RequestName::Sent(id) => id.clone(),
-            RequestName::Number(number) => self.0.edge.request_ids.of(*number),
-        }
+        let own = || self.0.edge.request_ids.of(self.0.number);
+        self.0.sent_id.clone().unwrap_or_else(own)
     }
 
     /// The variable part of the path, as it was sent.

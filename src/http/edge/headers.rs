@@ -1,12 +1,140 @@
-//! Headers of answers: what a browser is told about everything that it gets from here, and what an API key with a rate is
-//! told of it.
+//! Headers of all answers: the name of the request, what a browser is told about everything that it gets from here, and what an
+//! API key with a rate is told of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS},
 };
 
-use crate::auth::RateReading;
+use crate::{
+    auth::{RateReading, SealedSession},
+    lock::{IdempotencyKey, Token},
+};
+
+/// The header that carries it in both directions.
+pub(in crate::http) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest that is taken over from a caller.
+const MAX_LEN: usize = 128;
+/// The longest that is made here: two numbers of 64 bits in hexadecimal digits, and a hyphen.
+const MINTED_LEN: usize = 33;
+
+/// Headers whose values are secrets.
+const SECRETS: [HeaderName; 3] = [
+    HeaderName::from_static("idempotency-key"),
+    HeaderName::from_static("lock-token"),
+    http::header::AUTHORIZATION,
+];
+
+/// A request id: 1 to 128 characters that are harmless in a header, in a log line and in JSON, and
+/// that are no secret of the request.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct RequestId(HeaderValue);
+
+/// Makes request ids that differ from those of every other process and of every other request.
+#[derive(Debug)]
+pub(in crate::http) struct RequestIds {
+    process: u64,
+    next: AtomicU64,
+}
+
+// === impl RequestId ===
+
+impl RequestId {
+    /// The id that the caller sent, if it is fit to be repeated.
+    pub(super) fn sent(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(X_REQUEST_ID).iter();
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return None;
+        };
+        let fit = (1..=MAX_LEN).contains(&value.len())
+            && value.as_bytes().iter().all(|&byte| is_harmless(byte))
+            && !is_secret(value)
+            && !repeats_secret(value, headers);
+        fit.then(|| Self(copied(value)))
+    }
+
+    pub(in crate::http) fn as_str(&self) -> &str {
+        self.0.to_str().expect("a request id is visible ASCII")
+    }
+
+    pub(in crate::http) fn into_header(self) -> HeaderValue {
+        self.0
+    }
+}
+
+/// The same value in memory of its own. A clone shares that of the whole head of the request, which would
+/// stay for as long as the request waits for a lock.
+pub(super) fn copied(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).expect("copied from a valid HeaderValue")
+}
+
+/// Whether the value contains a token, a session, an API key, or a part of a key: the log would show it.
+fn is_secret(value: &HeaderValue) -> bool {
+    let is_secret = |text: &str| {
+        text.contains("lgk_") || SealedSession::is_in(text) || Token::parse(text).is_ok()
+    };
+    value.to_str().is_ok_and(is_secret)
+}
+
+/// Whether somebody sent one unique text as the id and as a secret: the log would show it.
+fn repeats_secret(value: &HeaderValue, headers: &HeaderMap) -> bool {
+    let id = value.as_bytes();
+    let mut secrets = SECRETS.into_iter().flat_map(|name| headers.get_all(name));
+    secrets.any(|secret| {
+        let secret = secret.as_bytes();
+        // A shorter one is no secret, and may be found in many an id.
+        let long = secret.len() >= IdempotencyKey::MIN_LEN;
+        id == secret || (long && id.windows(secret.len()).any(|part| part == secret))
+    })
+}
+
+fn is_harmless(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.:~+/=@".contains(&byte)
+}
+
+// === impl RequestIds ===
+
+impl RequestIds {
+    pub(in crate::http) fn new() -> Self {
+        // An id names a request and protects nothing, so a machine without random bytes does not
+        // stop here.
+        Self {
+            process: getrandom::u64().unwrap_or_default(),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// The number of the next request.
+    pub(super) fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The id of a request: which process, which request. Cheaper than random bytes for each.
+    pub(super) fn of(&self, number: u64) -> RequestId {
+        // Written from its end, without the machinery of `format!`: each request has one.
+        let (mut text, mut begin) = ([0; MINTED_LEN], MINTED_LEN);
+        let mut prepend = |byte| {
+            begin -= 1;
+            text[begin] = byte;
+        };
+        let digit = |number: u64| b"0123456789abcdef"[(number % 16) as usize];
+        let mut rest = number;
+        loop {
+            prepend(digit(rest));
+            rest /= 16;
+            if rest == 0 {
+                break;
+            }
+        }
+        prepend(b'-');
+        (0..16).for_each(|n| prepend(digit(self.process >> (4 * n))));
+        let value = HeaderValue::from_bytes(&text[begin..])
+            .expect("hexadecimal digits and a hyphen are visible ASCII");
+        RequestId(value)
+    }
+}
 
 pub(in crate::http) const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
@@ -64,5 +192,82 @@ pub(super) fn insert_rate(reading: RateReading, headers: &mut HeaderMap) {
     for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, rate)] {
         let value = HeaderValue::try_from(value).expect("numbers are visible ASCII");
         headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(values: &[&[u8]]) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(X_REQUEST_ID, HeaderValue::from_bytes(value).unwrap());
+        }
+        RequestId::sent(&headers).map(|id| id.as_str().to_owned())
+    }
+
+    #[test]
+    fn is_taken_over_if_it_is_harmless() {
+        let longest = "a".repeat(128);
+        for id in ["a", "4711-x_y.z:~+/=@", longest.as_str()] {
+            assert_eq!(sent(&[id.as_bytes()]).as_deref(), Some(id));
+        }
+    }
+
+    #[test]
+    fn is_not_taken_over_if_it_could_forge_a_log_line_or_is_ambiguous() {
+        let long = "a".repeat(129);
+        for id in ["", "a b", "a\"b", "<b>", "a\tb", "{}", long.as_str()] {
+            assert_eq!(sent(&[id.as_bytes()]), None, "{id}");
+        }
+        assert_eq!(sent(&[b"lgk_abcdefghij_0"]), None);
+        assert_eq!(sent(&[b"x:lgs_AAAA"]), None);
+        let token = Token::random().expose();
+        assert_eq!(sent(&[token.as_bytes()]), None);
+        assert_eq!(sent(&[b"\xff"]), None);
+        assert_eq!(sent(&[b"a", b"b"]), None);
+        assert_eq!(sent(&[]), None);
+    }
+
+    #[test]
+    fn is_not_taken_over_if_it_repeats_a_secret_of_the_request() {
+        let key = "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11";
+        let sent = |id: &str, header: &'static str, secret: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(X_REQUEST_ID, HeaderValue::from_str(id).unwrap());
+            headers.insert(header, HeaderValue::from_str(secret).unwrap());
+            RequestId::sent(&headers).is_some()
+        };
+        for header in ["idempotency-key", "lock-token", "authorization"] {
+            assert!(!sent(key, header, key), "{header}");
+            assert!(!sent(&format!("req:{key}/1"), header, key), "{header}");
+            assert!(!sent("short", header, "short"), "{header}");
+            assert!(sent("4711", header, key), "{header}");
+            assert!(sent("id-of-1", header, "1"), "{header}");
+        }
+        assert!(sent(key, "traceparent", key));
+    }
+
+    #[test]
+    fn says_which_process_and_which_request_in_hexadecimal_digits() {
+        let ids = |process| RequestIds {
+            process,
+            next: AtomicU64::new(1),
+        };
+        assert_eq!(ids(0xab).of(0).as_str(), "00000000000000ab-0");
+        assert_eq!(ids(0xab).of(0x1f0).as_str(), "00000000000000ab-1f0");
+        let most = ids(u64::MAX).of(u64::MAX);
+        assert_eq!(most.as_str(), "ffffffffffffffff-ffffffffffffffff");
+    }
+
+    #[test]
+    fn differs_between_requests_and_between_processes() {
+        let ids = RequestIds::new();
+        assert_ne!(ids.of(ids.next()).as_str(), ids.of(ids.next()).as_str());
+        assert_ne!(
+            RequestIds::new().of(1).as_str(),
+            RequestIds::new().of(1).as_str()
+        );
     }
 }

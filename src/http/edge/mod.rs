@@ -7,16 +7,15 @@
 
 mod context;
 mod headers;
-mod hosts;
 mod origins;
 mod permit;
 mod record;
-mod request_id;
 mod routes;
 mod service;
 
 pub(super) use context::RequestContext;
+pub(super) use headers::RequestId;
 pub(super) use origins::RequestSource;
-pub(super) use request_id::RequestId;
+pub(super) use permit::RefusalCount;
 pub(super) use routes::{Class, Operation, Schemas, row};
 pub use service::{EdgeFuture, EdgeService};

@@ -23,9 +23,12 @@ pub(super) struct ConcurrencyLimits {
     renewing: ConcurrencyLimit,
     releasing: ConcurrencyLimit,
     scraping: ConcurrencyLimit,
-    /// How many requests were refused since that was logged, and when it was.
-    refused: Mutex<(u64, Option<Instant>)>,
+    pub(super) refusals: RefusalCount,
 }
+
+/// Counts what was refused since that was logged, and when it was.
+#[derive(Debug, Default)]
+pub(in crate::http) struct RefusalCount(Mutex<(u64, Option<Instant>)>);
 
 /// Room for so many requests.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ const SCRAPES: usize = 4;
 
 /// After how long to ask again, in milliseconds: a request is worked on for much less.
 const RETRY_AFTER_MS: u64 = 1_000;
-/// How often at most it is logged that requests were refused.
+/// How often at most it is logged that requests, or connections, were refused.
 const NOTICE: Duration = Duration::from_secs(10);
 
 // === impl ConcurrencyLimits ===
@@ -67,20 +70,8 @@ impl ConcurrencyLimits {
             renewing: room(config.reserved_requests),
             releasing: room(config.reserved_requests),
             scraping: room(SCRAPES),
-            refused: Mutex::default(),
+            refusals: RefusalCount::default(),
         }
-    }
-
-    /// Counts a request that was refused. Answers how many there are, if it is time to log that.
-    pub(super) fn note_refusal(&self) -> Option<u64> {
-        let mut refused = self.refused.lock();
-        let (count, logged_at) = &mut *refused;
-        *count += 1;
-        if logged_at.is_some_and(|logged_at| logged_at.elapsed() < NOTICE) {
-            return None;
-        }
-        *logged_at = Some(Instant::now());
-        Some(std::mem::take(count))
     }
 
     /// The room that requests of a class have besides the common one.
@@ -92,6 +83,22 @@ impl ConcurrencyLimits {
             Class::Probes | Class::Preflights => None,
             Class::Ordinary | Class::Listens | Class::Holds => None,
         }
+    }
+}
+
+// === impl RefusalCount ===
+
+impl RefusalCount {
+    /// Counts one more. Answers how many there are, if it is time to log that.
+    pub(in crate::http) fn note(&self) -> Option<u64> {
+        let mut refused = self.0.lock();
+        let (count, logged_at) = &mut *refused;
+        *count += 1;
+        if logged_at.is_some_and(|logged_at| logged_at.elapsed() < NOTICE) {
+            return None;
+        }
+        *logged_at = Some(Instant::now());
+        Some(std::mem::take(count))
     }
 }
 
@@ -203,7 +210,7 @@ pub(super) fn overloaded() -> Problem {
         ProblemCode::Overloaded,
         "This gateway has as many connections or requests as it takes. Nothing happened.",
     )
-    .with(Extra::RetryAfter { ms: RETRY_AFTER_MS })
+    .with(Extra::RetryAfter(RETRY_AFTER_MS))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use axum::extract::Request;
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderName, StatusCode};
 use percent_encoding::percent_decode_str;
 use tracing::{field::display, info, warn};
 
@@ -16,6 +16,7 @@ use crate::{
     auth::{ApiKey, SealedSession},
     config::LogRequests,
     http::{
+        extract::single,
         problem::{Problem, ProblemCode},
         serve::peer,
     },
@@ -24,7 +25,7 @@ use crate::{
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 
-use super::{context::RequestContext, request_id::RequestId, routes::Class};
+use super::{context::RequestContext, headers::RequestId, routes::Class};
 
 /// A request, until it is written down. If this is dropped before the answer, the caller hung up or does not read.
 ///
@@ -79,7 +80,8 @@ impl RequestRecord {
     fn begin_span(&mut self, request: &Request) {
         let (context, headers) = (&self.context, request.headers());
         let (edge, route) = (context.edge(), context.route().template());
-        let parent = only(headers, &TRACEPARENT).and_then(TraceParent::parse);
+        let parent = single(headers, &TRACEPARENT).ok().flatten();
+        let parent = parent.and_then(TraceParent::parse);
         let sent = || {
             let parent = parent?;
             // Several are one list.
@@ -192,7 +194,7 @@ impl RequestRecord {
         let code = problem.map(|problem| problem.code.as_str());
         let cause = problem.and_then(|problem| problem.cause.as_deref());
         let is_overload = problem.is_some_and(|it| it.code == ProblemCode::Overloaded);
-        if is_overload && let Some(refused) = context.edge().limits.note_refusal() {
+        if is_overload && let Some(refused) = context.edge().limits.refusals.note() {
             warn!(refused, "requests are refused: there is no room for them");
         }
         let is_failure = status >= Some(500)
@@ -228,15 +230,6 @@ impl Drop for RequestRecord {
             // This is no failure of the gateway.
             span.set("latchgate.hung_up", true);
         }
-    }
-}
-
-/// The value of a header that is there once.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.to_str().ok(),
-        _ => None,
     }
 }
 

@@ -17,9 +17,8 @@ use utoipa::{
 
 use crate::{
     http::{
-        base_path::BasePath,
         problem::{Extra, Problem, ProblemCode},
-        state::AppState,
+        state::{AppState, BasePath},
     },
     telemetry::metrics::{Metrics, RouteMetrics},
 };

@@ -24,21 +24,18 @@ use tower::Service;
 
 use crate::{
     http::{
-        base_path::BasePath,
         problem::{Problem, ProblemCode, render},
-        state::AppState,
+        state::{AppState, BasePath},
     },
     telemetry::trace,
 };
 
 use super::{
     context::{Edge, RequestContext},
-    headers,
-    hosts::{self, Hosts},
-    origins::{ListedOrigin, Origins},
+    headers::{self, RequestIds, X_REQUEST_ID},
+    origins::{Hosts, ListedOrigin, Origins, named_host},
     permit::{ConcurrencyLimits, overloaded},
     record::RequestRecord,
-    request_id::{RequestIds, X_REQUEST_ID},
     routes::{Class, Handled, Operation, Routes, Target},
 };
 
@@ -184,7 +181,7 @@ impl Edge {
         is_full: bool,
     ) -> Result<(), Problem> {
         let context = &pending.record.context;
-        let host = hosts::named(request.headers(), request.uri(), request.version())?;
+        let host = named_host(request.headers(), request.uri(), request.version())?;
         // Probes know the address of a gateway, and learn nothing that a page could use.
         if context.class() != Class::Probes {
             self.hosts.check(host.as_deref())?;
@@ -200,24 +197,27 @@ impl Edge {
 
     fn measure(&self, request: &Request) -> Result<(), Problem> {
         let http = &self.gateway.config.http;
-        let uri = request.uri();
-        let target = uri
-            .path_and_query()
-            .map_or(0, |target| target.as_str().len());
-        if target > http.max_uri_bytes {
-            let detail = format!(
-                "The request target has {target} bytes; at most {} are allowed.",
-                http.max_uri_bytes
-            );
-            return Err(Problem::new(ProblemCode::UriTooLong, detail));
-        }
-        let headers = bytes_of(request.headers());
-        if headers > http.max_header_bytes {
-            let detail = format!(
-                "The request headers have {headers} bytes; at most {} are allowed.",
-                http.max_header_bytes
-            );
-            return Err(Problem::new(ProblemCode::HeadersTooLarge, detail));
+        let (target, headers) = (request.uri().path_and_query(), request.headers());
+        let target = target.map_or(0, |target| target.as_str().len());
+        for (what, bytes, most, code) in [
+            (
+                "target has",
+                target,
+                http.max_uri_bytes,
+                ProblemCode::UriTooLong,
+            ),
+            (
+                "headers have",
+                bytes_of(headers),
+                http.max_header_bytes,
+                ProblemCode::HeadersTooLarge,
+            ),
+        ] {
+            if bytes > most {
+                let detail =
+                    format!("The request {what} {bytes} bytes; at most {most} are allowed.");
+                return Err(Problem::new(code, detail));
+            }
         }
         Ok(())
     }

@@ -1,17 +1,9 @@
-//! Which form of an answer the request accepts.
-
-use std::time::Duration;
+//! What a request accepts: the form of an answer, and its coding.
 
 use axum::extract::FromRequestParts;
-use http::{HeaderMap, header::ACCEPT, request::Parts};
+use http::{HeaderMap, HeaderValue, header::ACCEPT, request::Parts};
 
-use crate::http::{
-    edge::{RequestContext, RequestId},
-    problem::{Problem, ProblemCode},
-    serve::{LongRequestPermit, LongRequests, UserTimeout},
-};
-
-use super::lock_token::LOCK_TOKEN;
+use crate::http::problem::{Problem, ProblemCode};
 
 /// The request accepts JSON. Checked before anything is done.
 pub(in crate::http) struct AcceptsJson;
@@ -19,11 +11,9 @@ pub(in crate::http) struct AcceptsJson;
 /// The request accepts HTML.
 pub(in crate::http) struct AcceptsHtml;
 
-/// The form in which a problem is explained.
-pub(in crate::http) enum ProblemPage {
-    Json,
-    Html,
-}
+const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
+const HTML: [&str; 3] = ["text/html", "text/*", "*/*"];
+const EVENTS: [&str; 3] = ["text/event-stream", "text/*", "*/*"];
 
 // === impl AcceptsJson ===
 
@@ -31,11 +21,7 @@ impl<S: Sync> FromRequestParts<S> for AcceptsJson {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        if quality(&parts.headers, "application", "json") > 0 {
-            Ok(Self)
-        } else {
-            Err(not_acceptable("application/json"))
-        }
+        must_accept(&parts.headers, &[JSON]).map(|()| Self)
     }
 }
 
@@ -45,184 +31,99 @@ impl<S: Sync> FromRequestParts<S> for AcceptsHtml {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        if quality(&parts.headers, "text", "html") > 0 {
-            Ok(Self)
-        } else {
-            Err(not_acceptable("text/html"))
-        }
-    }
-}
-
-// === impl ProblemPage ===
-
-impl<S: Sync> FromRequestParts<S> for ProblemPage {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let json = quality(&parts.headers, "application", "json");
-        let html = quality(&parts.headers, "text", "html");
-        match (json, html) {
-            (0, 0) => Err(not_acceptable("application/json or text/html")),
-            _ if html > json => Ok(Self::Html),
-            _ => Ok(Self::Json),
-        }
+        must_accept(&parts.headers, &[HTML]).map(|()| Self)
     }
 }
 
 /// Refuses a request that does not accept a stream of events whose data is JSON. One that accepts
 /// JSON gets it all the same: `curl --json` says that it does, and means nothing by it.
-pub(super) fn event_stream(headers: &HeaderMap) -> Result<(), Problem> {
-    if quality(headers, "text", "event-stream") > 0 || quality(headers, "application", "json") > 0 {
-        Ok(())
-    } else {
-        Err(not_acceptable("text/event-stream"))
+pub(in crate::http) fn must_accept_events(headers: &HeaderMap) -> Result<(), Problem> {
+    must_accept(headers, &[EVENTS, JSON])
+}
+
+/// Refuses a request that accepts none of these forms.
+fn must_accept(headers: &HeaderMap, forms: &[[&str; 3]]) -> Result<(), Problem> {
+    let values = || headers.get_all(ACCEPT).iter();
+    if forms
+        .iter()
+        .any(|ranges| accepts(values, ranges) != Some(false))
+    {
+        return Ok(());
     }
-}
-
-fn not_acceptable(given: &str) -> Problem {
+    let given = forms[0][0];
     let detail = format!("This route answers {given}, which the header Accept excludes.");
-    Problem::new(ProblemCode::NotAcceptable, detail)
+    Err(Problem::new(ProblemCode::NotAcceptable, detail))
 }
 
-/// How much a request wants a media type, in thousandths: 1000 if it says nothing.
+/// Whether a header accepts something, of which these are the ranges, the most specific first: the most specific one
+/// that is listed decides. `None`: the header lists nothing.
 ///
-/// The most specific range that matches decides. A header that is not text, or whose quality is no
-/// number, excludes nothing: it is no reason to refuse to serve.
-fn quality(headers: &HeaderMap, kind: &str, subtype: &str) -> u16 {
-    let mut best: Option<(u8, u16)> = None;
-    let mut ranges = 0;
-    for value in headers.get_all(ACCEPT) {
-        let Ok(value) = value.to_str() else {
-            return 1000;
-        };
-        for range in value
-            .split(',')
-            .map(str::trim)
-            .filter(|range| !range.is_empty())
-        {
-            ranges += 1;
-            let mut parts = range.split(';').map(str::trim);
-            let Some((a, b)) = parts.next().and_then(|media| media.split_once('/')) else {
-                continue;
-            };
-            let specific = match (a, b) {
-                ("*", "*") => 0,
-                (a, "*") if a.eq_ignore_ascii_case(kind) => 1,
-                (a, b) if a.eq_ignore_ascii_case(kind) && b.eq_ignore_ascii_case(subtype) => 2,
-                _ => continue,
-            };
-            if best.is_none_or(|(other, _)| specific >= other) {
-                best = Some((specific, parts.find_map(weight).unwrap_or(1000)));
+/// A value that is not text, or a weight that is no number, excludes nothing: it is no reason to refuse to serve.
+pub(in crate::http) fn accepts<'a, I: Iterator<Item = &'a HeaderValue>>(
+    values: impl Fn() -> I,
+    ranges: &[&str],
+) -> Option<bool> {
+    for range in ranges {
+        for item in items(values()) {
+            let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
+            if name.trim().eq_ignore_ascii_case(range) {
+                return Some(!parameters.split(';').any(is_zero));
             }
         }
     }
-    match best {
-        Some((_, quality)) => quality,
-        None if ranges == 0 => 1000,
-        None => 0,
-    }
+    items(values()).next().map(|_| false)
 }
 
-/// The weight that a parameter gives, if it is a weight: `q=0.5` is 500.
-fn weight(parameter: &str) -> Option<u16> {
-    let (name, value) = parameter.split_once('=')?;
-    if !name.trim_end().eq_ignore_ascii_case("q") {
-        return None;
-    }
-    let (whole, fraction) = value.trim().split_once('.').unwrap_or((value.trim(), ""));
-    if whole == "1" {
-        return Some(1000);
-    }
-    let digits = format!("{fraction:0<3}");
-    digits.get(..3)?.parse().ok()
+/// What the values of a header list.
+pub(in crate::http) fn items<'a>(
+    values: impl Iterator<Item = &'a HeaderValue>,
+) -> impl Iterator<Item = &'a str> {
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let items = texts.flat_map(|text| text.split(',')).map(str::trim);
+    items.filter(|item| !item.is_empty())
 }
 
-// === Event stream ===
-//
-// A request whose answer is a stream of events.
-
-/// The request accepts a stream of events. With what a handler must know of it to give one.
-///
-/// Dropped, it lets the caller be silent for as long as any other.
-pub(in crate::http) struct EventStream {
-    /// What the request is called in the log.
-    request_id: RequestId,
-    /// For how long the caller may be silent.
-    user_timeout: UserTimeout,
-    /// The connection that it takes for as long as it lasts.
-    _permit: LongRequestPermit,
-}
-
-// === impl EventStream ===
-
-impl EventStream {
-    /// What the request is called in the log.
-    pub(in crate::http) fn request_id(&self) -> &str {
-        self.request_id.as_str()
-    }
-
-    /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
-    pub(in crate::http) fn set_user_timeout(&self, limit: Duration) {
-        self.user_timeout.set(limit);
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for EventStream {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        event_stream(&parts.headers)?;
-        let Ok(long_requests) = LongRequests::from_request_parts(parts, state).await;
-        let permit = if parts.headers.contains_key(LOCK_TOKEN) {
-            long_requests.acquire_with_lease()?
-        } else {
-            long_requests.acquire()?
-        };
-        Ok(Self {
-            request_id: RequestContext::of(parts).request_id(),
-            user_timeout: UserTimeout::of(&parts.extensions),
-            _permit: permit,
-        })
-    }
-}
-
-impl Drop for EventStream {
-    fn drop(&mut self) {
-        self.user_timeout.reset();
-    }
+/// Whether a parameter is a weight of zero, which excludes what it is of.
+fn is_zero(parameter: &str) -> bool {
+    let weight = parameter.split_once('=');
+    weight.is_some_and(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("q")
+            && value.trim().starts_with('0')
+            && value
+                .trim()
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .trim_matches('0')
+                .is_empty()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn json(accept: &[&str]) -> u16 {
-        let mut headers = HeaderMap::new();
-        for value in accept {
-            headers.append(ACCEPT, value.parse().unwrap());
-        }
-        quality(&headers, "application", "json")
+    fn json(accept: &[&str]) -> Option<bool> {
+        let values: Vec<HeaderValue> = accept.iter().map(|value| value.parse().unwrap()).collect();
+        accepts(|| values.iter(), &JSON)
     }
 
     #[test]
     fn accepts_everything_when_nothing_is_said() {
-        for accept in [
-            &[][..],
-            &[""],
-            &["*/*"],
-            &["application/*"],
-            &["a/b, */*;q=0.1"],
-        ] {
-            assert!(json(accept) > 0, "{accept:?}");
+        for accept in [&[][..], &[""]] {
+            assert_eq!(json(accept), None, "{accept:?}");
+        }
+        for accept in ["*/*", "application/*", "a/b, */*;q=0.1", "*/*;q=x"] {
+            assert_eq!(json(&[accept]), Some(true), "{accept:?}");
         }
     }
 
     #[test]
     fn lets_the_most_specific_range_decide() {
-        assert_eq!(json(&["*/*;q=0.1, application/json;q=0.7"]), 700);
-        assert_eq!(json(&["application/json;q=0, */*"]), 0);
-        assert_eq!(json(&["application/*;q=0.25", "*/*;q=1.0"]), 250);
-        assert_eq!(json(&["Application/JSON; charset=utf-8; q=0.001"]), 1);
+        assert_eq!(json(&["*/*;q=0, application/json;q=0.7"]), Some(true));
+        assert_eq!(json(&["application/json;q=0, */*"]), Some(false));
+        assert_eq!(json(&["application/*;q=0.000", "*/*;q=1.0"]), Some(false));
+        let accepted = json(&["Application/JSON; charset=utf-8; q=0.001"]);
+        assert_eq!(accepted, Some(true));
     }
 
     #[test]
@@ -232,7 +133,7 @@ mod tests {
             &["application/problem+json"],
             &["text/*;q=1", "a/b"],
         ] {
-            assert_eq!(json(accept), 0, "{accept:?}");
+            assert_eq!(json(accept), Some(false), "{accept:?}");
         }
     }
 }

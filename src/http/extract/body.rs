@@ -117,23 +117,11 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
         (None, _) => {
             refuse("The body has no Content-Type. Send application/json; with curl, use --json.")
         }
-        // What curl says of `-d`. An empty form is a body that was left out.
-        (Some(media), None) if is_form(media.as_bytes()) => refuse(
-            "The body is sent as a form, which is what curl does with -d. Type --json '{..}' instead, or with a \
-             curl before 7.82: -H 'Content-Type: application/json' -d '{..}'.",
-        ),
         _ => refuse(
             "The Content-Type of the body is not application/json. With curl, type --json '{..}', or before \
              7.82: -H 'Content-Type: application/json' -d '{..}'.",
         ),
     }
-}
-
-fn is_form(media: &[u8]) -> bool {
-    let media = media.split(|&byte| byte == b';').next().unwrap_or_default();
-    media
-        .trim_ascii()
-        .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 /// `application/json`, with no other charset than the one that JSON has.

@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use http::{HeaderName, HeaderValue, Method, header::AUTHORIZATION, request::Parts};
 
 use crate::{
-    auth::{Access, Charge, Scope},
+    auth::{Access, Charge, Refusal, Scope},
     http::{
         edge::{RequestContext, RequestSource},
         problem::{Problem, ProblemCode},
@@ -17,7 +17,7 @@ use crate::{
     lock::{LockName, TokenHash},
 };
 
-use super::{lock_token::single, path::lock};
+use super::{headers::single, target::lock};
 
 /// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
 /// some lock.
@@ -97,20 +97,20 @@ pub(super) fn bearer(header: &str) -> &str {
     }
 }
 
-// === Release caller ===
+// === Unrefused caller ===
 //
-// Who releases a lease: whoever has its token, with an API key or without.
+// Who releases a lease, or signs out: with an API key or without.
 
-/// The caller of a release. It is not refused for a wrong API key, or for none.
-pub(in crate::http) struct ReleaseCaller {
+/// The caller of a release, or of a sign-out. It is neither refused nor counted, whatever API key or session it has.
+pub(in crate::http) struct UnrefusedCaller {
     /// Who it is, if they show a key that is let in.
-    access: Option<Access>,
+    pub(in crate::http) access: Option<Access>,
     from: Option<IpAddr>,
 }
 
-// === impl ReleaseCaller ===
+// === impl UnrefusedCaller ===
 
-impl ReleaseCaller {
+impl UnrefusedCaller {
     /// Charges the release, should its token be wrong: to the key, or else to the address. Refused is
     /// an address from which too many came, unless the lease is known here.
     pub(in crate::http) fn charge(
@@ -133,7 +133,7 @@ impl ReleaseCaller {
     }
 }
 
-impl FromRequestParts<Arc<AppState>> for ReleaseCaller {
+impl FromRequestParts<Arc<AppState>> for UnrefusedCaller {
     type Rejection = Infallible;
 
     async fn from_request_parts(
@@ -152,53 +152,12 @@ impl FromRequestParts<Arc<AppState>> for ReleaseCaller {
     }
 }
 
-// === Sign out caller ===
-//
-// Who signs out.
-
-/// The caller of a sign-out, with its session if it has one. It is neither refused nor charged: a browser
-/// must be able to sign out although others have used up the limits of the key.
-pub(in crate::http) struct SignOutCaller(Option<Access>);
-
-// === impl SignOutCaller ===
-
-impl SignOutCaller {
-    /// Whose session it is. `None`: it is over, or there was none.
-    pub(in crate::http) fn session(&self) -> Option<&Access> {
-        self.0.as_ref().filter(|access| access.is_session())
-    }
-}
-
-impl FromRequestParts<Arc<AppState>> for SignOutCaller {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(
-        parts: &mut Parts,
-        gateway: &Arc<AppState>,
-    ) -> Result<Self, Infallible> {
-        let access = session(parts, gateway).ok().flatten();
-        if let Some(access) = &access {
-            RequestContext::of(parts).set_caller(access);
-        }
-        Ok(Self(access))
-    }
-}
-
 // === Optional caller ===
 //
 // Who asks, on routes for which nobody needs to be known.
 
 /// Who asks, if they are known. Only a key that is wrong is refused: somebody has put it there.
-pub(in crate::http) struct OptionalCaller(Option<Access>);
-
-// === impl OptionalCaller ===
-
-impl OptionalCaller {
-    /// Who it is. `None`: nobody that is known here.
-    pub(in crate::http) fn access(&self) -> Option<&Access> {
-        self.0.as_ref()
-    }
-}
+pub(in crate::http) struct OptionalCaller(pub(in crate::http) Option<Access>);
 
 impl FromRequestParts<Arc<AppState>> for OptionalCaller {
     type Rejection = Problem;
@@ -250,17 +209,28 @@ pub(super) fn session(parts: &Parts, gateway: &AppState) -> Result<Option<Access
     if sealed.peek().is_none() {
         return Ok(None);
     }
-    must_be_ours(parts, names.is_secure())?;
+    must_be_ours(parts, names.is_secure)?;
     let from = peer(&parts.extensions);
     let mut refusal = None;
     for sealed in sealed {
         match gateway.gate.resume(sealed, from) {
             Ok(access) if is_meant(parts, &access) => return Ok(Some(access)),
-            Ok(_) => refusal = refusal.or_else(|| Some(Problem::session_changed())),
+            Ok(_) => refusal = refusal.or_else(|| Some(session_changed())),
             Err(why) => refusal = refusal.or_else(|| Some(why.into())),
         }
     }
     refusal.map_or(Ok(None), Err)
+}
+
+/// 401: a page was sent for somebody, and somebody else is signed in by now.
+fn session_changed() -> Problem {
+    let cause = "a page was sent for another key than that of the session";
+    let mut problem = Problem::from(Refusal::NoSession).caused_by(cause.to_owned());
+    problem.detail =
+        "Somebody else is signed in by now than `Signed-In-As` names. Nothing happened. Ask \
+                      `GET /session` who it is."
+            .into();
+    problem
 }
 
 /// Whether a session is that of whom the request was sent for, if it says so.

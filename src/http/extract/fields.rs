@@ -12,7 +12,6 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
 
 use crate::{
     config::LimitsConfig,
@@ -35,8 +34,8 @@ pub(in crate::http) struct Fields<'a> {
 
 /// Where the fields of a request stand.
 pub(super) enum Place<'a> {
-    /// In this body.
-    Body(&'a [u8]),
+    /// In a body.
+    Body,
     /// In the query of a request with this method.
     Query(&'a Method),
 }
@@ -47,8 +46,6 @@ const NAMED: usize = 16;
 const MAX_FIELDS: usize = 10;
 /// The whole numbers that may be written with a fraction or an exponent (`30000.0`, `3e4`): a float holds each of them.
 const EXACT: Range<f64> = 0.0..9_007_199_254_740_992.0;
-/// The longest number in characters that a refusal repeats as it was sent.
-const QUOTED: usize = 32;
 /// The byte order mark, which some editors and shells put in front.
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
@@ -65,12 +62,12 @@ impl<'a> Fields<'a> {
         } else {
             object(body)?
         };
-        Ok(Self::new(Place::Body(body), left, limits))
+        Ok(Self::new(Place::Body, left, limits))
     }
 
     /// No field at all, to learn which ones a reader asks for.
     pub(super) fn none(limits: &'a LimitsConfig) -> Self {
-        Self::new(Place::Body(&[]), Vec::new(), limits)
+        Self::new(Place::Body, Vec::new(), limits)
     }
 
     pub(super) fn new(place: Place<'a>, left: Object<'a>, limits: &'a LimitsConfig) -> Self {
@@ -97,7 +94,7 @@ impl<'a> Fields<'a> {
         let (value, (least, most)) = (self.take(field), bounds(self.limits));
         let number = match value? {
             JsonValue::Whole(number) => number,
-            JsonValue::Fraction(number) if self.is_whole(field.name, number) =>
+            JsonValue::Fraction(number) if is_whole(number) =>
             {
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -109,18 +106,13 @@ impl<'a> Fields<'a> {
             JsonValue::Text(text) => match (&self.place, digits(&text)) {
                 (Place::Query(_), Some(number)) => number,
                 (Place::Query(_), None) => return self.refused(field, "is not a whole number"),
-                (Place::Body(_), _) => {
+                (Place::Body, _) => {
                     return self.refused(field, "is a text; a number is expected, without quotes");
                 }
             },
             other => {
-                let sent = match other {
-                    JsonValue::Fraction(_) => self.number_as_sent(field.name),
-                    _ => None,
-                };
-                let sent = sent.map_or_else(|| other.is(), |sent| format!("is {sent}"));
-                let expected = format!("a whole number from {least} to {most} is expected");
-                return self.refused(field, format!("{sent}; {expected}"));
+                let expected = format!("a whole number from {least} to {most} is");
+                return self.expected(field, &other, &expected);
             }
         };
         if (least..=most).contains(&number) {
@@ -132,29 +124,11 @@ impl<'a> Fields<'a> {
         )
     }
 
-    /// Whether a number with a fraction or an exponent is whole, and exact in this representation.
-    fn is_whole(&self, name: &str, number: f64) -> bool {
-        // What is read as zero may be -0, or a number too small for a float.
-        let is_zero = |sent: &str| sent.bytes().all(|byte| matches!(byte, b'0' | b'.'));
-        let is_sent_as_zero = || self.number_as_sent(name).is_some_and(is_zero);
-        number.fract() == 0.0 && EXACT.contains(&number) && (number > 0.0 || is_sent_as_zero())
-    }
-
-    /// The text of a number in the body, if it is short enough to be quoted.
-    fn number_as_sent(&self, name: &str) -> Option<&'a str> {
-        let Place::Body(body) = self.place else {
-            return None;
-        };
-        let entries = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body);
-        let sent = entries.ok()?.get(name)?.get();
-        (sent.len() <= QUOTED).then_some(sent)
-    }
-
     /// True or false.
     pub(in crate::http) fn flag(&mut self, field: &'static Field) -> Option<bool> {
         match self.take(field)? {
             JsonValue::Bool(flag) => Some(flag),
-            other => self.refused(field, format!("{}; true or false is expected", other.is())),
+            other => self.expected(field, &other, "true or false is"),
         }
     }
 
@@ -162,7 +136,7 @@ impl<'a> Fields<'a> {
     pub(in crate::http) fn text(&mut self, field: &'static Field) -> Option<Cow<'a, str>> {
         match self.take(field)? {
             JsonValue::Text(text) => Some(text),
-            other => self.refused(field, format!("{}; a text is expected", other.is())),
+            other => self.expected(field, &other, "a text is"),
         }
     }
 
@@ -183,18 +157,14 @@ impl<'a> Fields<'a> {
     ) -> Option<BTreeMap<String, String>> {
         let entries = match self.take(field)? {
             JsonValue::Object(entries) => entries,
-            other => {
-                let reason = format!("{}; an object of texts is expected", other.is());
-                return self.refused(field, reason);
-            }
+            other => return self.expected(field, &other, "an object of texts is"),
         };
         let mut texts = BTreeMap::new();
         for (key, value) in entries {
             if let JsonValue::Text(text) = value {
                 texts.insert(key.into_owned(), text.into_owned());
             } else {
-                let reason = format!("{}; a text is expected", value.is());
-                self.refuse_at(format!("{}.{key}", field.name), reason);
+                self.refuse_no_text(format!("{}.{key}", field.name), &value);
             }
         }
         Some(texts)
@@ -204,18 +174,14 @@ impl<'a> Fields<'a> {
     pub(in crate::http) fn list(&mut self, field: &'static Field) -> Option<Vec<Cow<'a, str>>> {
         let elements = match self.take(field)? {
             JsonValue::List(elements) => elements,
-            other => {
-                let reason = format!("{}; a list of texts is expected", other.is());
-                return self.refused(field, reason);
-            }
+            other => return self.expected(field, &other, "a list of texts is"),
         };
         let mut texts = Vec::with_capacity(elements.len());
         for (at, element) in elements.into_iter().enumerate() {
             if let JsonValue::Text(text) = element {
                 texts.push(text);
             } else {
-                let reason = format!("{}; a text is expected", element.is());
-                self.refuse_at(format!("{}[{at}]", field.name), reason);
+                self.refuse_no_text(format!("{}[{at}]", field.name), &element);
                 return None;
             }
         }
@@ -241,6 +207,15 @@ impl<'a> Fields<'a> {
         None
     }
 
+    /// Says that a value is of another kind than is `expected`.
+    fn expected<T>(&mut self, field: &Field, value: &JsonValue<'_>, expected: &str) -> Option<T> {
+        self.refused(field, format!("{}; {expected} expected", value.is()))
+    }
+
+    fn refuse_no_text(&mut self, place: String, value: &JsonValue<'_>) {
+        self.refuse_at(place, format!("{}; a text is expected", value.is()));
+    }
+
     /// Says that a part of a field is wrong.
     pub(in crate::http) fn refuse_at(
         &mut self,
@@ -248,7 +223,7 @@ impl<'a> Fields<'a> {
         reason: impl Into<String>,
     ) {
         let place = match self.place {
-            Place::Body(_) => place.into(),
+            Place::Body => place.into(),
             Place::Query(_) => format!("query.{}", place.into()).into(),
         };
         self.errors.push(FieldError::new(place, reason));
@@ -267,7 +242,7 @@ impl<'a> Fields<'a> {
         let known: Vec<_> = self.known().map(|field| field.name).collect();
         let names = known.join(", ");
         let known_are = match (&self.place, known.as_slice()) {
-            (Place::Body(_), _) => format!("the fields of this body are {names}"),
+            (Place::Body, _) => format!("the fields of this body are {names}"),
             // What only looks has no body.
             (Place::Query(method), []) if method.is_safe() => {
                 "this call takes no query parameters".to_owned()
@@ -301,6 +276,11 @@ impl<'a> Fields<'a> {
             value => Some(value),
         }
     }
+}
+
+/// Whether a number with a fraction or an exponent is whole, and exact in this representation.
+fn is_whole(number: f64) -> bool {
+    number.fract() == 0.0 && EXACT.contains(&number) && number.is_sign_positive()
 }
 
 /// The number that is written in digits and nothing else.
@@ -348,9 +328,8 @@ struct JsonValueVisitor;
 const FEW: usize = 16;
 
 /// A key of an object, borrowed if it has no escapes.
-struct Key<'a>(Cow<'a, str>);
-
-struct KeyVisitor;
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 // === impl JsonValue ===
 
@@ -446,31 +425,5 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
             entries.push((key, value));
         }
         Ok(JsonValue::Object(entries))
-    }
-}
-
-// === impl Key ===
-
-impl<'de> Deserialize<'de> for Key<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(KeyVisitor).map(Self)
-    }
-}
-
-// === impl KeyVisitor ===
-
-impl<'de> Visitor<'de> for KeyVisitor {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(key))
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(key.to_owned()))
     }
 }

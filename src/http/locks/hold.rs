@@ -1,27 +1,35 @@
 //! `POST /locks/{name}/hold`: hold a lock for as long as a connection lives.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use axum::extract::State;
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+use tracing::info;
+use utoipa::ToSchema;
 
 use crate::{
-    auth::scope,
-    engine::AdoptError,
+    auth::{LimitSlot, scope},
+    engine::{AdoptError, Hold, HoldEnd, HoldEvent},
     http::{
+        event_stream::{EventAnswer, EventSource, EventStream, Onward, encode},
         extract::{
-            AdoptedToken, ApiJson, ApiPath, Caller, EventStream, IdempotencyKeyHeader, LockToken,
-            NoQuery, PreferredWait,
+            AdoptedToken, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, LockToken, NoQuery,
+            PreferredWait,
         },
-        problem::Problem,
+        json_response::json as to_json,
+        problem::{Problem, document},
         state::AppState,
     },
-    lock::LockName,
+    lock::{Lease, LockName},
+    store::positions::Position,
 };
 
 use super::{
-    acquire_body::{AcquireBody, AcquireJson},
-    annotated::{Annotated, Notes},
-    hold_stream::{EventSchema, HoldCount, HoldStream},
+    acquire::{AcquireBody, AcquireJson, WaiterCount},
+    answer::{Annotated, Notes},
+    lease_view::{LeaseBody, ReleaseRequestBody, millis},
 };
 
 /// For how long a client that is queued may be silent at least: it holds nothing, and a short pause of its
@@ -115,8 +123,9 @@ pub(in crate::http) async fn hold(
     let sees_holder = caller.views(&name);
     let mut notes = Notes::default();
     let answer = async {
-        if let Some(token) = token.header() {
-            let count = HoldCount::adopting(&caller);
+        if let Some(token) = token.0 {
+            // It is not refused: nobody loses a lock to a limit.
+            let counted = caller.stream().unwrap_or_default();
             let authorization = caller.authorization(&name);
             let charge = caller.charge();
             let hold = gateway.engine.adopt(name, token, authorization).await;
@@ -124,20 +133,163 @@ pub(in crate::http) async fn hold(
                 Err(AdoptError::Lost(_)) => drop(charge),
                 Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
             }
-            let hold = hold?;
-            return Ok(HoldStream::new(hold, count, stream, gateway, sees_holder));
+            let events = HoldEvents {
+                hold: hold?,
+                _counted: counted,
+                waiter: None,
+                gateway,
+                sees_holder,
+            };
+            return Ok(HoldStream::new(events, stream));
         }
         notes = Notes::has_short(key.as_ref());
         notes.wait = body.prefer(preferred, &gateway.config.limits);
         caller.count_request()?;
         let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
-        let count = HoldCount::asking(&gateway.engine, &caller, &request)?;
+        let counted = caller.stream()?;
+        let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
         // Nothing is held yet. From the grant on it is the TTL.
         stream.set_user_timeout(request.ttl.duration().max(QUEUED));
         let hold = gateway.engine.hold(request).await;
         let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
-        Ok(HoldStream::new(hold, count, stream, gateway, sees_holder))
+        let events = HoldEvents {
+            hold,
+            _counted: counted,
+            waiter: Some(waiter),
+            gateway,
+            sees_holder,
+        };
+        Ok(HoldStream::new(events, stream))
     };
     let answer = answer.await;
     Annotated { answer, notes }
+}
+
+/// A hold on its way to whoever listens. Dropped, the lock is released.
+pub(in crate::http) struct HoldEvents {
+    hold: Hold,
+    /// What it counts as among the limits of its API key, and until it is granted perhaps as a waiter.
+    _counted: Option<LimitSlot>,
+    waiter: Option<WaiterCount>,
+    gateway: Arc<AppState>,
+    /// Whether a refusal may say who holds the lock.
+    sees_holder: bool,
+}
+
+/// The answer to a hold: a stream of events that ends with the lease, or the lease with it.
+pub(in crate::http) type HoldStream = EventAnswer<HoldEvents>;
+
+// === impl HoldEvents ===
+
+impl HoldEvents {
+    fn write(&mut self, event: HoldEvent, stream: &EventStream) -> (Bytes, Onward) {
+        if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
+            stream.set_user_timeout(held.ttl.duration());
+        }
+        let bytes = match event {
+            HoldEvent::Queued(Position { ahead, waiters }) => {
+                let data = json!({ "position": ahead + 1, "waiters": waiters });
+                encode("queued", &to_json(&data))
+            }
+            HoldEvent::Granted(lease) => {
+                if let Some(mut waiter) = self.waiter.take() {
+                    waiter.finish();
+                }
+                let lease = LeaseBody::new(lease, self.gateway.clock.wall());
+                encode("granted", &lease.to_json())
+            }
+            HoldEvent::Renewed(held) => {
+                let left = held.at(Instant::now()).good_for();
+                encode("renewed", &remaining(Some(left)))
+            }
+            HoldEvent::ReleaseRequested(request) => {
+                let data = ReleaseRequestBody::of(&request);
+                encode("release-requested", &to_json(&data))
+            }
+            HoldEvent::Ended(end) => {
+                self.waiter = None;
+                return (self.write_end(end, stream.request_id()), Onward::Ends);
+            }
+        };
+        (bytes, Onward::GoesOn)
+    }
+
+    /// The last event, which the log is told of too: why, in one word, if there is more to say than the name of the
+    /// event does, and what an operator must know of a refusal.
+    fn write_end(&self, end: HoldEnd, id: &str) -> Bytes {
+        let (mut reason, mut cause) = (None, None);
+        let (end, data) = match end {
+            HoldEnd::Released => ("released", Bytes::from_static(b"{}")),
+            HoldEnd::Draining { until } => {
+                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                ("draining", remaining(left))
+            }
+            HoldEnd::Lost(why) => {
+                reason = Some(why.as_str());
+                ("lost", to_json(&json!({ "reason": reason })))
+            }
+            HoldEnd::Refused(error) => {
+                let problem = Problem::for_acquire(error, self.sees_holder);
+                let document = document(&problem, &self.gateway.base_path, id);
+                (reason, cause) = (Some(problem.code.as_str()), problem.cause);
+                ("refused", document)
+            }
+        };
+        info!(id, end, reason, cause, "a held lock is no longer held here");
+        encode(end, &data)
+    }
+}
+
+impl EventSource for HoldEvents {
+    const HUNG_UP: &str = "whoever held a lock has hung up, or does not read";
+
+    async fn next(&mut self, stream: &EventStream) -> Option<(Bytes, Onward)> {
+        let event = poll_fn(|cx| self.hold.poll_next(cx)).await?;
+        Some(self.write(event, stream))
+    }
+}
+
+// === Hold event ===
+//
+// What happens to a hold, as server-sent events.
+
+/// One event of the stream, as a parser of server-sent events gives it.
+#[derive(ToSchema)]
+#[schema(as = HoldEvent)]
+#[expect(dead_code, reason = "it only describes what is written as text")]
+pub(in crate::http) struct EventSchema {
+    /// What has happened.
+    event: EventName,
+    /// More about it, as a JSON object.
+    #[schema(content_media_type = "application/json")]
+    data: String,
+}
+
+/// What has happened to a hold. The last four end the stream.
+#[derive(ToSchema)]
+#[schema(as = HoldEventName, rename_all = "lowercase")]
+#[expect(dead_code, reason = "it only describes what is written as text")]
+pub(in crate::http) enum EventName {
+    /// It stands in the queue, or has moved there.
+    Queued,
+    /// It holds the lock.
+    Granted,
+    /// It goes on holding the lock.
+    Renewed,
+    /// Somebody wants the lock: it is to be released in time.
+    #[schema(rename = "release-requested")]
+    ReleaseRequested,
+    /// The lease was released with its token.
+    Released,
+    /// The lease is lost.
+    Lost,
+    /// The lock was not acquired.
+    Refused,
+    /// The gateway is about to stop.
+    Draining,
+}
+
+/// The data of an event that says how much is left of a lease.
+fn remaining(left: Option<Duration>) -> Bytes {
+    to_json(&json!({ "expires_in_ms": left.map(millis) }))
 }

@@ -11,15 +11,14 @@ use utoipa::ToSchema;
 use crate::{
     auth::{Access, Permission, scope},
     http::{
-        base_path::BasePath,
         extract::{AcceptsJson, ApiQuery, Caller, Fields, Form, Query, declare_fields, prefix},
         json_response::JsonResponse,
-        problem::Problem,
-        state::AppState,
+        problem::{Problem, ProblemCode},
+        state::{AppState, BasePath},
     },
     lock::{LockName, Owner, SearchText},
     store::{
-        contract::{HeldLock, Holder, LONGEST_PAGE, ListQuery, ListQuery as StoreQuery, Page},
+        contract::{HeldLock, Holder, LONGEST_PAGE, ListQuery, Page},
         cursor::Cursor,
         list_filter::ListFilter,
     },
@@ -63,7 +62,12 @@ pub(in crate::http) async fn list(
     Problem,
 > {
     if !caller.permits_all(Permission::View, &query.filter.prefix) {
-        return Err(Problem::forbidden_list(&query.filter.prefix));
+        let detail = format!(
+            "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
+             may view all.",
+            query.filter.prefix.as_str()
+        );
+        return Err(Problem::new(ProblemCode::Forbidden, detail));
     }
     // A caller that hangs up from here on ends the walk; nothing is left behind.
     let views = |name: &LockName| caller.views(name);
@@ -97,7 +101,7 @@ fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
 // What list takes.
 
 /// Which locks are to be shown.
-pub(in crate::http) struct ApiListQuery(pub(super) StoreQuery);
+pub(in crate::http) struct ApiListQuery(ListQuery);
 
 /// How many locks are shown if nothing is said: a screen or two.
 const DEFAULT_LIMIT: usize = 100;
@@ -130,7 +134,7 @@ impl Query for ApiListQuery {
             .and_then(|limit| usize::try_from(limit).ok());
         let cursor = fields.text(&CURSOR).filter(|_| is_right);
         let cursor = cursor.and_then(|text| fields.check(&CURSOR, Cursor::parse(&text, &filter)));
-        Self(StoreQuery {
+        Self(ListQuery {
             filter,
             limit: limit.unwrap_or(DEFAULT_LIMIT),
             cursor,
@@ -182,13 +186,13 @@ struct ListedLockBody {
 impl PageBody {
     /// `now` is the wall time of the gateway, for the timestamps.
     pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime, viewer: &Access) -> Self {
-        let text = |cursor: Cursor| cursor.expose(&asked.filter);
-        let locks = page.locks.into_iter();
+        let listed = |lock: HeldLock| ListedLockBody {
+            held: HeldLockBody::new(&lock.name, lock.holder, now, viewer),
+            waiter_count: lock.waiters,
+        };
         Self {
-            next_cursor: page.next.map(text),
-            locks: locks
-                .map(|lock| ListedLockBody::new(lock, now, viewer))
-                .collect(),
+            next_cursor: page.next.map(|cursor| cursor.expose(&asked.filter)),
+            locks: page.locks.into_iter().map(listed).collect(),
         }
     }
 }
@@ -202,17 +206,6 @@ impl HeldLockBody {
             name: name.as_str().to_owned(),
             holder_count: holder.count(),
             holders: HolderBody::all_of(holder, now, viewer),
-        }
-    }
-}
-
-// === impl ListedLockBody ===
-
-impl ListedLockBody {
-    fn new(lock: HeldLock, now: SystemTime, viewer: &Access) -> Self {
-        Self {
-            held: HeldLockBody::new(&lock.name, lock.holder, now, viewer),
-            waiter_count: lock.waiters,
         }
     }
 }

@@ -1,25 +1,19 @@
 //! The routes under `/locks`.
 
 mod acquire;
-mod acquire_body;
-mod annotated;
+mod answer;
 mod break_lock;
-mod delivered;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzed_body;
 mod group;
-mod group_body;
 mod hold;
-mod hold_stream;
 mod inspect;
 mod lease_view;
 mod list;
-mod lock_body;
 mod release;
 mod renew;
 
-pub(super) use acquire::{__path_acquire, acquire};
-pub(super) use acquire_body::AcquireBody;
+pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
 pub(super) use group::{
     __path_acquire_group, __path_release_group, __path_renew_group, AcquireGroupBody,

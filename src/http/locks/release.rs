@@ -10,8 +10,8 @@ use crate::{
     engine::ReleaseError,
     http::{
         extract::{
-            ApiJson, ApiPath, Field, Fields, Form, LockToken, NoQuery, ReleaseCaller, RequestBody,
-            TOKEN, TokenOrBody, declare_fields,
+            ApiJson, ApiPath, Field, Fields, Form, LockToken, NoQuery, RequestBody, TOKEN,
+            TokenOrBody, UnrefusedCaller, declare_fields,
         },
         problem::Problem,
         serve::UnansweredReleases,
@@ -47,7 +47,7 @@ pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Resul
 )]
 pub(in crate::http) async fn release(
     State(gateway): State<Arc<AppState>>,
-    who: ReleaseCaller,
+    who: UnrefusedCaller,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
@@ -77,7 +77,7 @@ pub(in crate::http) async fn release(
 )]
 pub(in crate::http) async fn release_by_post(
     State(gateway): State<Arc<AppState>>,
-    who: ReleaseCaller,
+    who: UnrefusedCaller,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
     token: LockToken,
@@ -88,19 +88,17 @@ pub(in crate::http) async fn release_by_post(
 
 async fn end(
     gateway: &Arc<AppState>,
-    who: ReleaseCaller,
+    who: UnrefusedCaller,
     name: LockName,
     token: TokenHash,
 ) -> Result<ReleaseAnswer<StatusCode>, Problem> {
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
-    match &released {
-        // A token that was a lease's once is no guess.
-        Ok(()) | Err(ReleaseError::Lost(Loss::Broken { .. }) | ReleaseError::Store(_)) => {
-            charge.forgive();
-        }
-        Err(ReleaseError::Lost(Loss::HeldByAnother | Loss::Free)) => drop(charge),
+    if released.as_ref().is_err_and(is_guessed) {
+        drop(charge);
+    } else {
+        charge.forgive();
     }
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
     let unanswered = UnansweredReleases {
@@ -109,12 +107,26 @@ async fn end(
         names: may_pass.then_some(name).into_iter().collect(),
         since,
     };
-    let answer = match released {
-        Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(error) if gateway.gate.is_open() => Err(error.into()),
-        Err(error) => Err(Problem::for_unauthenticated(error)),
-    };
+    let answer = released.map(|()| StatusCode::NO_CONTENT);
+    let answer = answer.map_err(|error| explain(gateway, error));
     Ok((unanswered.extension(), answer))
+}
+
+/// Whether a token may have been guessed, as far as its release shows. One that was a lease's once is no guess.
+pub(super) fn is_guessed(error: &ReleaseError) -> bool {
+    match error {
+        ReleaseError::Lost(Loss::HeldByAnother | Loss::Free) => true,
+        ReleaseError::Lost(Loss::Broken { .. }) | ReleaseError::Store(_) => false,
+    }
+}
+
+/// Why a lease was not released, for somebody who may have no API key.
+pub(super) fn explain(gateway: &AppState, error: ReleaseError) -> Problem {
+    if gateway.gate.is_open() {
+        error.into()
+    } else {
+        Problem::for_unauthenticated(error)
+    }
 }
 
 // === Release body ===

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 
 use crate::{
-    auth::scope,
+    auth::{Access, scope},
     engine::RenewError,
     http::{
         extract::{
@@ -20,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    acquire_body::{self, TTL_MS},
+    acquire::{self, TTL_MS},
     lease_view::LeaseBody,
 };
 
@@ -55,16 +55,10 @@ pub(in crate::http) async fn renew(
     token: LockToken,
     ApiJson(body): ApiJson<RenewBody>,
 ) -> Result<LeaseBody, Problem> {
+    let ttl = body.renewal_ttl(&caller)?;
     let token = token.or(body.token)?;
-    if let Some(ttl) = body.ttl {
-        Problem::check_ttl(ttl, &caller)?;
-    }
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let charge = caller.charge();
-    let ttl = RenewalTtl {
-        asked: body.ttl,
-        max: caller.max_ttl(),
-    };
     let renewed = gateway.engine.renew(name, token, ttl).await;
     // Whoever renews only lost leases pays for it.
     if let Err(RenewError::Lost(_)) = &renewed {
@@ -82,7 +76,7 @@ pub(in crate::http) async fn renew(
 
 pub(in crate::http) struct RenewBody {
     pub(super) token: Option<Token>,
-    pub(super) ttl: Option<Ttl>,
+    ttl: Option<Ttl>,
 }
 
 /// The body in the OpenAPI document.
@@ -100,13 +94,22 @@ declare_fields! {
 
 // === impl RenewBody ===
 
+impl RenewBody {
+    /// The TTL that the caller asks for, if it may, and the longest one that it may have.
+    pub(super) fn renewal_ttl(&self, caller: &Access) -> Result<RenewalTtl, Problem> {
+        let (asked, max) = (self.ttl, caller.max_ttl());
+        asked.map_or(Ok(()), |ttl| Problem::check_ttl(ttl, caller))?;
+        Ok(RenewalTtl { asked, max })
+    }
+}
+
 impl RequestBody for RenewBody {
     const ABOUT: Field = RENEW;
 
     fn read(fields: &mut Fields<'_>) -> Self {
         Self {
             token: fields.parsed(&TOKEN_INSTEAD, Token::parse),
-            ttl: acquire_body::ttl(fields, &TTL),
+            ttl: acquire::ttl(fields, &TTL),
         }
     }
 }

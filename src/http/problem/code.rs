@@ -113,7 +113,7 @@ problem_codes! {
     IdempotencyMismatch = "idempotency-mismatch", CONFLICT,
         "The idempotency key belongs to a different request",
         "A lease, or a place in the queue, was asked for under this `Idempotency-Key` with another \
-         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`.",
+         `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` or `metadata`, or for other locks.",
         "Repeat the request exactly as it was first sent, or use a new key for a new request.";
     UnsupportedByStore = "unsupported-by-store", UNPROCESSABLE_ENTITY,
         "The store of this gateway cannot do this",

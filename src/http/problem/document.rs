@@ -1,4 +1,7 @@
-//! A problem as the caller gets it.
+//! A problem as the caller gets it, and what each problem means: for the path that its `type` names, and as a chapter of the
+//! documentation.
+
+use std::fmt::Write;
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -10,7 +13,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    http::{base_path::BasePath, json_response::json, locks::CurrentHolder},
+    http::{
+        extract::{AcceptsJson, ApiPath, PathParameter},
+        json_response::{JsonResponse, json},
+        locks::CurrentHolder,
+        state::BasePath,
+    },
     lock::LockName,
 };
 
@@ -101,7 +109,7 @@ impl<'a> ProblemDocument<'a> {
             held: None,
         };
         match &problem.extra {
-            Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter { .. } => {}
+            Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter(_) => {}
             Extra::Fields(errors) => document.errors = Some(errors),
             Extra::Locked(locked) => {
                 document.name = locked.name.as_ref().map(LockName::as_str);
@@ -152,4 +160,91 @@ pub(in crate::http) fn render(
         headers.insert(WWW_AUTHENTICATE, challenge.clone());
     }
     *response.body_mut() = Body::from(document(problem, base_path, request_id));
+}
+
+/// What a problem means and what to do about it.
+#[derive(Serialize, ToSchema)]
+pub(in crate::http) struct ProblemExplained {
+    code: ProblemCode,
+    /// The HTTP status of every answer with this code.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// The problem in one line.
+    #[schema(value_type = String)]
+    title: &'static str,
+    /// What it means, in Markdown.
+    #[schema(value_type = String)]
+    meaning: &'static str,
+    /// What to do about it, in Markdown.
+    #[schema(value_type = String)]
+    action: &'static str,
+}
+
+/// What a problem means
+///
+/// The page that the `type` of a problem points to: what it means and what to do about it.
+#[utoipa::path(
+    get,
+    path = "/problems/{code}",
+    operation_id = "explainProblem",
+    tag = "documentation",
+    params(("code" = ProblemCode, Path, description = "The code of the problem.")),
+    responses((status = 200, body = ProblemExplained, description = "What the problem means."))
+)]
+pub(in crate::http) async fn problem_page(
+    _: AcceptsJson,
+    ApiPath(code): ApiPath<ProblemCode>,
+) -> JsonResponse<ProblemExplained> {
+    JsonResponse(ProblemExplained {
+        code,
+        status: code.status().as_u16(),
+        title: code.title(),
+        meaning: code.meaning(),
+        action: code.action(),
+    })
+}
+
+/// The chapter of the documentation that lists every problem: `docs/problems.md`.
+pub fn problems_markdown() -> String {
+    let mut text = String::from(
+        "# Problems\n\n\
+         Whatever is not success is answered as a problem document (RFC 9457) with the media type\n\
+         `application/problem+json`. Decide by `code`: the list is closed. `status` and `title` follow from\n\
+         it, `detail` says what happened in this case, and `request_id` is what the gateway has logged it\n\
+         under. `type` points to the same text as below, served by the gateway.\n\n\
+         | status | code | |\n|---|---|---|\n",
+    );
+    let mut codes = ProblemCode::ALL.to_vec();
+    codes.sort_by_key(|code| code.status());
+    for code in &codes {
+        let (slug, status) = (code.as_str(), code.status().as_u16());
+        let _ = writeln!(
+            text,
+            "| {status} | [`{slug}`](#{slug}) | {} |",
+            code.title()
+        );
+    }
+    for code in &codes {
+        let _ = write!(
+            text,
+            "\n## {}\n\n**{} {}.** {}\n\nWhat to do: {}\n",
+            code.as_str(),
+            code.status().as_u16(),
+            code.title(),
+            code.meaning(),
+            code.action(),
+        );
+    }
+    text
+}
+
+// === impl ProblemCode ===
+
+impl PathParameter for ProblemCode {
+    const NAME: &str = "code";
+
+    fn read(text: &str) -> Result<Self, Problem> {
+        Self::from_slug(text)
+            .ok_or_else(|| Problem::new(Self::NotFound, "There is no problem with this code."))
+    }
 }

@@ -7,11 +7,11 @@ use http::HeaderValue;
 use crate::{
     auth::{Access, Excess, Permission, Refusal},
     engine::{AcquireError, GroupAcquireError, ReleaseError},
-    lock::{HeldLease, LockName, NamePrefix, Ttl},
+    lock::{HeldLease, LockName, Ttl},
     store::contract::Loss,
 };
 
-use super::{Extra, PartResult, Problem, ProblemCode as Code, from_engine::MAY_BE_REPEATED};
+use super::{Extra, Problem, ProblemCode as Code, from_engine::MAY_BE_REPEATED};
 
 /// What a request without a key is told to send (RFC 6750).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"latchgate\"");
@@ -34,28 +34,6 @@ impl Problem {
             }
             None => format!("The API key has no permission `{permission}`."),
         };
-        Self::new(Code::Forbidden, detail)
-    }
-
-    /// A key may neither read metrics nor view every lock.
-    pub(in crate::http) fn forbidden_stats() -> Self {
-        let detail = "The API key has neither the permission `metrics` nor `view` on every lock.";
-        Self::new(Code::Forbidden, detail)
-    }
-
-    /// A key may not have everything that the store holds.
-    pub(in crate::http) fn forbidden_backup() -> Self {
-        let detail = "The API key does not have both `view` and `break` on every lock.";
-        Self::new(Code::Forbidden, detail)
-    }
-
-    /// A key may not view every lock that begins so.
-    pub(in crate::http) fn forbidden_list(begin: &NamePrefix) -> Self {
-        let detail = format!(
-            "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
-             may view all.",
-            begin.as_str()
-        );
         Self::new(Code::Forbidden, detail)
     }
 
@@ -105,36 +83,9 @@ impl Problem {
         problem
     }
 
-    /// None of several leases is left.
-    pub(in crate::http) fn all_lost(results: Vec<PartResult>) -> Self {
-        let detail = "This token holds none of these locks.";
-        Self::new(Code::LeaseLost, detail).with(Extra::Parts(results))
-    }
-
-    /// Why a key that was shown to sign in is refused.
-    pub(in crate::http) fn of_sign_in(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NotAKey => Self::new(
-                Code::Unauthorized,
-                "What was sent as `key` is no API key of this gateway. A key begins with `lgk_`.",
-            )
-            .with(Extra::Challenge(INVALID)),
-            refusal => refusal.into(),
-        }
-    }
-
-    /// 401: a page was sent for somebody, and somebody else is signed in by now.
-    pub(in crate::http) fn session_changed() -> Self {
-        let detail = "Somebody else is signed in by now than `Signed-In-As` names. Nothing happened. Ask \
-                      `GET /session` who it is.";
-        Self::new(Code::Unauthorized, detail)
-            .with(Extra::Challenge(INVALID))
-            .caused_by("a page was sent for another key than that of the session".to_owned())
-    }
-
     fn too_many(code: Code, detail: &'static str, retry_after: Duration) -> Self {
         let ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
-        Self::new(code, detail).with(Extra::RetryAfter { ms })
+        Self::new(code, detail).with(Extra::RetryAfter(ms))
     }
 
     /// 403 if a caller may not ask for so long a TTL.

@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-use super::{Extra, FieldError, Problem, ProblemCode as Code, locked::Locked};
+use super::{Extra, FieldError, Problem, ProblemCode as Code, report::Locked};
 
 /// After how long to ask again when the queue is full, at least and at most, in milliseconds: a
 /// queue that long does not get short within a second.
@@ -43,30 +43,12 @@ impl From<AcquireError> for Problem {
                 "As many requests wait for this lock (limits.max_waiters_per_name), or at this gateway \
                  (limits.max_waiters), as are allowed. Nothing happened.",
             )
-            .with(Extra::RetryAfter {
-                ms: FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0),
-            }),
+            .with(Extra::RetryAfter(FULL_QUEUE.0 + u64::from(jitter()) % (FULL_QUEUE.1 - FULL_QUEUE.0))),
             AcquireError::TooManyLeases(excess) => excess.into(),
-            AcquireError::Superseded => Self::new(
-                Code::Superseded,
-                "A newer request with the same idempotency key has taken over the place in the \
-                 queue, or the lease.",
-            ),
-            AcquireError::IdempotencyMismatch => Self::new(
-                Code::IdempotencyMismatch,
-                "A lease, or a place in the queue, was asked for under this idempotency key with another ttl_ms, \
-                 max_hold_ms, mode, limit, owner or metadata, or for other locks.",
-            ),
-            AcquireError::IdempotencyExpired => Self::new(
-                Code::IdempotencyExpired,
-                "The lease that was granted under this idempotency key has ended. To take the lock \
-                 again, use a new key.",
-            ),
-            AcquireError::CannotShare => Self::new(
-                Code::UnsupportedByStore,
-                "A quorum of Redis servers cannot share a lock: a majority of counters does not bound a \
-                 count. Nothing happened.",
-            ),
+            AcquireError::Superseded => Self::general(Code::Superseded),
+            AcquireError::IdempotencyMismatch => Self::general(Code::IdempotencyMismatch),
+            AcquireError::IdempotencyExpired => Self::general(Code::IdempotencyExpired),
+            AcquireError::CannotShare => Self::general(Code::UnsupportedByStore),
             // Only a key can be taken back.
             AcquireError::Revoked => crate::auth::Refusal::Unknown.into(),
             AcquireError::Draining => draining(),
@@ -114,19 +96,15 @@ impl From<ReleaseError> for Problem {
 impl From<BreakError> for Problem {
     fn from(error: BreakError) -> Self {
         match error {
-            BreakError::HolderChanged(Holder::Lease(_)) => Self::new(
-                Code::HolderChanged,
-                "The lock is held by another lease than what was meant. Nothing was broken.",
-            ),
-            BreakError::HolderChanged(Holder::Foreign { .. }) => Self::new(
-                Code::HolderChanged,
-                "The lock is held by a client that uses no gateway, and it is not what was meant. \
-                 Nothing was broken.",
-            ),
-            BreakError::HolderChanged(Holder::Shared(_)) => Self::new(
-                Code::HolderChanged,
-                "The lock is shared by other leases than what was meant. Nothing was broken.",
-            ),
+            BreakError::HolderChanged(holder) => {
+                let by = match holder {
+                    Holder::Lease(_) => "held by another lease than",
+                    Holder::Shared(_) => "shared by other leases than",
+                    Holder::Foreign { .. } => "held by a client that uses no gateway, and not by",
+                };
+                let detail = format!("The lock is {by} what was meant. Nothing was broken.");
+                Self::new(Code::HolderChanged, detail)
+            }
             BreakError::Foreign(_) => Self::invalid(vec![FieldError::new(
                 "grace_ms",
                 "is for holders that can be asked, and a client holds the lock that uses no gateway: leave it out to \
@@ -268,7 +246,7 @@ fn unavailable(reason: &Unavailability) -> Problem {
                 Code::Overloaded,
                 "More requests are waiting for the store than it takes. Nothing happened.",
             )
-            .with(Extra::RetryAfter { ms: OVERLOADED });
+            .with(Extra::RetryAfter(OVERLOADED));
         }
         Unavailability::Closing => return draining(),
     };

@@ -1,26 +1,30 @@
-//! The accept loop.
+//! The accept loop, and how many connections the operating system allows.
 //!
 //! Our own and not [`axum::serve`], which sets no timer: a client could then take for ever to send
 //! its request.
 
 use std::{io, net::TcpStream as StdTcpStream, sync::Arc, time::Duration};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tracing::{debug, warn};
 
 use crate::{
     config::{HttpConfig, Millis},
-    http::{edge::EdgeService, tls::Certificates},
+    http::{
+        edge::{EdgeService, RefusalCount},
+        tls::Certificates,
+    },
     lifecycle::{Lifecycle, Seat},
     telemetry::metrics::Metrics,
 };
 
 use super::{
-    connection::LongRequests, descriptors, detached::DetachedReleases, in_flight::InFlightRequests,
+    connection::LongRequests, detached::DetachedReleases, in_flight::InFlightRequests,
     protocol::Protocol, request_handler::RequestHandler,
 };
 
@@ -33,8 +37,7 @@ struct Server {
     connections: Arc<Semaphore>,
     /// Connections that are being told that there is no room.
     refusals: Arc<Semaphore>,
-    /// How many were refused since it was logged, and when that was.
-    refused: (u64, Option<Instant>),
+    refused: RefusalCount,
 }
 
 /// How long the loop rests when the process has no file descriptor left: accepting again at once
@@ -52,8 +55,6 @@ const REFUSALS: usize = 64;
 /// How long a connection beyond the limit may take for its request and its answer, and how long it may be idle.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 const REFUSED_IDLE: Millis = Millis(500);
-/// How often at most it is logged that connections were refused.
-const NOTICE: Duration = Duration::from_secs(10);
 
 /// Serves connections until the lifecycle closes them.
 ///
@@ -70,7 +71,7 @@ pub async fn serve(
     in_flight: InFlightRequests,
     lifecycle: &Lifecycle,
 ) {
-    let most = descriptors::connections(config.max_connections);
+    let most = possible_connections(config.max_connections);
     let detached = DetachedReleases::new(config.reserved_requests, metrics.clone(), lifecycle);
     let handler = RequestHandler::new(edge, in_flight, most, detached);
     let refusing = handler.refusing();
@@ -90,13 +91,13 @@ pub async fn serve(
             lifecycle,
         ))
     };
-    let mut server = Server {
+    let server = Server {
         protocol: protocol(config, handler),
         refusing: protocol(&brief, refusing),
         lifecycle: lifecycle.clone(),
         connections: Arc::new(Semaphore::new(most)),
         refusals: Arc::new(Semaphore::new(REFUSALS)),
-        refused: (0, None),
+        refused: RefusalCount::default(),
     };
     let mut closed = std::pin::pin!(lifecycle.closed());
     loop {
@@ -138,7 +139,7 @@ pub async fn serve(
 impl Server {
     /// Serves a connection in a task of its own, on the worker that has the fewest, or refuses it if there are
     /// too many.
-    fn serve(&mut self, stream: StdTcpStream) {
+    fn serve(&self, stream: StdTcpStream) {
         let Some(permit) = take(&self.connections) else {
             return self.refuse(stream);
         };
@@ -154,12 +155,9 @@ impl Server {
         });
     }
 
-    fn refuse(&mut self, stream: StdTcpStream) {
-        let (count, logged_at) = &mut self.refused;
-        *count += 1;
-        if logged_at.is_none_or(|logged_at| logged_at.elapsed() >= NOTICE) {
-            warn!(refused = *count, "more connections came than are allowed");
-            (*count, *logged_at) = (0, Some(Instant::now()));
+    fn refuse(&self, stream: StdTcpStream) {
+        if let Some(refused) = self.refused.note() {
+            warn!(refused, "more connections came than are allowed");
         }
         if let Some(permit) = take(&self.refusals) {
             let protocol = Arc::clone(&self.refusing);
@@ -191,4 +189,60 @@ fn is_of_the_connection(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::ConnectionReset
     )
+}
+
+/// Descriptors that are no callers': the store's connections and files, the logs, the runtime, and
+/// connections that are just being closed.
+const OTHERS: usize = 384;
+
+/// How many connections there can be of those that are wanted. Raises the limit of the process as
+/// far as that takes and it may.
+fn possible_connections(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = u64::try_from(wanted + OTHERS).unwrap_or(u64::MAX);
+    let Some(current) = limit.current.filter(|&current| current < needed) else {
+        return wanted;
+    };
+    let raised = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
+    let raised = match setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(raised),
+            maximum: limit.maximum,
+        },
+    ) {
+        Ok(()) => raised,
+        Err(error) => {
+            debug!(%error, "cannot raise the limit of open files");
+            current
+        }
+    };
+    let possible = possible(usize::try_from(raised).unwrap_or(usize::MAX), wanted);
+    if possible < wanted {
+        warn!(
+            wanted,
+            possible,
+            "the limit of open files (ulimit -n) allows fewer connections than are configured"
+        );
+    }
+    possible
+}
+
+/// How many of the descriptors are for callers. Where there are few, half of them.
+fn possible(descriptors: usize, wanted: usize) -> usize {
+    let left = descriptors.saturating_sub(OTHERS).max(descriptors / 2);
+    left.clamp(1, wanted.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_descriptors_for_others() {
+        assert_eq!(possible(20_384, 20_000), 20_000);
+        assert_eq!(possible(1_024, 20_000), 640);
+        assert_eq!(possible(256, 20_000), 128);
+        assert_eq!(possible(0, 20_000), 1);
+    }
 }

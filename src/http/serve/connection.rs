@@ -5,14 +5,17 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use axum::extract::FromRequestParts;
 use http::{Extensions, request::Parts};
-use tokio::time::Instant;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use crate::{
     engine::Delivery,
@@ -26,8 +29,8 @@ use super::{peer_end::LookBudget, unsettled::UnsettledGrants};
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     /// The other end: the caller, or the last proxy on its way. Unknown only if it has gone already.
-    peer: Option<SocketAddr>,
-    opened: Instant,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) opened: Instant,
     /// For how long data may stay unacknowledged while no request says otherwise.
     default_user_timeout: Duration,
     /// For how long data may stay unacknowledged now, in milliseconds. The socket obeys it with its next
@@ -36,8 +39,8 @@ pub(super) struct ConnectionState {
     long_requests: LongRequests,
     lifecycle: Lifecycle,
     /// Grants that were answered on it, until it is known that their answers have left.
-    grants: UnsettledGrants,
-    looks: LookBudget,
+    pub(super) grants: UnsettledGrants,
+    pub(super) looks: LookBudget,
     /// Requests from their heads to the last byte of their answers that was handed to HTTP.
     requests: AtomicU32,
     /// Releases that came on it and are carried out although their callers have hung up.
@@ -84,18 +87,17 @@ pub(in crate::http) struct UserTimeout(Option<Arc<ConnectionState>>);
 #[derive(Debug)]
 pub(in crate::http) struct AnsweredOn(Option<Arc<ConnectionState>>);
 
-/// How many connections are taken by requests that last: waits and streams. Cheap to clone.
+/// The connections that requests which last may take: waits and streams. Cheap to clone.
 ///
 /// They must leave some to others: a holder whose renewal finds no connection loses its lock.
 #[derive(Debug, Clone)]
 pub(in crate::http) struct LongRequests {
     most: usize,
-    taken: Arc<AtomicUsize>,
+    free: Arc<Semaphore>,
 }
 
 /// A connection that is taken for long; dropped, it is not any more.
-#[derive(Debug)]
-pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
+pub(in crate::http) type LongRequestPermit = OwnedSemaphorePermit;
 
 /// Which part of all connections is kept for requests that are answered at once: one of them serves
 /// hundreds of renewals a second.
@@ -143,14 +145,6 @@ impl ConnectionState {
             awaits_bytes: AtomicBool::new(false),
             is_look_due: AtomicBool::new(false),
         }
-    }
-
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.peer
-    }
-
-    pub(super) fn opened(&self) -> Instant {
-        self.opened
     }
 
     /// HTTP/1.1 is spoken from now on: what comes between two requests begins a head.
@@ -256,16 +250,6 @@ impl ConnectionState {
         };
         let since = Duration::from_millis(self.since_ms.load(Ordering::Relaxed));
         Some(self.opened + since + timeout)
-    }
-
-    /// The grants that were answered on it and may not have left.
-    pub(super) fn grants(&self) -> &UnsettledGrants {
-        &self.grants
-    }
-
-    /// How many grants may have a look at their callers.
-    pub(super) fn looks(&self) -> &LookBudget {
-        &self.looks
     }
 
     /// For how long data may stay unacknowledged, in milliseconds.
@@ -379,10 +363,9 @@ impl<S: Sync> FromRequestParts<S> for AnsweredOn {
 impl LongRequests {
     /// Of so many connections.
     pub(super) fn of(connections: usize) -> Self {
-        Self {
-            most: connections,
-            taken: Arc::default(),
-        }
+        let most = connections.min(Semaphore::MAX_PERMITS);
+        let free = Arc::new(Semaphore::new(most));
+        Self { most, free }
     }
 
     /// Takes a connection for long, for something new.
@@ -396,16 +379,17 @@ impl LongRequests {
     }
 
     fn take(&self, kept: usize) -> Result<LongRequestPermit, Problem> {
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
         // Dropped at once if there is no room.
-        let permit = LongRequestPermit(Arc::clone(&self.taken));
-        if before < self.most - kept {
+        let permit = Arc::clone(&self.free).try_acquire_owned();
+        if let Ok(permit) = permit
+            && self.free.available_permits() >= kept
+        {
             return Ok(permit);
         }
         let detail = "As many requests wait or listen at this gateway as leave connections to those \
              that are answered at once. Nothing happened.";
         let problem = Problem::new(ProblemCode::Overloaded, detail);
-        Err(problem.with(Extra::RetryAfter { ms: RETRY_AFTER_MS }))
+        Err(problem.with(Extra::RetryAfter(RETRY_AFTER_MS)))
     }
 }
 
@@ -416,14 +400,6 @@ impl<S: Sync> FromRequestParts<S> for LongRequests {
         let connection = parts.extensions.get::<Arc<ConnectionState>>();
         // A request that came through no connection takes none.
         Ok(connection.map_or_else(|| Self::of(usize::MAX), |it| it.long_requests.clone()))
-    }
-}
-
-// === impl LongRequestPermit ===
-
-impl Drop for LongRequestPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -503,6 +479,6 @@ mod tests {
         stays.extend((0..2).map(|_| long_requests.acquire_with_lease().unwrap()));
         long_requests.acquire_with_lease().unwrap_err();
         stays.truncate(27);
-        long_requests.acquire().unwrap();
+        drop(long_requests.acquire().unwrap());
     }
 }

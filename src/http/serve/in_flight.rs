@@ -3,19 +3,18 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, futures::Notified},
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, sleep};
 
 /// How long no request may have been under way before the gateway assumes that none will come: a
 /// client that still sends requests here has not noticed yet that the gateway drains.
 const QUIET: Duration = Duration::from_secs(1);
+/// How often a gateway that is about to stop looks for changes. Requests notify nobody: they would share a lock.
+const LOOK_PERIOD: Duration = Duration::from_millis(5);
 
 /// The requests under way on all connections that do more than look: from their heads to the heads of their
 /// answers. Cheap to clone.
@@ -24,21 +23,16 @@ pub struct InFlightRequests(Arc<InFlightInner>);
 
 #[derive(Debug)]
 struct InFlightInner {
-    count: AtomicUsize,
+    begun: AtomicU64,
+    ended: AtomicU64,
     started: Instant,
     /// When the last request ended, in milliseconds after `started` and plus one; 0 if there was none.
-    ended: AtomicU64,
-    /// How many wait for a change. Requests notify nobody while nobody waits.
-    watchers: AtomicUsize,
-    changed: Notify,
+    ended_at: AtomicU64,
 }
 
 /// A request that is counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightRequest(Arc<InFlightInner>);
-
-/// Has requests notify of their beginnings and ends while it lives.
-struct ChangeWatcher<'a>(&'a InFlightInner);
 
 // === impl InFlightRequests ===
 
@@ -46,47 +40,34 @@ impl InFlightRequests {
     /// Nothing is under way.
     pub fn new() -> Self {
         Self(Arc::new(InFlightInner {
-            count: AtomicUsize::new(0),
-            started: Instant::now(),
+            begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            watchers: AtomicUsize::new(0),
-            changed: Notify::new(),
+            started: Instant::now(),
+            ended_at: AtomicU64::new(0),
         }))
     }
 
     /// Ends when nothing is under way and nothing has been for a second: at once if there was no request
     /// within the last second.
     pub async fn quiet(&self) {
-        let inner = &*self.0;
-        let _watcher = ChangeWatcher::of(inner);
-        loop {
-            let changed = inner.changed();
-            if inner.count.load(Ordering::SeqCst) > 0 {
-                changed.await;
-                continue;
-            }
-            let Some(ended) = inner.ended() else {
-                return;
-            };
-            if timeout_at(ended + QUIET, changed).await.is_err() {
-                return;
-            }
+        while !self.0.is_quiet() {
+            sleep(LOOK_PERIOD).await;
         }
     }
 
     /// Ends when, from this call on, a request has come or one that is under way has ended.
     pub fn changed(&self) -> impl Future<Output = ()> + use<'_> {
-        let (watcher, changed) = (ChangeWatcher::of(&self.0), self.0.changed());
+        let before = self.0.changes();
         async move {
-            changed.await;
-            drop(watcher);
+            while self.0.changes() == before {
+                sleep(LOOK_PERIOD).await;
+            }
         }
     }
 
     /// Counts one more.
     pub(super) fn begin(&self) -> InFlightRequest {
-        self.0.count.fetch_add(1, Ordering::SeqCst);
-        self.0.notify();
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
         InFlightRequest(Arc::clone(&self.0))
     }
 }
@@ -100,20 +81,23 @@ impl Default for InFlightRequests {
 // === impl InFlightInner ===
 
 impl InFlightInner {
-    fn ended(&self) -> Option<Instant> {
-        let ms = self.ended.load(Ordering::SeqCst).checked_sub(1)?;
-        Some(self.started + Duration::from_millis(ms))
+    fn count(&self) -> u64 {
+        // In this order: a request that ends in between is still counted.
+        let ended = self.ended.load(Ordering::SeqCst);
+        self.begun.load(Ordering::SeqCst) - ended
     }
 
-    /// A future that is notified of every change from now on.
-    fn changed(&self) -> Notified<'_> {
-        self.changed.notified()
+    fn changes(&self) -> (u64, u64) {
+        let load = |count: &AtomicU64| count.load(Ordering::SeqCst);
+        (load(&self.begun), load(&self.ended))
     }
 
-    fn notify(&self) {
-        if self.watchers.load(Ordering::SeqCst) > 0 {
-            self.changed.notify_waiters();
-        }
+    fn is_quiet(&self) -> bool {
+        self.count() == 0
+            && match self.ended_at.load(Ordering::SeqCst) {
+                0 => true,
+                at => (self.started + Duration::from_millis(at - 1)).elapsed() >= QUIET,
+            }
     }
 }
 
@@ -122,25 +106,9 @@ impl InFlightInner {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let ms = self.0.started.elapsed().as_millis();
-        let ended = u64::try_from(ms).unwrap_or(u64::MAX).saturating_add(1);
-        self.0.ended.store(ended, Ordering::SeqCst);
-        self.0.count.fetch_sub(1, Ordering::SeqCst);
-        self.0.notify();
-    }
-}
-
-// === impl ChangeWatcher ===
-
-impl<'a> ChangeWatcher<'a> {
-    fn of(inner: &'a InFlightInner) -> Self {
-        inner.watchers.fetch_add(1, Ordering::SeqCst);
-        Self(inner)
-    }
-}
-
-impl Drop for ChangeWatcher<'_> {
-    fn drop(&mut self) {
-        self.0.watchers.fetch_sub(1, Ordering::SeqCst);
+        let ended_at = u64::try_from(ms).unwrap_or(u64::MAX).saturating_add(1);
+        self.0.ended_at.store(ended_at, Ordering::SeqCst);
+        self.0.ended.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -166,10 +134,7 @@ mod tests {
         tokio::join!(requests, in_flight.quiet());
         let took = begin.elapsed();
         let expected = Duration::from_secs(3) + QUIET / 2 + QUIET;
-        assert!(
-            took.abs_diff(expected) < Duration::from_millis(5),
-            "{took:?}"
-        );
+        assert!(took.abs_diff(expected) <= LOOK_PERIOD, "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -191,8 +156,7 @@ mod tests {
         let changed = in_flight.changed();
         drop(one);
         timeout(QUIET, changed).await.unwrap();
-        assert_eq!(in_flight.0.count.load(Ordering::Relaxed), 0);
-        assert_eq!(in_flight.0.watchers.load(Ordering::SeqCst), 0);
+        assert_eq!(in_flight.0.count(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -204,8 +168,8 @@ mod tests {
             pending::<()>().await;
         });
         assert_eq!(futures_util::poll!(&mut request), Poll::Pending);
-        assert_eq!(in_flight.0.count.load(Ordering::Relaxed), 1);
+        assert_eq!(in_flight.0.count(), 1);
         drop(request);
-        assert_eq!(in_flight.0.count.load(Ordering::Relaxed), 0);
+        assert_eq!(in_flight.0.count(), 0);
     }
 }

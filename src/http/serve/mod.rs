@@ -11,14 +11,12 @@
 
 mod accept;
 mod connection;
-mod descriptors;
 mod detached;
 mod in_flight;
 mod peer_end;
 mod protocol;
 mod request_handler;
 mod socket;
-mod trailing_end;
 mod unsettled;
 
 pub use accept::serve;

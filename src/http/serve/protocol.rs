@@ -34,8 +34,7 @@ use super::{
     connection::{ConnectionState, LongRequests, Timeouts},
     peer_end::LookBudget,
     request_handler::RequestHandler,
-    socket::{Socket, close, refuse},
-    trailing_end::TrailingEnd,
+    socket::{Socket, TrailingEnd, close, refuse},
 };
 
 /// How connections are served.
@@ -230,7 +229,7 @@ impl Protocol {
     {
         let lifecycle = &self.lifecycle;
         let (mut closed, mut withdrawn) = (pin!(lifecycle.closed()), pin!(lifecycle.withdrawn()));
-        let mut timer = pin!(sleep_until(state.opened() + self.timeouts.idle));
+        let mut timer = pin!(sleep_until(state.opened + self.timeouts.idle));
         // A client that connects to a gateway that is about to stop has nowhere else to go.
         let leaves_when_withdrawn = is_http2 && !lifecycle.is_withdrawn();
         let (mut timeouts, mut is_leaving) = (self.timeouts, false);
@@ -267,7 +266,7 @@ impl Protocol {
                 let is_to_leave =
                     lifecycle.is_closing() || leaves_when_withdrawn && lifecycle.is_withdrawn();
                 if is_to_leave && !is_leaving {
-                    let fresh_until = state.opened() + FRESH;
+                    let fresh_until = state.opened + FRESH;
                     if is_http2 || state.has_received_request() || fresh_until <= Instant::now() {
                         start_leaving = true;
                     } else {
@@ -323,7 +322,7 @@ impl Tls {
         stream: TcpStream,
         state: &Arc<ConnectionState>,
     ) -> Option<TlsStream<Socket>> {
-        let peer = state.peer().map(|peer| peer.ip().to_canonical());
+        let peer = state.peer.map(|peer| peer.ip().to_canonical());
         match timeout(self.timeout, self.begin(stream, state)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {

@@ -3,10 +3,7 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -20,6 +17,7 @@ use http::{
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http::edge::{Class, EdgeService};
 
@@ -34,10 +32,9 @@ use super::{
 pub(super) struct RequestHandler {
     edge: EdgeService,
     in_flight: InFlightRequests,
-    /// How many requests are open over HTTP/2 on all connections together, until their answers have been
-    /// taken, and how many may be.
-    streams: Arc<AtomicUsize>,
-    most: usize,
+    /// How many more requests may be open over HTTP/2 on all connections together, until their answers have been
+    /// taken: a client can open many on one connection, and leave their answers in our memory.
+    streams: Arc<Semaphore>,
     /// Whether the gateway has no room for the connection: each request is refused.
     refuses: bool,
     detached: DetachedReleases,
@@ -47,15 +44,7 @@ pub(super) struct RequestHandler {
 pub(super) struct AnswerBody {
     body: Body,
     _request: OpenRequest,
-    _stream: Option<OpenStream>,
-}
-
-/// A request over HTTP/2, until its answer has been taken. A client can open many on one connection, and
-/// leave their answers in our memory.
-struct OpenStream {
-    streams: Arc<AtomicUsize>,
-    /// How many there are with this one.
-    count: usize,
+    _stream: Option<OwnedSemaphorePermit>,
 }
 
 /// The answer to a request, which is of use to its caller alone or, if it ends a lease, to others too.
@@ -79,8 +68,7 @@ impl RequestHandler {
         Self {
             edge,
             in_flight,
-            streams: Arc::default(),
-            most,
+            streams: Arc::new(Semaphore::new(most)),
             refuses: false,
             detached,
         }
@@ -103,14 +91,15 @@ impl RequestHandler {
     ) -> ResponseFuture<impl Future<Output = Result<Response<AnswerBody>, Infallible>> + use<>>
     {
         let open = connection.begin_request();
-        let stream = (request.version() == Version::HTTP_2).then(|| OpenStream::new(&self.streams));
-        let is_too_many = stream.as_ref().is_some_and(|it| it.count > self.most);
+        let is_http2 = request.version() == Version::HTTP_2;
+        let stream = is_http2.then(|| Arc::clone(&self.streams).try_acquire_owned());
+        let stream = stream.and_then(Result::ok);
         let refuses = self.refuses;
         let target = self.edge.find(&request);
         let class = target.class;
         // For what keeps or ends a lease there is always room.
         let keeps_lease = matches!(class, Class::Renews | Class::Releases);
-        let is_full = refuses || is_too_many && !keeps_lease;
+        let is_full = refuses || is_http2 && stream.is_none() && !keeps_lease;
         // What only looks loses nothing when the gateway stops: a health check must not keep it.
         let counted = (!request.method().is_safe()).then(|| self.in_flight.begin());
         // hyper drops the `Content-Length` beside a `Transfer-Encoding`. A proxy in front may have read
@@ -155,23 +144,6 @@ impl RequestHandler {
     }
 }
 
-// === impl OpenStream ===
-
-impl OpenStream {
-    fn new(streams: &Arc<AtomicUsize>) -> Self {
-        Self {
-            streams: Arc::clone(streams),
-            count: streams.fetch_add(1, Ordering::Relaxed) + 1,
-        }
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.streams.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 // === impl AnswerBody ===
 
 impl HttpBody for AnswerBody {
@@ -191,22 +163,5 @@ impl HttpBody for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stream_counts_itself_until_it_is_dropped() {
-        let streams = Arc::default();
-        let first = OpenStream::new(&streams);
-        let second = OpenStream::new(&streams);
-        assert_eq!((first.count, second.count), (1, 2));
-        drop(first);
-        assert_eq!(OpenStream::new(&streams).count, 2);
-        drop(second);
-        assert_eq!(streams.load(Ordering::Relaxed), 0);
     }
 }

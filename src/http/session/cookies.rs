@@ -12,10 +12,9 @@ use http::{
 use crate::{
     auth::SealedSession,
     http::{
-        base_path::BasePath,
         edge::RequestSource,
         problem::{Problem, ProblemCode},
-        state::AppState,
+        state::{AppState, BasePath},
     },
 };
 
@@ -35,7 +34,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 #[derive(Debug)]
 pub(in crate::http) struct CookieNames {
     /// Whether the browser is known to have come over HTTPS.
-    is_secure: bool,
+    pub(in crate::http) is_secure: bool,
     /// What the cookie is called then.
     secure: &'static str,
 }
@@ -65,11 +64,6 @@ impl CookieNames {
                 OF_PATH
             },
         }
-    }
-
-    /// Whether the browser is known to have come over HTTPS.
-    pub(in crate::http) fn is_secure(&self) -> bool {
-        self.is_secure
     }
 
     /// The sessions that a request brings. There are two if one was put behind the other by somebody

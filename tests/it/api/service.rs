@@ -92,9 +92,8 @@ impl Service {
         let engine = Engine::start(store, lifecycle.clone(), &config.limits, metrics.clone());
         let clock = Arc::new(ManualClock::at(noon()));
         let config = Arc::new(config);
-        let gateway = AppState::new(engine, Arc::clone(&config), clock)
-            .with_gate(gate)
-            .with_audit(audit);
+        let mut gateway = AppState::new(engine, Arc::clone(&config), clock);
+        (gateway.gate, gateway.audit) = (gate, audit);
         Self {
             script: Arc::default(),
             lifecycle,

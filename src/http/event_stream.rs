@@ -1,0 +1,191 @@
+//! Answers that are streams of server-sent events.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::FromRequestParts,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::{HeaderName, HeaderValue, header::CONTENT_TYPE, request::Parts};
+use tokio::time::timeout;
+use tracing::info;
+
+use super::{
+    edge::{RequestContext, RequestId},
+    extract::{LOCK_TOKEN, must_accept_events},
+    problem::Problem,
+    serve::{LongRequestPermit, LongRequests, UserTimeout},
+};
+
+/// The request accepts a stream of events. With what a handler must know of it to give one.
+///
+/// Dropped, it lets the caller be silent for as long as any other.
+pub(super) struct EventStream {
+    /// What the request is called in the log.
+    request_id: RequestId,
+    /// For how long the caller may be silent.
+    user_timeout: UserTimeout,
+    /// The connection that it takes for as long as it lasts.
+    _permit: LongRequestPermit,
+}
+
+// === impl EventStream ===
+
+impl EventStream {
+    /// What the request is called in the log.
+    pub(super) fn request_id(&self) -> &str {
+        self.request_id.as_str()
+    }
+
+    /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
+    pub(super) fn set_user_timeout(&self, limit: Duration) {
+        self.user_timeout.set(limit);
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for EventStream {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        must_accept_events(&parts.headers)?;
+        let Ok(long_requests) = LongRequests::from_request_parts(parts, state).await;
+        let permit = if parts.headers.contains_key(LOCK_TOKEN) {
+            long_requests.acquire_with_lease()?
+        } else {
+            long_requests.acquire()?
+        };
+        Ok(Self {
+            request_id: RequestContext::of(parts).request_id(),
+            user_timeout: UserTimeout::of(&parts.extensions),
+            _permit: permit,
+        })
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.user_timeout.reset();
+    }
+}
+
+/// What a stream sends.
+pub(super) trait EventSource: Send + Sized + 'static {
+    /// What the log says of a caller that has hung up, or does not read.
+    const HUNG_UP: &str;
+
+    /// What is sent first, so that proxies pass on the head of the answer.
+    fn greeting(&self) -> Bytes {
+        HEARTBEAT
+    }
+
+    /// What is sent if nothing else is.
+    fn heartbeat(&self) -> Bytes {
+        HEARTBEAT
+    }
+
+    /// What is sent next, and whether the stream goes on behind it; `None` if it has ended. It may be dropped at any
+    /// time, and asked again.
+    fn next(
+        &mut self,
+        stream: &EventStream,
+    ) -> impl Future<Output = Option<(Bytes, Onward)>> + Send;
+}
+
+/// Whether a stream goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Onward {
+    GoesOn,
+    Ends,
+}
+
+/// A source of events on its way to whoever listens.
+pub(super) struct EventAnswer<S: EventSource> {
+    source: S,
+    stream: EventStream,
+    phase: Phase,
+}
+
+#[derive(PartialEq, Eq)]
+enum Phase {
+    /// Nothing has been sent.
+    New,
+    /// Events are sent as they come.
+    Open,
+    /// The last event has been sent.
+    Over,
+}
+
+/// How often something is sent: often enough for proxies that close a connection which is silent
+/// for half a minute, and to find out within moments that the caller's machine is gone.
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(10);
+/// A comment that keeps proxies from taking the stream for dead.
+const HEARTBEAT: Bytes = Bytes::from_static(b":\n\n");
+/// Tells nginx, and those who took this over from it, not to collect the answer before passing it on.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// An event. Its data is JSON in one line, perhaps with a line break behind it.
+pub(super) fn encode(name: &str, json: &[u8]) -> Bytes {
+    let json = json.trim_ascii_end();
+    let parts = [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"];
+    parts.concat().into()
+}
+
+// === impl EventAnswer ===
+
+impl<S: EventSource> EventAnswer<S> {
+    pub(super) fn new(source: S, stream: EventStream) -> Self {
+        let phase = Phase::New;
+        Self {
+            source,
+            stream,
+            phase,
+        }
+    }
+
+    /// What is sent next; `None` after the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        match self.phase {
+            Phase::New => {
+                self.phase = Phase::Open;
+                Some(self.source.greeting())
+            }
+            Phase::Open => {
+                let next = timeout(HEARTBEAT_PERIOD, self.source.next(&self.stream));
+                let Ok(next) = next.await else {
+                    return Some(self.source.heartbeat());
+                };
+                if !matches!(next, Some((_, Onward::GoesOn))) {
+                    self.phase = Phase::Over;
+                }
+                next.map(|(bytes, _)| bytes)
+            }
+            Phase::Over => None,
+        }
+    }
+}
+
+impl<S: EventSource> IntoResponse for EventAnswer<S> {
+    fn into_response(self) -> Response {
+        let headers = [
+            (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+            (X_ACCEL_BUFFERING, HeaderValue::from_static("no")),
+        ];
+        let bytes = unfold(self, async |mut answer| {
+            let bytes = answer.next().await?;
+            Some((Ok::<_, Infallible>(bytes), answer))
+        });
+        (headers, Body::from_stream(bytes)).into_response()
+    }
+}
+
+impl<S: EventSource> Drop for EventAnswer<S> {
+    fn drop(&mut self) {
+        if self.phase != Phase::Over {
+            let id = self.stream.request_id();
+            info!(id, "{}", S::HUNG_UP);
+        }
+    }
+}

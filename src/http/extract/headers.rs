@@ -1,0 +1,356 @@
+//! What handlers take from headers: tokens, keys and preferences; and which request it is, and from where.
+
+use std::{convert::Infallible, net::IpAddr, time::Duration};
+
+use axum::extract::FromRequestParts;
+use http::{HeaderMap, HeaderName, HeaderValue, header::IF_NONE_MATCH, request::Parts};
+
+use crate::{
+    audit::Requester,
+    auth::Access,
+    config::LimitsConfig,
+    http::{
+        edge::{RequestContext, RequestId},
+        pages::lists,
+        problem::Problem,
+        serve::peer,
+    },
+    lock::{IdempotencyKey, IdempotencyKeyError, Token, TokenError},
+};
+
+use super::field::{Form, declare_fields};
+
+/// The header `Lock-Token`, if there is one.
+pub(in crate::http) struct LockToken(pub(in crate::http) Option<Token>);
+
+/// The token in the header, or in the body instead.
+pub(in crate::http) struct TokenOrBody;
+/// The token of several leases, where no body can have it.
+pub(in crate::http) struct OnlyToken;
+/// The token of a lease that a stream adopts.
+pub(in crate::http) struct AdoptedToken;
+
+pub(in crate::http) const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+/// As it is written in answers.
+const FIELD: &str = "Lock-Token";
+/// The text of a token.
+pub(in crate::http) const TOKEN: Form = Form::text(
+    Token::TEXT_LEN,
+    Token::TEXT_LEN,
+    "^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$",
+);
+const REQUIRED: Form = TOKEN
+    .required()
+    .example("qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU");
+
+declare_fields! {
+    /// The token of the lease. It may be sent as `token` in a JSON body instead; two that differ are
+    /// refused.
+    Header LockToken: FIELD => REQUIRED;
+    /// The token of the lease, instead of the body or besides it; two that differ are refused.
+    Header TokenOrBody: FIELD => TOKEN;
+    /// The token of the leases.
+    Header OnlyToken: FIELD => REQUIRED;
+    /// The token of a living lease, which the stream then goes on with instead of acquiring one.
+    Header AdoptedToken: FIELD => TOKEN;
+    /// Makes the request safe to repeat: asked again while the lease lives, the answer is 200 with
+    /// the same lease, token included; for a minute after its end it is 409. A random UUID is fine.
+    /// It is as secret as the token, and must be of this request alone: whoever else asks with it is answered
+    /// with this lease. A key below 16 characters is refused, and one below 22 is taken with a warning in
+    /// `Latchgate-Warning`.
+    ///
+    /// The same request has the same `ttl_ms`, `max_hold_ms`, `mode`, `limit`, `owner` and `metadata`, or leaves
+    /// the same of them out; else the answer is 409 `idempotency-mismatch`. A lease that was acquired can
+    /// be held under its key, and the other way round: it keeps the TTL and the hold limit that it has.
+    Header IdempotencyKeyHeader: KEY_FIELD =>
+        Form::text(IdempotencyKey::MIN_LEN, IdempotencyKey::MAX_LEN, "^[!-~]*$")
+            .example("0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
+}
+
+// === impl LockToken ===
+
+impl LockToken {
+    /// The token in the header, of an operation that has no body.
+    pub(in crate::http) fn required(self) -> Result<Token, Problem> {
+        let missing = || Problem::invalid_field(FIELD, "is missing; send the token in this header");
+        self.0.ok_or_else(missing)
+    }
+
+    /// The token of the request: from the header, or from the body, or from both if they agree.
+    pub(in crate::http) fn or(self, body: Option<Token>) -> Result<Token, Problem> {
+        match (self.0, body) {
+            (Some(header), Some(body)) if header.hash() != body.hash() => {
+                Err(Problem::invalid_field(
+                    FIELD,
+                    "is another token than the field `token` of the body",
+                ))
+            }
+            (Some(token), _) | (None, Some(token)) => Ok(token),
+            (None, None) => Err(Problem::invalid_field(
+                FIELD,
+                "is missing; send the token in this header, or as `token` in the body",
+            )),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockToken {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let refuse = |reason| Problem::invalid_field(FIELD, reason);
+        match single(&parts.headers, &LOCK_TOKEN).map_err(refuse)? {
+            None => Ok(Self(None)),
+            Some(text) => Token::parse(text)
+                .map(|token| Self(Some(token)))
+                .map_err(|error: TokenError| Problem::invalid_field(FIELD, error.to_string())),
+        }
+    }
+}
+
+/// The text of a header that may be given once.
+pub(in crate::http) fn single<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, &'static str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => match value.to_str() {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err("has a character that is not visible ASCII"),
+        },
+        (Some(_), Some(_)) => Err("is given more than once"),
+    }
+}
+
+// === Idempotency key ===
+//
+// The header `Idempotency-Key`.
+
+/// The header `Idempotency-Key`, if there is one.
+pub(in crate::http) struct IdempotencyKeyHeader(pub(in crate::http) Option<IdempotencyKey>);
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// As it is written in answers.
+const KEY_FIELD: &str = "Idempotency-Key";
+
+// === impl IdempotencyKeyHeader ===
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKeyHeader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let text = single(&parts.headers, &IDEMPOTENCY_KEY)
+            .map_err(|reason| Problem::invalid_field(KEY_FIELD, reason))?;
+        text.map(IdempotencyKey::new)
+            .transpose()
+            .map(Self)
+            .map_err(|error: IdempotencyKeyError| {
+                Problem::invalid_field(KEY_FIELD, error.to_string())
+            })
+    }
+}
+
+/// The preference `wait` of a request, in seconds, if it has one. What cannot be understood is as if it were not
+/// there, which is how preferences are meant: nobody is refused for one.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::http) struct PreferredWait(Option<u64>);
+
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+declare_fields! {
+    /// `wait=N` (RFC 7240) is another word for `wait_ms`, in seconds. It counts if the body has no `wait_ms`, is
+    /// cut to the longest wait that is allowed, and is answered with `Preference-Applied: wait=N`. Anything else
+    /// is ignored.
+    Header PreferredWait: "Prefer" => Form::TEXT.example("wait=10");
+}
+
+// === impl PreferredWait ===
+
+impl PreferredWait {
+    /// What is made of it: a preference may ask for more than is allowed, and gets what there is, in whole seconds.
+    pub(in crate::http) fn applied(self, limits: &LimitsConfig) -> Option<Duration> {
+        let most = limits.max_wait_ms.duration().as_secs();
+        let applied = |seconds: u64| Duration::from_secs(seconds.min(most));
+        self.0.map(applied)
+    }
+
+    fn of(headers: &HeaderMap) -> Self {
+        let values = headers.get_all(PREFER).iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        // Of several the first counts.
+        let mut waits = texts.flat_map(|text| text.split(',')).filter_map(wait);
+        Self(waits.next().and_then(seconds))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for PreferredWait {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.headers))
+    }
+}
+
+/// What follows, if the preference is `wait`.
+fn wait(preference: &str) -> Option<&str> {
+    let preference = preference.split(';').next().unwrap_or_default();
+    let (name, value) = preference.split_once('=').unwrap_or((preference, ""));
+    let is_wait = name.trim().eq_ignore_ascii_case("wait");
+    is_wait.then(|| value.trim())
+}
+
+/// A number of seconds, if that is what it is.
+fn seconds(value: &str) -> Option<u64> {
+    let unquoted = value
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let digits = unquoted.unwrap_or(value);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // More than any number is more than is allowed.
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+/// The header `If-None-Match`. Costs nothing where it is not sent.
+pub(in crate::http) struct IfNoneMatch(Vec<HeaderValue>);
+
+declare_fields! {
+    /// The `ETag` of an earlier answer: if it is still that of the lock, the answer is 304.
+    Header IfNoneMatch: "If-None-Match" => Form::TEXT;
+}
+
+// === impl IfNoneMatch ===
+
+impl IfNoneMatch {
+    /// Whether the caller has what this tag stands for.
+    pub(in crate::http) fn names(&self, tag: &HeaderValue) -> bool {
+        let tag = tag.to_str();
+        tag.is_ok_and(|tag| lists(self.0.iter(), tag))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for IfNoneMatch {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let values = parts.headers.get_all(IF_NONE_MATCH).iter();
+        Ok(Self(values.cloned().collect()))
+    }
+}
+
+/// The id of the last event that the caller has read. Whatever cannot be read is an id that nobody
+/// gave, and answered with a gap: a browser sends this header by itself and can do nothing about it.
+pub(in crate::http) struct LastEventId(pub(in crate::http) Option<String>);
+
+declare_fields! {
+    /// The id of the last event that was read, to read on behind it. A browser sends it by itself.
+    Header LastEventId: "Last-Event-ID" => Form::TEXT;
+}
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+impl<S: Sync> FromRequestParts<S> for LastEventId {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let header = parts.headers.get(LAST_EVENT_ID);
+        let header = header.filter(|header| !header.is_empty());
+        let id = header.map(|header| header.to_str().unwrap_or_default().to_owned());
+        Ok(Self(id))
+    }
+}
+
+/// Which request it is, and from where.
+pub(in crate::http) struct Provenance {
+    /// As it is named in the log.
+    pub(in crate::http) request_id: RequestId,
+    /// The other end of the connection, if it is one of the network.
+    pub(in crate::http) remote: Option<IpAddr>,
+}
+
+// === impl Provenance ===
+
+impl Provenance {
+    /// For the audit log: who sent the request.
+    pub(in crate::http) fn requester<'a>(&'a self, caller: &'a Access) -> Requester<'a> {
+        Requester {
+            key: caller.name().map(AsRef::as_ref),
+            request_id: self.request_id.as_str(),
+            remote: self.remote,
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Provenance {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self {
+            request_id: RequestContext::of(parts).request_id(),
+            remote: peer(&parts.extensions),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn preferred(values: &[&str]) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(PREFER, value.parse().unwrap());
+        }
+        PreferredWait::of(&headers).0
+    }
+
+    #[test]
+    fn reads_the_first_wait_among_preferences() {
+        for values in [
+            &["wait=10"][..],
+            &["Wait = 10"],
+            &["wait=\"10\""],
+            &["respond-async, wait=10"],
+            &["wait=10; foo=bar"],
+            &["return=minimal", "wait=10"],
+            &["wait=10, wait=20"],
+            &["wait=10", "wait=20"],
+        ] {
+            assert_eq!(preferred(values), Some(10), "{values:?}");
+        }
+        assert_eq!(preferred(&["wait=99999999999999999999999"]), Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_is_no_number_of_seconds_is_no_preference() {
+        for values in [
+            &[][..],
+            &[""],
+            &["respond-async"],
+            &["wait"],
+            &["wait="],
+            &["wait=\""],
+            &["wait=-1"],
+            &["wait=1.5"],
+            &["wait=+1"],
+            &["wait=ten, wait=10"],
+            &["waiting=10"],
+        ] {
+            assert_eq!(preferred(values), None, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn is_cut_to_whole_seconds_that_are_allowed() {
+        let limits = LimitsConfig {
+            max_wait_ms: crate::config::Millis(2_900),
+            ..LimitsConfig::default()
+        };
+        for (asked, applied) in [(0, 0), (2, 2), (3, 2), (u64::MAX, 2)] {
+            let preferred = PreferredWait(Some(asked)).applied(&limits);
+            assert_eq!(preferred, Some(Duration::from_secs(applied)));
+        }
+        assert_eq!(PreferredWait(None).applied(&limits), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! Answers to those who ask for locks: with notes on how the request was understood, and with a lease on its way through the
+//! socket.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, header::LOCATION};
+use http_body::{Frame, SizeHint};
+
+use crate::{
+    engine::{Delivery, Granted, GrantedGroup},
+    http::{
+        json_response::{JSON, json},
+        problem::Problem,
+        serve::AnsweredOn,
+        state::AppState,
+    },
+    lock::IdempotencyKey,
+};
+
+use super::lease_view::{GroupLeaseBody, LeaseBody};
+
+/// What came of a request, with notes on how it was understood.
+pub(in crate::http) struct Annotated<T> {
+    pub(super) answer: Result<T, Problem>,
+    pub(super) notes: Notes,
+}
+
+/// What a caller is told of its request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Notes {
+    /// That it waits because it preferred to.
+    pub(super) wait: Option<Duration>,
+    /// That its `Idempotency-Key` may be guessed.
+    pub(super) has_short_key: bool,
+}
+
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+/// In a header, so that the body stays the same: nobody has to handle it, and it is seen with `curl -i`.
+const LATCHGATE_WARNING: HeaderName = HeaderName::from_static("latchgate-warning");
+const SHORT_KEY: HeaderValue = HeaderValue::from_static(
+    "Idempotency-Key has fewer than 22 characters; who guesses it gets the lease. Use a random UUID.",
+);
+
+// === impl Notes ===
+
+impl Notes {
+    pub(super) fn has_short(key: Option<&IdempotencyKey>) -> Self {
+        Self {
+            wait: None,
+            has_short_key: key.is_some_and(IdempotencyKey::is_short),
+        }
+    }
+
+    /// What was preferred is applied where the request was let wait: with a grant, and with the refusal after the
+    /// wait.
+    fn insert(self, response: &mut Response) {
+        let status = response.status();
+        if let Some(wait) = self.wait
+            && (status.is_success() || status == StatusCode::LOCKED)
+        {
+            let value = format!("wait={}", wait.as_secs());
+            let value = HeaderValue::try_from(value).expect("a number is visible ASCII");
+            response.headers_mut().insert(PREFERENCE_APPLIED, value);
+        }
+        if self.has_short_key && status.is_success() {
+            response.headers_mut().insert(LATCHGATE_WARNING, SHORT_KEY);
+        }
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for Annotated<T> {
+    fn into_response(self) -> Response {
+        let mut response = self.answer.into_response();
+        self.notes.insert(&mut response);
+        response
+    }
+}
+
+/// The answer to an acquire: 201 for a new lease, 200 for one that was asked for again.
+pub(in crate::http) struct Acquired {
+    body: Bytes,
+    /// Where one lock can be inspected; `None` for several.
+    location: Option<HeaderValue>,
+    delivery: Delivery,
+    connection: AnsweredOn,
+}
+
+/// A body that leaves the delivery of a lease to the connection when HTTP has taken it.
+///
+/// Dropped before that (the caller hung up, the connection broke, the edge failed) the lease is
+/// given back.
+struct Delivered {
+    pending: Option<(Bytes, Delivery)>,
+    connection: AnsweredOn,
+}
+
+// === impl Acquired ===
+
+impl Acquired {
+    pub(super) fn new(granted: Granted, connection: AnsweredOn, gateway: &AppState) -> Self {
+        let Granted {
+            lease, delivery, ..
+        } = granted;
+        let location = [gateway.base_path.as_str(), "/locks/", lease.name.as_str()].concat();
+        Self {
+            location: Some(
+                HeaderValue::try_from(location)
+                    .expect("a base path that routes and a lock name are visible ASCII"),
+            ),
+            body: LeaseBody::new(lease, gateway.clock.wall()).to_json(),
+            delivery,
+            connection,
+        }
+    }
+
+    /// The answer to who has acquired several locks.
+    pub(super) fn all(granted: GrantedGroup, connection: AnsweredOn, gateway: &AppState) -> Self {
+        Self {
+            location: None,
+            body: json(&GroupLeaseBody::new(
+                granted.leases,
+                granted.waited,
+                gateway.clock.wall(),
+            )),
+            delivery: granted.delivery,
+            connection,
+        }
+    }
+}
+
+impl IntoResponse for Acquired {
+    fn into_response(self) -> Response {
+        let status = if self.delivery.is_replay() {
+            StatusCode::OK
+        } else {
+            StatusCode::CREATED
+        };
+        let body = Body::new(Delivered {
+            pending: Some((self.body, self.delivery)),
+            connection: self.connection,
+        });
+        let location = self.location.map(|location| [(LOCATION, location)]);
+        (status, JSON, location, body).into_response()
+    }
+}
+
+// === impl Delivered ===
+
+impl http_body::Body for Delivered {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let pending = self.pending.take();
+        Poll::Ready(pending.map(|(body, delivery)| {
+            self.connection.hand_over(delivery);
+            Ok(Frame::data(body))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self.pending.as_ref().map_or(0, |(body, _)| body.len());
+        SizeHint::with_exact(u64::try_from(left).expect("a lease is a few hundred bytes"))
+    }
+}

@@ -1,0 +1,144 @@
+//! One file on its way to whoever may have it already: the page, its parts, and the OpenAPI document.
+
+use std::io::Write as _;
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{
+    HeaderMap, HeaderValue, StatusCode,
+    header::{
+        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    },
+};
+use sha2::{Digest, Sha256};
+
+use crate::http::extract::{accepts, items};
+
+/// A file, and what is said of it.
+#[derive(Debug, Clone)]
+pub(in crate::http) struct File {
+    pub(in crate::http) media: &'static str,
+    /// Another one for every other content.
+    pub(in crate::http) mark: String,
+    pub(in crate::http) plain: Bytes,
+    /// The same in fewer bytes, if there is such a form.
+    pub(in crate::http) gzip: Option<Bytes>,
+}
+
+// === impl File ===
+
+impl File {
+    /// What is made here and not by the build, and may be another after the next start.
+    pub(in crate::http) fn of(media: &'static str, plain: Bytes) -> Self {
+        Self {
+            media,
+            mark: mark(&plain),
+            gzip: Some(compressed(&plain)),
+            plain,
+        }
+    }
+
+    /// The answer to a request with these headers.
+    pub(in crate::http) fn answer(&self, asked: &HeaderMap) -> Response {
+        let gzip = self.gzip.as_ref().filter(|_| takes_gzip(asked));
+        // What is sent differs, and so must its name.
+        let tag = match gzip {
+            Some(_) => format!("\"{}-gzip\"", self.mark),
+            None => format!("\"{}\"", self.mark),
+        };
+        let has_it = lists(asked.get_all(IF_NONE_MATCH).iter(), &tag);
+        let tag = HeaderValue::try_from(tag).expect("a mark is of hexadecimal digits");
+        let headers = [
+            (ETAG, tag),
+            // It asks each time, and is sent nothing if nothing has changed: page and scripts must be of
+            // one version, and of that of the API.
+            (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+            (VARY, HeaderValue::from_static("Accept-Encoding")),
+        ];
+        if has_it {
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
+        }
+        let media = [(CONTENT_TYPE, HeaderValue::from_static(self.media))];
+        match gzip {
+            Some(bytes) => {
+                let coding = [(CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+                (headers, media, coding, bytes.clone()).into_response()
+            }
+            None => (headers, media, self.plain.clone()).into_response(),
+        }
+    }
+}
+
+/// 64 bits of its hash, as the build marks the files of the dashboard.
+pub(in crate::http) fn mark(content: &[u8]) -> String {
+    let hash = Sha256::digest(content);
+    let first: [u8; 8] = std::array::from_fn(|at| hash[at]);
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+fn compressed(content: &[u8]) -> Bytes {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::default());
+    writer
+        .write_all(content)
+        .expect("memory takes what is written");
+    let small = writer.finish().expect("memory takes what is written");
+    Bytes::from(small)
+}
+
+/// Whether an `If-None-Match` lists a tag, or whatever there is. A weak tag is as good as a strong one.
+pub(in crate::http) fn lists<'a>(values: impl Iterator<Item = &'a HeaderValue>, tag: &str) -> bool {
+    let opaque = |tag: &'a str| tag.strip_prefix("W/").unwrap_or(tag);
+    let tag = tag.strip_prefix("W/").unwrap_or(tag);
+    items(values).any(|item| item == "*" || opaque(item) == tag)
+}
+
+/// Whether the request says that its sender understands gzip. Who says nothing is sent what needs
+/// no understanding.
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let values = || asked.get_all(ACCEPT_ENCODING).iter();
+    accepts(values, &["gzip", "*"]) == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    fn asked(name: HeaderName, value: &str) -> HeaderMap {
+        [(name, value.parse().unwrap())].into_iter().collect()
+    }
+
+    #[test]
+    fn gzip_is_sent_to_those_who_say_that_they_take_it() {
+        for taken in [
+            "gzip",
+            "br, GZIP;q=0.5",
+            "*",
+            "deflate, *;q=0.1",
+            "gzip; q=1",
+        ] {
+            assert!(takes_gzip(&asked(ACCEPT_ENCODING, taken)), "{taken}");
+        }
+        for not in ["", "br", "gzip;q=0", "*;q=0", "gzip;q=0, *", "identity"] {
+            assert!(!takes_gzip(&asked(ACCEPT_ENCODING, not)), "{not}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    fn has(value: &str, tag: &str) -> bool {
+        lists([HeaderValue::try_from(value).unwrap()].iter(), tag)
+    }
+
+    #[test]
+    fn a_browser_has_what_it_names() {
+        for named in ["\"a\"", "W/\"a\"", "\"b\", \"a\"", "*"] {
+            assert!(has(named, "\"a\""), "{named}");
+            assert!(has(named, "W/\"a\""), "{named}");
+        }
+        for named in ["", "a", "\"b\"", "\"a-gzip\""] {
+            assert!(!has(named, "\"a\""), "{named}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! `GET`, `POST` and `DELETE /session`: who somebody is here, and what they may do.
+
+use std::{borrow::Cow, sync::Arc, time::SystemTime};
+
+use axum::{
+    extract::State,
+    response::{AppendHeaders, IntoResponse, Response},
+};
+use http::{StatusCode, header::SET_COOKIE};
+use serde::Serialize;
+use utoipa::{
+    ToSchema,
+    openapi::{
+        RefOr, Schema,
+        schema::{ArrayBuilder, ObjectBuilder, Type},
+    },
+};
+
+use crate::{
+    auth::{Access, Permission, Permissions, Refusal},
+    http::{
+        edge::RequestContext,
+        extract::{
+            AcceptsJson, ApiJson, Field, Fields, Form, NoQuery, OptionalCaller, Provenance,
+            RequestBody, UnrefusedCaller, declare_fields,
+        },
+        json_response::JsonResponse,
+        locks::{millis, timestamp},
+        problem::Problem,
+        state::AppState,
+    },
+    lock::Ttl,
+};
+
+use super::cookies::CookieJar;
+
+/// Who am I, and what may I do?
+///
+/// For pages, which show what one may do and hide what one may not. Also who is not known is answered
+/// with 200: `signed_in` is false, and no permission is listed. A session that has ended is none.
+#[utoipa::path(
+    get,
+    path = "/session",
+    operation_id = "getSession",
+    tag = "session",
+    responses(
+        (status = 200, body = SessionBody, description = "Who asks."),
+    )
+)]
+pub(in crate::http) async fn show(
+    State(gateway): State<Arc<AppState>>,
+    caller: OptionalCaller,
+    _: AcceptsJson,
+    _: NoQuery,
+) -> Result<JsonResponse<SessionBody>, Problem> {
+    Ok(JsonResponse(match &caller.0 {
+        Some(access) => SessionBody::of(access, gateway.clock.wall()),
+        None => SessionBody::of_nobody(),
+    }))
+}
+
+/// What is said of a text that is no key.
+const NOT_A_KEY: &str =
+    "What was sent as `key` is no API key of this gateway. A key begins with `lgk_`.";
+
+/// Sign in
+///
+/// For pages of the gateway itself, such as the dashboard: shows an API key once, and gets a cookie for
+/// it that no script can read. From then on the cookie does what the header `Authorization` does, for
+/// `auth.session_ttl_ms`, and not longer than the key and the secret that was shown are there. If a
+/// request has both, the header counts.
+///
+/// The cookie is `latchgate-session`, over HTTPS `__Host-latchgate-session` (`__Secure-latchgate-session`
+/// below a base path); it is `HttpOnly` and `SameSite=Strict`. It counts for requests of pages of the gateway, as
+/// `Sec-Fetch-Site` or `Origin` say. Where a browser sends neither, what could change something needs
+/// the header `X-Requested-With`, with any value.
+///
+/// A gateway without API keys knows everybody, and sets no cookie.
+#[utoipa::path(
+    post,
+    path = "/session",
+    operation_id = "signIn",
+    tag = "session",
+    request_body(content = SignInJson, description = "The key."),
+    responses(
+        (status = 200, body = SessionBody, description = "Who was signed in.",
+         headers(("Set-Cookie", description = "The session, unless the gateway has no API keys."))),
+    )
+)]
+pub(in crate::http) async fn sign_in(
+    State(gateway): State<Arc<AppState>>,
+    jar: CookieJar,
+    provenance: Provenance,
+    context: RequestContext,
+    _: AcceptsJson,
+    _: NoQuery,
+    ApiJson(SignInBody { key }): ApiJson<SignInBody>,
+) -> Result<Response, Problem> {
+    let access = gateway.gate.admit(Some(&key), provenance.remote);
+    let access = access.map_err(|refusal| {
+        let mut problem = Problem::from(refusal);
+        if refusal == Refusal::NotAKey {
+            problem.detail = NOT_A_KEY.into();
+        }
+        problem
+    })?;
+    context.set_caller(&access);
+    access.count_request()?;
+    let Some((access, session)) = gateway.gate.begin_session(access) else {
+        return Ok(JsonResponse(SessionBody::of_anybody()).into_response());
+    };
+    gateway.audit.signed_in(&provenance.requester(&access));
+    // Nothing of it is kept here. A caller that has hung up has no session.
+    let ttl = gateway.config.auth.session_ttl_ms.duration();
+    let cookies = jar.keep(&session, ttl).into_iter();
+    let cookies: Vec<_> = cookies.map(|cookie| (SET_COOKIE, cookie)).collect();
+    let body = SessionBody::of(&access, gateway.clock.wall());
+    Ok((AppendHeaders(cookies), JsonResponse(body)).into_response())
+}
+
+/// Sign out
+///
+/// Has the browser forget its session. Nothing else is there to be forgotten: a copy of the cookie, if
+/// somebody has one, counts until it ends. To end those too, take the secret out of its key.
+///
+/// It is not charged to the key, so that a session can be ended although others have used the key up.
+#[utoipa::path(
+    delete,
+    path = "/session",
+    operation_id = "signOut",
+    tag = "session",
+    responses(
+        (status = 204, description = "The session is forgotten, or there was none.",
+         headers(("Set-Cookie", description = "Takes the cookie away."))),
+    )
+)]
+pub(in crate::http) async fn sign_out(
+    State(gateway): State<Arc<AppState>>,
+    jar: CookieJar,
+    caller: UnrefusedCaller,
+    context: RequestContext,
+    provenance: Provenance,
+    _: NoQuery,
+) -> Result<Response, Problem> {
+    if let Some(access) = caller.access.filter(Access::is_session) {
+        context.set_caller(&access);
+        gateway.audit.signed_out(&provenance.requester(&access));
+    }
+    let cookies: Vec<_> = jar.forget().map(|cookie| (SET_COOKIE, cookie)).collect();
+    Ok((StatusCode::NO_CONTENT, AppendHeaders(cookies)).into_response())
+}
+
+/// Who asks, and what they may do.
+#[derive(Default, Serialize, ToSchema)]
+#[schema(as = Session, example = json!({
+    "authentication": true,
+    "signed_in": true,
+    "name": "ops",
+    "permissions": {"acquire": ["deploy:"], "view": ["*"], "break": ["deploy:"], "metrics": true},
+    "max_ttl_ms": null,
+    "expires_in_ms": 43_200_000,
+    "expires_at": "2026-11-21T20:00:00.000Z",
+}))]
+pub(in crate::http) struct SessionBody {
+    /// Whether the gateway has API keys. If it has none, everybody may do everything.
+    authentication: bool,
+    /// Whether somebody is known: by a session, or by an API key in the request.
+    signed_in: bool,
+    /// The name of the API key; null if nobody is known.
+    #[schema(required = true)]
+    name: Option<String>,
+    /// What is permitted now.
+    permissions: PermissionsBody,
+    /// The longest TTL that may be asked for; null if there is no limit of its own.
+    #[schema(required = true)]
+    max_ttl_ms: Option<u64>,
+    /// What is left until a new one is needed: of the session, or of its key if that is less. Null if
+    /// there is no end.
+    #[schema(required = true)]
+    expires_in_ms: Option<u64>,
+    /// When that is, by the clock of the gateway.
+    #[schema(format = DateTime, required = true)]
+    expires_at: Option<String>,
+}
+
+/// What is permitted.
+#[derive(Default, Serialize)]
+struct PermissionsBody(Permissions);
+
+// === impl SessionBody ===
+
+impl SessionBody {
+    /// Anybody, at a gateway without keys.
+    pub(super) fn of_anybody() -> Self {
+        Self {
+            permissions: PermissionsBody(Permissions::all()),
+            ..Self::default()
+        }
+    }
+
+    /// Somebody who is not known.
+    pub(super) fn of_nobody() -> Self {
+        Self {
+            authentication: true,
+            ..Self::default()
+        }
+    }
+
+    /// Somebody who was let in. `now` is the wall time of the gateway.
+    pub(super) fn of(access: &Access, now: SystemTime) -> Self {
+        let Some(key) = access.key() else {
+            return Self::of_anybody();
+        };
+        let ends_at = access.ends_at();
+        let left = ends_at.map(|end| end.duration_since(now).unwrap_or_default());
+        Self {
+            authentication: true,
+            signed_in: true,
+            name: Some(key.name.to_string()),
+            permissions: PermissionsBody(key.permissions.clone()),
+            max_ttl_ms: access.max_ttl().map(Ttl::as_millis),
+            expires_in_ms: left.map(millis),
+            expires_at: ends_at.map(|end| timestamp(Some(end))),
+        }
+    }
+}
+
+// === impl PermissionsBody ===
+
+impl utoipa::PartialSchema for PermissionsBody {
+    fn schema() -> RefOr<Schema> {
+        let object = ObjectBuilder::new().description(Some(
+            "What is permitted, by the beginnings of lock names; `*` is every name, and an empty list none.",
+        ));
+        let add = |object: ObjectBuilder, permission: Permission| {
+            let row = permission.row();
+            let schema = if row.is_per_name {
+                let text = Some(format!("The names that the key may {}.", row.allows));
+                let texts = ArrayBuilder::new()
+                    .items(String::schema())
+                    .description(text);
+                Schema::from(texts)
+            } else {
+                let text = Some(format!("Whether the key may {}.", row.allows));
+                let flag = ObjectBuilder::new()
+                    .schema_type(Type::Boolean)
+                    .description(text);
+                Schema::from(flag)
+            };
+            object.property(row.name, schema).required(row.name)
+        };
+        let object = Permission::ALL.into_iter().fold(object, add);
+        RefOr::T(object.into())
+    }
+}
+
+impl ToSchema for PermissionsBody {
+    fn name() -> Cow<'static, str> {
+        "Permissions".into()
+    }
+}
+
+/// Who signs in. It does not print itself.
+pub(in crate::http) struct SignInBody {
+    /// The API key.
+    pub(super) key: Box<str>,
+}
+
+/// The body in the OpenAPI document.
+pub(in crate::http) type SignInJson = ApiJson<SignInBody>;
+
+/// No key is longer, and what is longer need not be looked at.
+const MOST: usize = 200;
+
+declare_fields! {
+    /// Who signs in. It does not print itself.
+    const SIGN_IN: "SignIn" => Form::TEXT;
+    /// The API key.
+    const KEY: "key" => Form::text(0, MOST, "[!-~]").required().example("lgk_..");
+}
+
+// === impl SignInBody ===
+
+impl RequestBody for SignInBody {
+    const ABOUT: Field = SIGN_IN;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
+        let text = fields.text(&KEY).unwrap_or_default();
+        if !text.bytes().any(|byte| byte.is_ascii_graphic()) {
+            fields.refuse(&KEY, "is needed: the API key");
+        } else if text.chars().count() > MOST {
+            fields.refuse(&KEY, "is longer than any API key");
+        }
+        // A paste often has a space or a line break at its end.
+        let key = text.trim().into();
+        Self { key }
+    }
+}
