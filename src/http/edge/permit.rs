@@ -80,8 +80,9 @@ impl ConcurrencyLimits {
             Class::Renews => Some(&self.renewing),
             Class::Releases => Some(&self.releasing),
             Class::Scrapes => Some(&self.scraping),
-            Class::Probes | Class::Preflights => None,
-            Class::Ordinary | Class::Listens | Class::Holds => None,
+            Class::Ordinary | Class::Listens | Class::Holds | Class::Probes | Class::Preflights => {
+                None
+            }
         }
     }
 }

@@ -201,9 +201,10 @@ impl Readiness {
             draining.detail = Some("the gateway is about to stop".to_owned());
         }
         checks.push(draining);
-        let status = match checks.iter().all(|check| check.status.is_ready()) {
-            true => ReadyStatus::Ready,
-            false => ReadyStatus::NotReady,
+        let status = if checks.iter().all(|check| check.status.is_ready()) {
+            ReadyStatus::Ready
+        } else {
+            ReadyStatus::NotReady
         };
         Self { status, checks }
     }
