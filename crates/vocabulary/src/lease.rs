@@ -77,26 +77,24 @@ impl HeldLease {
 
     /// The lease as it is now; nothing may be left of it.
     #[must_use]
-    pub fn at(self, now: Instant) -> Self {
+    pub fn at(mut self, now: Instant) -> Self {
         let by = now.saturating_duration_since(self.as_of);
         let as_of = self.as_of + by;
-        self.aged(by, as_of)
+        self.age(by, as_of);
+        self
     }
 
-    /// The lease so much later, by a clock that knows it better than the one of `as_of`, which is then.
-    #[must_use]
-    pub fn aged(self, by: Duration, as_of: Instant) -> Self {
-        Self {
-            expires_in: self.expires_in.saturating_sub(by),
-            held_for: self.held_for + by,
-            hold_expires_in: self.hold_expires_in.map(|left| left.saturating_sub(by)),
-            release_requested: self.release_requested.map(|mut request| {
-                request.within = request.within.saturating_sub(by);
-                request
-            }),
-            as_of,
-            ..self
+    /// Makes the lease so much older, by a clock that knows it better than the one of `as_of`, which is then.
+    pub fn age(&mut self, by: Duration, as_of: Instant) {
+        self.expires_in = self.expires_in.saturating_sub(by);
+        self.held_for += by;
+        if let Some(left) = &mut self.hold_expires_in {
+            *left = left.saturating_sub(by);
         }
+        if let Some(request) = &mut self.release_requested {
+            request.within = request.within.saturating_sub(by);
+        }
+        self.as_of = as_of;
     }
 
     /// Takes note that its holder was asked to release it. Of several requests the one with the earliest end counts.

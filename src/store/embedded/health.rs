@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
-use super::lease::Moment;
+use super::state::Moment;
 
 /// How long one write may take before it is reported: far above any sound disk, well below what a
 /// command waits.

@@ -20,33 +20,18 @@
 //! **A backup** is a snapshot in memory, made as the next file is. A mark in its header says that others were granted fencing tokens
 //! after it was made: a start on it is refused if the clock is behind the largest of them.
 
-mod backup;
-mod catalog;
 mod command;
-mod directory;
-#[cfg(any(test, feature = "fuzzing"))]
-mod fuzzed_row;
 mod health;
-mod held;
-mod layout;
-mod lease;
-mod list;
 mod log;
-mod operations;
-mod queue;
-mod replay;
-mod row;
-mod snapshot;
+mod records;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
-mod undo;
 mod writer;
 
-pub use backup::{BackupError, check_backup};
-pub use directory::OpenError;
+pub use log::{BackupError, OpenError, check_backup};
 pub use store::{EmbeddedStore, StoreBackup};
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use fuzzed_row::fuzzed_row;
+pub(crate) use log::fuzzed_row;

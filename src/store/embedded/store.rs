@@ -36,15 +36,11 @@ use crate::{
 
 use super::{
     OpenError,
-    command::{Command, ReplySender},
-    directory::{Directory, RESERVE},
+    command::{Command, Outcome, ReplySender},
     health::DiskHealth,
-    lease::Moment,
-    list::{ListProgress, PageBuilder},
-    log::{Log, LogEnd, Volume},
-    replay::Contents,
-    row::Meta,
-    state::State,
+    log::{Contents, Directory, Log, LogEnd, RESERVE, Volume},
+    records::Meta,
+    state::{ListProgress, Moment, PageBuilder, State},
     writer::Writer,
 };
 
@@ -117,6 +113,20 @@ impl EmbeddedStore {
         }
     }
 
+    async fn change<T: Outcome>(
+        &self,
+        change: impl FnMut(&mut State, Moment) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.ask(|answer| Command::change(answer, change)).await
+    }
+
+    fn publish_breaks(&self, name: &LockName, tokens: Vec<TokenHash>) {
+        for token in tokens {
+            let name = name.clone();
+            self.breaks.publish(BrokenLease { name, token });
+        }
+    }
+
     /// Everything that lives, and all that was acknowledged before, as the file of a log.
     pub async fn backup(&self) -> Result<StoreBackup, StoreError> {
         let room = Arc::clone(&self.backups).try_acquire_owned();
@@ -141,9 +151,13 @@ impl Store for EmbeddedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         let room = Arc::clone(&self.acquires).try_acquire_owned();
         let room = room.map_err(|_full| Unavailability::Overloaded)?;
-        let attempt = Box::new(attempt.clone());
-        self.ask(|answer| Command::Acquire(attempt, answer, room))
-            .await
+        // Room among the commands that wait is free again when the writer takes this one up.
+        let (attempt, mut room) = (attempt.clone(), Some(room));
+        self.change(move |state, now| {
+            drop(room.take());
+            state.acquire(&attempt, now)
+        })
+        .await
     }
 
     async fn confirm(
@@ -160,7 +174,8 @@ impl Store for EmbeddedStore {
         token: &TokenHash,
         keep_for: Option<Duration>,
     ) -> Result<Leaving, StoreError> {
-        self.ask(|answer| Command::Leave(name.clone(), *token, keep_for, answer))
+        let (name, token) = (name.clone(), *token);
+        self.change(move |state, now| Ok(state.leave(&name, &token, keep_for, now)))
             .await
     }
 
@@ -171,7 +186,8 @@ impl Store for EmbeddedStore {
         token: &TokenHash,
         ttl: RenewalTtl,
     ) -> Result<Renewal, StoreError> {
-        self.ask(|answer| Command::Renew(renewer, name.clone(), *token, ttl, answer))
+        let (name, token) = (name.clone(), *token);
+        self.change(move |state, now| Ok(state.renew(renewer, &name, &token, ttl, now)))
             .await
     }
 
@@ -181,12 +197,14 @@ impl Store for EmbeddedStore {
         name: &LockName,
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
-        self.ask(|answer| Command::Release(keeper, name.clone(), *token, answer))
+        let (name, token) = (name.clone(), *token);
+        self.change(move |state, now| Ok(state.release(keeper, &name, &token, now)))
             .await
     }
 
     async fn give_back(&self, name: &LockName, token: &TokenHash) -> Result<GiveBack, StoreError> {
-        self.ask(|answer| Command::GiveBack(name.clone(), *token, None, answer))
+        let (name, token) = (name.clone(), *token);
+        self.change(move |state, now| Ok(state.give_back(&name, &token, None, now)))
             .await
     }
 
@@ -196,7 +214,8 @@ impl Store for EmbeddedStore {
         token: &TokenHash,
         keeper: KeeperId,
     ) -> Result<GiveBack, StoreError> {
-        self.ask(|answer| Command::GiveBack(name.clone(), *token, Some(keeper), answer))
+        let (name, token) = (name.clone(), *token);
+        self.change(move |state, now| Ok(state.give_back(&name, &token, Some(keeper), now)))
             .await
     }
 
@@ -223,12 +242,10 @@ impl Store for EmbeddedStore {
         name: &LockName,
         target: Option<BreakTarget>,
     ) -> Result<Breaking, StoreError> {
-        let ask = self.ask(|answer| Command::Break(name.clone(), target, answer));
-        let (breaking, tokens) = ask.await?;
-        for token in tokens {
-            let name = name.clone();
-            self.breaks.publish(BrokenLease { name, token });
-        }
+        let lock = name.clone();
+        let change = self.change(move |state, now| Ok(state.break_lock(&lock, target, now)));
+        let (breaking, tokens) = change.await?;
+        self.publish_breaks(name, tokens);
         Ok(breaking)
     }
 
@@ -238,13 +255,11 @@ impl Store for EmbeddedStore {
         target: Option<BreakTarget>,
         request: &ReleaseRequest,
     ) -> Result<Requesting, StoreError> {
-        let request = Box::new(request.clone());
-        let ask = self.ask(|answer| Command::RequestRelease(name.clone(), target, request, answer));
-        let (requesting, tokens) = ask.await?;
-        for token in tokens {
-            let name = name.clone();
-            self.breaks.publish(BrokenLease { name, token });
-        }
+        let (lock, request) = (name.clone(), request.clone());
+        let change =
+            self.change(move |state, now| state.request_release(&lock, target, &request, now));
+        let (requesting, tokens) = change.await?;
+        self.publish_breaks(name, tokens);
         Ok(requesting)
     }
 

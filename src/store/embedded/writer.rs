@@ -20,15 +20,11 @@ use crate::{
 };
 
 use super::{
-    backup::Backup,
-    command::{Command, ExecutedBatch, WriterCommand},
-    directory::{Directory, OpenFiles},
+    command::{Command, ExecutedBatch},
     health::DiskHealth,
-    lease::{Delay, Moment},
-    log::{Log, WriteFailure},
-    queue::UndeliveredGrant,
-    row::{Meta, Rows},
-    state::State,
+    log::{Backup, Directory, Log, OpenFiles, WriteFailure},
+    records::{Meta, Rows},
+    state::{Delay, Moment, Shortage, State, UndeliveredGrant},
 };
 
 /// The most commands in one transaction: a bound on how long the first of them waits.
@@ -176,43 +172,47 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         let mut done = ExecutedBatch::default();
         let mut close = None;
-        let rows = {
-            let mut state = write(&self.state);
-            state.bound(self.shortage.is_some(), now);
-            state.take_back(&self.orphans, now);
+        let rows = self.change(now, |state, backup| {
             for (command, runtime) in batch {
-                // What makes what lives longer is refused, if it takes of the room that the others need.
-                let longer = match &command {
-                    Command::Acquire(..) => u64::MAX,
-                    Command::RequestRelease(name, ..) => state.longest_request(name),
-                    _ => 0,
-                };
-                if let (1.., Some(full)) = (longer, &self.shortage)
-                    && !self.log.has_room_beside(state.live_bytes(), longer)
-                {
-                    drop(command.refuse(full.clone()));
+                if close.is_some() {
+                    drop(command.refuse(Unavailability::Closing.into()));
                     continue;
                 }
-                match (command, &close) {
-                    (command, None) => match command.execute(&mut state, now) {
-                        Ok(command) => done.push(runtime, command),
-                        Err(WriterCommand::Backup(answer)) => {
-                            self.backup = Some(Backup::begin(answer));
-                        }
-                        Err(WriterCommand::Close(closed)) => close = Some(closed),
-                    },
-                    (late, Some(_)) => drop(late.refuse(Unavailability::Closing.into())),
+                match command {
+                    Command::Change(mut change) => {
+                        change.execute(state, now);
+                        done.push(runtime, change);
+                    }
+                    Command::Backup(answer) => *backup = Some(Backup::begin(answer)),
+                    Command::Close(closed) => close = Some(closed),
                 }
             }
-            self.sweep_pending = !state.sweep(now, SWEEP);
-            state.unwritten()
-        };
+        });
         if rows.is_empty() {
             self.answer(done, now);
         } else {
             self.commit(&rows, now, done);
         }
         close.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+
+    /// Changes the state, after what has become possible meanwhile and before what has ended is cleared away. Answers
+    /// the rows to write.
+    fn change(
+        &mut self,
+        now: Moment,
+        change: impl FnOnce(&mut State, &mut Option<Backup>),
+    ) -> Rows {
+        let shortage = self.shortage.as_ref().map(|error| Shortage {
+            error: error.clone(),
+            room: self.log.room(),
+        });
+        let mut state = write(&self.state);
+        state.bound(shortage, now);
+        state.take_back(&self.orphans, now);
+        change(&mut state, &mut self.backup);
+        self.sweep_pending = !state.sweep(now, SWEEP);
+        state.unwritten()
     }
 
     fn refuse(
@@ -250,7 +250,7 @@ impl Writer {
         match self.log.append(&meta, rows) {
             Err(failure) if failure.is_of_space() => {
                 let live = read(&self.state).live_bytes();
-                if !self.log.can_go_on(live) {
+                if live >= self.log.room() {
                     return Err(failure);
                 }
                 self.write_anew(now)?;
@@ -383,12 +383,11 @@ impl Writer {
         }
         self.state().rollback();
         self.writable = false;
-        let nothing: StoreError = Unavailability::Disk(why.to_owned()).into();
-        let something = match self.recover() {
+        let error = match self.recover() {
             Err(_) if may_be_found => Uncertainty::Disk(why.to_owned()).into(),
-            _ => nothing.clone(),
+            _ => Unavailability::Disk(why.to_owned()).into(),
         };
-        done.fail(&something, &nothing);
+        done.fail(&error);
     }
 
     /// A file that was removed is as good as a disk that failed, although it can be written.
@@ -458,14 +457,8 @@ impl Writer {
             return;
         }
         let now = Moment::now(&*self.clock);
-        let (rows, lags) = {
-            let mut state = write(&self.state);
-            state.bound(self.shortage.is_some(), now);
-            state.take_back(&self.orphans, now);
-            self.sweep_pending = !state.sweep(now, SWEEP);
-            let lags = state.len() > 0 && now.since(self.written_at) >= HEARTBEAT;
-            (state.unwritten(), lags)
-        };
+        let rows = self.change(now, |_state, _backup| {});
+        let lags = self.state().len() > 0 && now.since(self.written_at) >= HEARTBEAT;
         if lags || !rows.is_empty() {
             self.commit(&rows, now, ExecutedBatch::default());
         } else {
@@ -480,10 +473,9 @@ impl Writer {
             return;
         }
         self.positions_published_at = Instant::now();
-        let now = Moment::now(&*self.clock);
         for (name, watched) in self.parking.positions().by_name() {
             let state = read(&self.state);
-            state.publish_positions(&name, watched, now);
+            state.publish_positions(&name, watched);
         }
     }
 

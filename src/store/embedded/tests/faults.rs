@@ -134,19 +134,6 @@ async fn a_dead_disk_is_an_outage_and_inspect_goes_on() {
     rig.writes_again().await;
 }
 
-#[tokio::test]
-async fn who_was_to_change_nothing_is_told_that_nothing_happened() {
-    let rig = Rig::start();
-    rig.granted(&attempt("kept", LONG)).await;
-    rig.disk.fail(Fault::SyncLoses(usize::MAX));
-    let (one, other) = (attempt("wanted", LONG), attempt("kept", LONG));
-    // Taken up together by the writer, or one after the other: the second answer is one of two.
-    let (grant, refusal) = tokio::join!(rig.store().acquire(&one), rig.store().acquire(&other));
-    let open = matches!(grant, Err(StoreError::Indeterminate(_)));
-    assert!(open, "{grant:?}");
-    assert!(is_disk_unavailable(&refusal), "{refusal:?}");
-}
-
 fn is_disk_unavailable<T>(outcome: &Result<T, StoreError>) -> bool {
     matches!(
         outcome,

@@ -18,6 +18,7 @@ use super::{
     disk::Fault,
     line::{patient, queued, released, told_of_its_grant, waiting},
     rig::{Rig, attempt, reader},
+    stall::Gate,
 };
 
 const LONG: u64 = 3_600_000;
@@ -308,4 +309,49 @@ async fn a_disk_that_fills_up_while_a_file_is_made_still_renews() {
             assert!(is_renewed, "{step}: {renewed:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_acquires_a_lock_once_the_log_goes_on_in_the_space_that_was_kept() {
+    let rig = Rig::start();
+    let held: Vec<_> = (0..60)
+        .map(|number| attempt(&format!("held:{number}"), LONG))
+        .collect();
+    for lease in &held {
+        rig.granted(lease).await;
+    }
+    // The file has room until the next one is due, and there is no room for the next one.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while rig.disk.newest().len().min(rig.disk.kept()) < 20 * 1024 {
+        assert!(tokio::time::Instant::now() < deadline, "no space is kept");
+        sleep(Duration::from_millis(1)).await;
+    }
+    rig.disk.fail(Fault::Capacity(rig.disk.used()));
+    let gate = Gate::close_when(&rig, |disk| disk.kept() == 0);
+    let nothing = attempt("nothing", LONG);
+    let wanted = attempt("wanted", LONG);
+    for lease in held.iter().cycle().take(1_000) {
+        let renewed = renew(&rig, lease).await;
+        assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+        // Changes nothing, and is answered when the writer has done what follows the renewal.
+        tokio::select! {
+            biased;
+            release = rig.store().release(&nothing.name, &nothing.token) => {
+                release.unwrap();
+            }
+            () = gate.wait() => {
+                let mut acquire = std::pin::pin!(rig.store().acquire(&wanted));
+                tokio::select! {
+                    biased;
+                    _ = &mut acquire => panic!("the writer stands still"),
+                    () = std::future::ready(()) => {}
+                }
+                gate.open();
+                let refused = acquire.await;
+                assert!(is_full(&refused), "{refused:?}");
+                return;
+            }
+        }
+    }
+    panic!("no file was ever due");
 }

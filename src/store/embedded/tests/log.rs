@@ -12,13 +12,9 @@ use crate::{
         contract::{Acquisition, Health},
         embedded::{
             EmbeddedStore, OpenError,
-            directory::Directory,
-            layout::LogError,
-            lease::{Lease, Moment},
-            log::{Log, LogEnd, Volume},
-            replay::{Contents, fuzzed_log},
-            row::{Meta, Rows},
-            state::State,
+            log::{Contents, Directory, Log, LogEnd, LogError, Volume, fuzzed_row},
+            records::{Meta, Rows},
+            state::{Lease, Moment, State},
         },
         parking::Parking,
     },
@@ -92,10 +88,8 @@ fn rows(numbers: std::ops::RangeInclusive<u64>) -> Rows {
     for number in numbers {
         let asked = attempt(&format!("lock:{number}"), LONG);
         let fence = FencingToken::new(number).unwrap();
-        rows.lease(
-            &asked.name,
-            &Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1)),
-        );
+        let lease = Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1));
+        rows.lease(&asked.name, None, Some(&lease));
     }
     rows
 }
@@ -129,7 +123,7 @@ fn what_was_written_is_read() {
     assert_eq!(held(&contents), locks(3));
     assert_eq!(contents.meta, meta(3));
     let mut gone = Rows::default();
-    gone.no_lease(&name("lock:3"));
+    gone.lease(&name("lock:3"), None, None);
     log.append(&meta(2), &gone).unwrap();
     assert_eq!(held(&read(&disk).unwrap().0), locks(2));
     // In several records: there are too many rows for one.
@@ -279,9 +273,9 @@ fn a_lock_that_is_shared_and_held_by_one_alone_is_refused() {
     let shared = [of(slotted(0), 1), of(slotted(1), 2)];
     for (alone, is_right) in [("lock", false), ("other", true)] {
         let (disk, mut rows) = (Disk::default(), Rows::default());
-        rows.lease(&name(alone), &of(Mode::Exclusive, 3));
+        rows.lease(&name(alone), None, Some(&of(Mode::Exclusive, 3)));
         for lease in &shared {
-            rows.lease(&asked.name, lease);
+            rows.lease(&asked.name, lease.row(), Some(lease));
         }
         let mut log = begin(&disk);
         log.append(&meta(3), &rows).unwrap();
@@ -301,23 +295,24 @@ fn a_lease_under_the_key_of_another_is_refused() {
     let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
     let fence = FencingToken::new(0x1234).unwrap();
     let mut rows = Rows::default();
-    rows.lease(&asked.name, &Lease::grant(&asked, slotted(0), fence, now));
+    let lease = Lease::grant(&asked, slotted(0), fence, now);
+    rows.lease(&asked.name, Some(fence), Some(&lease));
     let mut record = Vec::new();
     meta(1).encode(&mut record);
     record.extend_from_slice(&1_u64.to_le_bytes());
     let key = record.len() + 6;
     record.extend_from_slice(rows.as_bytes());
-    assert!(fuzzed_log(&record).contains("lock"));
+    assert!(fuzzed_row(&record).contains("lock"));
     for at in [key, key + 8] {
         let mut other = record.clone();
         // It is a lease that is alone, or one with another fencing token.
         other[at] = if at == key { b'l' } else { 1 };
-        let read = fuzzed_log(&other);
+        let read = fuzzed_row(&other);
         assert!(!read.contains("leases"), "{at}: {read}");
     }
     let mut other = record.clone();
     other[key + 8] = 1;
-    let read = fuzzed_log(&other);
+    let read = fuzzed_row(&other);
     assert!(read.contains("mode or fencing token"), "{read}");
 }
 
@@ -329,7 +324,7 @@ fn slotted(slot: u64) -> Mode {
 /// Ends the lease of a lock that ends first, if it has any.
 fn end_one(state: &mut State, lock: &str, now: Moment) {
     let lock = name(lock);
-    let leases = state.durable(&lock).leases(now);
+    let leases = state.durable_leases(&lock, now);
     let first = leases.map(|lease| lease.fence).min();
     if let Some(fence) = first {
         state.end(&lock, fence, true, now);
@@ -354,16 +349,16 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         let now = Moment::from_micros(i64::try_from(number).unwrap());
         let lease = Lease::grant(&asked, mode, fence, now);
         // What is undone was written nowhere, and changes nothing in the copy.
-        state.set(&name("undone"), lease.clone());
+        state.put(&name("undone"), lease.clone());
         end_one(&mut state, &format!("lock:{}", number % 7), now);
         end_one(&mut state, "shared:0", now);
         state.rollback();
-        state.set(&asked.name, lease);
+        state.put(&asked.name, lease);
         if number % 40 == 8 {
             // Remembered for a minute by its key and its token.
             state.end(&asked.name, fence, true, now);
         }
-        if state.durable(&name("shared:1")).leases(now).count() > 30 {
+        if state.durable_leases(&name("shared:1"), now).count() > 30 {
             end_one(&mut state, "shared:1", now);
             end_one(&mut state, "shared:1", now);
             end_one(&mut state, "shared:0", now);
@@ -390,7 +385,7 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         let mut lives: Held = locks
             .flat_map(|lock| {
                 let (lock, state) = (name(&lock), &state);
-                let leases = state.durable(&lock).leases(now);
+                let leases = state.durable_leases(&lock, now);
                 let leases: Vec<_> = leases.map(|it| (lock.clone(), it.fence.get())).collect();
                 leases
             })

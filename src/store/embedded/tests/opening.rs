@@ -1,7 +1,7 @@
 //! The disk or the process fails while the store is opened: each failure has a text of its own, and none stops a
 //! later start.
 
-use crate::store::embedded::{OpenError, layout::LAYOUT};
+use crate::store::embedded::{OpenError, log::LAYOUT};
 
 use super::{
     disk::Fault,

@@ -8,7 +8,7 @@ use crate::{
     store::{
         Store, StoreError,
         contract::{Acquisition, Attempt, GiveBack, Leaving},
-        embedded::{lease::Moment, state::State},
+        embedded::state::{Moment, State},
         parking::{News, Parking},
     },
 };
@@ -32,23 +32,6 @@ async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
     rig.clock.advance(Duration::from_secs(6));
     assert_eq!(news(&mut place).await, News::Forgotten);
     assert_eq!(rig.shown("lock").await.waiters, 0);
-}
-
-#[tokio::test]
-async fn a_place_is_not_shown_when_its_time_is_over() {
-    let rig = Rig::start();
-    let holder = attempt("lock", LONG);
-    kept_place_behind(&rig, &holder, key()).await;
-    let _place = queued(&rig, &waiting("lock")).await;
-    rig.clock.advance(KEEP);
-    // At once: nobody has cleared it away yet.
-    let shown = rig.shown("lock").await;
-    assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
-    let refused = rig.store().acquire(&attempt("lock", LONG)).await;
-    let Ok(Acquisition::Held(contention)) = refused else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(contention.waiters, 1);
 }
 
 #[tokio::test]
@@ -177,30 +160,6 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
     );
     assert_eq!(state.inspect(&name("lock"), now).waiters, 0);
     assert_eq!(state.acquire(&a, now), Err(StoreError::FenceExhausted));
-}
-
-#[test]
-fn a_crowd_whose_time_is_over_costs_nobody_who_looks_at_another_lock() {
-    const CROWD: usize = 9_000;
-    let mut state = State::new(vec![], vec![], 0, Parking::default());
-    let now = Moment::from_micros(1);
-    for lock in ["crowded", "lock"] {
-        state.acquire(&attempt(lock, LONG), now).unwrap();
-    }
-    for _ in 0..CROWD {
-        state.acquire(&waiting("crowded"), now).unwrap();
-    }
-    let later = now.after(2 * MAX_WAIT);
-    state.acquire(&waiting("lock"), later).unwrap();
-    assert_eq!(state.waiters(&name("crowded"), now), 9_000);
-    assert_eq!(state.waiters(&name("crowded"), later), 0);
-    // With a walk through the crowd each time it would take many seconds.
-    let begun = tokio::time::Instant::now();
-    for _ in 0..CROWD {
-        assert_eq!(state.waiters(&name("lock"), later), 1);
-    }
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 /// Keeps a place for a key behind a new lease.

@@ -19,9 +19,8 @@ use crate::{
         contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
         embedded::{
             EmbeddedStore, OpenError,
-            directory::Directory,
-            log::Volume,
-            row::Rows,
+            log::{Directory, Volume},
+            records::Rows,
             state::{CopyCursor, State},
         },
     },
@@ -164,7 +163,7 @@ impl Rig {
 /// The rows of everything that lives.
 pub(super) fn all_rows(state: &State) -> Rows {
     let mut rows = Rows::default();
-    let more = state.copy(&CopyCursor::START, usize::MAX, &mut rows);
+    let more = state.copy(CopyCursor::START, usize::MAX, &mut rows);
     assert!(more.is_none());
     rows
 }

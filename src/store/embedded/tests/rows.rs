@@ -6,20 +6,21 @@ use crate::{
     clock::BootId,
     lock::{
         FencingToken, Group, HoldLimit, LockName, Metadata, Mode, Owner, Reason, ReleaseRequest,
-        Token,
+        Token, TokenHash,
     },
+    store::contract::Attempt,
     store::embedded::{
-        lease::{Lease, Moment},
-        row::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
+        records::{self, Fields, Meta, RowError, RowKey, Rows, Tombstone},
+        state::{Lease, Moment},
     },
 };
 
-use super::rig::{key, keyed, name, ttl};
+use super::rig::{attempt, key, keyed, name, ttl};
 
 #[test]
 fn a_lease_comes_back_as_it_was() {
     for (row, lease) in rows() {
-        assert_eq!(row::decode(&row), Ok(lease));
+        assert_eq!(records::decode(&row), Ok(lease));
     }
 }
 
@@ -28,8 +29,8 @@ fn the_length_of_a_row_is_known_before_it_is_written() {
     let lock = name("lock:of:some:length");
     for (_row, lease) in rows() {
         let mut rows = Rows::default();
-        rows.lease(&lock, &lease);
-        let len = row::len_of_lease(&lock, &lease);
+        rows.lease(&lock, lease.row(), Some(&lease));
+        let len = records::len_of_lease(&lock, &lease);
         assert_eq!(len, rows.as_bytes().len() as u64, "{lease:?}");
     }
     for tombstone in [
@@ -38,7 +39,7 @@ fn the_length_of_a_row_is_known_before_it_is_written() {
     ] {
         let (tombstone, mut rows) = (Tombstone::from(&tombstone), Rows::default());
         rows.tombstone(&tombstone, Some(Moment::from_micros(1)));
-        let len = row::len_of_tombstone(&tombstone);
+        let len = records::len_of_tombstone(&tombstone);
         assert_eq!(len, rows.as_bytes().len() as u64);
     }
 }
@@ -47,11 +48,11 @@ fn the_length_of_a_row_is_known_before_it_is_written() {
 fn a_row_that_is_cut_or_goes_on_is_refused() {
     for (row, _lease) in rows() {
         for len in 0..row.len() {
-            let cut = row::decode(&row[..len]);
+            let cut = records::decode(&row[..len]);
             assert!(cut.is_err(), "{len} of {}: {cut:?}", row.len());
         }
         let more = [row.as_slice(), &[0]].concat();
-        assert_eq!(row::decode(&more), Err(RowError::TooLong));
+        assert_eq!(records::decode(&more), Err(RowError::TooLong));
     }
 }
 
@@ -59,7 +60,7 @@ fn a_row_that_is_cut_or_goes_on_is_refused() {
 fn a_row_of_another_version_is_refused() {
     for (mut row, _lease) in rows() {
         row[0] += 1;
-        assert_eq!(row::decode(&row), Err(RowError::Version(row[0])));
+        assert_eq!(records::decode(&row), Err(RowError::Version(row[0])));
     }
 }
 
@@ -80,9 +81,9 @@ fn a_mutated_row_never_panics_and_is_a_valid_lease_or_none() {
             row[at] = u8::try_from(below(256)).unwrap();
         }
         row.truncate(row.len() - below(2) * below(row.len()));
-        if let Ok(lease) = row::decode(&row) {
+        if let Ok(lease) = records::decode(&row) {
             // What is taken is what would be written.
-            assert_eq!(row::decode(&encoded(&lease)), Ok(lease));
+            assert_eq!(records::decode(&encoded(&lease)), Ok(lease));
         }
         Meta::read(&mut Fields::of(&row)).ok();
         Fields::of(&row).row().ok();
@@ -111,14 +112,14 @@ fn rows_of_a_record_come_back_in_their_order() {
         now,
     );
     let mut rows = Rows::default();
-    rows.lease(&lock, &lease);
+    rows.lease(&lock, lease.row(), Some(&lease));
     rows.tombstone(&tombstone, Some(now));
-    rows.no_lease(&lock);
+    rows.lease(&lock, None, None);
     rows.tombstone(&tombstone, None);
     assert_eq!(rows.len(), 4);
     let mut fields = Fields::of(rows.as_bytes());
     let found: Vec<_> = (0..4).map(|_| fields.row().unwrap()).collect();
-    let lock = RowKey::exclusive(&lock);
+    let lock = RowKey::lease(&lock, None);
     let until = 7_i64.to_le_bytes();
     let expected = [
         (lock.as_bytes(), Some(encoded(&lease))),
@@ -137,8 +138,8 @@ fn the_key_of_a_lease_says_whether_it_shares_its_lock_and_which_it_is() {
     let lock = name("lock");
     let fence = FencingToken::new(1_800_000_000_000_001).unwrap();
     for (key, shared) in [
-        (RowKey::exclusive(&lock), None),
-        (RowKey::shared(&lock, fence), Some(fence)),
+        (RowKey::lease(&lock, None), None),
+        (RowKey::lease(&lock, Some(fence)), Some(fence)),
     ] {
         let parsed = RowKey::parse_lease(key.as_bytes());
         assert_eq!(parsed, Some(Ok((lock.clone(), shared))));
@@ -172,11 +173,14 @@ fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
     let lease = |mode| encoded(&Lease::grant(&asked, mode, fence, now));
     let mut alone = lease(Mode::Exclusive);
     alone[1] |= SLOT;
-    assert_eq!(row::decode(&alone), Err(RowError::Invalid("set of flags")));
+    assert_eq!(
+        records::decode(&alone),
+        Err(RowError::Invalid("set of flags"))
+    );
     let mut unknown = lease(shared);
     unknown[2] |= UNKNOWN;
     assert_eq!(
-        row::decode(&unknown),
+        records::decode(&unknown),
         Err(RowError::Invalid("set of flags"))
     );
     let mut beyond = lease(shared);
@@ -184,7 +188,7 @@ fn a_slot_needs_a_lock_that_is_shared_and_a_limit_above_it() {
     let at = 3 + 8 + 32 + 3 * 8;
     assert_eq!(beyond[at..at + 2], 7_u16.to_le_bytes());
     beyond[at..at + 2].copy_from_slice(&9_999_u16.to_le_bytes());
-    assert_eq!(row::decode(&beyond), Err(RowError::Invalid("slot")));
+    assert_eq!(records::decode(&beyond), Err(RowError::Invalid("slot")));
 }
 
 #[test]
@@ -201,8 +205,8 @@ fn only_keys_of_tombstones_are_tombstones() {
         assert_eq!(Tombstone::parse(&bytes[..32]), None);
     }
     for key in [
-        RowKey::exclusive(&lock),
-        RowKey::shared(&lock, FencingToken::MAX),
+        RowKey::lease(&lock, None),
+        RowKey::lease(&lock, Some(FencingToken::MAX)),
     ] {
         assert_eq!(Tombstone::parse(key.as_bytes()), None);
     }
@@ -256,7 +260,7 @@ fn rows() -> Vec<(Vec<u8>, Lease)> {
 
 fn encoded(lease: &Lease) -> Vec<u8> {
     let mut row = Vec::new();
-    row::encode(lease, &mut row);
+    records::encode(lease, &mut row);
     row
 }
 
@@ -267,4 +271,63 @@ fn meta() -> Meta {
         written_at: Moment::from_micros(123_456_789),
         rows: 3,
     }
+}
+
+/// The bytes of every record, so that a change of a layout is seen.
+#[test]
+fn records_are_written_as_they_always_were() {
+    let (lock, token) = (name("lock"), TokenHash::from_bytes([7; 32]));
+    let now = Moment::from_micros(0x0102);
+    let fence = FencingToken::new(0x0304).unwrap();
+    let asked = Attempt {
+        token,
+        owner: Some(Owner::new("me").unwrap()),
+        hold_limit: Some(HoldLimit::from_millis(60_000, ttl(30_000)).unwrap()),
+        ..attempt("lock", 30_000)
+    };
+    let mode = Mode::Shared { slot: Some(5) };
+    let lease = Lease::grant(&asked, mode, fence, now);
+    let lease = lease
+        .requested(
+            &ReleaseRequest {
+                by: Some("you".into()),
+                reason: Reason::new("why").unwrap(),
+                within: Duration::from_secs(1),
+            },
+            now,
+        )
+        .unwrap();
+    let mut rows = Rows::default();
+    rows.lease(&lock, lease.row(), Some(&lease));
+    rows.lease(&lock, None, None);
+    let tombstone = Tombstone::from(&RowKey::released(&lock, &token));
+    rows.tombstone(&tombstone, Some(now));
+    let mut bytes = Vec::new();
+    meta().encode(&mut bytes);
+    let token = "07".repeat(32);
+    let expected = [
+        // Lengths of key and value, key.
+        "0d00 63000000 73 0000000000000304 6c6f636b",
+        // Version, flags, fencing token, token, TTL, since, ends.
+        "01 c301 0403000000000000",
+        &token,
+        "3075000000000000 0201000000000000 82851e0000000000",
+        // Slot, end of the hold limit, owner, and the request: by, reason and end.
+        "0500 0288930300000000 0200 6d65 0300 796f75 0300 776879 42430f0000000000",
+        "0500 ffffffff 6c 6c6f636b",
+        "2500 08000000 72",
+        &token,
+        "6c6f636b 0201000000000000",
+    ];
+    assert_eq!(hex(rows.as_bytes()), expected.concat().replace(' ', ""));
+    let expected = [
+        // Fencing token, when, how many rows, boot.
+        "0180982817650600 15cd5b0700000000 0300000000000000 2400",
+        &hex(b"2b8e0f55-3d8f-4f5e-9a51-2c3f0a6f9b1d"),
+    ];
+    assert_eq!(hex(&bytes), expected.concat().replace(' ', ""));
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,16 +9,16 @@ use crate::{
         Store, StoreError, Unavailability,
         contract::{
             Acquisition, Attempt, Breaking, Holder, Loss, Release, Renewal, RenewalTtl, Renewer,
-            SharedHolders, Waiting,
+            SharedHolders,
         },
-        embedded::{lease::Moment, state::State},
+        embedded::state::{Moment, Shortage, State},
         parking::{News, Parking},
     },
 };
 
 use super::{
     disk::Fault,
-    line::{LONG, MAX_WAIT, patient, queued, released, told_of_its_grant, waiting},
+    line::{LONG, patient, queued, released, told_of_its_grant, waiting},
     rig::{Rig, attempt, key, keyed, name, one_of, reader, share},
     stall::Gate,
 };
@@ -381,40 +381,6 @@ async fn a_place_of_whose_grant_nobody_hears_passes_on_at_once() {
 }
 
 #[test]
-fn one_who_asks_finds_those_granted_who_stood_behind_an_outdated_head() {
-    let parking = Parking::default();
-    let mut state = State::new(vec![], vec![], 0, parking.clone());
-    let now = Moment::from_micros(1);
-    state.acquire(&reader("lock", LONG), now).unwrap();
-    let hasty = Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_secs(1),
-            longest_queue: 100,
-        }),
-        ..attempt("lock", LONG)
-    };
-    let behind = patient(reader("lock", LONG));
-    let _places = [&hasty, &behind].map(|it| parking.park(it.name.clone(), it.token));
-    for wanted in [&hasty, &behind] {
-        let answer = state.acquire(wanted, now);
-        assert!(matches!(answer, Ok(Acquisition::Queued(_))), "{answer:?}");
-    }
-    let later = now.after(MAX_WAIT / 2);
-    // Nobody has cleared away anything meanwhile.
-    let answer = state.acquire(&one_of(3, "lock", LONG), later);
-    assert!(matches!(answer, Ok(Acquisition::Granted(_))), "{answer:?}");
-    let told: Vec<_> = state.commit();
-    assert_eq!(told.len(), 2);
-    assert_eq!(
-        (told[0].token, &told[0].news),
-        (hasty.token, &News::Forgotten)
-    );
-    assert_eq!(told[1].token, behind.token);
-    assert!(matches!(told[1].news, News::Granted(_)));
-    assert_eq!(state.waiters(&name("lock"), later), 0);
-}
-
-#[test]
 fn whatever_removes_the_head_grants_the_next_in_the_same_transaction() {
     let now = Moment::from_micros(1);
     let soon = Duration::from_secs(1);
@@ -454,41 +420,8 @@ fn whatever_removes_the_head_grants_the_next_in_the_same_transaction() {
         let granted = told.last().expect("somebody is told");
         assert_eq!(granted.token, behind.token, "one {way}");
         assert!(matches!(granted.news, News::Granted(_)), "one {way}");
-        assert_eq!(state.waiters(&name("lock"), now), 0);
+        assert_eq!(state.waiters(&name("lock")), 0);
     }
-}
-
-#[test]
-fn the_end_that_the_head_waits_for_is_known() {
-    let parking = Parking::default();
-    let mut state = State::new(vec![], vec![], 0, parking.clone());
-    let now = Moment::from_micros(1);
-    let ends: Vec<_> = [40_000, 10_000, 30_000, 20_000].into_iter().collect();
-    for ms in &ends {
-        state.acquire(&reader("lock", *ms), now).unwrap();
-    }
-    assert_eq!(state.next_hand_off(), None);
-    // Those who stand behind it do not count, and whoever leaves makes the next one the head.
-    for (wanted, ms) in [
-        (one_of(1, "lock", LONG), 40_000),
-        (one_of(2, "lock", LONG), 30_000),
-        (attempt("lock", LONG), 40_000),
-        (one_of(4, "lock", LONG), 10_000),
-        (one_of(3, "lock", LONG), 20_000),
-    ] {
-        let (wanted, behind) = (patient(wanted), patient(attempt("lock", LONG)));
-        let _places = [&wanted, &behind].map(|it| parking.park(it.name.clone(), it.token));
-        state.acquire(&wanted, now).unwrap();
-        state.acquire(&behind, now).unwrap();
-        let at = now.after(Duration::from_millis(ms));
-        assert_eq!(state.next_hand_off(), Some(at), "{wanted:?}");
-        state.leave(&wanted.name, &wanted.token, None, now);
-        let last = now.after(Duration::from_secs(40));
-        assert_eq!(state.next_hand_off(), Some(last));
-        state.leave(&behind.name, &behind.token, None, now);
-        assert_eq!(state.next_hand_off(), None);
-    }
-    assert!(state.commit().is_empty());
 }
 
 #[test]
@@ -507,14 +440,18 @@ fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
     }
     assert!(state.commit().is_empty());
     // There may be no lease more than there is, so one is granted in the place of the writer.
-    state.bound(true, now);
+    let shortage = Shortage {
+        error: Unavailability::Overloaded.into(),
+        room: 0,
+    };
+    state.bound(Some(shortage), now);
     let released = state.release(None, &writer.name, &writer.token, now);
     assert_eq!(released, Release::Released);
     assert_eq!(state.commit().len(), 1);
     // The other one is granted, and that cannot be written.
-    state.bound(false, now);
+    state.bound(None, now);
     state.rollback();
-    state.bound(false, now);
+    state.bound(None, now);
     let told = state.commit();
     assert_eq!(told.len(), 1, "nobody else would grant it");
     assert_eq!(told[0].token, readers[1].token);
@@ -532,7 +469,9 @@ fn a_lease_that_was_asked_for_is_told_broken_only_if_that_has_ended_it() {
             reason: Reason::new("deploy").unwrap(),
             within: Duration::from_millis(within),
         };
-        drop(state.request_release(&attempt.name, None, &request, now));
+        state
+            .request_release(&attempt.name, None, &request, now)
+            .unwrap();
         let later = now.after(Duration::from_secs(3));
         let renewal = state.renew(
             Renewer::Bearer,

@@ -15,7 +15,10 @@ use crate::store::{
     embedded::store::{ACQUIRES, QUEUE},
 };
 
-use super::rig::{Rig, attempt, limited};
+use super::{
+    disk::Disk,
+    rig::{Rig, attempt, limited},
+};
 
 const LONG: u64 = 3_600_000;
 
@@ -150,10 +153,19 @@ async fn a_lease_that_ended_while_it_was_written_is_not_answered_as_granted() {
 
 impl Gate {
     pub(super) fn close(rig: &Rig) -> Self {
+        Self::close_when(rig, |_disk| true)
+    }
+
+    /// Holds only syncs of a disk that is so.
+    pub(super) fn close_when(rig: &Rig, is_so: fn(&Disk) -> bool) -> Self {
         let (reach, reached) = mpsc::sync_channel(100);
         let (go_on, gone_on) = mpsc::sync_channel(1);
         let gone_on = Mutex::new(gone_on);
+        let disk = rig.disk.clone();
         rig.disk.on_sync(move || {
+            if !is_so(&disk) {
+                return;
+            }
             reach.try_send(()).ok();
             // Once the sender is gone the gate stays open.
             gone_on.lock().recv().ok();

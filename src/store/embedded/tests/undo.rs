@@ -8,7 +8,10 @@ use crate::{
     lock::{BreakTarget, HeldLease, IdempotencyHash, KeeperId, LockName, Mode},
     store::{
         contract::{Attempt, Holder, Inspection, RenewalTtl, Renewer},
-        embedded::{lease::Moment, queue::UndeliveredGrant, row::Fields, state::State},
+        embedded::{
+            records::Fields,
+            state::{Moment, State, UndeliveredGrant},
+        },
         parking::{Parked, Parking},
     },
 };
@@ -112,7 +115,7 @@ fn one_command(
             drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
         }
         12 => {
-            let held = state.durable(&name).of_token(&token, now);
+            let held = state.durable_lease(&name, &token, now);
             let one = held.map(|lease| BreakTarget::Lease(lease.fence));
             let target = one.filter(|_| random.below(3) > 0);
             let broken = state.break_lock(&name, target.or(Some(BreakTarget::All)), now);
@@ -153,10 +156,10 @@ fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
     }
 }
 
-/// Nobody is queued who might be granted the lock, every end that somebody waits for is known, and who is alone is
-/// alone.
+/// No waiter is queued who might be granted the lock, the next end is known if anybody waits, and an exclusive lease
+/// is alone.
 fn holds_together(state: &State, now: Moment) {
-    let mut next: Option<Duration> = None;
+    let (mut next, mut is_awaited) = (None::<Duration>, false);
     let mut rows = 0;
     for lock in names() {
         let shown = state.inspect(&lock, now);
@@ -165,26 +168,26 @@ fn holds_together(state: &State, now: Moment) {
         let leases = holder.map_or(&[][..], Holder::leases);
         assert_eq!(holder.map_or(0, Holder::count), leases.len() as u64);
         rows += leases.len();
-        assert_eq!(state.durable(&lock).leases(now).count(), leases.len());
+        assert_eq!(state.durable_leases(&lock, now).count(), leases.len());
         assert!(leases.is_sorted_by_key(|lease| lease.expires_in));
         have_slots_of_their_own(leases);
+        let ends = leases.iter().map(|lease| lease.expires_in);
+        next = ends.chain(next).min();
         let Some(head) = shown.queue.first() else {
             continue;
         };
+        is_awaited = true;
         assert!(!leases.is_empty(), "somebody waits, so it is held");
         let is_shared = leases.iter().all(|lease| lease.mode.is_shared());
-        let room_at = match head.sharing.filter(|_| is_shared) {
-            None => leases.len() - 1,
-            Some(sharing) => {
-                let rank = leases.len().checked_sub(sharing.limit.get().into());
-                rank.expect("it might share the lock")
-            }
-        };
-        let room_in = leases[room_at].expires_in;
-        next = Some(next.map_or(room_in, |next| next.min(room_in)));
+        if let Some(sharing) = head.sharing.filter(|_| is_shared) {
+            assert!(
+                leases.len() >= sharing.limit.get().into(),
+                "it might share the lock"
+            );
+        }
     }
     let known = state.next_hand_off().map(|moment| moment.since(now));
-    assert_eq!(known, next);
+    assert_eq!(known, next.filter(|_| is_awaited));
     assert_eq!(all_rows(state).len(), state.len());
     assert!(state.len() >= rows as u64);
     assert_eq!(all_rows(state).as_bytes().len() as u64, state.live_bytes());

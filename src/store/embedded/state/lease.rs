@@ -15,49 +15,49 @@ use crate::{
 
 /// A lease, living or not yet cleared away.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lease {
-    pub(super) fence: FencingToken,
-    pub(super) mode: Mode,
-    pub(super) token: TokenHash,
-    pub(super) ttl: Ttl,
-    pub(super) granted_at: Moment,
-    pub(super) expires_at: Moment,
-    pub(super) hold_ends_at: Option<Moment>,
-    pub(super) owner: Option<Owner>,
-    pub(super) metadata: Metadata,
+pub(crate) struct Lease {
+    pub(crate) fence: FencingToken,
+    pub(crate) mode: Mode,
+    pub(crate) token: TokenHash,
+    pub(crate) ttl: Ttl,
+    pub(crate) granted_at: Moment,
+    pub(crate) expires_at: Moment,
+    pub(crate) hold_ends_at: Option<Moment>,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) metadata: Metadata,
     /// Boxed: most leases have none, and it is as large as the rest.
-    pub(super) key: Option<Box<LeaseKey>>,
+    pub(crate) key: Option<Box<LeaseKey>>,
     /// Present if its holder was asked to release it. Boxed, as few are.
-    pub(super) request: Option<Box<LeaseRequest>>,
+    pub(crate) request: Option<Box<LeaseRequest>>,
     /// Who has adopted it; until then it is kept by the attempt that it was granted to. In memory
     /// only: whoever keeps a lease does so by a connection to this process.
-    pub(super) keeper: Option<Box<KeeperId>>,
+    pub(crate) keeper: Option<Box<KeeperId>>,
 }
 
 /// That the holder of a lease was asked to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LeaseRequest {
-    pub(super) by: Option<Arc<str>>,
-    pub(super) reason: Reason,
+pub(crate) struct LeaseRequest {
+    pub(crate) by: Option<Arc<str>>,
+    pub(crate) reason: Reason,
     /// When the time for that is over.
-    pub(super) until: Moment,
+    pub(crate) until: Moment,
 }
 
 /// When a lease ends. The fence keeps leases apart that end together.
-pub(super) type Expiry = (Moment, FencingToken);
+pub(crate) type Expiry = (Moment, FencingToken);
 
 /// The idempotency key under which a lease was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LeaseKey {
-    pub(super) idempotency: Idempotency,
-    pub(super) delivery: LeaseDelivery,
+pub(crate) struct LeaseKey {
+    pub(crate) idempotency: Idempotency,
+    pub(crate) delivery: LeaseDelivery,
     /// Since when the place was queued that was kept for it. In memory only: it is shown to whoever comes back.
-    pub(super) queued_since: Option<Moment>,
+    pub(crate) queued_since: Option<Moment>,
 }
 
 /// Who may have heard of a lease with an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LeaseDelivery {
+pub(crate) enum LeaseDelivery {
     /// Nobody: it was granted to a place that is kept for a request that asks again.
     Never,
     /// Whoever made the attempt.
@@ -70,7 +70,7 @@ pub(super) enum LeaseDelivery {
 
 impl Lease {
     /// The lease that an attempt is granted now.
-    pub(super) fn grant(attempt: &Attempt, mode: Mode, fence: FencingToken, now: Moment) -> Self {
+    pub(crate) fn grant(attempt: &Attempt, mode: Mode, fence: FencingToken, now: Moment) -> Self {
         let hold_ends_at = attempt.hold_limit.map(|limit| now.after(limit.duration()));
         Self {
             fence,
@@ -96,7 +96,7 @@ impl Lease {
 
     /// The same lease, granted to a place that was queued since, and is kept until then: it lasts no longer unless
     /// it is asked for again.
-    pub(super) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
+    pub(crate) fn kept_until(mut self, end: Moment, queued_since: Option<Moment>) -> Self {
         self.expires_at = self.expires_at.min(end);
         if let Some(key) = &mut self.key {
             key.delivery = LeaseDelivery::Never;
@@ -106,7 +106,7 @@ impl Lease {
     }
 
     /// The same lease, told to whoever asks again. One that nobody had heard of lasts its full TTL from now.
-    pub(super) fn replayed(&self, now: Moment) -> Self {
+    pub(crate) fn replayed(&self, now: Moment) -> Self {
         let mut lease = self.clone();
         if self.is_undelivered() {
             lease.expires_at = self.end_from(self.ttl, now);
@@ -118,37 +118,37 @@ impl Lease {
     }
 
     /// Whether it was answered again under its idempotency key.
-    pub(super) fn was_replayed(&self) -> bool {
+    pub(crate) fn was_replayed(&self) -> bool {
         self.key
             .as_ref()
             .is_some_and(|key| key.delivery == LeaseDelivery::Again)
     }
 
     /// Whether nobody has heard of it.
-    pub(super) fn is_undelivered(&self) -> bool {
+    pub(crate) fn is_undelivered(&self) -> bool {
         self.key
             .as_ref()
             .is_some_and(|key| key.delivery == LeaseDelivery::Never)
     }
 
     /// Who keeps it: whoever has adopted it last, or the attempt that it was granted to.
-    pub(super) fn keeper(&self) -> KeeperId {
+    pub(crate) fn keeper(&self) -> KeeperId {
         let adopter = self.keeper.as_deref().copied();
         adopter.unwrap_or_else(|| KeeperId::of_attempt(&self.token))
     }
 
     /// Whether nobody else has adopted it.
-    pub(super) fn is_kept_by(&self, keeper: KeeperId) -> bool {
+    pub(crate) fn is_kept_by(&self, keeper: KeeperId) -> bool {
         self.keeper() == keeper
     }
 
     /// Whether it is kept by anybody but the attempt that it was granted to.
-    pub(super) fn is_adopted(&self) -> bool {
+    pub(crate) fn is_adopted(&self) -> bool {
         !self.is_kept_by(KeeperId::of_attempt(&self.token))
     }
 
     /// The same lease, kept by somebody from now on.
-    pub(super) fn adopted(self, keeper: KeeperId) -> Self {
+    pub(crate) fn adopted(self, keeper: KeeperId) -> Self {
         Self {
             keeper: Some(Box::new(keeper)),
             ..self
@@ -156,7 +156,7 @@ impl Lease {
     }
 
     /// The lease after a renewal: it lasts for its TTL from now, or until its former end if that is later.
-    pub(super) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
+    pub(crate) fn renewed(&self, ttl: RenewalTtl, now: Moment) -> Self {
         let ttl = ttl.applied_to(self.ttl);
         Self {
             ttl,
@@ -168,7 +168,7 @@ impl Lease {
     /// The same lease on the clock of a new boot. Nobody knows how long the machine was down, so a
     /// living one gets its full TTL again, as far as its hold limit allowed at the last moment we
     /// know of. One that nobody has heard of is not in use, and gets no more than it had.
-    pub(super) fn rebased(self, last_known: Moment, now: Moment) -> Self {
+    pub(crate) fn rebased(self, last_known: Moment, now: Moment) -> Self {
         let is_in_use = self.lives(last_known) && !self.is_undelivered();
         let mut lease = Self {
             granted_at: self.granted_at.rebased(last_known, now),
@@ -185,24 +185,29 @@ impl Lease {
         lease
     }
 
+    /// Its fencing token, if it shares the lock: part of the key of its row.
+    pub(crate) fn row(&self) -> Option<FencingToken> {
+        self.mode.is_shared().then_some(self.fence)
+    }
+
     /// When it ends.
-    pub(super) fn expiry(&self) -> Expiry {
+    pub(crate) fn expiry(&self) -> Expiry {
         (self.expires_at, self.fence)
     }
 
     /// Whether it was granted under this idempotency key.
-    pub(super) fn is_under(&self, hash: &IdempotencyHash) -> bool {
+    pub(crate) fn is_under(&self, hash: &IdempotencyHash) -> bool {
         let key = self.key.as_deref();
         key.is_some_and(|key| key.idempotency.hash == *hash)
     }
 
     /// Whether it still excludes others.
-    pub(super) fn lives(&self, now: Moment) -> bool {
+    pub(crate) fn lives(&self, now: Moment) -> bool {
         self.expires_at > now
     }
 
     /// What is told of it now. Whoever answers it later makes it older by as much ([`Delay::age`]).
-    pub(super) fn held(&self, now: Moment) -> HeldLease {
+    pub(crate) fn held(&self, now: Moment) -> HeldLease {
         HeldLease {
             fence: self.fence,
             mode: self.mode,
@@ -224,7 +229,7 @@ impl Lease {
     }
 
     /// The same lease, whose holder is asked to release it; nothing if it was asked to do so earlier.
-    pub(super) fn requested(&self, request: &ReleaseRequest, now: Moment) -> Option<Self> {
+    pub(crate) fn requested(&self, request: &ReleaseRequest, now: Moment) -> Option<Self> {
         let until = now.after(request.within);
         let before = self.request.as_ref();
         if before.is_some_and(|before| before.until <= until) {
@@ -262,7 +267,7 @@ impl Lease {
 
 /// How much later than a decision its answer leaves, on the clock that leases expire by.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Delay {
+pub(crate) struct Delay {
     by: Duration,
     /// When that was looked at. It was read first: whatever comes between makes a lease look shorter.
     as_of: Instant,
@@ -272,7 +277,7 @@ pub(super) struct Delay {
 
 impl Delay {
     /// That of an answer which leaves now.
-    pub(super) fn since(decided: Moment, clock: &dyn Clock) -> Self {
+    pub(crate) fn since(decided: Moment, clock: &dyn Clock) -> Self {
         let as_of = Instant::now();
         Self {
             by: Moment::now(clock).since(decided),
@@ -280,9 +285,9 @@ impl Delay {
         }
     }
 
-    /// What is told of a lease now.
-    pub(super) fn age(self, held: HeldLease) -> HeldLease {
-        held.aged(self.by, self.as_of)
+    /// Makes what is told of a lease as old as it is now.
+    pub(crate) fn age(self, held: &mut HeldLease) {
+        held.age(self.by, self.as_of);
     }
 }
 
@@ -292,39 +297,39 @@ impl Delay {
 
 /// Microseconds since the boot that the file names. Negative for what a reboot left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(i64);
+pub(crate) struct Moment(i64);
 
 // === impl Moment ===
 
 impl Moment {
     /// Now.
-    pub(super) fn now(clock: &dyn Clock) -> Self {
+    pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self(micros(clock.since_boot()))
     }
 
     /// The moment with this number, as it was kept.
-    pub(super) fn from_micros(number: i64) -> Self {
+    pub(crate) fn from_micros(number: i64) -> Self {
         Self(number)
     }
 
     /// The number to keep.
-    pub(super) fn as_micros(self) -> i64 {
+    pub(crate) fn as_micros(self) -> i64 {
         self.0
     }
 
     /// The moment that is so much later.
-    pub(super) fn after(self, duration: Duration) -> Self {
+    pub(crate) fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))
     }
 
     /// How long ago `earlier` was; zero if it is yet to come.
-    pub(super) fn since(self, earlier: Self) -> Duration {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
         let distance = self.0.saturating_sub(earlier.0);
         Duration::from_micros(u64::try_from(distance).unwrap_or_default())
     }
 
     /// The moment that is as far from `there` as this one is from `here`.
-    pub(super) fn rebased(self, here: Self, there: Self) -> Self {
+    pub(crate) fn rebased(self, here: Self, there: Self) -> Self {
         Self(there.0.saturating_add(self.0.saturating_sub(here.0)))
     }
 }

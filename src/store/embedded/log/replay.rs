@@ -2,29 +2,30 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{clock::Clock, lock::LockName};
-
-#[cfg(any(test, feature = "fuzzing"))]
-use super::layout::around;
-use super::{
-    layout::{LogError, ParsedLog, RECORD_HEADER},
-    lease::{Lease, Moment},
-    row::{self, Fields, Meta, RowError, RowKey, Tombstone},
+use crate::{
+    clock::Clock,
+    lock::LockName,
+    store::embedded::{
+        records::{self, Fields, Meta, RowError, RowKey, Tombstone},
+        state::{Lease, Moment},
+    },
 };
+
+use super::layout::{LogError, ParsedLog, RECORD_HEADER};
 
 /// All that a log holds.
 #[derive(Debug)]
-pub(super) struct Contents {
-    pub(super) meta: Meta,
-    pub(super) leases: Vec<(LockName, Lease)>,
-    pub(super) tombstones: Vec<(Tombstone, Moment)>,
+pub(crate) struct Contents {
+    pub(crate) meta: Meta,
+    pub(crate) leases: Vec<(LockName, Lease)>,
+    pub(crate) tombstones: Vec<(Tombstone, Moment)>,
 }
 
 // === impl Contents ===
 
 impl Contents {
     /// What the records of a log leave behind, one after the other.
-    pub(super) fn replay(log: &ParsedLog<'_>) -> Result<Self, LogError> {
+    pub(crate) fn replay(log: &ParsedLog<'_>) -> Result<Self, LogError> {
         let mut rows = HashMap::new();
         let mut last = None;
         for record in &log.records {
@@ -44,7 +45,7 @@ impl Contents {
         };
         for (key, value) in rows {
             contents.take(key, value).map_err(|error| LogError::Row {
-                key: key.escape_ascii().to_string(),
+                key: escaped(key),
                 error,
             })?;
         }
@@ -53,7 +54,7 @@ impl Contents {
     }
 
     /// Those of a store that holds nothing.
-    pub(super) fn none(clock: &dyn Clock) -> Self {
+    pub(crate) fn none(clock: &dyn Clock) -> Self {
         Self {
             meta: Meta {
                 fence: 0,
@@ -78,10 +79,7 @@ impl Contents {
         match alone.find(|(name, _)| shared.contains(name)) {
             None => Ok(()),
             Some((name, _)) => Err(LogError::Row {
-                key: RowKey::exclusive(name)
-                    .as_bytes()
-                    .escape_ascii()
-                    .to_string(),
+                key: escaped(RowKey::lease(name, None).as_bytes()),
                 error: RowError::Invalid("lease: its lock is shared"),
             }),
         }
@@ -90,8 +88,8 @@ impl Contents {
     fn take(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
         if let Some(key) = RowKey::parse_lease(key) {
             let (name, shared) = key?;
-            let lease = row::decode(value)?;
-            if shared != lease.mode.is_shared().then_some(lease.fence) {
+            let lease = records::decode(value)?;
+            if shared != lease.row() {
                 return Err(RowError::Invalid("mode or fencing token for its key"));
             }
             self.leases.push((name, lease));
@@ -121,10 +119,35 @@ fn take_rows<'bytes>(
     Ok(meta)
 }
 
-/// Reads any bytes as a log, and as the content of a record of one, for fuzzers: nothing panics.
+fn escaped(key: &[u8]) -> String {
+    key.escape_ascii().to_string()
+}
+
+/// Reads any bytes as each kind of row, as a key, as a log and as a record of a log, for fuzzers. Panics if something
+/// is accepted that would not be written in the same way.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn fuzzed_log(bytes: &[u8]) -> String {
+pub(crate) fn fuzzed_row(bytes: &[u8]) -> String {
+    let lease = records::decode(bytes).map(|lease| {
+        let mut again = Vec::new();
+        records::encode(&lease, &mut again);
+        assert_eq!(records::decode(&again), Ok(lease), "another lease");
+    });
+    let meta = Meta::read(&mut Fields::of(bytes)).map(|meta| {
+        let mut again = Vec::new();
+        meta.encode(&mut again);
+        assert!(bytes.starts_with(&again), "another start");
+    });
+    let tombstone = Tombstone::parse(bytes).map(|tombstone| {
+        assert_eq!(tombstone.as_bytes(), bytes, "another tombstone");
+    });
+    let key = RowKey::parse_lease(bytes).map(|key| {
+        key.map(|(name, shared)| {
+            let again = RowKey::lease(&name, shared);
+            assert_eq!(again.as_bytes(), bytes, "another key");
+        })
+    });
     let replayed = |bytes: &[u8]| Contents::replay(&ParsedLog::parse(bytes)?);
-    let record = around(bytes);
-    format!("{:?} {:?}", replayed(bytes), replayed(&record))
+    let record = super::layout::around(bytes);
+    let log = (replayed(bytes), replayed(&record));
+    format!("{lease:?} {meta:?} {tombstone:?} {key:?} {log:?}")
 }

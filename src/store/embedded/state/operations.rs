@@ -1,4 +1,4 @@
-//! Acquire, on the state in memory.
+//! Operations on the state in memory: acquire, leave, confirm, give back, release, renew, break and hand-off.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,29 +11,34 @@ use crate::{
             Idempotency, Leaving, Loss, QueuePosition, Release, Renewal, RenewalTtl, Renewer,
             Requesting, SharedHolders, Waiting,
         },
+        embedded::records::RowKey,
         parking::News,
     },
 };
 
 use super::{
+    State,
     held::{Held, count},
     lease::{Lease, Moment},
     queue::{Queue, Queued, UndeliveredGrant},
-    row::RowKey,
-    state::State,
 };
+
+/// How much longer than its patience an attempt is remembered: it leaves by itself, and only one
+/// that could not say so is ever forgotten.
+const MARGIN: Duration = Duration::from_secs(5);
 
 // === impl State ===
 
 impl State {
     /// Grants the lock if it is free, answers the lease that the attempt or its key has already, or
     /// queues the attempt.
-    pub(super) fn acquire(
+    pub(crate) fn acquire(
         &mut self,
         attempt: &Attempt,
         now: Moment,
     ) -> Result<Acquisition, StoreError> {
         let Attempt { name, token, .. } = attempt;
+        self.check_room(u64::MAX)?;
         if self.remembers(&RowKey::given_back(name, token), now) {
             return Err(Unavailability::Withdrawn.into());
         }
@@ -71,7 +76,7 @@ impl State {
         }
         let lease = self.grant(attempt, now)?;
         let held = lease.held(now);
-        self.set(name, lease);
+        self.put(name, lease);
         Ok(Acquisition::Granted(held))
     }
 
@@ -101,7 +106,7 @@ impl State {
         let keeper = KeeperId::of_attempt(&attempt.token);
         let replayed = lease.replayed(now).adopted(keeper);
         let held = replayed.held(now);
-        self.set(&attempt.name, replayed);
+        self.put(&attempt.name, replayed);
         if lease.is_undelivered() {
             let queued_since = lease.key.as_deref().and_then(|key| key.queued_since);
             let waited = queued_since.map_or(Duration::ZERO, |since| now.since(since));
@@ -110,22 +115,10 @@ impl State {
             Acquisition::Replayed(held, salt, Some(lease.keeper()))
         }
     }
-}
 
-// === Join ===
-//
-// Join the queue, or give a position in it up, on the state in memory.
-
-/// How much longer than its patience an attempt is remembered: it leaves by itself, and only one
-/// that could not say so is ever forgotten.
-const MARGIN: Duration = Duration::from_secs(5);
-
-// === impl State ===
-
-impl State {
     /// Queues an attempt for a lock that is held, behind everybody or at the position that its
     /// idempotency key has already.
-    pub(super) fn join(&mut self, attempt: &Attempt, waiting: Waiting, now: Moment) -> Acquisition {
+    pub(crate) fn join(&mut self, attempt: &Attempt, waiting: Waiting, now: Moment) -> Acquisition {
         let name = &attempt.name;
         let mut queued = Queued {
             attempt: Arc::new(attempt.clone()),
@@ -135,7 +128,7 @@ impl State {
             superseded: None,
         };
         let Some((order, before)) = self.position_of(attempt) else {
-            if self.queues().len(name, now) >= waiting.longest_queue {
+            if self.queues().len(name) >= waiting.longest_queue {
                 return Acquisition::QueueFull;
             }
             let order = self.next_position();
@@ -160,7 +153,7 @@ impl State {
 
     /// Refuses an attempt that does not wait for a lock that is held. Whoever asked for it before under
     /// the same idempotency key does not want to wait any more.
-    pub(super) fn refuse_held(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
+    pub(crate) fn refuse_held(&mut self, attempt: &Attempt, now: Moment) -> Acquisition {
         let name = &attempt.name;
         if attempt.idempotency.is_some()
             && let Some((order, before)) = self.position_of(attempt)
@@ -179,10 +172,10 @@ impl State {
     }
 
     /// What stands between an attempt and this lock.
-    pub(super) fn contention(&self, name: &LockName, now: Moment) -> Contention {
+    pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
         Contention {
             holder: self.held(name).map(|held| held.holder(now)),
-            waiters: self.queues().len(name, now),
+            waiters: self.queues().len(name),
         }
     }
 
@@ -204,27 +197,13 @@ impl State {
             waited: queued.map_or(Duration::ZERO, |queued| now.since(queued.since)),
             contention: Contention {
                 holder: self.held(name).map(|held| held.holder_in_brief(now)),
-                waiters: self.queues().len(name, now),
+                waiters: self.queues().len(name),
             },
         }
     }
-}
 
-/// Whether two attempts under one idempotency key ask for different things.
-fn differs(attempt: &Attempt, before: &Attempt) -> bool {
-    let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
-    fingerprint(attempt) != fingerprint(before)
-}
-
-// === Leave ===
-//
-// Leave the queue, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Takes an attempt out of the queue, or keeps its place for a request that asks again.
-    pub(super) fn leave(
+    pub(crate) fn leave(
         &mut self,
         name: &LockName,
         token: &TokenHash,
@@ -240,10 +219,8 @@ impl State {
                 Leaving::Granted(lease.held(now))
             };
         }
-        let position = self
-            .queues()
-            .of(name)
-            .and_then(|queue| queue.of_token(token));
+        let queue = self.queues().of(name);
+        let position = queue.and_then(|queue| queue.of_token(token));
         if let Some((order, queued)) = position {
             if queued.attempt.token != *token {
                 return Leaving::Superseded;
@@ -261,46 +238,28 @@ impl State {
     }
 
     /// Takes an attempt out of the queue for good.
-    pub(super) fn remove_waiter(&mut self, name: &LockName, token: &TokenHash) {
-        let position = self
-            .queues()
-            .of(name)
-            .and_then(|queue| queue.of_token(token));
+    pub(crate) fn remove_waiter(&mut self, name: &LockName, token: &TokenHash) {
+        let queue = self.queues().of(name);
+        let position = queue.and_then(|queue| queue.of_token(token));
         if let Some((order, queued)) = position
             && queued.attempt.token == *token
         {
             self.put_queued(name, order, None);
         }
     }
-}
 
-// === Confirm ===
-//
-// Confirm, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Nothing is ever provisional here: a grant is the attempt's own from the beginning.
-    pub(super) fn confirm(&self, name: &LockName, token: &TokenHash, now: Moment) -> Confirmation {
-        match self.durable(name).of_token(token, now) {
+    pub(crate) fn confirm(&self, name: &LockName, token: &TokenHash, now: Moment) -> Confirmation {
+        match self.durable_lease(name, token, now) {
             Some(lease) if lease.is_adopted() => Confirmation::Superseded,
             Some(lease) if !lease.is_undelivered() => Confirmation::Confirmed(lease.held(now)),
             Some(_) | None => Confirmation::Lost,
         }
     }
-}
 
-// === Give back ===
-//
-// Give-back, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Ends the grant of an attempt, or sees to it that there will be none. `unanswered`: its keeper, who knows
     /// that it was answered to nobody.
-    pub(super) fn give_back(
+    pub(crate) fn give_back(
         &mut self,
         name: &LockName,
         token: &TokenHash,
@@ -320,7 +279,7 @@ impl State {
                 // As if it had been granted to a place that is kept: then the key is as good as new.
                 let end = lease.expires_at;
                 let unanswered = lease.clone().kept_until(end, None);
-                self.set(name, unanswered);
+                self.put(name, unanswered);
             }
             self.end(name, fence, false, now);
             self.withdraw(name, token, now);
@@ -333,17 +292,9 @@ impl State {
             GiveBack::NothingHeld
         }
     }
-}
 
-// === Release ===
-//
-// Release, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Ends the living lease of this token, if it is kept by whoever releases it as its keeper.
-    pub(super) fn release(
+    pub(crate) fn release(
         &mut self,
         keeper: Option<KeeperId>,
         name: &LockName,
@@ -364,17 +315,9 @@ impl State {
             Release::Lost(self.loss(name, token, now))
         }
     }
-}
 
-// === Renew ===
-//
-// Renew, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Makes the living lease of this token last from now, at most until its hold limit.
-    pub(super) fn renew(
+    pub(crate) fn renew(
         &mut self,
         renewer: Renewer,
         name: &LockName,
@@ -393,21 +336,13 @@ impl State {
             Renewer::Keeper(_) | Renewer::Bearer => {}
         }
         let held = lease.held(now);
-        self.set(name, lease);
+        self.put(name, lease);
         Renewal::Renewed(held, margin)
     }
-}
 
-// === Break lock ===
-//
-// Break, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Ends the living leases that were meant, and passes the lock on. Answers the tokens of those that were broken
     /// as well. No foreign client writes here.
-    pub(super) fn break_lock(
+    pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
         target: Option<BreakTarget>,
@@ -443,22 +378,23 @@ impl State {
 
     /// Asks the holders of the living leases that were meant to release them. Answers the tokens of those leases as
     /// well. No foreign client writes here.
-    pub(super) fn request_release(
+    pub(crate) fn request_release(
         &mut self,
         name: &LockName,
         target: Option<BreakTarget>,
         request: &ReleaseRequest,
         now: Moment,
-    ) -> (Requesting, Vec<TokenHash>) {
+    ) -> Result<(Requesting, Vec<TokenHash>), StoreError> {
+        self.check_room(self.longest_request(name))?;
         let Some(held) = self.living(name, now) else {
-            return (Requesting::NotHeld, Vec::new());
+            return Ok((Requesting::NotHeld, Vec::new()));
         };
         let meant = match meant(held, target, now) {
             Ok(meant) => meant,
-            Err(holders) => return (Requesting::Ambiguous(holders), Vec::new()),
+            Err(holders) => return Ok((Requesting::Ambiguous(holders), Vec::new())),
         };
         if meant.is_empty() {
-            return (Requesting::HolderChanged(held.holder(now)), Vec::new());
+            return Ok((Requesting::HolderChanged(held.holder(now)), Vec::new()));
         }
         let is_shared = held.sharers().is_some();
         let mut asked = Vec::new();
@@ -466,15 +402,15 @@ impl State {
             let requested = lease.requested(request, now);
             asked.push(requested.as_ref().unwrap_or(lease).held(now));
             if let Some(requested) = requested {
-                self.set(name, requested);
+                self.put(name, requested);
             }
         }
         let tokens = meant.iter().map(|lease| lease.token).collect();
-        (Requesting::Requested(told(asked, is_shared)), tokens)
+        Ok((Requesting::Requested(told(asked, is_shared)), tokens))
     }
 
     /// What a token that does not hold the lock is told.
-    pub(super) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
+    pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
         let held = self.held(name).is_some();
         if self.remembers(&RowKey::broken(name, token), now) {
             return Loss::Broken { held };
@@ -485,55 +421,16 @@ impl State {
             Loss::Free
         }
     }
-}
 
-/// The leases that are meant, if any of those there are is; who they are if it is not said which.
-fn meant(
-    held: &Held,
-    target: Option<BreakTarget>,
-    now: Moment,
-) -> Result<Vec<Lease>, SharedHolders> {
-    Ok(match (held, target) {
-        (Held::Exclusive(lease), None | Some(BreakTarget::All)) => vec![lease.clone()],
-        (Held::Shared(sharers), None) => return Err(sharers.shown(now)),
-        (Held::Shared(sharers), Some(BreakTarget::All)) => sharers.living(now).cloned().collect(),
-        (held, Some(BreakTarget::Lease(fence))) => {
-            held.with_fence(fence).cloned().into_iter().collect()
-        }
-        (_, Some(BreakTarget::Foreign(_))) => Vec::new(),
-    })
-}
-
-/// What is told of leases that were meant.
-fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
-    match leases.pop() {
-        Some(lease) if !is_shared => Holder::Lease(lease),
-        last => {
-            leases.extend(last);
-            Holder::Shared(SharedHolders {
-                count: count(leases.len()),
-                leases,
-            })
-        }
-    }
-}
-
-// === Hand off ===
-//
-// Hand-off: the lock passes to the head of the queue, on the state in memory.
-
-// === impl State ===
-
-impl State {
     /// Grants a lock to the first in its queue that still wants it, and then to the next, for as long as they may
     /// hold it together.
     ///
     /// Everything that may have freed a lock or a place of it, or removes the head of its queue, ends with this, so
     /// that nobody is queued who might be granted the lock.
-    pub(super) fn hand_off(&mut self, name: &LockName, now: Moment) {
+    pub(crate) fn hand_off(&mut self, name: &LockName, now: Moment) {
         loop {
             let held = self.held(name);
-            if held.is_some_and(|held| held.alone().is_some()) {
+            if held.is_some_and(|held| held.sharers().is_none()) {
                 return;
             }
             let Some((order, first)) = self.queues().of(name).and_then(Queue::head) else {
@@ -575,7 +472,7 @@ impl State {
     /// Ends grants of which nobody could be told. As nobody has heard of them, nothing is left of
     /// them, not even a used idempotency key. One that was answered under its key meanwhile, or adopted,
     /// has somebody who has heard of it.
-    pub(super) fn take_back(&mut self, orphans: &[UndeliveredGrant], now: Moment) {
+    pub(crate) fn take_back(&mut self, orphans: &[UndeliveredGrant], now: Moment) {
         for UndeliveredGrant { name, token } in orphans {
             let lease = self.living_of(name, token, now);
             let orphaned = lease.filter(|lease| !lease.was_replayed() && !lease.is_adopted());
@@ -587,7 +484,7 @@ impl State {
     }
 
     /// Gives up a position whose time is over.
-    pub(super) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
+    pub(crate) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
         if let Some(queued) = self.put_queued(name, order, None) {
             self.announce_forgotten(name, &queued);
         }
@@ -595,7 +492,7 @@ impl State {
     }
 
     /// Gives up every position.
-    pub(super) fn drop_all_positions(&mut self) {
+    pub(crate) fn drop_all_positions(&mut self) {
         for name in self.queues().names() {
             while let Some(queued) = self.take_head(&name) {
                 self.announce_forgotten(&name, &queued);
@@ -612,6 +509,43 @@ impl State {
     fn announce_forgotten(&mut self, name: &LockName, queued: &Queued) {
         if queued.attended {
             self.announce(name, queued.attempt.token, News::Forgotten);
+        }
+    }
+}
+
+/// Whether two attempts under one idempotency key ask for different things.
+fn differs(attempt: &Attempt, before: &Attempt) -> bool {
+    let fingerprint = |attempt: &Attempt| attempt.idempotency.as_ref().map(|it| it.fingerprint);
+    fingerprint(attempt) != fingerprint(before)
+}
+
+/// The leases that are meant, if any of those there are is; who they are if it is not said which.
+fn meant(
+    held: &Held,
+    target: Option<BreakTarget>,
+    now: Moment,
+) -> Result<Vec<Lease>, SharedHolders> {
+    Ok(match (held, target) {
+        (Held::Exclusive(lease), None | Some(BreakTarget::All)) => vec![lease.clone()],
+        (Held::Shared(sharers), None) => return Err(sharers.shown(now)),
+        (Held::Shared(sharers), Some(BreakTarget::All)) => sharers.living(now).cloned().collect(),
+        (held, Some(BreakTarget::Lease(fence))) => {
+            held.with_fence(fence).cloned().into_iter().collect()
+        }
+        (_, Some(BreakTarget::Foreign(_))) => Vec::new(),
+    })
+}
+
+/// What is told of leases that were meant.
+fn told(mut leases: Vec<HeldLease>, is_shared: bool) -> Holder {
+    match leases.pop() {
+        Some(lease) if !is_shared => Holder::Lease(lease),
+        last => {
+            leases.extend(last);
+            Holder::Shared(SharedHolders {
+                count: count(leases.len()),
+                leases,
+            })
         }
     }
 }

@@ -13,8 +13,8 @@ use rustix::{
 };
 
 use super::{
+    append::{DiskFile, Unreadable, Volume},
     layout::{LAYOUT, LogError},
-    log::{DiskFile, Unreadable, Volume},
 };
 
 /// A data directory that is ours until this is dropped.
@@ -22,7 +22,7 @@ use super::{
 /// Locked are the directory itself and a file of its own in it: where a directory cannot be locked (NFS), the
 /// file is left, and where somebody removes the file, the directory.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     handle: File,
     lock: File,
@@ -34,7 +34,7 @@ const LOCK: &str = "latchgate.lock";
 
 impl Directory {
     /// Takes a directory, and makes it if need be.
-    pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         create(path).map_err(|source| match source.kind() {
             // Itself, or something above it.
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => OpenError::NotADirectory {
@@ -64,12 +64,12 @@ impl Directory {
     }
 
     /// The directory.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The files of the log.
-    pub(super) fn files(&self) -> io::Result<LogFiles> {
+    pub(crate) fn files(&self) -> io::Result<LogFiles> {
         Ok(LogFiles {
             directory: self.handle.try_clone()?,
             growth: 256 * 1024,
@@ -78,12 +78,12 @@ impl Directory {
     }
 
     /// Where the log file with this number is.
-    pub(super) fn log_file(&self, generation: u64) -> PathBuf {
+    pub(crate) fn log_file(&self, generation: u64) -> PathBuf {
         self.path.join(file_name(generation))
     }
 
     /// What is in the directory now: the lock, and this log file.
-    pub(super) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
+    pub(crate) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
         let mut open_files = OpenFiles::of(self.path.join(LOCK), &self.lock)?;
         open_files.set_log(self.log_file(generation));
         Ok(open_files)
@@ -94,7 +94,7 @@ impl Directory {
 
 /// The files of the log in a data directory, whatever is put in its place.
 #[derive(Debug)]
-pub(super) struct LogFiles {
+pub(crate) struct LogFiles {
     directory: File,
     growth: usize,
     shortest_log: u64,
@@ -105,7 +105,7 @@ pub(super) struct LogFiles {
 const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
 /// Space for a log file when the disk is full.
-pub(super) const RESERVE: &str = "latchgate.reserve";
+pub(crate) const RESERVE: &str = "latchgate.reserve";
 /// How much of it is written at once.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
@@ -114,7 +114,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 impl LogFiles {
     /// The same with files of another size, so that a test comes to the next one.
     #[cfg(test)]
-    pub(super) fn with_sizes(self, growth: usize, shortest_log: u64) -> Self {
+    pub(crate) fn with_sizes(self, growth: usize, shortest_log: u64) -> Self {
         Self {
             growth,
             shortest_log,
@@ -318,7 +318,7 @@ fn sync(directory: &Path) -> io::Result<()> {
 /// A file that was removed can be written for as long as it is open, and is gone afterwards: whoever
 /// was answered meanwhile would have been promised what no start remembers.
 #[derive(Debug)]
-pub(super) struct OpenFiles {
+pub(crate) struct OpenFiles {
     /// The first is the lock. With the length that each has at least.
     files: Vec<(PathBuf, FileId, u64)>,
 }
@@ -336,13 +336,13 @@ const REPLACED: &str = "was replaced while the gateway was running; put the old 
 
 impl OpenFiles {
     /// The open file, which is at this path.
-    pub(super) fn of(path: PathBuf, file: &File) -> io::Result<Self> {
+    pub(crate) fn of(path: PathBuf, file: &File) -> io::Result<Self> {
         let files = vec![(path, file_id(&file.metadata()?), 0)];
         Ok(Self { files })
     }
 
     /// The log file at this path belongs to it, too, in the place of the one before.
-    pub(super) fn set_log(&mut self, path: PathBuf) {
+    pub(crate) fn set_log(&mut self, path: PathBuf) {
         self.files.truncate(1);
         if let Ok(metadata) = fs::metadata(&path) {
             self.files.push((path, file_id(&metadata), metadata.len()));
@@ -351,7 +351,7 @@ impl OpenFiles {
 
     /// Says what to do if something is not in its place any more. A directory that cannot be looked
     /// into for another reason is none: what is open may be in order.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         for (path, expected, _len) in &self.files {
             let what = match fs::metadata(path) {
                 Ok(metadata) if file_id(&metadata) == *expected => continue,
@@ -365,7 +365,7 @@ impl OpenFiles {
     }
 
     /// Says so if somebody has cut one off: what was in it is in memory only.
-    pub(super) fn check_lengths(&self) -> Result<(), String> {
+    pub(crate) fn check_lengths(&self) -> Result<(), String> {
         for (path, _id, len) in &self.files {
             if fs::metadata(path).is_ok_and(|metadata| metadata.len() < *len) {
                 let path = path.display();
@@ -474,7 +474,7 @@ pub enum OpenError {
 
 impl OpenError {
     /// Sorts what the operating system said about a file or directory.
-    pub(super) fn of(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn of(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
@@ -486,7 +486,7 @@ impl OpenError {
     }
 
     /// Sorts what was found while the log was read.
-    pub(super) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
+    pub(crate) fn of_log(directory: &Directory, unreadable: Unreadable) -> Self {
         let path = directory.log_file(unreadable.generation);
         match unreadable.error {
             LogError::Io(error) => Self::of(&path, error),

@@ -11,7 +11,7 @@ use super::lease::{Expiry, Lease, Moment};
 
 /// What holds a lock. Its leases live, or are not yet cleared away.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(crate) enum Held {
     /// A lease that holds the lock alone.
     Exclusive(Lease),
     /// Boxed: a lock that nobody shares is as small as its lease.
@@ -20,14 +20,12 @@ pub(super) enum Held {
 
 /// The leases that share a lock: at least one.
 #[derive(Debug, Default)]
-pub(super) struct Sharers {
+pub(crate) struct Sharers {
     by_fence: BTreeMap<FencingToken, Lease>,
     ends: BTreeSet<Expiry>,
     by_token: HashMap<TokenHash, FencingToken>,
     by_key: HashMap<IdempotencyHash, FencingToken>,
     slots: Slots,
-    /// The end at which the head of the queue may be granted the lock, as it was last reckoned.
-    pub(super) awaited: Option<Expiry>,
 }
 
 /// Which slots the leases of a lock have: a bit for each.
@@ -38,7 +36,7 @@ struct Slots(Vec<u64>);
 
 impl Held {
     /// A lease that is the first to hold the lock.
-    pub(super) fn by(lease: Lease) -> Self {
+    pub(crate) fn by(lease: Lease) -> Self {
         match lease.mode {
             Mode::Exclusive => Self::Exclusive(lease),
             Mode::Shared { .. } => {
@@ -51,7 +49,7 @@ impl Held {
 
     /// Adds a lease, or puts it in the place of the one that it is by its fencing token. One that is alone takes
     /// the place of any that is alone.
-    pub(super) fn put(&mut self, lease: Lease) -> Option<Lease> {
+    pub(crate) fn put(&mut self, lease: Lease) -> Option<Lease> {
         match (self, lease.mode) {
             (Self::Exclusive(before), Mode::Exclusive) => Some(std::mem::replace(before, lease)),
             (Self::Shared(sharers), Mode::Shared { .. }) => sharers.put(lease),
@@ -62,31 +60,41 @@ impl Held {
     }
 
     /// The leases that share the lock, if any do.
-    pub(super) fn sharers(&self) -> Option<&Sharers> {
+    pub(crate) fn sharers(&self) -> Option<&Sharers> {
         match self {
             Self::Exclusive(_) => None,
             Self::Shared(sharers) => Some(sharers),
         }
     }
 
-    /// The lease that holds the lock alone, if one does.
-    pub(super) fn alone(&self) -> Option<&Lease> {
-        match self {
-            Self::Exclusive(lease) => Some(lease),
-            Self::Shared(_) => None,
-        }
-    }
-
     /// The lease of a token.
-    pub(super) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
+    pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.token == *token),
             Self::Shared(sharers) => sharers.of_token(token),
         }
     }
 
+    /// The lease in a row: the exclusive one, or the one that shares the lock and has this fencing token.
+    pub(crate) fn at(&self, shared: Option<FencingToken>) -> Option<&Lease> {
+        match (self, shared) {
+            (Self::Exclusive(lease), None) => Some(lease),
+            (Self::Shared(sharers), Some(fence)) => sharers.with_fence(fence),
+            (Self::Exclusive(_), Some(_)) | (Self::Shared(_), None) => None,
+        }
+    }
+
+    /// The living leases, by when they end.
+    pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
+        let alone = self.at(None).filter(|lease| lease.lives(now));
+        let sharers = self.sharers().into_iter();
+        alone
+            .into_iter()
+            .chain(sharers.flat_map(move |sharers| sharers.living(now)))
+    }
+
     /// The lease that was granted under an idempotency key.
-    pub(super) fn under_key(&self, hash: &IdempotencyHash) -> Option<&Lease> {
+    pub(crate) fn under_key(&self, hash: &IdempotencyHash) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.is_under(hash)),
             Self::Shared(sharers) => sharers.with_fence(*sharers.by_key.get(hash)?),
@@ -94,7 +102,7 @@ impl Held {
     }
 
     /// The lease with a fencing token.
-    pub(super) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
+    pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.fence == fence),
             Self::Shared(sharers) => sharers.with_fence(fence),
@@ -102,7 +110,7 @@ impl Held {
     }
 
     /// A lease whose time is over.
-    pub(super) fn over(&self, now: Moment) -> Option<FencingToken> {
+    pub(crate) fn over(&self, now: Moment) -> Option<FencingToken> {
         let (end, fence) = match self {
             Self::Exclusive(lease) => lease.expiry(),
             Self::Shared(sharers) => *sharers.ends.first()?,
@@ -111,7 +119,7 @@ impl Held {
     }
 
     /// Whether an attempt may be granted the lock beside those who hold it.
-    pub(super) fn admits(&self, sharing: Option<Sharing>) -> bool {
+    pub(crate) fn admits(&self, sharing: Option<Sharing>) -> bool {
         match self {
             Self::Exclusive(_) => false,
             Self::Shared(sharers) => sharing.is_some_and(|wanted| sharers.admit(wanted)),
@@ -119,7 +127,7 @@ impl Held {
     }
 
     /// The mode of a lease that shares the lock with those who hold it, if anybody does.
-    pub(super) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
+    pub(crate) fn mode_beside(held: Option<&Self>, sharing: Sharing) -> Mode {
         let sharers = held.and_then(Self::sharers);
         let smallest_free = || sharers.map_or(0, |sharers| sharers.slots.smallest_free());
         Mode::Shared {
@@ -128,7 +136,7 @@ impl Held {
     }
 
     /// What is told of it now.
-    pub(super) fn holder(&self, now: Moment) -> Holder {
+    pub(crate) fn holder(&self, now: Moment) -> Holder {
         match self {
             Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
             Self::Shared(sharers) => Holder::Shared(sharers.shown(now)),
@@ -136,7 +144,7 @@ impl Held {
     }
 
     /// The same for an attempt that is queued, which is told how many there are.
-    pub(super) fn holder_in_brief(&self, now: Moment) -> Holder {
+    pub(crate) fn holder_in_brief(&self, now: Moment) -> Holder {
         match self {
             Self::Exclusive(lease) => Holder::Lease(lease.held(now)),
             Self::Shared(sharers) => Holder::Shared(SharedHolders {
@@ -151,27 +159,27 @@ impl Held {
 
 impl Sharers {
     /// How many they are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_fence.len()
     }
 
     /// Whether the last one has gone.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_fence.is_empty()
     }
 
     /// The one with a fencing token.
-    pub(super) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
+    pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         self.by_fence.get(&fence)
     }
 
     /// The one of a token.
-    pub(super) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
+    pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
         self.with_fence(*self.by_token.get(token)?)
     }
 
     /// Those that live, by when they end.
-    pub(super) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
+    pub(crate) fn living(&self, now: Moment) -> impl Iterator<Item = &Lease> {
         let living = self.ends.range((now, FencingToken::MAX)..);
         living
             .filter(move |(end, _)| *end > now)
@@ -179,13 +187,13 @@ impl Sharers {
     }
 
     /// How many of them live: counts those that do not, which are cleared away soon.
-    pub(super) fn count(&self, now: Moment) -> usize {
+    pub(crate) fn count(&self, now: Moment) -> usize {
         let over = self.ends.range(..=(now, FencingToken::MAX));
         self.len() - over.count()
     }
 
     /// What is shown of them.
-    pub(super) fn shown(&self, now: Moment) -> SharedHolders {
+    pub(crate) fn shown(&self, now: Moment) -> SharedHolders {
         let leases = self.living(now).take(SHOWN_HOLDERS);
         SharedHolders {
             leases: leases.map(|lease| lease.held(now)).collect(),
@@ -198,24 +206,8 @@ impl Sharers {
         self.len() < usize::from(wanted.limit.get())
     }
 
-    /// The end at which there is room for an attempt, if nothing else happens; none if there is now.
-    pub(super) fn room_at(&self, sharing: Option<Sharing>) -> Option<Expiry> {
-        let Some(wanted) = sharing else {
-            return self.ends.last().copied();
-        };
-        // So many must be left at most, of those who end last.
-        let left = usize::from(wanted.limit.get()) - 1;
-        let rank = self.len().checked_sub(left + 1)?;
-        // From the end that is nearer.
-        if rank <= left {
-            self.ends.iter().nth(rank).copied()
-        } else {
-            self.ends.iter().nth_back(left).copied()
-        }
-    }
-
     /// Adds one, or puts it in the place of the one that it is.
-    pub(super) fn put(&mut self, lease: Lease) -> Option<Lease> {
+    pub(crate) fn put(&mut self, lease: Lease) -> Option<Lease> {
         let before = self.remove(lease.fence);
         let fence = lease.fence;
         self.ends.insert(lease.expiry());
@@ -231,7 +223,7 @@ impl Sharers {
     }
 
     /// Removes the one with a fencing token.
-    pub(super) fn remove(&mut self, fence: FencingToken) -> Option<Lease> {
+    pub(crate) fn remove(&mut self, fence: FencingToken) -> Option<Lease> {
         let lease = self.by_fence.remove(&fence)?;
         self.ends.remove(&lease.expiry());
         self.by_token.remove(&lease.token);
@@ -246,7 +238,7 @@ impl Sharers {
 }
 
 /// As the contract counts.
-pub(super) fn count(len: usize) -> u64 {
+pub(crate) fn count(len: usize) -> u64 {
     u64::try_from(len).expect("fewer than 2^64 fit into memory")
 }
 

@@ -21,12 +21,15 @@ use std::{
 
 use tracing::warn;
 
+use crate::store::embedded::{
+    records::{Meta, Rows},
+    state::State,
+};
+
 use super::{
     layout::{ALIGNMENT, BLOCK, LogError, ParsedLog, REACHED, append_record, reached},
     replay::Contents,
-    row::{Meta, Rows},
     snapshot::Snapshot,
-    state::State,
 };
 
 /// How many times as long as its snapshot a file becomes before the next one is made.
@@ -35,7 +38,7 @@ const GARBAGE: u64 = 2;
 const PIECE: u64 = 4;
 
 /// Where the files of the log are: a directory, or a disk in a test.
-pub(super) trait Volume: fmt::Debug + Send {
+pub(crate) trait Volume: fmt::Debug + Send {
     /// The numbers of the log files that there are, in any order.
     fn generations(&self) -> io::Result<Vec<u64>>;
     /// All of a log file.
@@ -63,7 +66,7 @@ pub(super) trait Volume: fmt::Debug + Send {
 }
 
 /// A file that is open.
-pub(super) trait DiskFile: fmt::Debug + Send {
+pub(crate) trait DiskFile: fmt::Debug + Send {
     /// Overwrites what is there, or appends.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes all of it durable.
@@ -72,7 +75,7 @@ pub(super) trait DiskFile: fmt::Debug + Send {
 
 /// The log of a data directory, open for writing.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     volume: Box<dyn Volume>,
     file: LogFile,
     generation: u64,
@@ -112,35 +115,35 @@ struct NextFile {
 
 /// Where a log ends that was read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LogEnd {
+pub(crate) struct LogEnd {
     generation: u64,
     /// Whether part of one more record is there.
-    pub(super) is_torn: bool,
+    pub(crate) is_torn: bool,
     /// Whether it was written for a backup.
-    pub(super) is_backup: bool,
+    pub(crate) is_backup: bool,
 }
 
 /// A write that failed.
 #[derive(Debug)]
-pub(super) struct WriteFailure {
-    pub(super) error: io::Error,
+pub(crate) struct WriteFailure {
+    pub(crate) error: io::Error,
     /// Whether the record may be found when the log is read.
-    pub(super) may_be_found: bool,
+    pub(crate) may_be_found: bool,
 }
 
 /// Why a log could not be opened.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(crate) struct Unreadable {
     /// The number of the file that is to blame.
-    pub(super) generation: u64,
-    pub(super) error: LogError,
+    pub(crate) generation: u64,
+    pub(crate) error: LogError,
 }
 
 // === impl Log ===
 
 impl Log {
     /// Reads the log of a volume: the file with the highest number. None if there is none.
-    pub(super) fn read(volume: &dyn Volume) -> Result<Option<(Contents, LogEnd)>, Unreadable> {
+    pub(crate) fn read(volume: &dyn Volume) -> Result<Option<(Contents, LogEnd)>, Unreadable> {
         let generations = volume.generations().map_err(|error| Unreadable {
             generation: 1,
             error: error.into(),
@@ -172,7 +175,7 @@ impl Log {
     /// Goes on where a log ended, with a file that begins with every row.
     ///
     /// What was read may be in the page cache only, whoever wrote it: nothing is appended to it.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         volume: Box<dyn Volume>,
         end: LogEnd,
         meta: &Meta,
@@ -200,12 +203,12 @@ impl Log {
     }
 
     /// How the disk has said that it is full, if it is: nothing may be added to what lives.
-    pub(super) fn shortage(&self) -> Option<ErrorKind> {
+    pub(crate) fn shortage(&self) -> Option<ErrorKind> {
         self.shortage
     }
 
     /// Whether more space is needed to go on when the disk is full, while so many bytes of rows live, or less.
-    pub(super) fn lacks_space(&self, live: u64) -> bool {
+    pub(crate) fn lacks_space(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
         let is_enough =
             self.file.allocated >= needed && (needed..=4 * needed).contains(&self.reserved);
@@ -214,7 +217,7 @@ impl Log {
 
     /// Makes the file and the reserve longer by a piece each, if they lack space. Once the disk is full, this looks
     /// whether it has room for more than what is kept anyway. Answers whether to go on at once.
-    pub(super) fn keep_space(&mut self, live: u64) -> bool {
+    pub(crate) fn keep_space(&mut self, live: u64) -> bool {
         let needed = self.space_needed(live);
         let kept = match self.shortage {
             Some(_) => self.look_for_room(needed),
@@ -275,27 +278,22 @@ impl Log {
         Ok(())
     }
 
-    /// Whether what lives has room in a new file on a full disk, and in the one that follows it.
-    pub(super) fn can_go_on(&self, live: u64) -> bool {
+    /// How many bytes of rows fit into a new file on a full disk, and into the file that follows it.
+    pub(crate) fn room(&self) -> u64 {
         // A file has a header, and ends with a whole block of which the last bytes are zeros.
         // Each part of it is a record with a head of its own: less than a part in 2,048.
-        live.saturating_add(live / 2_048 + 2 * BLOCK as u64)
-            < self.file.allocated.min(self.reserved)
-    }
-
-    /// Whether so many bytes more may live on a full disk, and leave half of the room that is kept beside what lives.
-    pub(super) fn has_room_beside(&self, live: u64, more: u64) -> bool {
-        self.can_go_on(live.saturating_add(live / 2).saturating_add(more))
+        let kept = self.file.allocated.min(self.reserved);
+        kept.saturating_sub(2 * BLOCK as u64) / 2_049 * 2_048
     }
 
     /// Whether much of the log is not needed any more, while so many bytes of rows live.
-    pub(super) fn is_wasteful(&self, live: u64) -> bool {
+    pub(crate) fn is_wasteful(&self, live: u64) -> bool {
         let needed = self.space_needed(live);
         self.file.end > needed || self.file.allocated > 2 * needed
     }
 
     /// How many bytes have to become free before locks are acquired again on a full disk, at most.
-    pub(super) fn space_lacking(&self, live: u64) -> u64 {
+    pub(crate) fn space_lacking(&self, live: u64) -> u64 {
         let needed = self.space_needed(live);
         let lacking = |kept: u64| needed.saturating_sub(kept) + self.growth();
         lacking(self.file.allocated) + lacking(self.reserved)
@@ -312,7 +310,7 @@ impl Log {
     }
 
     /// Makes sure that there is room for a transaction, as far as one can know.
-    pub(super) fn reserve(&mut self) -> io::Result<()> {
+    pub(crate) fn reserve(&mut self) -> io::Result<()> {
         let needed = self.file.end + self.growth();
         if needed > self.file.allocated {
             self.file
@@ -322,22 +320,22 @@ impl Log {
     }
 
     /// Another process has changed the file: nothing may be appended to it.
-    pub(super) fn distrust(&mut self) {
+    pub(crate) fn distrust(&mut self) {
         self.is_torn = true;
     }
 
     /// Whether nothing may be appended, because part of a record may be there.
-    pub(super) fn is_torn(&self) -> bool {
+    pub(crate) fn is_torn(&self) -> bool {
         self.is_torn
     }
 
     /// The number of the file that is in use.
-    pub(super) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Writes a transaction behind the last one; durable when this returns.
-    pub(super) fn append(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
+    pub(crate) fn append(&mut self, meta: &Meta, rows: &Rows) -> Result<(), WriteFailure> {
         self.record.clear();
         append_record(&mut self.record, self.file.salt, meta, rows);
         // A reader knows by what is behind the last record that there is no more.
@@ -358,13 +356,13 @@ impl Log {
     }
 
     /// Whether the next file is due, or being made.
-    pub(super) fn needs_next(&self) -> bool {
+    pub(crate) fn needs_next(&self) -> bool {
         self.file.end >= self.full_at
     }
 
     /// Goes on with the next file by one part of what lives, all of which is durable. Answers whether the next file was
     /// complete and has taken the place of this one.
-    pub(super) fn go_on_with_next(
+    pub(crate) fn go_on_with_next(
         &mut self,
         meta: &Meta,
         state: &State,
@@ -404,7 +402,7 @@ impl Log {
     }
 
     /// Begins a new file with every row at once. On a full disk it is made in the reserve.
-    pub(super) fn rewrite(&mut self, meta: &Meta, state: &State) -> Result<(), WriteFailure> {
+    pub(crate) fn rewrite(&mut self, meta: &Meta, state: &State) -> Result<(), WriteFailure> {
         if self.next.take().is_some() {
             self.discard_draft();
         }
@@ -423,7 +421,7 @@ impl Log {
     }
 
     /// Ends in good order: from now on a record that is missing at the end is noticed.
-    pub(super) fn close(self) -> io::Result<()> {
+    pub(crate) fn close(self) -> io::Result<()> {
         let LogFile {
             disk, salt, end, ..
         } = self.file;
@@ -573,7 +571,7 @@ impl NextFile {
 
 impl WriteFailure {
     /// Whether nothing was written because the disk is full.
-    pub(super) fn is_of_space(&self) -> bool {
+    pub(crate) fn is_of_space(&self) -> bool {
         !self.may_be_found && is_full(&self.error)
     }
 

@@ -5,12 +5,12 @@
 
 use std::io;
 
-use super::row::{Meta, RowError, Rows};
+use crate::store::embedded::records::{Meta, RowError, Rows};
 
 /// What every log file begins with.
 const MAGIC: [u8; 8] = *b"latchlog";
 /// The layout that this program reads and writes.
-pub(super) const LAYOUT: u32 = 2;
+pub(crate) const LAYOUT: u32 = 2;
 /// Magic, layout, salt, the checksum of these, [`MARK`] and [`REACHED`].
 const HEADER: usize = 40;
 /// Where in the header the kind of the file stands: zero, or [`IS_BACKUP`].
@@ -20,18 +20,18 @@ const IS_BACKUP: u32 = 0x7075_6b62;
 /// Where in the header the length stands that the log has reached for certain: zero, or the length, its checksum
 /// and four bytes that are zero. It is written when the log is closed in good order. It is shorter than a sector, so
 /// it is written whole or not at all. If the last record ends before it, the disk has lost records.
-pub(super) const REACHED: usize = 24;
+pub(crate) const REACHED: usize = 24;
 /// Salt, length and checksum.
-pub(super) const RECORD_HEADER: usize = 12;
-pub(super) const ALIGNMENT: usize = 8;
+pub(crate) const RECORD_HEADER: usize = 12;
+pub(crate) const ALIGNMENT: usize = 8;
 /// What a file system gives at least.
-pub(super) const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 /// The last byte of a record: one of which the last bytes were not written is not taken for whole.
 const LAST_BYTE: u8 = 0xff;
 
 /// What is wrong with a log file.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LogError {
+pub(crate) enum LogError {
     /// The operating system could not.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -62,12 +62,12 @@ pub(super) enum LogError {
 
 /// A number that with overwhelming probability no other log file of this directory has: the rest of another file is
 /// never taken for a record.
-pub(super) fn new_salt() -> u32 {
+pub(crate) fn new_salt() -> u32 {
     let random = getrandom::u32().expect("the operating system gives random numbers");
     random.max(1)
 }
 
-pub(super) fn header(salt: u32) -> Vec<u8> {
+pub(crate) fn header(salt: u32) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&LAYOUT.to_le_bytes());
     bytes.extend_from_slice(&salt.to_le_bytes());
@@ -77,7 +77,7 @@ pub(super) fn header(salt: u32) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn reached(salt: u32, end: u64) -> [u8; HEADER - REACHED] {
+pub(crate) fn reached(salt: u32, end: u64) -> [u8; HEADER - REACHED] {
     let mut bytes = [0; HEADER - REACHED];
     bytes[..8].copy_from_slice(&end.to_le_bytes());
     let mut sum = crc32fast::Hasher::new();
@@ -88,12 +88,12 @@ pub(super) fn reached(salt: u32, end: u64) -> [u8; HEADER - REACHED] {
 }
 
 /// Marks a log file of this length as a backup.
-pub(super) fn mark_backup(bytes: &mut [u8], salt: u32, end: u64) {
+pub(crate) fn mark_backup(bytes: &mut [u8], salt: u32, end: u64) {
     bytes[MARK..REACHED].copy_from_slice(&IS_BACKUP.to_le_bytes());
     bytes[REACHED..HEADER].copy_from_slice(&reached(salt, end));
 }
 
-pub(super) fn append_record(bytes: &mut Vec<u8>, salt: u32, meta: &Meta, rows: &Rows) {
+pub(crate) fn append_record(bytes: &mut Vec<u8>, salt: u32, meta: &Meta, rows: &Rows) {
     let start = bytes.len();
     bytes.extend_from_slice(&salt.to_le_bytes());
     bytes.extend_from_slice(&[0; RECORD_HEADER - 4]);
@@ -127,17 +127,17 @@ fn record_checksum(record: &[u8]) -> u32 {
 
 /// A log file as it was found.
 #[derive(Debug)]
-pub(super) struct ParsedLog<'bytes> {
-    pub(super) records: Vec<&'bytes [u8]>,
+pub(crate) struct ParsedLog<'bytes> {
+    pub(crate) records: Vec<&'bytes [u8]>,
     /// Whether nothing but zeros is behind the last one.
-    pub(super) is_clean: bool,
-    pub(super) is_backup: bool,
+    pub(crate) is_clean: bool,
+    pub(crate) is_backup: bool,
 }
 
 // === impl ParsedLog ===
 
 impl<'bytes> ParsedLog<'bytes> {
-    pub(super) fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
+    pub(crate) fn parse(bytes: &'bytes [u8]) -> Result<Self, LogError> {
         let Header {
             salt,
             reached,
@@ -239,7 +239,7 @@ fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
 
 impl LogError {
     /// The record was found to be as it was written: what makes no sense then was not written by us.
-    pub(super) fn of_record(error: RowError) -> Self {
+    pub(crate) fn of_record(error: RowError) -> Self {
         Self::Row {
             key: "about the log".to_owned(),
             error,
@@ -249,7 +249,7 @@ impl LogError {
 
 /// A log with one record around these bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) fn around(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn around(bytes: &[u8]) -> Vec<u8> {
     let mut log = header(1);
     log.extend_from_slice(&1_u32.to_le_bytes());
     log.extend_from_slice(&[0; RECORD_HEADER - 4]);

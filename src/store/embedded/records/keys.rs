@@ -1,0 +1,134 @@
+//! Keys of rows: of leases, and of tombstones, whose rows hold nothing but their end.
+
+use std::{borrow::Borrow, sync::Arc};
+
+use crate::lock::{FencingToken, IdempotencyHash, LockName, TokenHash};
+
+use super::fields::RowError;
+
+/// The longest key: a kind, a hash and a name.
+const LONGEST: usize = 1 + 32 + LockName::MAX_LEN;
+
+/// A key that is built on the stack, to look something up with.
+///
+/// Its first byte says what the row is: `l` a lease that is alone, by its name, `s` one that shares its lock, by its
+/// fencing token and the name, `k` a used idempotency key, `r` a released token, `g` a token that was given back,
+/// `b` one whose lease was broken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowKey {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+/// The key of a tombstone: of a row that remembers for a while what has ended. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tombstone(Arc<[u8]>);
+
+// === impl RowKey ===
+
+impl RowKey {
+    const EXCLUSIVE: u8 = b'l';
+    const SHARED: u8 = b's';
+    const USED_KEY: u8 = b'k';
+    const RELEASED: u8 = b'r';
+    const GIVEN_BACK: u8 = b'g';
+    const BROKEN: u8 = b'b';
+
+    /// The lease of a lock that is alone, or the one with this fencing token that shares the lock.
+    pub(crate) fn lease(name: &LockName, shared: Option<FencingToken>) -> Self {
+        match shared {
+            None => Self::build(Self::EXCLUSIVE, &[], name.as_str()),
+            Some(fence) => Self::build(Self::SHARED, &fence.get().to_be_bytes(), name.as_str()),
+        }
+    }
+
+    /// Reads the key of a lease: of which name it is, and with which fencing token if it shares the lock. None if
+    /// it is the key of something else.
+    pub(crate) fn parse_lease(
+        key: &[u8],
+    ) -> Option<Result<(LockName, Option<FencingToken>), RowError>> {
+        let (fence, name) = match key.split_first()? {
+            (&Self::EXCLUSIVE, name) => (None, name),
+            (&Self::SHARED, rest) => match rest.split_first_chunk() {
+                Some((fence, name)) => (Some(u64::from_be_bytes(*fence)), name),
+                None => return Some(Err(RowError::CutShort)),
+            },
+            _ => return None,
+        };
+        let name = std::str::from_utf8(name)
+            .ok()
+            .and_then(|name| LockName::new(name).ok());
+        let fence = fence.map(FencingToken::new).transpose();
+        let key = name.zip(fence.ok());
+        Some(key.ok_or(RowError::Invalid("key of a lease")))
+    }
+
+    /// An idempotency key whose lease has ended. Its hash covers the name.
+    pub(crate) fn used_key(hash: &IdempotencyHash) -> Self {
+        Self::build(Self::USED_KEY, hash.as_bytes(), "")
+    }
+
+    /// The token of a released lease that had an idempotency key.
+    pub(crate) fn released(name: &LockName, token: &TokenHash) -> Self {
+        Self::build(Self::RELEASED, token.as_bytes(), name.as_str())
+    }
+
+    /// The token of an attempt that was given back.
+    pub(crate) fn given_back(name: &LockName, token: &TokenHash) -> Self {
+        Self::build(Self::GIVEN_BACK, token.as_bytes(), name.as_str())
+    }
+
+    /// The token of a lease that was broken.
+    pub(crate) fn broken(name: &LockName, token: &TokenHash) -> Self {
+        Self::build(Self::BROKEN, token.as_bytes(), name.as_str())
+    }
+
+    /// The bytes of the key.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn build(kind: u8, hash: &[u8], name: &str) -> Self {
+        let mut bytes = [0; LONGEST];
+        let mut len = 0;
+        for part in [&[kind], hash, name.as_bytes()] {
+            bytes[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        Self { bytes, len }
+    }
+}
+
+// === impl Tombstone ===
+
+impl Tombstone {
+    /// Reads the key of a row that is no lease.
+    pub(crate) fn parse(key: &[u8]) -> Option<Self> {
+        let (kind, rest) = key.split_first()?;
+        let (_hash, name) = rest.split_at_checked(32)?;
+        let name = std::str::from_utf8(name).ok()?;
+        let valid = match *kind {
+            RowKey::USED_KEY => name.is_empty(),
+            RowKey::RELEASED | RowKey::GIVEN_BACK | RowKey::BROKEN => LockName::new(name).is_ok(),
+            _ => false,
+        };
+        valid.then(|| Self(key.into()))
+    }
+
+    /// The bytes of the key.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&RowKey> for Tombstone {
+    fn from(key: &RowKey) -> Self {
+        Self(key.as_bytes().into())
+    }
+}
+
+impl Borrow<[u8]> for Tombstone {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}

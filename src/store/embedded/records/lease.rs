@@ -1,0 +1,208 @@
+//! The row of a lease.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    lock::{
+        FencingToken, Fingerprint, IdempotencyHash, Limit, LockName, Metadata, Mode, Owner, Reason,
+        Salt, TokenHash, Ttl,
+    },
+    store::{
+        contract::Idempotency,
+        embedded::state::{Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment},
+    },
+};
+
+use super::{
+    fields::{Fields, RowError, put_text},
+    keys::{RowKey, Tombstone},
+    rows::ROW_HEADER,
+};
+
+/// The version that this program writes, and the only one it reads.
+const VERSION: u8 = 1;
+
+/// Which optional fields follow, who was told, and whether the lock is shared: every bit has a meaning.
+mod flag {
+    pub(crate) const HOLD_LIMIT: u16 = 1;
+    pub(crate) const OWNER: u16 = 1 << 1;
+    pub(crate) const METADATA: u16 = 1 << 2;
+    pub(crate) const KEY: u16 = 1 << 3;
+    pub(crate) const REPLAYED: u16 = 1 << 4;
+    pub(crate) const UNDELIVERED: u16 = 1 << 5;
+    pub(crate) const SHARED: u16 = 1 << 6;
+    pub(crate) const SLOT: u16 = 1 << 7;
+    pub(crate) const REQUEST: u16 = 1 << 8;
+    /// Those that have no meaning.
+    pub(crate) const UNKNOWN: u16 = !((1 << 9) - 1);
+}
+
+/// Appends the row of a lease.
+pub(crate) fn encode(lease: &Lease, row: &mut Vec<u8>) {
+    write(lease, &mut |bytes| row.extend_from_slice(bytes));
+}
+
+fn write(lease: &Lease, put: &mut impl FnMut(&[u8])) {
+    let flags = [
+        (flag::HOLD_LIMIT, lease.hold_ends_at.is_some()),
+        (flag::OWNER, lease.owner.is_some()),
+        (flag::METADATA, !lease.metadata.is_empty()),
+        (flag::KEY, lease.key.is_some()),
+        (flag::REPLAYED, lease.was_replayed()),
+        (flag::UNDELIVERED, lease.is_undelivered()),
+        (flag::SHARED, lease.mode.is_shared()),
+        (flag::SLOT, lease.mode.slot().is_some()),
+        (flag::REQUEST, lease.request.is_some()),
+    ];
+    let flags = flags.into_iter().filter(|(_, is)| *is);
+    let flags = flags.fold(0, |set, (bit, _)| set | bit);
+    put(&[VERSION]);
+    put(&flags.to_le_bytes());
+    put(&lease.fence.get().to_le_bytes());
+    put(lease.token.as_bytes());
+    put(&lease.ttl.as_millis().to_le_bytes());
+    put(&lease.granted_at.as_micros().to_le_bytes());
+    put(&lease.expires_at.as_micros().to_le_bytes());
+    if let Some(slot) = lease.mode.slot() {
+        put(&slot.to_le_bytes());
+    }
+    if let Some(end) = lease.hold_ends_at {
+        put(&end.as_micros().to_le_bytes());
+    }
+    if let Some(owner) = &lease.owner {
+        put_text(put, owner.as_str());
+    }
+    if !lease.metadata.is_empty() {
+        let count = lease.metadata.stored().count();
+        put(&[u8::try_from(count).expect("metadata has at most 16 entries, and a group")]);
+        for (name, value) in lease.metadata.stored() {
+            put_text(put, name);
+            put_text(put, value);
+        }
+    }
+    if let Some(request) = &lease.request {
+        put_text(put, request.by.as_deref().unwrap_or_default());
+        put_text(put, request.reason.as_str());
+        put(&request.until.as_micros().to_le_bytes());
+    }
+    if let Some(key) = &lease.key {
+        put(key.idempotency.hash.as_bytes());
+        put(key.idempotency.fingerprint.as_bytes());
+        put(key.idempotency.salt.as_bytes());
+    }
+}
+
+/// How many bytes the row of a lease takes.
+pub(crate) fn len_of_lease(name: &LockName, lease: &Lease) -> u64 {
+    let mut len = ROW_HEADER + RowKey::lease(name, lease.row()).as_bytes().len();
+    write(lease, &mut |bytes| len += bytes.len());
+    len as u64
+}
+
+/// How many bytes the row of a tombstone takes.
+pub(crate) fn len_of_tombstone(tombstone: &Tombstone) -> u64 {
+    (ROW_HEADER + tombstone.as_bytes().len() + 8) as u64
+}
+
+/// Reads the row of a lease.
+pub(crate) fn decode(row: &[u8]) -> Result<Lease, RowError> {
+    let mut fields = Fields::of(row);
+    let version = fields.byte()?;
+    if version != VERSION {
+        return Err(RowError::Version(version));
+    }
+    let flags = u16::from_le_bytes(fields.array()?);
+    let is = |bit: u16| flags & bit != 0;
+    let delivery = match (is(flag::KEY), is(flag::REPLAYED), is(flag::UNDELIVERED)) {
+        (_, false, false) => LeaseDelivery::Once,
+        (true, true, false) => LeaseDelivery::Again,
+        (true, false, true) => LeaseDelivery::Never,
+        (false, ..) | (true, true, true) => return Err(RowError::Invalid("set of flags")),
+    };
+    if is(flag::UNKNOWN) || is(flag::SLOT) && !is(flag::SHARED) {
+        return Err(RowError::Invalid("set of flags"));
+    }
+    let lease = Lease {
+        fence: FencingToken::new(fields.u64()?)
+            .map_err(|_error| RowError::Invalid("fencing token"))?,
+        token: TokenHash::from_bytes(fields.array()?),
+        ttl: Ttl::from_millis(fields.u64()?).map_err(|_error| RowError::Invalid("TTL"))?,
+        granted_at: Moment::from_micros(fields.i64()?),
+        expires_at: Moment::from_micros(fields.i64()?),
+        mode: if is(flag::SHARED) {
+            let slot = is(flag::SLOT).then(|| slot(&mut fields));
+            Mode::Shared {
+                slot: slot.transpose()?,
+            }
+        } else {
+            Mode::Exclusive
+        },
+        hold_ends_at: is(flag::HOLD_LIMIT)
+            .then(|| fields.i64().map(Moment::from_micros))
+            .transpose()?,
+        owner: is(flag::OWNER).then(|| owner(&mut fields)).transpose()?,
+        metadata: if is(flag::METADATA) {
+            metadata(&mut fields)?
+        } else {
+            Metadata::default()
+        },
+        request: is(flag::REQUEST)
+            .then(|| request(&mut fields).map(Box::new))
+            .transpose()?,
+        key: is(flag::KEY)
+            .then(|| key(&mut fields, delivery).map(Box::new))
+            .transpose()?,
+        keeper: None,
+    };
+    fields.end()?;
+    Ok(lease)
+}
+
+fn slot(fields: &mut Fields<'_>) -> Result<u16, RowError> {
+    let slot = u16::from_le_bytes(fields.array()?);
+    if slot < Limit::MAX {
+        Ok(slot)
+    } else {
+        Err(RowError::Invalid("slot"))
+    }
+}
+
+fn owner(fields: &mut Fields<'_>) -> Result<Owner, RowError> {
+    Owner::new(fields.text("owner")?).map_err(|_error| RowError::Invalid("owner"))
+}
+
+fn metadata(fields: &mut Fields<'_>) -> Result<Metadata, RowError> {
+    const WHAT: &str = "metadata";
+    let count = fields.byte()?;
+    let mut entries = BTreeMap::new();
+    for _ in 0..count {
+        let name = fields.text(WHAT)?.to_owned();
+        entries.insert(name, fields.text(WHAT)?.to_owned());
+    }
+    if count == 0 || entries.len() != usize::from(count) {
+        return Err(RowError::Invalid(WHAT));
+    }
+    Metadata::from_stored(entries).map_err(|_error| RowError::Invalid(WHAT))
+}
+
+fn request(fields: &mut Fields<'_>) -> Result<LeaseRequest, RowError> {
+    const WHAT: &str = "request to release";
+    let by = fields.text(WHAT)?;
+    Ok(LeaseRequest {
+        by: (!by.is_empty()).then(|| by.into()),
+        reason: Reason::new(fields.text(WHAT)?).map_err(|_error| RowError::Invalid(WHAT))?,
+        until: Moment::from_micros(fields.i64()?),
+    })
+}
+
+fn key(fields: &mut Fields<'_>, delivery: LeaseDelivery) -> Result<LeaseKey, RowError> {
+    Ok(LeaseKey {
+        idempotency: Idempotency {
+            hash: IdempotencyHash::from_bytes(fields.array()?),
+            fingerprint: Fingerprint::from_bytes(fields.array()?),
+            salt: Salt::from_bytes(fields.array()?),
+        },
+        delivery,
+        queued_since: None,
+    })
+}

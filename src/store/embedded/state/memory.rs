@@ -1,0 +1,591 @@
+//! Everything that the embedded store remembers, and what of it is not durable yet.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map, hash_map::Entry},
+    ops::Bound,
+};
+
+use crate::{
+    lock::{FencingToken, LockName, TokenHash},
+    store::{
+        StoreError,
+        contract::{Holder, Inspection, SHOWN_HOLDERS, SharedHolders, TOMBSTONE},
+        embedded::records::{self, RowKey, Rows, Tombstone},
+        parking::{News, Parking},
+        positions::Position,
+    },
+};
+
+use super::{
+    held::{Held, Sharers, count},
+    lease::{Expiry, Lease, LeaseRequest, Moment},
+    list::Catalog,
+    queue::{Notice, Queued, Queues},
+};
+
+/// How much longer a request to release makes the row of a lease: the longest name of a key and the longest reason, and
+/// less than as much again.
+const LONGEST_REQUEST: u64 = 2_048;
+
+/// The leases, tombstones and queues, and the way back to what is durable.
+///
+/// Operations change the memory at once. Until [`State::commit`] every change can be undone by
+/// [`State::rollback`], and [`State::inspect`] answers as if there had been none.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    held: HashMap<LockName, Held>,
+    /// The names of all locks that are held, durably or not, for lists.
+    catalog: Catalog,
+    /// When each lease expires.
+    expiries: BTreeMap<Expiry, LockName>,
+    queues: Queues,
+    /// Where those who are queued wait.
+    parking: Parking,
+    /// What they are to be told when all changes are durable.
+    notices: Vec<Notice>,
+    tombstones: HashMap<Tombstone, Moment>,
+    tombstone_ends: BTreeSet<(Moment, Tombstone)>,
+    /// The highest fencing token that was ever granted. It is never taken back: a number that was
+    /// lost to a failed write leaves a gap.
+    fence: u64,
+    /// How many bytes the rows of all leases and tombstones take in the log.
+    live_bytes: u64,
+    undo: Undo,
+    /// How many leases are durable.
+    durable_leases: usize,
+    shortage: Option<Shortage>,
+    /// Locks whose next waiter is granted the lock when the disk has room again.
+    held_back: HashSet<LockName>,
+}
+
+/// What every row was before the changes that are not durable yet.
+#[derive(Debug, Default)]
+struct Undo {
+    leases: BTreeMap<LeaseRow, Option<Lease>>,
+    tombstones: HashMap<Tombstone, Option<Moment>>,
+}
+
+/// The row of a lease: the name of the lock and, if the lease shares the lock, its fencing token.
+type LeaseRow = (LockName, Option<FencingToken>);
+
+/// The disk is full: no waiter is granted a lock unless a lease has ended.
+#[derive(Debug)]
+pub(crate) struct Shortage {
+    /// The answer to every command that needs more room.
+    pub(crate) error: StoreError,
+    /// How many bytes of rows fit into the files that there are.
+    pub(crate) room: u64,
+}
+
+/// How far a copy of everything has come: the last row that was copied.
+#[derive(Debug)]
+pub(crate) enum CopyCursor {
+    Leases(Bound<Expiry>),
+    /// All leases are copied.
+    Tombstones(Bound<(Moment, Tombstone)>),
+}
+
+// === impl CopyCursor ===
+
+impl CopyCursor {
+    /// Nothing was copied so far.
+    pub(crate) const START: Self = Self::Leases(Bound::Unbounded);
+}
+
+// === impl State ===
+
+impl State {
+    /// What a log holds, with the highest fencing token known.
+    pub(crate) fn new(
+        leases: Vec<(LockName, Lease)>,
+        tombstones: Vec<(Tombstone, Moment)>,
+        fence: u64,
+        parking: Parking,
+    ) -> Self {
+        let highest = leases.iter().map(|(_name, lease)| lease.fence.get()).max();
+        let mut state = Self {
+            fence: fence.max(highest.unwrap_or_default()),
+            parking,
+            ..Self::default()
+        };
+        for (name, lease) in leases {
+            state.put(&name, lease);
+        }
+        for (tombstone, until) in tombstones {
+            state.put_tombstone(tombstone, Some(until));
+        }
+        let none = state.commit();
+        debug_assert!(none.is_empty(), "nobody is queued yet");
+        state
+    }
+
+    /// The highest fencing token that was ever granted.
+    pub(crate) fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// How many rows the log holds when it holds all this.
+    pub(crate) fn len(&self) -> u64 {
+        let rows = self.expiries.len() + self.tombstones.len();
+        u64::try_from(rows).unwrap_or(u64::MAX)
+    }
+
+    /// How many bytes they take there.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// Shows who holds a lock and who is queued for it, as far as it is durable.
+    pub(crate) fn inspect(&self, name: &LockName, now: Moment) -> Inspection {
+        let (queue, waiters) = self.queues.durable_head(name, now);
+        Inspection {
+            holder: self.durable_holder(name, now),
+            queue,
+            waiters,
+        }
+    }
+
+    /// The living leases that durably hold a lock, in no order.
+    pub(crate) fn durable_leases(
+        &self,
+        name: &LockName,
+        now: Moment,
+    ) -> impl Iterator<Item = &Lease> {
+        let is_changed = self.undo.rows(name).next().is_some();
+        let held = self.held.get(name).into_iter();
+        let unchanged = held
+            .flat_map(move |held| held.living(now))
+            .filter(move |lease| !is_changed || !self.undo.has_changed(name, lease));
+        let before = self.undo.of(name).filter(move |lease| lease.lives(now));
+        before.chain(unchanged)
+    }
+
+    /// The living lease of a token, if it is durable.
+    pub(crate) fn durable_lease(
+        &self,
+        name: &LockName,
+        token: &TokenHash,
+        now: Moment,
+    ) -> Option<&Lease> {
+        let held = self.held.get(name);
+        let unchanged = held.and_then(|held| held.of_token(token));
+        unchanged
+            .filter(|lease| !self.undo.has_changed(name, lease))
+            .or_else(|| self.undo.of(name).find(|lease| lease.token == *token))
+            .filter(|lease| lease.lives(now))
+    }
+
+    /// Who durably holds a lock, if anybody does.
+    pub(crate) fn durable_holder(&self, name: &LockName, now: Moment) -> Option<Holder> {
+        let mut leases: Vec<_> = match self.held.get(name) {
+            Some(held) if self.undo.rows(name).next().is_none() => {
+                return held.living(now).next().map(|_| held.holder(now));
+            }
+            _ => self.durable_leases(name, now).collect(),
+        };
+        leases.sort_unstable_by_key(|lease| lease.expiry());
+        match leases[..] {
+            [] => None,
+            [lease] if !lease.mode.is_shared() => Some(Holder::Lease(lease.held(now))),
+            _ => {
+                let shown = leases.iter().take(SHOWN_HOLDERS);
+                Some(Holder::Shared(SharedHolders {
+                    leases: shown.map(|lease| lease.held(now)).collect(),
+                    count: count(leases.len()),
+                }))
+            }
+        }
+    }
+
+    /// How many wait for a lock.
+    pub(crate) fn waiters(&self, name: &LockName) -> u64 {
+        self.queues.len(name)
+    }
+
+    /// The names of all locks that are held, durably or not.
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// When the next lease expires, if anybody waits for any lock.
+    pub(crate) fn next_hand_off(&self) -> Option<Moment> {
+        let ((moment, _fence), _name) = self.expiries.first_key_value()?;
+        (!self.queues.is_empty()).then_some(*moment)
+    }
+
+    /// Clears away at most `limit` leases, places and tombstones whose time is over, and hands off
+    /// what becomes free. Says whether that was all.
+    pub(crate) fn sweep(&mut self, now: Moment, limit: usize) -> bool {
+        for _ in 0..limit {
+            if let Some(((end, _fence), name)) = self.expiries.first_key_value()
+                && *end <= now
+            {
+                let name = name.clone();
+                self.clear_what_is_over(&name, now);
+            } else if let Some((name, order)) = self.queues.over(now) {
+                self.drop_position(&name, order, now);
+            } else if let Some((end, tombstone)) = self.tombstone_ends.first()
+                && *end <= now
+            {
+                let tombstone = tombstone.clone();
+                self.put_tombstone(tombstone, None);
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The rows of which the log does not know yet. None if there was no change.
+    pub(crate) fn unwritten(&self) -> Rows {
+        let mut rows = Rows::default();
+        for ((name, shared), before) in &self.undo.leases {
+            let now = self.held.get(name).and_then(|held| held.at(*shared));
+            if now != before.as_ref() {
+                rows.lease(name, *shared, now);
+            }
+        }
+        for (tombstone, before) in &self.undo.tombstones {
+            let now = self.tombstones.get(tombstone).copied();
+            if now != *before {
+                rows.tombstone(tombstone, now);
+            }
+        }
+        rows
+    }
+
+    /// Appends the next rows of a copy of everything, until these have so many bytes. Answers how far the copy has
+    /// come, or none if that was all.
+    ///
+    /// The copy goes by what ends first. Whatever changes meanwhile is written for its change, so a row whose
+    /// end moves from behind the cursor to before it is not missed.
+    pub(crate) fn copy(
+        &self,
+        from: CopyCursor,
+        enough: usize,
+        rows: &mut Rows,
+    ) -> Option<CopyCursor> {
+        let mut tombstones = Bound::Unbounded;
+        match from {
+            CopyCursor::Leases(from) => {
+                for (&expiry, name) in self.expiries.range((from, Bound::Unbounded)) {
+                    let lease = self.held[name].with_fence(expiry.1);
+                    let lease = lease.expect("each expiry is that of a lease");
+                    rows.lease(name, lease.row(), Some(lease));
+                    if rows.as_bytes().len() >= enough {
+                        return Some(CopyCursor::Leases(Bound::Excluded(expiry)));
+                    }
+                }
+            }
+            CopyCursor::Tombstones(from) => tombstones = from,
+        }
+        for end in self.tombstone_ends.range((tombstones, Bound::Unbounded)) {
+            rows.tombstone(&end.1, Some(end.0));
+            if rows.as_bytes().len() >= enough {
+                return Some(CopyCursor::Tombstones(Bound::Excluded(end.clone())));
+            }
+        }
+        None
+    }
+
+    /// All changes are durable now. Answers the news of them for the waiters.
+    #[must_use = "somebody waits for the news"]
+    pub(crate) fn commit(&mut self) -> Vec<Notice> {
+        let undo = std::mem::take(&mut self.undo);
+        self.forget_free_locks(undo.leases.into_keys());
+        self.durable_leases = self.expiries.len();
+        self.queues.commit();
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Goes back to what is durable.
+    pub(crate) fn rollback(&mut self) {
+        let undo = std::mem::take(&mut self.undo);
+        // First the new leases, so that none stands beside one that comes back.
+        for (name, shared) in undo.leases.keys() {
+            let new = self.held.get(name).and_then(|held| held.at(*shared));
+            if let Some(fence) = new.map(|lease| lease.fence) {
+                self.remove(name, fence);
+            }
+        }
+        for ((name, _), before) in &undo.leases {
+            if let Some(lease) = before {
+                self.put(name, lease.clone());
+            }
+        }
+        for (tombstone, before) in undo.tombstones {
+            self.put_tombstone(tombstone, before);
+        }
+        // The head of a queue may have been held back until there was room, and is as it was.
+        self.held_back.extend(self.queues.rollback());
+        // What they say has not come about.
+        self.notices.clear();
+        self.undo = Undo::default();
+        self.forget_free_locks(undo.leases.into_keys());
+    }
+
+    fn forget_free_locks(&mut self, changed: impl Iterator<Item = LeaseRow>) {
+        for (name, _) in changed {
+            if !self.held.contains_key(&name) {
+                self.catalog.remove(&name);
+            }
+        }
+    }
+
+    // --- what the operations are made of
+
+    /// The queues.
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// Where those who are queued wait.
+    pub(crate) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    /// A position behind everybody.
+    pub(crate) fn next_position(&mut self) -> u64 {
+        self.queues.next_position()
+    }
+
+    /// How many bytes a request to release can make the leases of a lock longer.
+    pub(crate) fn longest_request(&self, name: &LockName) -> u64 {
+        let leases = self
+            .held(name)
+            .map_or(0, |held| held.sharers().map_or(1, Sharers::len));
+        LONGEST_REQUEST * leases as u64
+    }
+
+    /// While the disk is full, refuses a command that makes the rows longer by more bytes than are spare. Half of the
+    /// spare room is for the records that follow.
+    pub(crate) fn check_room(&self, more: u64) -> Result<(), StoreError> {
+        let wanted = self.live_bytes.saturating_add(self.live_bytes / 2);
+        match &self.shortage {
+            Some(shortage) if more > 0 && wanted.saturating_add(more) >= shortage.room => {
+                Err(shortage.error.clone())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What holds a lock, living or not yet cleared away.
+    pub(crate) fn held(&self, name: &LockName) -> Option<&Held> {
+        self.held.get(name)
+    }
+
+    /// Whether there may not be one lease more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shortage.is_some() && self.expiries.len() >= self.durable_leases
+    }
+
+    /// Takes note of a lock whose head is granted it when there may be more leases again.
+    pub(crate) fn hold_back(&mut self, name: &LockName) {
+        self.held_back.insert(name.clone());
+    }
+
+    /// Says whether the disk is full. If it is not, grants the locks whose waiters were held back.
+    pub(crate) fn bound(&mut self, shortage: Option<Shortage>, now: Moment) {
+        self.shortage = shortage;
+        if self.shortage.is_none() && !self.held_back.is_empty() {
+            for name in std::mem::take(&mut self.held_back) {
+                self.hand_off(&name, now);
+            }
+        }
+    }
+
+    /// Has an attempt told its news as soon as all changes are durable.
+    pub(crate) fn announce(&mut self, name: &LockName, token: TokenHash, news: News) {
+        self.notices.push(Notice {
+            name: name.clone(),
+            token,
+            news,
+        });
+    }
+
+    /// Fills or empties a position in a queue. Answers who was there.
+    pub(crate) fn put_queued(
+        &mut self,
+        name: &LockName,
+        order: u64,
+        queued: Option<Queued>,
+    ) -> Option<Queued> {
+        self.queues.put(name, order, queued)
+    }
+
+    /// What holds a lock now. What is over is cleared away first, and the lock is handed off.
+    pub(crate) fn living(&mut self, name: &LockName, now: Moment) -> Option<&Held> {
+        self.clear_what_is_over(name, now);
+        self.held.get(name)
+    }
+
+    /// The living lease of a token; see [`State::living`].
+    pub(crate) fn living_of(
+        &mut self,
+        name: &LockName,
+        token: &TokenHash,
+        now: Moment,
+    ) -> Option<&Lease> {
+        self.living(name, now)?.of_token(token)
+    }
+
+    /// The next fencing token.
+    pub(crate) fn next_fence(&mut self) -> Result<FencingToken, StoreError> {
+        let fence =
+            FencingToken::new(self.fence + 1).map_err(|_beyond| StoreError::FenceExhausted)?;
+        self.fence = fence.get();
+        Ok(fence)
+    }
+
+    /// Ends a lease of a name. Its idempotency key is used from now on; `released` says whether
+    /// its token may be released again.
+    pub(crate) fn end(
+        &mut self,
+        name: &LockName,
+        fence: FencingToken,
+        released: bool,
+        now: Moment,
+    ) {
+        if let Some(lease) = self.remove(name, fence) {
+            self.remember_ended(name, &lease, released, now);
+        }
+    }
+
+    /// Refuses an attempt from now on.
+    pub(crate) fn withdraw(&mut self, name: &LockName, token: &TokenHash, now: Moment) {
+        self.add_tombstone(&RowKey::given_back(name, token), now);
+    }
+
+    /// Whether the tombstone stands.
+    pub(crate) fn remembers(&self, key: &RowKey, now: Moment) -> bool {
+        self.tombstones
+            .get(key.as_bytes())
+            .is_some_and(|until| *until > now)
+    }
+
+    fn clear_what_is_over(&mut self, name: &LockName, now: Moment) {
+        let mut passes_on = false;
+        while let Some(fence) = self.held.get(name).and_then(|held| held.over(now)) {
+            if let Some(lease) = self.remove(name, fence) {
+                self.remember_ended(name, &lease, false, lease.expires_at);
+            }
+            passes_on = true;
+        }
+        if passes_on {
+            self.hand_off(name, now);
+        }
+    }
+
+    /// Remembers a lease that has ended by its idempotency key. If nobody has heard of the lease,
+    /// the key is as good as new: its caller may come late, and join the queue again.
+    fn remember_ended(&mut self, name: &LockName, lease: &Lease, released: bool, ended_at: Moment) {
+        let is_over = |request: &LeaseRequest| request.until <= ended_at;
+        if !released && lease.request.as_deref().is_some_and(is_over) {
+            // It has ended because it was asked for, or is told so.
+            self.add_tombstone(&RowKey::broken(name, &lease.token), ended_at);
+        }
+        if let Some(key) = &lease.key
+            && !lease.is_undelivered()
+        {
+            self.add_tombstone(&RowKey::used_key(&key.idempotency.hash), ended_at);
+            if released {
+                self.add_tombstone(&RowKey::released(name, &lease.token), ended_at);
+            }
+        }
+    }
+
+    pub(crate) fn add_tombstone(&mut self, key: &RowKey, ended_at: Moment) {
+        self.put_tombstone(key.into(), Some(ended_at.after(TOMBSTONE)));
+    }
+
+    /// Makes this a lease of the lock, in the place of the lease with its fencing token, or of the exclusive one.
+    pub(crate) fn put(&mut self, name: &LockName, lease: Lease) {
+        let (row, expiry) = ((name.clone(), lease.row()), lease.expiry());
+        self.live_bytes += records::len_of_lease(name, &lease);
+        let before = match self.held.entry(name.clone()) {
+            Entry::Occupied(held) => held.into_mut().put(lease),
+            Entry::Vacant(free) => {
+                self.catalog.add(name);
+                free.insert(Held::by(lease));
+                None
+            }
+        };
+        self.note_before(row, before);
+        self.expiries.insert(expiry, name.clone());
+    }
+
+    /// Removes a lease of the lock.
+    pub(crate) fn remove(&mut self, name: &LockName, fence: FencingToken) -> Option<Lease> {
+        let Entry::Occupied(mut held) = self.held.entry(name.clone()) else {
+            return None;
+        };
+        let lease = match held.get_mut() {
+            Held::Exclusive(lease) => (lease.fence == fence).then(|| lease.clone())?,
+            Held::Shared(sharers) => sharers.remove(fence)?,
+        };
+        if held.get().sharers().is_none_or(Sharers::is_empty) {
+            held.remove();
+        }
+        self.note_before((name.clone(), lease.row()), Some(lease.clone()));
+        Some(lease)
+    }
+
+    /// Keeps what a row was before its first change. A lease that is no longer there has no end and no bytes.
+    fn note_before(&mut self, row: LeaseRow, before: Option<Lease>) {
+        if let Some(before) = &before {
+            self.expiries.remove(&before.expiry());
+            self.live_bytes -= records::len_of_lease(&row.0, before);
+        }
+        self.undo.leases.entry(row).or_insert(before);
+    }
+
+    fn put_tombstone(&mut self, tombstone: Tombstone, until: Option<Moment>) {
+        let before = self.tombstones.remove(&tombstone);
+        if let Some(before) = before {
+            self.tombstone_ends.remove(&(before, tombstone.clone()));
+            self.live_bytes -= records::len_of_tombstone(&tombstone);
+        }
+        if let Some(until) = until {
+            self.live_bytes += records::len_of_tombstone(&tombstone);
+            self.tombstone_ends.insert((until, tombstone.clone()));
+            self.tombstones.insert(tombstone.clone(), until);
+        }
+        self.undo.tombstones.entry(tombstone).or_insert(before);
+    }
+
+    /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
+    /// many they are.
+    pub(crate) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
+        let Some(queue) = self.queues().of(name) else {
+            return;
+        };
+        let watched: HashSet<_> = watched.into_iter().collect();
+        let waiters = self.queues().len(name);
+        for (ahead, (_, queued)) in (0..).zip(queue.iter()) {
+            let token = &queued.attempt.token;
+            if watched.contains(token) {
+                let position = Position { ahead, waiters };
+                self.parking().positions().publish(token, position);
+            }
+        }
+    }
+}
+
+// === impl Undo ===
+
+impl Undo {
+    /// What the changed leases of a lock were before.
+    fn of(&self, name: &LockName) -> impl Iterator<Item = &Lease> {
+        self.rows(name).filter_map(|(_, before)| before.as_ref())
+    }
+
+    /// Whether a lease of a lock has changed, or is new.
+    fn has_changed(&self, name: &LockName, lease: &Lease) -> bool {
+        !self.leases.is_empty() && self.leases.contains_key(&(name.clone(), lease.row()))
+    }
+
+    fn rows(&self, name: &LockName) -> btree_map::Range<'_, LeaseRow, Option<Lease>> {
+        let last = (name.clone(), Some(FencingToken::MAX));
+        self.leases.range((name.clone(), None)..=last)
+    }
+}

@@ -1,0 +1,13 @@
+//! The state in memory: leases, queues and tombstones, and what every operation does to them.
+
+mod held;
+mod lease;
+mod list;
+mod memory;
+mod operations;
+mod queue;
+
+pub(super) use lease::{Delay, Lease, LeaseDelivery, LeaseKey, LeaseRequest, Moment};
+pub(super) use list::{ListProgress, PageBuilder};
+pub(super) use memory::{CopyCursor, Shortage, State};
+pub(super) use queue::UndeliveredGrant;
