@@ -21,7 +21,10 @@ use std::{
 };
 
 use tokio::{
-    sync::mpsc::{self, error::TrySendError},
+    sync::{
+        mpsc::{self, error::TrySendError},
+        watch,
+    },
     time::{Instant, sleep, sleep_until},
 };
 
@@ -31,7 +34,7 @@ use crate::{
     store::{
         Store, StoreError, Uncertainty,
         contract::{Loss, QueuePosition, Release, Renewal, RenewalTtl, Renewer},
-        positions::{Position, PositionWatcher},
+        parking::Position,
     },
     telemetry::metrics::SeenBy,
     with_all::with_all,
@@ -146,7 +149,7 @@ impl Engine {
     /// there is a hold.
     pub async fn hold(&self, request: AcquireRequest) -> Result<Hold, AcquireError> {
         let asked = Instant::now();
-        let (name, authorization) = (request.name.clone(), request.authorization.clone());
+        let authorization = request.authorization.clone();
         match self.attempt(request).await? {
             AttemptProgress::Done(granted) => {
                 Ok(self.start_hold_task(authorization, move |task| async move {
@@ -155,7 +158,7 @@ impl Engine {
                 }))
             }
             AttemptProgress::Queued(place, token, outcome) => {
-                let watcher = self.0.store.parking().positions().watch(name, &token);
+                let watcher = self.0.store.parking().watch_position(&token);
                 Ok(self.start_hold_task(authorization, move |task| async move {
                     let outcome = task.wait_in_queue(&place, watcher, outcome).await;
                     if let Some(mut managed) =
@@ -327,7 +330,7 @@ impl HoldTask {
     async fn wait_in_queue(
         &self,
         place: &QueuePosition,
-        mut watcher: PositionWatcher,
+        mut watcher: watch::Receiver<Option<Position>>,
         outcome: impl Future<Output = Result<Granted, AcquireError>>,
     ) -> Option<Result<Granted, AcquireError>> {
         let mut announced = Position::from(place);
@@ -339,7 +342,7 @@ impl HoldTask {
             tokio::select! {
                 outcome = &mut outcome => return Some(outcome),
                 () = self.events.closed() => return None,
-                position = watcher.updated() => now = position,
+                Ok(()) = watcher.changed() => now = watcher.borrow_and_update().unwrap_or(now),
                 () = sleep(READ_CHECK_PERIOD), if now.ahead != announced.ahead => {}
             }
             if now.ahead != announced.ahead && self.is_all_read() {

@@ -15,8 +15,11 @@ use crate::{
 };
 
 use super::{
-    StoreError, cursor::Cursor, list_filter::ListFilter, parking::Parking, partition::Partition,
-    positions::Position,
+    StoreError,
+    cursor::Cursor,
+    list_filter::ListFilter,
+    parking::{Parking, Position},
+    partition::Partition,
 };
 
 /// A place where leases live.
@@ -705,6 +708,18 @@ pub struct Check {
     /// For how long at least locks are granted to nobody because of it; `None` if that is not known, or
     /// they are.
     pub refuses_for: Option<Duration>,
+}
+
+impl Check {
+    /// A check of which there is nothing else to know.
+    pub fn new(name: &'static str, health: Health) -> Self {
+        Self {
+            name,
+            health,
+            note: None,
+            refuses_for: None,
+        }
+    }
 }
 
 /// The outcome of a check.

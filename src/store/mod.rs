@@ -9,7 +9,6 @@ pub mod list_filter;
 mod open;
 pub mod parking;
 pub(crate) mod partition;
-pub mod positions;
 pub mod redis;
 
 pub use any::AnyStore;

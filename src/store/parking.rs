@@ -1,7 +1,10 @@
-//! Where the attempts of this gateway wait for news from the queue.
+//! Attempts of this gateway that wait for news from the queue, and that watch their position in it.
 //!
-//! The queue itself belongs to the store. This is the list of those whose answer this process owes:
-//! the store tells them, by the token of their attempt, what has become of it.
+//! The queue itself belongs to the store. This is the list of the waiters whose answer this process owes: the store
+//! delivers the news of a waiter by the token of its attempt.
+//!
+//! A position is looked up now and then, for the waiters that watch it, and not when it changes: each hand-off changes all
+//! positions of a queue at once.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,13 +17,11 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
-    sync::oneshot,
+    sync::{oneshot, watch},
     time::{Duration, Instant},
 };
 
 use crate::lock::{HeldLease, LockName, TokenHash};
-
-use super::positions::PositionWatchers;
 
 /// The attempts that wait here. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +32,15 @@ struct Inner {
     attempts: Mutex<ParkedAttempts>,
     /// At how many of them somebody waits: whoever only wants to know that needs no lock.
     attended: AtomicUsize,
-    positions: PositionWatchers,
+}
+
+/// The position of a waiter in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// How many are queued before it.
+    pub ahead: u64,
+    /// How many are queued in all.
+    pub waiters: u64,
 }
 
 /// The place of one attempt; leaving it behind takes it off the list.
@@ -76,6 +85,8 @@ struct ParkedAttempts {
     by_token: BTreeMap<Key, ParkedAttempt>,
     /// How many wait for each name; the keys are the names that somebody waits for.
     by_name: HashMap<LockName, usize>,
+    /// Those that watch their position, until they leave their place.
+    watched: BTreeMap<Key, watch::Sender<Option<Position>>>,
 }
 
 #[derive(Debug)]
@@ -145,9 +156,52 @@ impl Parking {
         }
     }
 
-    /// Those who want to see how their place moves. The store tells them every few seconds.
-    pub fn positions(&self) -> &PositionWatchers {
-        &self.0.positions
+    /// Watches the position of an attempt that waits here, for as long as it does.
+    pub fn watch_position(&self, token: &TokenHash) -> watch::Receiver<Option<Position>> {
+        let (news, receiver) = watch::channel(None);
+        let mut attempts = self.lock();
+        if attempts.by_token.contains_key(token.as_bytes()) {
+            attempts.watched.insert(*token.as_bytes(), news);
+        }
+        receiver
+    }
+
+    /// Tells the position of an attempt, if it is watched.
+    pub fn publish_position(&self, token: &TokenHash, position: Position) {
+        if let Some(news) = self.lock().watched.get(token.as_bytes()) {
+            news.send_replace(Some(position));
+        }
+    }
+
+    /// At most so many of the attempts that watch their position, from behind `last` on and around: repeated calls with
+    /// the last of these come by all of them.
+    pub fn next_watched(
+        &self,
+        last: Option<&TokenHash>,
+        most: usize,
+    ) -> Vec<(LockName, TokenHash)> {
+        let attempts = self.lock();
+        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(*last.as_bytes()));
+        let to = last.map_or(Bound::Unbounded, |last| Bound::Included(*last.as_bytes()));
+        let behind = attempts.watched.range((from, Bound::Unbounded));
+        let around = last.map(|_| attempts.watched.range((Bound::Unbounded, to)));
+        let all = behind.chain(around.into_iter().flatten()).take(most);
+        let all = all.filter_map(|(key, _)| attempts.with_name(key));
+        all.collect()
+    }
+
+    /// All attempts that watch their position, by the lock that they wait for.
+    pub fn watched_by_name(&self) -> HashMap<LockName, Vec<TokenHash>> {
+        let attempts = self.lock();
+        let mut by_name: HashMap<LockName, Vec<TokenHash>> = HashMap::new();
+        for (name, token) in attempts
+            .watched
+            .keys()
+            .filter_map(|it| attempts.with_name(it))
+        {
+            by_name.entry(name).or_default().push(token);
+        }
+        by_name
     }
 
     /// How many attempts wait here, of which somebody waits for the outcome.
@@ -249,6 +303,7 @@ impl Parking {
 impl ParkedAttempts {
     fn remove(&mut self, token: &TokenHash) -> Option<ParkedAttempt> {
         let attempt = self.by_token.remove(token.as_bytes())?;
+        self.watched.remove(token.as_bytes());
         let name = &attempt.name;
         if let Some(count) = self.by_name.get_mut(name) {
             *count -= 1;
@@ -257,6 +312,11 @@ impl ParkedAttempts {
             }
         }
         Some(attempt)
+    }
+
+    fn with_name(&self, key: &Key) -> Option<(LockName, TokenHash)> {
+        let attempt = self.by_token.get(key)?;
+        Some((attempt.name.clone(), TokenHash::from_bytes(*key)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     auth::Authorization,
     engine::{HoldEnd, HoldEvent, LossReason},
     lock::{KeeperId, Token},
-    store::{parking::News, positions::Position},
+    store::parking::{News, Position},
 };
 
 fn at(ahead: u64) -> Position {
@@ -82,7 +82,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
     ));
     let token = store.attempts.lock()[0].token;
     for ahead in [2, 2, 1, 1, 0] {
-        store.parking.positions().publish(&token, at(ahead));
+        store.parking.publish_position(&token, at(ahead));
         settle().await;
     }
     for ahead in [1, 0] {
@@ -95,7 +95,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
     store.tell(News::Granted(held()));
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     assert!(
-        store.parking.positions().is_empty(),
+        store.parking.watched_by_name().is_empty(),
         "nobody watches any more"
     );
 }
@@ -107,7 +107,7 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     let token = store.attempts.lock()[0].token;
     for ahead in (3..200).rev() {
-        store.parking.positions().publish(&token, at(ahead));
+        store.parking.publish_position(&token, at(ahead));
         settle().await;
     }
     assert!(matches!(

@@ -23,7 +23,7 @@ use crate::{
         state::AppState,
     },
     lock::{Lease, LockName},
-    store::positions::Position,
+    store::parking::Position,
 };
 
 use super::{

@@ -285,12 +285,7 @@ impl Store for EmbeddedStore {
                 Some(why) => Health::Outage(why),
             }
         };
-        vec![Check {
-            name: "disk",
-            health,
-            note: None,
-            refuses_for: None,
-        }]
+        vec![Check::new("disk", health)]
     }
 
     async fn close(&self) {

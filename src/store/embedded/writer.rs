@@ -473,7 +473,7 @@ impl Writer {
             return;
         }
         self.positions_published_at = Instant::now();
-        for (name, watched) in self.parking.positions().by_name() {
+        for (name, watched) in self.parking.watched_by_name() {
             let state = read(&self.state);
             state.publish_positions(&name, watched);
         }

@@ -124,3 +124,47 @@ async fn a_name_is_awaited_until_its_last_place_is_left() {
     assert!(!parking.has_waiters(&name));
     assert!(parking.names().is_empty());
 }
+
+#[tokio::test]
+async fn a_waiter_that_watches_is_told_its_last_position_and_no_other_waiter() {
+    let parking = Parking::default();
+    let ((parked, one), (_other, other)) = (place(&parking, "a"), place(&parking, "a"));
+    let mut watcher = parking.watch_position(&one);
+    let at = |ahead| Position { ahead, waiters: 9 };
+    for (token, position) in [(one, at(4)), (one, at(3)), (other, at(1))] {
+        parking.publish_position(&token, position);
+    }
+    watcher.changed().await.unwrap();
+    assert_eq!(*watcher.borrow_and_update(), Some(at(3)));
+    drop(parked);
+    assert!(watcher.changed().await.is_err());
+    assert!(parking.watched_by_name().is_empty());
+}
+
+#[test]
+fn watched_positions_are_come_by_in_turns_and_found_by_their_lock() {
+    let parking = Parking::default();
+    let places: Vec<_> = (0..10)
+        .map(|number| place(&parking, if number < 3 { "a" } else { "b" }))
+        .collect();
+    let _unwatched = place(&parking, "a");
+    let _watchers: Vec<_> = places
+        .iter()
+        .map(|(_, token)| parking.watch_position(token))
+        .collect();
+    let mut seen = HashMap::new();
+    let mut last = None;
+    for _ in 0..10 {
+        let turn = parking.next_watched(last.as_ref(), 3);
+        assert_eq!(turn.len(), 3);
+        last = turn.last().map(|(_, token)| *token);
+        for (_, token) in turn {
+            *seen.entry(token).or_insert(0) += 1;
+        }
+    }
+    assert!(seen.len() == 10 && seen.values().all(|&times| times == 3));
+    assert_eq!(parking.next_watched(last.as_ref(), 100).len(), 10);
+    assert_eq!(parking.watched_by_name()[&named("a")].len(), 3);
+    drop(places);
+    assert!(parking.next_watched(last.as_ref(), 3).is_empty());
+}

@@ -10,8 +10,7 @@ use latchgate::{
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, Renewal, RenewalTtl},
-        parking::News,
-        positions::Position,
+        parking::{News, Position},
     },
 };
 
@@ -160,8 +159,8 @@ async fn a_place_that_moves_is_told_again() {
         ahead: 0,
         waiters: 7,
     };
-    let positions = service.script.parking.positions();
-    positions.publish(&attempt.token, position);
+    let parking = &service.script.parking;
+    parking.publish_position(&attempt.token, position);
     let place = listener.expect("queued").await;
     assert_eq!(place, serde_json::json!({"position": 1, "waiters": 7}));
 }

@@ -1,9 +1,14 @@
-//! What holds a lock: a lease that is alone, or leases that share it.
+//! What holds a lock: a lease that is alone, or leases that share it; and the names of all locks that are held.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
+};
+
+use sha2::{Digest, Sha256};
 
 use crate::{
-    lock::{FencingToken, IdempotencyHash, Mode, Sharing, TokenHash},
+    lock::{FencingToken, IdempotencyHash, LockName, Mode, Sharing, TokenHash},
     store::contract::{Holder, SHOWN_HOLDERS, SharedHolders},
 };
 
@@ -272,6 +277,54 @@ fn place(slot: u16) -> (usize, u64) {
     (usize::from(slot) / 64, 1 << (slot % 64))
 }
 
+// === Catalog ===
+
+/// The names of all locks that are held, durably or not, by their place.
+///
+/// The place of a name is a hash of it. It does not change when the lease is renewed or passes on, so
+/// that a walk comes by every lock that is held throughout, and ends however many locks are taken
+/// meanwhile. It says nothing about the name, which not everybody may see.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog(BTreeMap<u64, Vec<LockName>>);
+
+// === impl Catalog ===
+
+impl Catalog {
+    /// Adds a name, if it is not there yet.
+    pub(crate) fn add(&mut self, name: &LockName) {
+        let names = self.0.entry(position(name)).or_default();
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+
+    /// The names behind a place, or all of them. Those that share a place come together.
+    pub(crate) fn behind(&self, position: Option<u64>) -> impl Iterator<Item = (u64, &[LockName])> {
+        let from = position.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.0.range((from, Bound::Unbounded));
+        range.map(|(position, names)| (*position, names.as_slice()))
+    }
+
+    /// Removes a name.
+    pub(crate) fn remove(&mut self, name: &LockName) {
+        let position = position(name);
+        if let Some(names) = self.0.get_mut(&position) {
+            names.retain(|other| other != name);
+            if names.is_empty() {
+                self.0.remove(&position);
+            }
+        }
+    }
+}
+
+fn position(name: &LockName) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
+    let (position, _) = digest
+        .split_first_chunk()
+        .expect("a digest has more than eight bytes");
+    u64::from_be_bytes(*position)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,5 +342,29 @@ mod tests {
         }
         slots.take(0);
         assert_eq!(slots.smallest_free(), 63);
+    }
+
+    fn name(number: usize) -> LockName {
+        LockName::new(&format!("lock:{number}")).unwrap()
+    }
+
+    #[test]
+    fn is_walked_through_from_place_to_place() {
+        let mut catalog = Catalog::default();
+        for number in 0..100 {
+            catalog.add(&name(number));
+            catalog.add(&name(number));
+        }
+        catalog.remove(&name(7));
+        let (mut last, mut seen) = (None, BTreeSet::new());
+        while let Some((position, names)) = catalog.behind(last).next() {
+            for name in names {
+                assert!(seen.insert(name.clone()), "{name} came twice");
+            }
+            last = Some(position);
+        }
+        assert_eq!(seen.len(), 99);
+        assert!(!seen.contains(&name(7)));
+        assert_eq!(catalog.behind(Some(u64::MAX)).count(), 0);
     }
 }

@@ -11,15 +11,13 @@ use crate::{
         StoreError,
         contract::{Holder, Inspection, SHOWN_HOLDERS, SharedHolders, TOMBSTONE},
         embedded::records::{self, RowKey, Rows, Tombstone},
-        parking::{News, Parking},
-        positions::Position,
+        parking::{News, Parking, Position},
     },
 };
 
 use super::{
-    held::{Held, Sharers, count},
+    held::{Catalog, Held, Sharers, count},
     lease::{Expiry, Lease, LeaseRequest, Moment},
-    list::Catalog,
     queue::{Notice, Queued, Queues},
 };
 
@@ -565,7 +563,7 @@ impl State {
             let token = &queued.attempt.token;
             if watched.contains(token) {
                 let position = Position { ahead, waiters };
-                self.parking().positions().publish(token, position);
+                self.parking().publish_position(token, position);
             }
         }
     }

@@ -75,20 +75,6 @@ impl Admission {
     }
 }
 
-// === impl Check ===
-
-impl Check {
-    /// A check of which there is nothing else to know.
-    pub(crate) fn new(name: &'static str, health: Health) -> Self {
-        Self {
-            name,
-            health,
-            note: None,
-            refuses_for: None,
-        }
-    }
-}
-
 // === impl Findings ===
 
 impl Findings {

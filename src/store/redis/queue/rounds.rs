@@ -18,7 +18,7 @@ use tracing::{debug, info};
 
 use crate::{
     lock::{LockName, TokenHash},
-    store::{parking::News, positions::Position},
+    store::parking::{News, Position},
 };
 
 use super::{
@@ -248,8 +248,8 @@ impl Rounds {
 
     /// Looks up where those stand who watch that.
     async fn show_positions(&mut self) -> Result<(), Failure> {
-        let positions = self.context.gateway.parking.positions();
-        let mut watched = positions.next_watched(self.last_shown.as_ref(), POSITIONS);
+        let parking = &self.context.gateway.parking;
+        let mut watched = parking.next_watched(self.last_shown.as_ref(), POSITIONS);
         self.last_shown = watched.last().map(|(_, token)| *token);
         watched.retain(|(name, _)| self.has(Slot::of_name(name)));
         if watched.is_empty() {
@@ -265,7 +265,7 @@ impl Rounds {
             match replies {
                 &[Value::Int(ahead), Value::Int(waiters)] => {
                     let [ahead, waiters] = [ahead, waiters].map(i64::unsigned_abs);
-                    positions.publish(token, Position { ahead, waiters });
+                    parking.publish_position(token, Position { ahead, waiters });
                 }
                 [Value::ServerError(error), _] => refused(error)?,
                 // If it has been granted the lock, it is answered so when it asks again.

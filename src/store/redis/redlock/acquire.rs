@@ -23,15 +23,13 @@ use crate::{
 
 use super::{
     super::keys::Keys,
-    backoff::{Backoff, up_to},
-    calls::{Ratification, ReplayReply, ReplayRequest, ReserveRequest},
-    claim::{Nonce, validity},
-    quorum::NodeReplies,
+    agreement::{accepted, validity},
+    calls::{Ratification, ReplayReply, ReplayRequest, ReserveRequest, Vote, VoteId},
+    quorum::{Backoff, NodeReplies, up_to},
+    scripts::Nonce,
     shared::Shared,
     sweeper::SweepTarget,
     tally::VoteVerdict,
-    view::accepted,
-    vote::{Vote, VoteId},
 };
 
 /// What comes of an attempt, before it is known whether it waits.
@@ -160,7 +158,7 @@ impl Shared {
             VoteVerdict::Split(holder) => TryOutcome::Split(holder),
             VoteVerdict::Refused(answer) => TryOutcome::done(answer),
             VoteVerdict::Withdrawn => return Err(Unavailability::Withdrawn.into()),
-            VoteVerdict::TooFew => TryOutcome::TooFew(self.no_majority(&votes)?),
+            VoteVerdict::TooFew => TryOutcome::TooFew(no_majority(&votes)?),
         };
         let vote = |node| votes.by_node().nth(node).and_then(|(_, vote)| vote);
         let concerns = |node| vote(node).is_none_or(Vote::may_be_reserved);
@@ -210,57 +208,71 @@ impl Shared {
             if answers.count(is(Ratification::Overtaken)) > 0 {
                 return Err(TryOutcome::Overtaken);
             }
-            let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
-            return Err(match errors().next() {
-                Some(_) => TryOutcome::TooFew(self.too_few(answers.count(Result::is_ok), errors())),
+            return Err(match answers.errors().next() {
+                Some(_) => TryOutcome::TooFew(answers.too_few()),
                 None => TryOutcome::Split(None),
             });
         }
-        let (ttl, limit) = (attempt.ttl, attempt.hold_limit.map(HoldLimit::duration));
-        let lasts = request.undelivered_ttl.unwrap_or(ttl.duration());
-        let lasts = limit.map_or(lasts, |limit| limit.min(lasts));
-        let (as_of, spent) = (Instant::now(), began.elapsed());
-        let expires_in = validity(lasts, spent);
-        if expires_in.is_zero() {
+        let granted = granted_lease(attempt, request, fence, began, Instant::now());
+        granted.ok_or_else(|| {
             let why = "the nodes took longer than the lease would have lasted".to_owned();
-            return Err(TryOutcome::TooFew(Unavailability::TooFewNodes(why).into()));
-        }
-        Ok(HeldLease {
-            fence,
-            mode: Mode::Exclusive,
-            ttl,
-            expires_in,
-            held_for: Duration::ZERO,
-            // Where it is the limit that ends the lease, both are the same.
-            hold_expires_in: limit.map(|limit| match limit {
-                limit if limit == lasts => expires_in,
-                limit => limit.saturating_sub(spent),
-            }),
-            owner: attempt.owner.clone(),
-            metadata: attempt.metadata.clone(),
-            release_requested: None,
-            as_of,
+            TryOutcome::TooFew(Unavailability::TooFewNodes(why).into())
         })
     }
+}
 
-    /// Why there is no majority; an error where waiting does not help.
-    fn no_majority(&self, votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
-        let missing = || {
-            votes.iter().filter_map(|vote| match vote {
-                Vote::None(error) => Some(error),
-                _ => None,
-            })
-        };
-        let for_good = missing().find(|error| {
-            matches!(
-                error,
-                StoreError::ForeignData { .. } | StoreError::FenceExhausted
-            )
-        });
-        match for_good {
-            Some(error) => Err(error.clone()),
-            None => Ok(self.too_few(votes.count(Vote::counts), missing())),
-        }
+/// The lease that a majority has accepted, as it is `now`; nothing if its time is over. What the nodes took since a try
+/// `began`, and what this process stood still meanwhile, is taken from its time.
+fn granted_lease(
+    attempt: &Attempt,
+    request: ReserveRequest,
+    fence: FencingToken,
+    began: Instant,
+    now: Instant,
+) -> Option<HeldLease> {
+    let (ttl, limit) = (attempt.ttl, attempt.hold_limit.map(HoldLimit::duration));
+    let lasts = request.undelivered_ttl.unwrap_or(ttl.duration());
+    let lasts = limit.map_or(lasts, |limit| limit.min(lasts));
+    let spent = now.saturating_duration_since(began);
+    let expires_in = validity(lasts, spent);
+    if expires_in.is_zero() {
+        return None;
+    }
+    Some(HeldLease {
+        fence,
+        mode: Mode::Exclusive,
+        ttl,
+        expires_in,
+        held_for: Duration::ZERO,
+        // Where it is the limit that ends the lease, both are the same.
+        hold_expires_in: limit.map(|limit| match limit {
+            limit if limit == lasts => expires_in,
+            limit => limit.saturating_sub(spent),
+        }),
+        owner: attempt.owner.clone(),
+        metadata: attempt.metadata.clone(),
+        release_requested: None,
+        as_of: now,
+    })
+}
+
+/// Why there is no majority; an error where waiting does not help.
+fn no_majority(votes: &NodeReplies<Vote>) -> Result<StoreError, StoreError> {
+    let missing = || {
+        votes.iter().filter_map(|vote| match vote {
+            Vote::None(error) => Some(error),
+            _ => None,
+        })
+    };
+    let for_good = missing().find(|error| {
+        matches!(
+            error,
+            StoreError::ForeignData { .. } | StoreError::FenceExhausted
+        )
+    });
+    match for_good {
+        Some(error) => Err(error.clone()),
+        None => Ok(votes.too_few_answers(votes.count(Vote::counts), missing().next())),
     }
 }
 
@@ -410,10 +422,8 @@ impl Shared {
             .collect();
         let leases: Vec<_> = found.iter().map(|(lease, ..)| *lease).collect();
         let Some(lease) = accepted(&leases, majority, began, Instant::now()) else {
-            let mut errors = answers.iter().filter_map(|answer| answer.as_ref().err());
-            let answered = answers.count(Result::is_ok);
-            return Ok(match errors.next() {
-                Some(error) => TryOutcome::TooFew(self.describe(answers.nodes() - answered, error)),
+            return Ok(match answers.errors().next() {
+                Some(_) => TryOutcome::TooFew(answers.too_few()),
                 None => TryOutcome::Split(None),
             });
         };
@@ -447,20 +457,25 @@ pub(super) struct TryGuard<'a> {
 impl TryGuard<'_> {
     /// Withdraws the try from the nodes that it concerns. Those of them that do not answer now are told later.
     pub(super) async fn withdraw(
-        mut self,
+        self,
         concerns: impl Fn(usize) -> bool,
         answers: impl Fn(usize) -> bool,
     ) {
-        let Some(nonce) = &self.nonce else { return };
-        let (keys, token) = (self.keys, self.token);
-        let (quorum, sweeper) = (&self.shared.quorum, &self.shared.sweeper);
+        let Some(nonce) = self.nonce.clone() else {
+            return;
+        };
+        let (shared, keys, token) = (self.shared, self.keys, self.token);
+        let (quorum, sweeper) = (&shared.quorum, &shared.sweeper);
         let concerned = (0..quorum.nodes().len()).filter(|node| concerns(*node));
         let _until_then: Vec<_> = concerned
             .map(|node| sweeper.pending_withdrawals.begin(node, keys.name(), token))
             .collect();
+        // If this ends half-way, the guard is dropped first, and hands the try to the sweeper: at no instant does what a
+        // node has of the try look like a lease.
+        let mut guard = self;
         let withdrawn = quorum.ask_some(
             |node| concerns(node.index) && answers(node.index),
-            |node| timeout(node.timeout, node.withdraw(keys, token, Some(nonce), None)),
+            |node| timeout(node.timeout, node.withdraw(keys, token, Some(&nonce), None)),
             |_| false,
         );
         let withdrawn = withdrawn.await;
@@ -470,7 +485,7 @@ impl TryGuard<'_> {
                 sweeper.sweep(node, keys.name(), token, swept);
             }
         }
-        self.nonce = None;
+        guard.nonce = None;
     }
 }
 
@@ -483,5 +498,45 @@ impl Drop for TryGuard<'_> {
                 sweeper.sweep(node.index, self.keys.name(), self.token, swept);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use crate::lock::{LockName, Metadata, Token, Ttl};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_stands_still_before_it_has_the_lease_tells_what_is_left() {
+        let attempt = Attempt {
+            name: LockName::new("lock").unwrap(),
+            token: Token::random().hash(),
+            ttl: Ttl::from_millis(30_000).unwrap(),
+            hold_limit: None,
+            sharing: None,
+            owner: None,
+            metadata: Metadata::default(),
+            idempotency: None,
+            wait: None,
+        };
+        let began = Instant::now();
+        let granted = |now| {
+            let fence = FencingToken::new(7).unwrap();
+            granted_lease(&attempt, ReserveRequest::default(), fence, began, now)
+        };
+        // Between the answers of the quorum and the lease.
+        advance(Duration::from_secs(10)).await;
+        let lease = granted(Instant::now()).unwrap();
+        let left = Duration::from_millis(30_000 - 302 - 10_000);
+        assert_eq!(lease.expires_in, left);
+        // Between the lease and its answer.
+        advance(Duration::from_secs(5)).await;
+        let told = lease.at(Instant::now()).expires_in;
+        assert_eq!(told, left - Duration::from_secs(5));
+        advance(Duration::from_secs(15)).await;
+        assert_eq!(granted(Instant::now()), None);
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     lock::{BreakTarget, LockName, ReleaseRequest},
     store::{
-        StoreError, Unavailability,
+        StoreError,
         contract::{Breaking, Holder, Requesting},
         redis::{client::failure::passes_too_fast, keys::Keys},
     },
@@ -11,11 +11,11 @@ use crate::{
 
 use super::{
     calls::{NodeBreak, NodeTarget},
-    claim::Nonce,
     quorum::NodeReplies,
+    record::NodeHolder,
+    scripts::Nonce,
     shared::Shared,
     sweeper::SweepTarget,
-    view::QuorumHolder,
 };
 
 /// How often it is looked again if the lock has passed on between the look and the break.
@@ -115,37 +115,28 @@ impl Shared {
         target: Option<BreakTarget>,
     ) -> Result<Result<(NodeTarget, Holder), Option<Holder>>, StoreError> {
         let view = self.consistent_view(keys).await?;
-        let (holding, known) = match view.holding() {
-            QuorumHolder::Unknown => (view.likely_holder(), false),
-            holding => (holding, true),
-        };
-        let (node_target, found) = match &holding {
-            QuorumHolder::Lease(token, lease) => {
-                (NodeTarget::Lease(*token), BreakTarget::Lease(lease.fence))
-            }
-            QuorumHolder::Foreign(_, mark) => {
-                (NodeTarget::Foreign(*mark), BreakTarget::Foreign(*mark))
-            }
-            QuorumHolder::Nobody => return Ok(Err(None)),
-            QuorumHolder::Unknown => return Err(not_known().into()),
-        };
-        let Some(holder) = holding.holder() else {
+        let known = view.holding();
+        let Some(holding) = known.clone().or_else(|_| view.likely_holder())? else {
             return Ok(Err(None));
         };
+        let (node_target, found) = match &holding {
+            NodeHolder::Lease(token, lease) => {
+                (NodeTarget::Lease(*token), BreakTarget::Lease(lease.fence))
+            }
+            NodeHolder::Foreign(_, mark) => {
+                (NodeTarget::Foreign(*mark), BreakTarget::Foreign(*mark))
+            }
+        };
+        let holder = holding.holder();
         // What is meant by all are leases; a foreign client is named by its mark, or not at all.
         let is_lease = matches!(found, BreakTarget::Lease(_));
         if target.is_none_or(|target| target == found || (target == BreakTarget::All && is_lease)) {
             Ok(Ok((node_target, holder)))
-        } else if known {
-            Ok(Err(Some(holder)))
         } else {
-            Err(not_known().into())
+            known?;
+            Ok(Err(Some(holder)))
         }
     }
-}
-
-fn not_known() -> Unavailability {
-    Unavailability::TooFewNodes("it is not known who holds the lock".to_owned())
 }
 
 /// At how many nodes what has ended that which was to be broken.

@@ -1,6 +1,6 @@
-//! Calls the scripts of a node: a wrapper for each, which knows the positions.
+//! Calls of the scripts of a node: for each of them a wrapper, which knows the positions, and what it answers.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio::time::Instant;
 
@@ -24,16 +24,40 @@ use super::{
         },
         keys::Keys,
     },
-    claim::{Nonce, begun_millis},
-    node::{Node, delayed_without_data},
+    node::{Node, Votes, delayed_without_data},
     record::{NodeHolder, millis},
-    scripts::{fill_idempotency, fill_lease_keys},
-    vote::{Vote, VoteId},
+    scripts::{Nonce, begun_millis, fill_idempotency, fill_lease_keys},
 };
 
-// === Reserve ===
-//
-// Calls `reserve.lua`.
+/// Which vote of a node it is: another one in another life of its data, and when another node has learnt from
+/// it meanwhile.
+pub(super) type VoteId = Box<str>;
+
+/// How a node votes in the first round of a try. That a node refuses and that it does not answer are
+/// different votes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Vote {
+    /// It has reserved the lock, and proposes this fence by this vote.
+    Reserved(u64, VoteId),
+    /// The lock is free, and was not asked for.
+    Free,
+    /// The attempt has the lock there, by an earlier try.
+    Again,
+    /// The lease of this token lives there under the idempotency key.
+    Replay(TokenHash),
+    /// Somebody else has the lock there.
+    Taken(NodeHolder),
+    /// A lease lives under the idempotency key, and was asked for in other words.
+    Mismatch,
+    /// The lease under the idempotency key has ended.
+    Expired,
+    /// A newer request with the idempotency key keeps the lease of this attempt.
+    Superseded,
+    /// The try, or the attempt, was withdrawn.
+    Withdrawn,
+    /// It has no vote: it does not answer, may not vote yet, or is not fit to.
+    None(StoreError),
+}
 
 /// What a try is to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,6 +72,95 @@ pub(super) struct ReserveRequest {
     pub(super) others_wait: bool,
     /// A majority has granted the lease already, by this fence, and it began so long ago.
     pub(super) granted: Option<(FencingToken, Duration)>,
+}
+
+/// What a node says to the fence of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ratification {
+    /// It has accepted it.
+    Ratified,
+    /// Another lock of the slot has passed it there; or it has a vote no more, or another one than it gave: a node has
+    /// learnt from it meanwhile.
+    Overtaken,
+    /// The try does not have the lock there (any more).
+    Refused,
+}
+
+/// What is answered again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplayRequest {
+    /// The attempt that asks.
+    pub(super) asks: TokenHash,
+    /// Under which idempotency key.
+    pub(super) key: IdempotencyHash,
+    /// The lease.
+    pub(super) lease: TokenHash,
+}
+
+/// What a node answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ReplayReply {
+    /// The lease, and whether it may have been delivered to another attempt before.
+    Lease(HeldLease, Salt, bool),
+    /// A newer request under the key keeps it.
+    Superseded,
+    /// It does not live there under this key.
+    NotFound,
+}
+
+/// What became of a lease at one node that was to release it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeRelease {
+    /// It was there, and this has ended it.
+    Released,
+    /// It was there, and a break has ended it. Whether somebody else has the lock there now.
+    Broken { held: bool },
+    /// It was not there.
+    Lost(Loss),
+    /// Another keeper goes on with it.
+    Adopted,
+}
+
+/// What is to be broken. Nothing else is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NodeTarget {
+    /// The lease of this token.
+    Lease(TokenHash),
+    /// What a foreign client has written, by its mark.
+    Foreign(ForeignMark),
+}
+
+/// What became of it at one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeBreak {
+    /// It was broken.
+    Broken,
+    /// Another break has ended it there.
+    Ended,
+    /// It does not have the lock there (any more).
+    Changed,
+}
+
+// === impl Vote ===
+
+impl Vote {
+    /// Whether the node has said something about the lock.
+    pub(super) fn counts(&self) -> bool {
+        !matches!(self, Self::None(_))
+    }
+
+    /// Whether somebody else has the lock there.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken(_))
+    }
+
+    /// Whether the lock may be reserved there although nobody knows.
+    pub(super) fn may_be_reserved(&self) -> bool {
+        matches!(
+            self,
+            Self::Reserved(..) | Self::None(StoreError::Indeterminate(_))
+        )
+    }
 }
 
 // === impl Node ===
@@ -144,27 +257,7 @@ impl Node {
             _ => Err(reply.refusal(keys)),
         }
     }
-}
 
-// === Ratify ===
-//
-// Calls `ratify.lua`.
-
-/// What a node says to the fence of a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ratification {
-    /// It has accepted it.
-    Ratified,
-    /// Another lock of the slot has passed it there; or it has a vote no more, or another one than it gave: a node has
-    /// learnt from it meanwhile.
-    Overtaken,
-    /// The try does not have the lock there (any more).
-    Refused,
-}
-
-// === impl Node ===
-
-impl Node {
     /// Tells the node the fence of a lease to which it has given this vote, once. `lead`: for how long the
     /// lease has lasted already.
     pub(super) async fn ratify(
@@ -196,15 +289,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === View ===
-//
-// Calls `view.lua`.
-
-// === impl Node ===
-
-impl Node {
     /// Who holds the lock at the node; `None` if nobody does.
     pub(super) async fn view(&self, keys: &Keys) -> Result<Option<NodeHolder>, StoreError> {
         let fill = |command: &mut Command, _| {
@@ -218,37 +303,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === Replay ===
-//
-// Calls `replay.lua`.
-
-/// What is answered again.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReplayRequest {
-    /// The attempt that asks.
-    pub(super) asks: TokenHash,
-    /// Under which idempotency key.
-    pub(super) key: IdempotencyHash,
-    /// The lease.
-    pub(super) lease: TokenHash,
-}
-
-/// What a node answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ReplayReply {
-    /// The lease, and whether it may have been delivered to another attempt before.
-    Lease(HeldLease, Salt, bool),
-    /// A newer request under the key keeps it.
-    Superseded,
-    /// It does not live there under this key.
-    NotFound,
-}
-
-// === impl Node ===
-
-impl Node {
     pub(super) async fn replay(
         &self,
         keys: &Keys,
@@ -277,15 +332,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === Renew ===
-//
-// Calls `quorum_renew.lua`.
-
-// === impl Node ===
-
-impl Node {
     pub(super) async fn renew(
         &self,
         keys: &Keys,
@@ -322,15 +369,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === Confirm ===
-//
-// Calls `quorum_confirm.lua`.
-
-// === impl Node ===
-
-impl Node {
     pub(super) async fn confirm(
         &self,
         keys: &Keys,
@@ -349,28 +388,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === Release ===
-//
-// Calls `quorum_release.lua`.
-
-/// What became of a lease at one node that was to release it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NodeRelease {
-    /// It was there, and this has ended it.
-    Released,
-    /// It was there, and a break has ended it. Whether somebody else has the lock there now.
-    Broken { held: bool },
-    /// It was not there.
-    Lost(Loss),
-    /// Another keeper goes on with it.
-    Adopted,
-}
-
-// === impl Node ===
-
-impl Node {
     pub(super) async fn release(
         &self,
         keys: &Keys,
@@ -410,15 +428,7 @@ impl Node {
             Some(unknown) => Err(unknown.into()),
         }
     }
-}
 
-// === Withdraw ===
-//
-// Calls `withdraw.lua`.
-
-// === impl Node ===
-
-impl Node {
     /// Withdraws a try that was not delivered. Without a nonce it is the whole attempt, which may have been delivered;
     /// or not, if this keeper has answered its lease to nobody: then its idempotency key stays usable.
     pub(super) async fn withdraw(
@@ -449,35 +459,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === Break lock ===
-//
-// Calls `quorum_break.lua`.
-
-/// What is to be broken. Nothing else is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NodeTarget {
-    /// The lease of this token.
-    Lease(TokenHash),
-    /// What a foreign client has written, by its mark.
-    Foreign(ForeignMark),
-}
-
-/// What became of it at one node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeBreak {
-    /// It was broken.
-    Broken,
-    /// Another break has ended it there.
-    Ended,
-    /// It does not have the lock there (any more).
-    Changed,
-}
-
-// === impl Node ===
-
-impl Node {
     pub(super) async fn break_lock(
         &self,
         keys: &Keys,
@@ -503,15 +485,7 @@ impl Node {
             _ => Err(reply.unexpected()),
         }
     }
-}
 
-// === Ask ===
-//
-// Calls `quorum_ask.lua`.
-
-// === impl Node ===
-
-impl Node {
     /// Asks the holder of a lease to release it. Answers whether it holds the lock there.
     pub(super) async fn ask(
         &self,
@@ -533,5 +507,18 @@ impl Node {
             "changed" => Ok(false),
             _ => Err(reply.unexpected()),
         }
+    }
+}
+
+// === impl Votes ===
+
+impl Votes {
+    pub(super) fn note(&self, vote: &Vote) {
+        let counter = match vote {
+            Vote::Reserved(..) | Vote::Free => &self.given,
+            Vote::None(_) => &self.missing,
+            _ => &self.refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 }

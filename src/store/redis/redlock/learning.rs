@@ -21,9 +21,9 @@ use crate::store::{StoreError, Unavailability};
 
 use super::{
     super::client::dispatch::Pauses,
-    claim::Nonce,
     node::{LearnState, Node, TeachReply},
     quorum::NodeReplies,
+    scripts::Nonce,
     shared::Shared,
 };
 

@@ -9,11 +9,12 @@
 
 use std::collections::HashSet;
 
+use bb8_redis::redis::{Value, from_redis_value};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    lock::LockName,
+    lock::{HeldLease, LockName},
     store::{
         StoreError, Unavailability,
         contract::{HeldLock, ListQuery, Page},
@@ -23,12 +24,15 @@ use crate::{
 
 use super::{
     super::{
-        client::scan::{count, leave_out, narrower, split},
+        client::{
+            Command,
+            scan::{count, leave_out, narrower, split},
+        },
         keys::Keys,
     },
+    quorum::too_few,
+    record::NodeHolder,
     shared::Shared,
-    view::QuorumHolder,
-    walk::ListWalk,
 };
 
 /// How many steps a page may take, and for how long another may begin.
@@ -49,6 +53,19 @@ struct ScanPosition {
     /// What was shown of what lies there.
     split: Option<Split>,
 }
+
+/// For how long a walk has lasted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListWalk {
+    /// When it began, in milliseconds, by the clock of the first node; 0 if that does not say.
+    pub(super) since: u64,
+    lasted: Option<Duration>,
+    /// When it had lasted so long, at the latest.
+    at: Instant,
+}
+
+/// What told times may be off by.
+const JITTER: Duration = Duration::from_millis(5);
 
 // === impl Shared ===
 
@@ -128,6 +145,22 @@ impl Shared {
         Ok(Page { locks, next })
     }
 
+    /// A walk that began then, or begins now.
+    pub(super) async fn walk(&self, since: Option<u64>) -> ListWalk {
+        let at = Instant::now();
+        let node = &self.quorum.nodes()[0];
+        let command = Command::new("TIME");
+        let time = node.dispatch.plain_to(&node.shard, &command).await;
+        let now = time.ok().and_then(millis);
+        let since = since.or(now).unwrap_or_default();
+        let lasted = now.and_then(|now| now.checked_sub(since));
+        ListWalk {
+            since,
+            lasted: lasted.map(Duration::from_millis).filter(|_| since > 0),
+            at,
+        }
+    }
+
     /// The place that a cursor means, and when its walk began; the beginning if it means none here.
     fn position(&self, cursor: Option<Cursor>) -> (ScanPosition, Option<u64>) {
         let Some(Cursor::Quorum {
@@ -163,7 +196,7 @@ impl Shared {
         if self.quorum.nodes().len() - skipped < self.quorum.majority() {
             return Err(match error {
                 StoreError::Unavailable(Unavailability::Misconfigured(_)) => error.clone(),
-                error => self.describe(skipped, error),
+                error => too_few(position.node + 1, position.node + 1 - skipped, Some(error)),
             });
         }
         Ok(ScanPosition {
@@ -190,15 +223,16 @@ impl Shared {
         let reads = stream::iter(names).map(|name| async move {
             let view = self.view(&self.keys(&name)).await?;
             // What may be held is shown: a lock that is held throughout must not be missing.
-            let holding = view.likely_holder();
-            if let QuorumHolder::Lease(token, _) = &holding
-                && view.is_before(before, token, walk)
+            let holding = view.likely_holder().ok().flatten();
+            if let Some(NodeHolder::Lease(token, _)) = &holding
+                && view
+                    .of(token)
+                    .any(|(at, lease)| at < before && walk.is_younger_than(lease))
             {
                 return Ok(None);
             }
-            let holder = holding
-                .holder()
-                .filter(|holder| holder.is_shown(&name, &query.filter));
+            let holder = holding.map(NodeHolder::holder);
+            let holder = holder.filter(|holder| holder.is_shown(&name, &query.filter));
             let local_queue = self.local_queues.existing(&name);
             let waiters = local_queue.map_or(0, |local_queue| local_queue.len(Instant::now()));
             Ok::<_, StoreError>(holder.map(|holder| HeldLock {
@@ -228,4 +262,22 @@ impl ScanPosition {
             },
         }
     }
+}
+
+// === impl ListWalk ===
+
+impl ListWalk {
+    /// Whether a node has certainly had this since before the walk began. Clocks run apart by a hundredth
+    /// at most.
+    pub(super) fn is_younger_than(&self, lease: &HeldLease) -> bool {
+        self.lasted.is_some_and(|lasted| {
+            let lasted = lasted + self.at.elapsed();
+            lease.held_for > lasted + lasted / 50 + JITTER
+        })
+    }
+}
+
+fn millis(time: Value) -> Option<u64> {
+    let (seconds, micros): (u64, u64) = from_redis_value(time).ok()?;
+    Some(seconds * 1_000 + micros / 1_000)
 }

@@ -33,10 +33,9 @@
 //!   life that learns is still the same.
 
 mod acquire;
-mod backoff;
+mod agreement;
 mod break_lock;
 mod calls;
-mod claim;
 mod health;
 mod learning;
 mod list;
@@ -53,9 +52,7 @@ mod store;
 mod sweeper;
 mod tally;
 mod view;
-mod vote;
 mod waiting;
-mod walk;
 
 pub use store::RedlockStore;
 

@@ -1,10 +1,7 @@
 //! One node of a quorum: an independent Redis, and whether it may vote.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -35,10 +32,8 @@ use super::{
         keys::Keys,
         slot::Floors,
     },
-    claim::Nonce,
     record::millis,
-    scripts::QuorumScripts,
-    vote::Vote,
+    scripts::{Nonce, QuorumScripts},
 };
 
 /// One node of a quorum.
@@ -203,19 +198,6 @@ pub(super) fn delayed(left: Option<Duration>) -> String {
         None => {
             "it does not say for how long it has run (INFO server), and does not vote".to_owned()
         }
-    }
-}
-
-// === impl Votes ===
-
-impl Votes {
-    pub(super) fn note(&self, vote: &Vote) {
-        let counter = match vote {
-            Vote::Reserved(..) | Vote::Free => &self.given,
-            Vote::None(_) => &self.missing,
-            _ => &self.refused,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

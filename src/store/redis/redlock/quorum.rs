@@ -1,10 +1,10 @@
-//! The nodes of a quorum: asks all of them at once, and counts what they have answered.
+//! The nodes of a quorum: asks all of them at once, counts what they have answered, and pauses between tries.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::contract::Loss;
+use crate::store::{StoreError, Unavailability, contract::Loss};
 
 use super::{super::client::ask_many::ask_many, node::Node};
 
@@ -60,12 +60,15 @@ impl Quorum {
         F: Future<Output = T>,
     {
         let began = Instant::now();
-        let asked = self.nodes.iter().filter(|node| whom(node));
-        let questions = asked.map(|node| {
+        let asked: Vec<_> = self.nodes.iter().filter(|node| whom(node)).collect();
+        let mut answers = NodeReplies {
+            asked: asked.len(),
+            ..NodeReplies::none(self.nodes.len())
+        };
+        let questions = asked.into_iter().map(|node| {
             let answer = question(node);
             async move { (node.index, answer.await) }
         });
-        let mut answers = NodeReplies::none(self.nodes.len());
         let take = |(node, answer)| {
             answers.put(node, answer);
             enough(&answers).then(|| began.elapsed().clamp(LINGER, LONGEST_LINGER))
@@ -119,18 +122,26 @@ fn is_held(loss: Loss) -> bool {
 #[derive(Debug)]
 pub(super) struct NodeReplies<T> {
     by_node: Vec<Option<T>>,
+    asked: usize,
 }
 
 // === impl NodeReplies ===
 
 impl<T> NodeReplies<T> {
     pub(super) fn none(nodes: usize) -> Self {
-        let by_node = std::iter::repeat_with(|| None).take(nodes).collect();
-        Self { by_node }
+        Self {
+            by_node: std::iter::repeat_with(|| None).take(nodes).collect(),
+            asked: nodes,
+        }
     }
 
     pub(super) fn put(&mut self, node: usize, answer: T) {
         self.by_node[node] = Some(answer);
+    }
+
+    /// Why there is no answer of a majority: how many of the nodes that were asked have answered, and why another has not.
+    pub(super) fn too_few_answers(&self, answered: usize, why: Option<&StoreError>) -> StoreError {
+        too_few(self.asked, answered, why)
     }
 
     /// How many nodes there are.
@@ -162,6 +173,66 @@ impl<T> NodeReplies<T> {
     }
 }
 
+impl<T> NodeReplies<Result<T, StoreError>> {
+    /// The errors of the nodes.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &StoreError> {
+        self.iter().filter_map(|answer| answer.as_ref().err())
+    }
+
+    /// [`NodeReplies::too_few_answers`], where each error is an answer that is missing.
+    pub(super) fn too_few(&self) -> StoreError {
+        self.too_few_answers(self.count(Result::is_ok), self.errors().next())
+    }
+}
+
+/// Too few of the nodes that were asked have answered; `why` another has not.
+pub(super) fn too_few(asked: usize, answered: usize, why: Option<&StoreError>) -> StoreError {
+    let why = why.map(|why| format!("; {why}")).unwrap_or_default();
+    let text = format!("{answered} of {asked} nodes that were asked have answered{why}");
+    Unavailability::TooFewNodes(text).into()
+}
+
+// === Backoff ===
+
+/// Pauses of random length, which grow with each try: of those who have split the nodes among themselves
+/// one must come first the next time, and be done before another begins.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    longest: Duration,
+}
+
+/// A few round trips to nodes that are near.
+const FIRST: Duration = Duration::from_millis(4);
+const LONGEST: Duration = Duration::from_millis(128);
+/// How many tries fit into the longest pause where the nodes are far away: enough that two seldom meet.
+const DOUBLINGS: u32 = 4;
+
+// === impl Backoff ===
+
+impl Backoff {
+    pub(super) fn new() -> Self {
+        Self { longest: FIRST }
+    }
+
+    /// The pause after a try that took so long.
+    pub(super) fn next(&mut self, took: Duration) -> Duration {
+        up_to(self.range(took))
+    }
+
+    /// How long the pause may be. Shorter than a try it would not keep two apart.
+    fn range(&mut self, took: Duration) -> Duration {
+        let range = self.longest.max(took);
+        self.longest = (2 * range).min(LONGEST.max(DOUBLINGS * took));
+        range
+    }
+}
+
+/// A random part of a time. Without randomness gateways come together, which is no reason to fail.
+pub(super) fn up_to(longest: Duration) -> Duration {
+    let share = getrandom::u32().unwrap_or(u32::MAX / 2);
+    longest.mul_f64(f64::from(share) / f64::from(u32::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,5 +259,28 @@ mod tests {
         assert_eq!(loss(&[broken(false), free], 2), Some(broken(false)));
         assert_eq!(loss(&[broken(true), held], 2), Some(broken(true)));
         assert_eq!(loss(&[broken(true), free, free], 2), Some(broken(false)));
+    }
+
+    #[test]
+    fn a_node_that_was_not_asked_is_not_missing() {
+        let replies = NodeReplies::<Result<(), StoreError>> {
+            asked: 2,
+            ..NodeReplies::none(3)
+        };
+        let text = replies.too_few().to_string();
+        assert!(text.contains("0 of 2 nodes"), "{text}");
+    }
+
+    fn ranges(took: u64, count: usize) -> Vec<u128> {
+        let mut backoff = Backoff::new();
+        let ranges = std::iter::repeat_with(|| backoff.range(Duration::from_millis(took)));
+        ranges.take(count).map(|range| range.as_millis()).collect()
+    }
+
+    #[test]
+    fn pauses_grow_from_a_few_round_trips_to_several_tries() {
+        assert_eq!(ranges(0, 7), [4, 8, 16, 32, 64, 128, 128]);
+        assert_eq!(ranges(7, 6), [7, 14, 28, 56, 112, 128]);
+        assert_eq!(ranges(100, 4), [100, 200, 400, 400]);
     }
 }

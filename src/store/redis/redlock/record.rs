@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     lock::{FencingToken, ForeignMark, HeldLease, Mode, Owner, TokenHash, Ttl},
-    store::StoreError,
+    store::{StoreError, contract::Holder},
 };
 
 use super::super::{
@@ -19,6 +19,21 @@ pub(super) enum NodeHolder {
     Lease(TokenHash, HeldLease),
     /// A foreign client, for so long (`None`: without an expiry), with a mark of what it has written.
     Foreign(Option<Duration>, ForeignMark),
+}
+
+// === impl NodeHolder ===
+
+impl NodeHolder {
+    /// The holder, as callers are told of it.
+    pub(super) fn holder(self) -> Holder {
+        match self {
+            Self::Lease(_, lease) => Holder::Lease(lease),
+            Self::Foreign(expires_in, mark) => Holder::Foreign {
+                expires_in,
+                mark: Some(mark),
+            },
+        }
+    }
 }
 
 // === impl Reply ===

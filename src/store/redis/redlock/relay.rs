@@ -18,7 +18,7 @@ use futures_util::{
 
 use crate::store::{StoreError, Unavailability, contract::Relay};
 
-use super::{super::client::PubSubConnection, shared::Shared};
+use super::{super::client::PubSubConnection, quorum::too_few, shared::Shared};
 
 /// The relay of a quorum.
 pub(super) struct QuorumRelay {
@@ -93,9 +93,8 @@ impl Relay for QuorumRelay {
             }
         }
         if all.len() < majority {
-            let missed = nodes.len() - all.len();
-            let why = refused.unwrap_or(Unavailability::Closing);
-            return Err(self.shared.describe(missed, &why.into()));
+            let why = refused.unwrap_or(Unavailability::Closing).into();
+            return Err(too_few(nodes.len(), all.len(), Some(&why)));
         }
         let (mut listening, mut recent) = (all.len(), RecentMessages::default());
         let me = format!("{} ", self.shared.id.as_str());

@@ -1,4 +1,13 @@
-//! Release, over a quorum: the lease ends at every node, now or when it answers again.
+//! Release and give-back, over a quorum: the lease ends at every node, now or when the node answers again.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+use tracing::debug;
 
 use crate::{
     lock::{KeeperId, LockName, TokenHash},
@@ -9,10 +18,11 @@ use crate::{
 };
 
 use super::{
+    super::{client::dispatch::Pauses, keys::Keys},
     calls::NodeRelease,
     quorum::{NodeReplies, is_decided, loss},
     shared::Shared,
-    sweeper::SweepTarget,
+    sweeper::{Sweep, SweepTarget},
 };
 
 // === impl Shared ===
@@ -142,7 +152,7 @@ impl Shared {
         let keys = self.keys(name);
         let majority = self.quorum.majority();
         let local_queue = self.local_queues.of(name);
-        local_queue.leave(token, None, tokio::time::Instant::now(), true);
+        local_queue.leave(token, None, Instant::now(), true);
         // If it is just being tried for, that is over then.
         let turn = self.turn(&local_queue).await?;
         let answers = self.quorum.ask(
@@ -172,6 +182,81 @@ impl Shared {
         } else {
             GiveBack::GivenBack
         })
+    }
+}
+
+// === Sweep ===
+//
+// Ends what could not be ended at once, when its node answers again.
+
+/// How many sweeps are under way at one node.
+const SWEEPS_TOGETHER: usize = 64;
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn start_sweeping(self: &Arc<Self>, lists: Vec<mpsc::Receiver<Sweep>>) {
+        for (node, list) in lists.into_iter().enumerate() {
+            let shared = Arc::clone(self);
+            self.start_background(async move { shared.sweep_node(node, list).await });
+        }
+    }
+
+    async fn sweep_node(&self, node: usize, mut list: mpsc::Receiver<Sweep>) {
+        let mut sweeps = Vec::new();
+        let mut pauses = Pauses::new();
+        loop {
+            if sweeps.is_empty() {
+                pauses = Pauses::new();
+                let Some(first) = list.recv().await else {
+                    return;
+                };
+                sweeps.push(first);
+            }
+            while sweeps.len() < SWEEPS_TOGETHER
+                && let Ok(next) = list.try_recv()
+            {
+                sweeps.push(next);
+            }
+            let swept = join_all(sweeps.iter().map(|sweep| self.sweep_one(node, sweep))).await;
+            let now = Instant::now();
+            let mut outcomes = swept.into_iter();
+            sweeps.retain(|sweep| match outcomes.next() {
+                Some(Err(error)) if sweep.until > now => {
+                    debug!(name = %sweep.name, %error, "to be swept again");
+                    true
+                }
+                _ => false,
+            });
+            if !sweeps.is_empty() {
+                sleep(pauses.next()).await;
+            }
+        }
+    }
+
+    async fn sweep_one(&self, node: usize, sweep: &Sweep) -> Result<(), StoreError> {
+        let node = &self.quorum.nodes()[node];
+        let keys: Keys = self.keys(&sweep.name);
+        match &sweep.swept {
+            SweepTarget::Try(nonce) => {
+                let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce), None);
+                withdraw.await.map(drop)
+            }
+            SweepTarget::Attempt => node
+                .withdraw(&keys, &sweep.token, None, None)
+                .await
+                .map(drop),
+            SweepTarget::Lease(keeper) => {
+                match node.release(&keys, *keeper, &sweep.token).await? {
+                    NodeRelease::Released => Ok(()),
+                    // What of its acquire is still on its way takes nothing either.
+                    NodeRelease::Adopted | NodeRelease::Broken { .. } | NodeRelease::Lost(_) => {
+                        let withdraw = node.withdraw(&keys, &sweep.token, None, None);
+                        withdraw.await.map(drop)
+                    }
+                }
+            }
+        }
     }
 }
 

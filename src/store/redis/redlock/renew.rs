@@ -13,11 +13,10 @@ use crate::{
 };
 
 use super::{
-    claim::{is_ratified, majority_validity},
+    agreement::{accepted, accepting, is_ratified, majority_validity, renewed},
     quorum::{NodeReplies, is_decided, loss},
     shared::Shared,
     sweeper::SweepTarget,
-    view::{self, accepted, accepting},
 };
 
 /// What the nodes say to a renewal.
@@ -91,7 +90,7 @@ impl Shared {
         );
         let answers = answers.await;
         let tally = RenewalTally::of(&answers);
-        if let Some(lease) = view::renewed(&tally.kept, majority, began, Instant::now()) {
+        if let Some(lease) = renewed(&tally.kept, majority, began, Instant::now()) {
             let margin = majority_validity(tally.margins, majority);
             return Ok(Renewal::Renewed(lease, margin));
         }

@@ -1,6 +1,8 @@
-//! The scripts of a quorum, and what they share.
+//! The scripts of a quorum, what they share, and the arguments that several of them take.
 
-use crate::store::contract::Idempotency;
+use std::time::Duration;
+
+use crate::{lock::Token, store::contract::Idempotency};
 
 use super::super::{
     client::{Command, Parts, REQUEST, Script, hex},
@@ -110,4 +112,32 @@ pub(super) fn fill_idempotency(command: &mut Command, idempotency: Option<&Idemp
             .arg(hex(key.fingerprint.as_bytes()))
             .arg(hex(key.salt.as_bytes())),
     };
+}
+
+/// Milliseconds, and the one that has begun.
+pub(super) fn begun_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).map_or(u64::MAX, |ms| ms.saturating_add(1))
+}
+
+// === Nonce ===
+
+/// The identity of one try to acquire. An attempt that tries again does so under another: else what is
+/// still on its way of one try would count for the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nonce(Box<str>);
+
+/// How many hexadecimal digits it has: 128 bits.
+const LENGTH: usize = 32;
+
+// === impl Nonce ===
+
+impl Nonce {
+    pub(super) fn random() -> Self {
+        let digits = Token::random().hash().to_string();
+        Self(digits[..LENGTH].into())
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
 }

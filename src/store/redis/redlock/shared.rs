@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
 use tokio::{
-    sync::{MutexGuard, mpsc},
-    time::{Instant, sleep, timeout},
+    sync::MutexGuard,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -23,21 +22,18 @@ use crate::{
 use super::{
     super::{
         SlotTags,
-        client::{dispatch::Pauses, token_hash},
+        client::token_hash,
         gateways::{Channels, NewsWanted},
         keys::{GatewayId, Keys},
     },
-    calls::NodeRelease,
     local_queue::{LocalQueue, LocalQueues},
     quorum::{NodeReplies, Quorum},
-    sweeper::{Sweep, SweepTarget, Sweeper},
+    record::NodeHolder,
+    sweeper::Sweeper,
 };
 
 /// For how long whoever frees a lock waits for the next at most. It is a courtesy.
 const HAND_OFF_WITHIN: Duration = Duration::from_millis(100);
-
-/// How many sweeps are under way at one node.
-const SWEEPS_TOGETHER: usize = 64;
 
 /// What all parts of the store have in common.
 pub(super) struct Shared {
@@ -102,39 +98,21 @@ impl Shared {
         }
     }
 
-    /// Why there is no answer of a majority, of which so many nodes have answered.
-    pub(super) fn too_few<'a>(
-        &self,
-        answered: usize,
-        mut errors: impl Iterator<Item = &'a StoreError>,
-    ) -> StoreError {
-        let missed = self.quorum.nodes().len() - answered;
-        match errors.next() {
-            Some(error) => self.describe(missed, error),
-            None => Unavailability::TooFewNodes(format!("{missed} have not answered")).into(),
-        }
-    }
-
-    pub(super) fn describe(&self, missed: usize, error: &StoreError) -> StoreError {
-        let nodes = self.quorum.nodes().len();
-        Unavailability::TooFewNodes(format!("{missed} of {nodes} are missing; {error}")).into()
-    }
-
     /// What is known where no majority has said the same. `partly`: some node has done it.
     pub(super) fn unknown<T>(
         &self,
         answers: &NodeReplies<Result<T, StoreError>>,
         partly: bool,
     ) -> StoreError {
-        let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
-        let foreign = errors().find(|error| matches!(error, StoreError::ForeignData { .. }));
-        let uncertain = errors().find(|error| matches!(error, StoreError::Indeterminate(_)));
+        let mut errors = answers.errors();
+        let foreign = answers
+            .errors()
+            .find(|error| matches!(error, StoreError::ForeignData { .. }));
+        let uncertain = errors.find(|error| matches!(error, StoreError::Indeterminate(_)));
         let answered = answers.count(Result::is_ok);
-        match (foreign.or(uncertain), errors().next()) {
+        match (foreign.or(uncertain), answers.errors().next()) {
             (Some(error), _) => error.clone(),
-            (None, Some(_)) if !partly && answered < self.quorum.majority() => {
-                self.too_few(answered, errors())
-            }
+            (None, Some(_)) if !partly && answered < self.quorum.majority() => answers.too_few(),
             // Some nodes have, some have not, and the others do not answer.
             _ => Uncertainty::TimedOut.into(),
         }
@@ -166,72 +144,10 @@ impl Shared {
         // It is shown to people; who left has left although nobody knows it.
         let view = self.view(keys).await.ok();
         Contention {
-            holder: view.and_then(|view| view.holding().holder()),
+            holder: view
+                .and_then(|view| view.holding().ok().flatten())
+                .map(NodeHolder::holder),
             waiters: local_queue.len(Instant::now()),
-        }
-    }
-
-    pub(super) fn start_sweeping(self: &Arc<Self>, lists: Vec<mpsc::Receiver<Sweep>>) {
-        for (node, list) in lists.into_iter().enumerate() {
-            let shared = Arc::clone(self);
-            self.start_background(async move { shared.sweep_node(node, list).await });
-        }
-    }
-
-    async fn sweep_node(&self, node: usize, mut list: mpsc::Receiver<Sweep>) {
-        let mut sweeps = Vec::new();
-        let mut pauses = Pauses::new();
-        loop {
-            if sweeps.is_empty() {
-                pauses = Pauses::new();
-                let Some(first) = list.recv().await else {
-                    return;
-                };
-                sweeps.push(first);
-            }
-            while sweeps.len() < SWEEPS_TOGETHER
-                && let Ok(next) = list.try_recv()
-            {
-                sweeps.push(next);
-            }
-            let swept = join_all(sweeps.iter().map(|sweep| self.sweep_one(node, sweep))).await;
-            let now = Instant::now();
-            let mut outcomes = swept.into_iter();
-            sweeps.retain(|sweep| match outcomes.next() {
-                Some(Err(error)) if sweep.until > now => {
-                    debug!(name = %sweep.name, %error, "to be swept again");
-                    true
-                }
-                _ => false,
-            });
-            if !sweeps.is_empty() {
-                sleep(pauses.next()).await;
-            }
-        }
-    }
-
-    async fn sweep_one(&self, node: usize, sweep: &Sweep) -> Result<(), StoreError> {
-        let node = &self.quorum.nodes()[node];
-        let keys: Keys = self.keys(&sweep.name);
-        match &sweep.swept {
-            SweepTarget::Try(nonce) => {
-                let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce), None);
-                withdraw.await.map(drop)
-            }
-            SweepTarget::Attempt => node
-                .withdraw(&keys, &sweep.token, None, None)
-                .await
-                .map(drop),
-            SweepTarget::Lease(keeper) => {
-                match node.release(&keys, *keeper, &sweep.token).await? {
-                    NodeRelease::Released => Ok(()),
-                    // What of its acquire is still on its way takes nothing either.
-                    NodeRelease::Adopted | NodeRelease::Broken { .. } | NodeRelease::Lost(_) => {
-                        let withdraw = node.withdraw(&keys, &sweep.token, None, None);
-                        withdraw.await.map(drop)
-                    }
-                }
-            }
         }
     }
 }

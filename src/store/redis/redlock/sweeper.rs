@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::lock::{KeeperId, LockName, TokenHash};
 
-use super::claim::Nonce;
+use super::scripts::Nonce;
 
 /// Takes note of what is to be swept at each node.
 #[derive(Debug)]

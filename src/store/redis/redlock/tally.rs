@@ -5,7 +5,7 @@ use crate::{
     store::contract::{Acquisition, Holder},
 };
 
-use super::{quorum::NodeReplies, view::possible_holders, vote::Vote};
+use super::{calls::Vote, quorum::NodeReplies, view::possible_holders};
 
 /// What the votes of the first round amount to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,11 +86,8 @@ impl VoteVerdict {
         let taken: Vec<_> = taken.collect();
         let most = possible_holders(&taken, majority).max_by_key(|(_, count)| *count);
         match most {
-            Some((holding, count)) => match holding.holder() {
-                Some(holder) if count >= majority => Self::Held(holder),
-                holder => Self::Split(holder),
-            },
-            None => Self::Split(None),
+            Some((holding, count)) if count >= majority => Self::Held(holding.holder()),
+            likely => Self::Split(likely.map(|(holding, _)| holding.holder())),
         }
     }
 }
@@ -107,7 +104,7 @@ mod tests {
     };
 
     use super::{
-        super::{record::NodeHolder, view::agreed, vote::VoteId},
+        super::{agreement::agreed, calls::VoteId, record::NodeHolder},
         *,
     };
 

@@ -13,16 +13,15 @@ use crate::{
         contract::{
             Acquisition, Attempt, Confirmation, Contention, Holder, Leaving, QueuePosition,
         },
-        parking::News,
-        positions::Position,
+        parking::{News, Position},
     },
 };
 
 use super::{
     acquire::{AttemptOutcome, TryGuard},
-    backoff::{Backoff, up_to},
     calls::ReserveRequest,
     local_queue::{JoinOutcome, LeaveOutcome, LocalQueue, LocalWaiter},
+    quorum::{Backoff, up_to},
     shared::Shared,
 };
 
@@ -152,16 +151,16 @@ impl Shared {
 
     /// Tells those who watch it where they stand.
     pub(super) fn show_positions(&self) {
-        let positions = self.parking.positions();
         let now = Instant::now();
-        for (name, tokens) in positions.by_name() {
+        for (name, tokens) in self.parking.watched_by_name() {
             let Some(local_queue) = self.local_queues.existing(&name) else {
                 continue;
             };
             let waiters = local_queue.len(now);
             for token in tokens {
                 if let Some(ahead) = local_queue.ahead_of(&token, now) {
-                    positions.publish(&token, Position { ahead, waiters });
+                    self.parking
+                        .publish_position(&token, Position { ahead, waiters });
                 }
             }
         }

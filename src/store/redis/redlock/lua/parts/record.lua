@@ -13,5 +13,6 @@ local function read_record(info, ...)
   if not fields[1] and redis.call('HLEN', info) == 0 then
     return nil, false
   end
-  return nil, fields[1] or ''
+  -- A value of somebody else may be of any length.
+  return nil, string.format('%.16s', fields[1] or '')
 end
