@@ -150,19 +150,7 @@ pub struct SessionSecretError {
     /// The file.
     path: PathBuf,
     /// Why.
-    reason: SecretFault,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum SecretFault {
-    #[error("cannot be read: {0}")]
-    Unreadable(FileError),
-    #[error(
-        "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
-    )]
-    TooShort,
-    #[error("is longer than {MOST} bytes, and so another file")]
-    TooLong,
+    reason: String,
 }
 
 /// As much as 128 random bits in hexadecimal digits.
@@ -188,14 +176,16 @@ impl SessionSeal {
 }
 
 /// All of a file but the white space at its ends: an editor, or `kubectl`, may have added some.
-fn read(path: &Path) -> Result<Vec<u8>, SecretFault> {
+fn read(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = bounded_file::read(path, MOST).map_err(|error| match error {
-        FileError::TooLong(_) => SecretFault::TooLong,
-        error => SecretFault::Unreadable(error),
+        FileError::TooLong(_) => format!("is longer than {MOST} bytes, and so another file"),
+        error => format!("cannot be read: {error}"),
     })?;
     let secret = bytes.trim_ascii();
     if secret.len() < LEAST {
-        return Err(SecretFault::TooShort);
+        return Err(format!(
+            "has fewer than {LEAST} bytes, which somebody could guess; make one with: openssl rand -hex 32"
+        ));
     }
     Ok(secret.to_vec())
 }
@@ -273,7 +263,7 @@ mod tests {
         let path = directory.path().join("secret");
         let read_back = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            read(&path).map_err(|reason| reason.to_string())
+            read(&path)
         };
         let secret = "s".repeat(LEAST);
         assert_eq!(

@@ -160,19 +160,15 @@ impl Engine {
     ) -> impl Future<Output = Result<Granted, AcquireError>> + Send + use<Q> {
         // No `async fn`: that would keep the request for as long as the wait, beside the attempt that is made
         // of it. So it is with `attempt`.
-        let prepared = self.prepare(request);
+        let attempt = self.attempt(request);
         async move {
-            let PreparedAttempt {
-                mut outcome, place, ..
-            } = prepared?;
-            if let Some(place) = place {
-                tokio::select! {
-                    biased;
-                    outcome = &mut outcome => return outcome,
-                    Ok(_place) = place => queued(),
+            match attempt.await? {
+                AttemptProgress::Done(granted) => Ok(granted),
+                AttemptProgress::Queued(_, _, outcome) => {
+                    queued();
+                    outcome.await
                 }
             }
-            outcome.await
         }
     }
 
@@ -678,16 +674,13 @@ fn before(elapsed: Duration) -> Instant {
 //
 // How operations end, in the words in which they are counted.
 
-/// What an answer of the store is counted as.
-pub(super) trait MetricOutcome {
-    /// In which way it ended.
-    fn outcome(&self) -> LeaseOutcome;
-}
-
 /// In which way a renewal or a release ended.
-pub(super) fn lease_outcome<T: MetricOutcome>(answer: &Result<T, StoreError>) -> LeaseOutcome {
+pub(super) fn lease_outcome<'a, T>(answer: &'a Result<T, StoreError>) -> LeaseOutcome
+where
+    LeaseOutcome: From<&'a T>,
+{
     match answer {
-        Ok(answer) => answer.outcome(),
+        Ok(answer) => answer.into(),
         Err(StoreError::Unavailable(_)) => LeaseOutcome::Unavailable,
         Err(StoreError::Indeterminate(_)) => LeaseOutcome::Unknown,
         Err(StoreError::ForeignData { .. } | StoreError::FenceExhausted) => LeaseOutcome::Failed,
@@ -723,24 +716,24 @@ pub(super) fn failure_outcome(error: &AcquireError) -> AcquireOutcome {
     }
 }
 
-// === impl MetricOutcome ===
+// === impl LeaseOutcome ===
 
-impl MetricOutcome for Renewal {
-    fn outcome(&self) -> LeaseOutcome {
-        match self {
-            Self::Renewed(..) => LeaseOutcome::Done,
-            Self::Adopted => LeaseOutcome::Adopted,
-            Self::Lost(_) => LeaseOutcome::Lost,
+impl From<&Renewal> for LeaseOutcome {
+    fn from(renewal: &Renewal) -> Self {
+        match renewal {
+            Renewal::Renewed(..) => Self::Done,
+            Renewal::Adopted => Self::Adopted,
+            Renewal::Lost(_) => Self::Lost,
         }
     }
 }
 
-impl MetricOutcome for Release {
-    fn outcome(&self) -> LeaseOutcome {
-        match self {
-            Self::Released => LeaseOutcome::Done,
-            Self::Adopted => LeaseOutcome::Adopted,
-            Self::Lost(_) => LeaseOutcome::Lost,
+impl From<&Release> for LeaseOutcome {
+    fn from(release: &Release) -> Self {
+        match release {
+            Release::Released => Self::Done,
+            Release::Adopted => Self::Adopted,
+            Release::Lost(_) => Self::Lost,
         }
     }
 }

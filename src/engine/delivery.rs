@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tokio::time::Instant;
 
-use crate::lock::LockName;
+use crate::lock::{KeeperId, LockName};
 
 use super::{
     reaper::{AbandonedBy, AbandonedLease, GivenBack},
@@ -64,25 +64,23 @@ impl Delivery {
         if self.answer == ReplyKind::Once {
             std::mem::swap(self, &mut other);
         }
-        if let (Some(lease), Some(mut added)) = (&mut self.pending, other.pending.take()) {
-            lease.others.extend([added.name]);
-            lease.others.extend(added.others.take_names());
+        if let (Some(lease), Some(added)) = (&mut self.pending, other.pending.take()) {
+            lease.add_names([added.name]);
+            lease.add_names(added.others);
         }
     }
 
     /// Watches over leases with the same token, too.
     pub(super) fn join_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         if let Some(lease) = &mut self.pending {
-            let name = lease.name.clone();
-            let others = names.into_iter().filter(|other| *other != name);
-            lease.others.extend(others);
+            lease.add_names(names);
         }
     }
 
     /// Somebody waits until the leases are given back, if that is what becomes of them.
     pub(super) fn await_with(&mut self, awaited: &GivenBack) {
         if let Some(lease) = &mut self.pending {
-            lease.others.await_with(awaited.clone());
+            lease.awaited = Some(awaited.clone());
         }
     }
 
@@ -91,7 +89,12 @@ impl Delivery {
         if let (ReplyKind::Unfinished, Some(lease)) = (self.answer, &mut self.pending)
             && let AbandonedBy::UnansweredAttempt(keeper) = lease.by
         {
-            lease.by = AbandonedBy::keyed(keeper, &lease.token);
+            lease.may_come_back = true;
+            lease.by = if keeper == KeeperId::of_attempt(&lease.token) {
+                AbandonedBy::Attempt
+            } else {
+                AbandonedBy::Keeper(keeper, None)
+            };
             let answered = self.engine.leases.answered(&lease.name, &lease.token);
             self.answer = ReplyKind::First(answered);
         }

@@ -401,12 +401,7 @@ impl HoldTask {
                 return self.revoke(managed);
             }
             if let Some(reason) = managed.loss_if_over() {
-                if reason == LossReason::Expired {
-                    self.engine.metrics.expired_while_held(SeenBy::Stream);
-                }
-                self.engine
-                    .events
-                    .lost(&managed.name, &managed.token.hash(), reason);
+                self.report_lost(managed, reason);
                 managed.abandon(Some(reason));
                 return self.end(HoldEnd::Lost(reason));
             }
@@ -419,12 +414,7 @@ impl HoldTask {
                 }
                 Some(Renewal::Lost(Loss::HeldByAnother | Loss::Free)) => {
                     let reason = managed.loss_if_over().unwrap_or(LossReason::Ended);
-                    if reason == LossReason::Expired {
-                        self.engine.metrics.expired_while_held(SeenBy::Stream);
-                    }
-                    self.engine
-                        .events
-                        .lost(&managed.name, &managed.token.hash(), reason);
+                    self.report_lost(managed, reason);
                     return self.end(HoldEnd::Lost(reason));
                 }
                 Some(Renewal::Renewed(held, _)) => {
@@ -530,14 +520,22 @@ impl HoldTask {
     /// The caller is not authorized any more, and has the rest of the TTL to stop its work.
     fn revoke(&self, managed: &ManagedLease) {
         let revoked = LossReason::Revoked;
-        self.engine
-            .events
-            .lost(&managed.name, &managed.token.hash(), revoked);
+        self.report_lost(managed, revoked);
         if managed.unannounced.is_some() {
             // Nobody knows its token.
             managed.abandon(Some(revoked));
         }
         self.end(HoldEnd::Lost(revoked));
+    }
+
+    fn report_lost(&self, managed: &ManagedLease, reason: LossReason) {
+        let EngineShared {
+            metrics, events, ..
+        } = &*self.engine;
+        if reason == LossReason::Expired {
+            metrics.expired_while_held(SeenBy::Stream);
+        }
+        events.lost(&managed.name, &managed.token.hash(), reason);
     }
 
     /// Renews once; `None` if the store gave no answer.
@@ -593,7 +591,7 @@ impl HoldTask {
         let (keeper, token) = (Some(managed.keeper), managed.token.hash());
         let unread = (gone == ListenerGone::Unread).then_some(LossReason::Unread);
         if let Some(unread) = unread {
-            self.engine.events.lost(&managed.name, &token, unread);
+            self.report_lost(managed, unread);
         }
         let release = self.engine.store.release_as(keeper, &managed.name, &token);
         let release = Box::pin(release).await;

@@ -9,7 +9,7 @@ use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal};
 use super::{
     LossReason,
     leases::KeeperEntry,
-    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
+    reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
 };
 
@@ -105,12 +105,9 @@ impl ManagedLease {
     /// Leaves the lease to the reaper, which releases it unless it has another keeper by then. `lost` is the
     /// reason that the stream reported, if it reported the lease as lost.
     pub(super) fn abandon(&self, lost: Option<LossReason>) {
-        self.engine.reaper.submit(AbandonedLease {
-            token: self.token.hash(),
-            name: self.name.clone(),
-            by: AbandonedBy::Keeper(self.keeper, lost),
-            others: OtherLocks::default(),
-        });
+        let by = AbandonedBy::Keeper(self.keeper, lost);
+        let lease = AbandonedLease::new(self.name.clone(), self.token.hash(), by);
+        self.engine.reaper.submit(lease);
     }
 
     pub(super) fn loss_if_over(&self) -> Option<LossReason> {

@@ -16,7 +16,7 @@ use super::{
     AcquireError, Delivery, Granted,
     acquire::{AcquireAttempt, AcquireResult},
     delivery::ReplyKind,
-    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
+    reaper::{AbandonedBy, AbandonedLease},
 };
 
 // === impl AcquireAttempt ===
@@ -144,6 +144,7 @@ impl AcquireAttempt {
             ReplyKind::Once
         } else if self.is_part {
             lease.by = AbandonedBy::UnansweredAttempt(KeeperId::of_attempt(&lease.token));
+            lease.may_come_back = false;
             ReplyKind::Unfinished
         } else {
             ReplyKind::First(self.engine.leases.answered(&lease.name, &lease.token))
@@ -181,11 +182,12 @@ impl AcquireAttempt {
             } else {
                 ReplyKind::Again
             };
-            (AbandonedBy::KeyedAnswer(keeper), kind)
+            (AbandonedBy::Keeper(keeper, None), kind)
         };
         let lease = AbandonedLease {
             token: hash,
             by,
+            may_come_back: !is_unfinished,
             ..self.abandoned()
         };
         let delivery = Delivery::of(Arc::clone(&self.engine), lease, kind);
@@ -228,14 +230,10 @@ impl AcquireAttempt {
     }
 
     fn abandoned(&self) -> AbandonedLease {
+        let Attempt { name, token, .. } = &self.attempt;
         AbandonedLease {
-            name: self.attempt.name.clone(),
-            token: self.attempt.token,
-            by: match self.attempt.idempotency {
-                Some(_) => AbandonedBy::KeyedAttempt,
-                None => AbandonedBy::Attempt,
-            },
-            others: OtherLocks::default(),
+            may_come_back: self.attempt.idempotency.is_some(),
+            ..AbandonedLease::new(name.clone(), *token, AbandonedBy::Attempt)
         }
     }
 }

@@ -3,7 +3,7 @@
 //! One task keeps everything that is to be given back until the store has confirmed it, however
 //! long the store is away. It starts no more than [`CONCURRENT`] commands at a time at each partition of the store.
 
-use std::{cmp::Reverse, collections::BinaryHeap, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use tokio::{
@@ -47,18 +47,12 @@ pub(super) struct AbandonedLease {
     pub(super) name: LockName,
     pub(super) token: TokenHash,
     pub(super) by: AbandonedBy,
+    /// Whether the caller may come back for the lease, because the request has an idempotency key.
+    pub(super) may_come_back: bool,
     /// The other locks of its group, which have the same token.
-    pub(super) others: OtherLocks,
-}
-
-/// The other locks of a group. Most leases have none, and no room for them.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OtherLocks(Option<Box<OtherNames>>);
-
-#[derive(Debug, Clone, Default)]
-struct OtherNames {
-    names: Vec<LockName>,
-    awaited: Option<GivenBack>,
+    pub(super) others: Vec<LockName>,
+    /// Somebody waits until all of these locks are given back.
+    pub(super) awaited: Option<GivenBack>,
 }
 
 /// A receiver of this channel waits until all senders are dropped: until the store was asked once to end each lease
@@ -70,15 +64,10 @@ pub(super) type GivenBack = mpsc::Sender<Infallible>;
 pub(super) enum AbandonedBy {
     /// An attempt whose answer was not delivered.
     Attempt,
-    /// The same with an idempotency key: its caller may come back for it.
-    KeyedAttempt,
     /// The keeper of a lease with an idempotency key that was answered to nobody.
     UnansweredAttempt(KeeperId),
-    /// The keeper of a lease with an idempotency key whose first answer, to another attempt than the one that was granted
-    /// it, was not delivered.
-    KeyedAnswer(KeeperId),
-    /// A hold task that stopped renewing, with the reason that its stream reported, if it reported one. A
-    /// lease that another keeper has adopted is left alone.
+    /// The keeper of a lease, with the reason that its stream reported, if it reported one. A lease that another keeper
+    /// has adopted is left alone.
     Keeper(KeeperId, Option<LossReason>),
     /// A holder that has hung up, whose release the store did not answer.
     Holder {
@@ -106,7 +95,10 @@ pub(super) struct ReaperContext {
 struct ReaperTask {
     context: Arc<ReaperContext>,
     grace: Duration,
-    waiting: BinaryHeap<Reverse<ReaperEntry>>,
+    /// By the time at which each is due, and a number of its own.
+    waiting: BTreeMap<(Instant, u64), ReaperEntry>,
+    /// The number of the last entry.
+    last: u64,
     stopping: bool,
     /// Whether the backlog was full for leases that were not delivered, and for those to be released. Each is logged once,
     /// until half of the backlog is free.
@@ -134,18 +126,14 @@ impl Reaper {
             // Its token was not delivered, so no caller can use the lease.
             self.leases.lose(&lease.name, &lease.token);
         }
-        for name in lease.others.iter() {
+        for name in &lease.others {
             self.leases.lose(name, &lease.token);
         }
-        if lease.by == AbandonedBy::Attempt {
+        if lease.by == AbandonedBy::Attempt && !lease.may_come_back {
             // Each by itself: the store may be away for one of them.
-            for name in lease.others.take_names() {
-                let others = lease.others.without_names();
-                self.submit(AbandonedLease {
-                    name,
-                    others,
-                    ..lease
-                });
+            for name in std::mem::take(&mut lease.others) {
+                let lease = lease.clone();
+                self.submit(AbandonedLease { name, ..lease });
             }
         }
         if let Err(error) = self.queue.try_send(lease) {
@@ -154,52 +142,27 @@ impl Reaper {
     }
 }
 
-// === impl AbandonedBy ===
+// === impl AbandonedLease ===
 
-impl AbandonedBy {
-    /// A lease with an idempotency key whose answer to its keeper was not delivered.
-    pub(super) fn keyed(keeper: KeeperId, token: &TokenHash) -> Self {
-        if keeper == KeeperId::of_attempt(token) {
-            Self::KeyedAttempt
-        } else {
-            Self::KeyedAnswer(keeper)
+impl AbandonedLease {
+    pub(super) fn new(name: LockName, token: TokenHash, by: AbandonedBy) -> Self {
+        Self {
+            name,
+            token,
+            by,
+            may_come_back: false,
+            others: Vec::new(),
+            awaited: None,
         }
     }
-}
 
-// === impl OtherLocks ===
-
-impl OtherLocks {
-    pub(super) fn extend(&mut self, names: impl IntoIterator<Item = LockName>) {
+    /// Other locks may have leases with the same token.
+    pub(super) fn add_names(&mut self, names: impl IntoIterator<Item = LockName>) {
         for name in names {
-            let others = self.0.get_or_insert_default();
-            if !others.names.contains(&name) {
-                others.names.push(name);
+            if name != self.name && !self.others.contains(&name) {
+                self.others.push(name);
             }
         }
-    }
-
-    /// Somebody waits until these locks and the one beside them are given back.
-    pub(super) fn await_with(&mut self, awaited: GivenBack) {
-        self.0.get_or_insert_default().awaited = Some(awaited);
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &LockName> {
-        self.0.iter().flat_map(|others| &others.names)
-    }
-
-    pub(super) fn take_names(&mut self) -> Vec<LockName> {
-        let others = self.0.as_mut();
-        others.map_or_else(Vec::new, |others| std::mem::take(&mut others.names))
-    }
-
-    /// No locks, for which the same one waits.
-    fn without_names(&self) -> Self {
-        let mut none = Self::default();
-        if let Some(awaited) = self.0.as_ref().and_then(|others| others.awaited.clone()) {
-            none.await_with(awaited);
-        }
-        none
     }
 }
 
@@ -210,7 +173,8 @@ impl ReaperTask {
         Self {
             context: Arc::new(context),
             grace,
-            waiting: BinaryHeap::new(),
+            waiting: BTreeMap::new(),
+            last: 0,
             stopping: false,
             overflowing: [false; 2],
         }
@@ -238,13 +202,11 @@ impl ReaperTask {
             {
                 return;
             }
-            let next = self.waiting.peek().map(|Reverse(entry)| entry.due);
+            let next = self.waiting.keys().next().map(|(due, _)| *due);
             tokio::select! {
                 Some(lease) = submitted.recv() => self.accept(lease, running.waiting()),
                 Some(next) = running.next(), if !running.is_empty() => {
-                    for entry in next {
-                        self.waiting.push(Reverse(entry));
-                    }
+                    next.into_iter().for_each(|entry| self.push(entry));
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 () = &mut stopped, if !self.stopping => self.hurry(),
@@ -273,36 +235,33 @@ impl ReaperTask {
         }
         *overflowing &= waiting > room / 2;
         // A gateway that stops does not wait for the grace: it could not give the lease back later.
-        let comes_back = matches!(
-            lease.by,
-            AbandonedBy::KeyedAttempt | AbandonedBy::KeyedAnswer(_)
-        );
-        let waits = comes_back && !self.stopping;
+        let waits = lease.may_come_back && !self.stopping;
         let wait = if waits { self.grace } else { Duration::ZERO };
         let entry = ReaperEntry {
             due: Instant::now() + wait,
             retry_in: RETRY.0,
             lease,
         };
-        self.waiting.push(Reverse(entry));
+        self.push(entry);
+    }
+
+    fn push(&mut self, entry: ReaperEntry) {
+        self.last += 1;
+        self.waiting.insert((entry.due, self.last), entry);
     }
 
     /// Makes everything due now.
     fn hurry(&mut self) {
         self.stopping = true;
-        let now = Instant::now();
-        let entries = self.waiting.drain();
-        self.waiting = entries
-            .map(|Reverse(entry)| Reverse(ReaperEntry { due: now, ..entry }))
-            .collect();
+        let due = Instant::now();
+        for entry in std::mem::take(&mut self.waiting).into_values() {
+            self.push(ReaperEntry { due, ..entry });
+        }
     }
 
     fn take_due(&mut self) -> Option<ReaperEntry> {
-        let Reverse(entry) = self.waiting.peek()?;
-        if entry.due > Instant::now() {
-            return None;
-        }
-        self.waiting.pop().map(|Reverse(entry)| entry)
+        let first = self.waiting.first_entry()?;
+        (first.key().0 <= Instant::now()).then(|| first.remove())
     }
 }
 
@@ -317,8 +276,14 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
     let AbandonedLease {
         name, token, by, ..
     } = &entry.lease;
+    let gave_back = |lost| {
+        metrics.given_back();
+        if leases.remove(name, token).is_some() {
+            events.given_back(name, token, lost);
+        }
+    };
     let goes_on = match by {
-        AbandonedBy::Attempt | AbandonedBy::KeyedAttempt | AbandonedBy::UnansweredAttempt(_) => {
+        AbandonedBy::Attempt | AbandonedBy::UnansweredAttempt(_) => {
             let given_back = if let AbandonedBy::UnansweredAttempt(keeper) = by {
                 store.give_back_unanswered(name, token, *keeper).await
             } else {
@@ -327,31 +292,17 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
             given_back.map(|outcome| {
                 debug!(%name, ?outcome, "gave back what was not delivered");
                 if outcome == GiveBack::GivenBack {
-                    metrics.given_back();
-                    if leases.remove(name, token).is_some() {
-                        events.given_back(name, token, None);
-                    }
+                    gave_back(None);
                 }
                 outcome == GiveBack::Kept || entry.may_have_been_answered(outcome)
             })
         }
-        AbandonedBy::KeyedAnswer(keeper) | AbandonedBy::Keeper(keeper, _) => {
-            let lost = match by {
-                AbandonedBy::Keeper(_, lost) => *lost,
-                AbandonedBy::Attempt
-                | AbandonedBy::KeyedAttempt
-                | AbandonedBy::UnansweredAttempt(_)
-                | AbandonedBy::KeyedAnswer(_)
-                | AbandonedBy::Holder { .. } => None,
-            };
+        AbandonedBy::Keeper(keeper, lost) => {
             let released = store.release_as(Some(*keeper), name, token).await;
             released.map(|outcome| {
                 debug!(%name, ?outcome, "released what is not kept any more");
                 if outcome == Release::Released {
-                    metrics.given_back();
-                    if leases.remove(name, token).is_some() {
-                        events.given_back(name, token, lost);
-                    }
+                    gave_back(*lost);
                 }
                 outcome == Release::Adopted
             })
@@ -386,9 +337,7 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 return Vec::new();
             }
             // Nobody waits for an outage to end.
-            if let Some(others) = &mut entry.lease.others.0 {
-                others.awaited = None;
-            }
+            entry.lease.awaited = None;
             entry.due = Instant::now() + entry.retry_in;
             entry.retry_in = (entry.retry_in * 2).min(RETRY.1);
             vec![entry]
@@ -407,59 +356,37 @@ impl ReaperEntry {
     /// gateway may have answered the group again before that, so its caller may still hold the rest.
     fn may_have_been_answered(&self, outcome: GiveBack) -> bool {
         outcome == GiveBack::NothingHeld
-            && self.lease.by == AbandonedBy::KeyedAttempt
+            && self.lease.by == AbandonedBy::Attempt
+            && self.lease.may_come_back
             && self.retry_in == RETRY.0
     }
 
     /// The other locks of the group, which are given back now.
     fn others(&self) -> Vec<Self> {
-        let others = self.lease.others.iter();
-        let given_back = others.map(|name| Self {
+        let (token, by) = (self.lease.token, AbandonedBy::Attempt);
+        let others = self.lease.others.iter().map(|name| Self {
             due: Instant::now(),
             retry_in: RETRY.0,
             lease: AbandonedLease {
-                name: name.clone(),
-                token: self.lease.token,
-                by: AbandonedBy::Attempt,
-                others: self.lease.others.without_names(),
+                awaited: self.lease.awaited.clone(),
+                ..AbandonedLease::new(name.clone(), token, by)
             },
         });
-        given_back.collect()
+        others.collect()
     }
 }
-
-impl Ord for ReaperEntry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.due.cmp(&other.due)
-    }
-}
-
-impl PartialOrd for ReaperEntry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for ReaperEntry {
-    fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
-    }
-}
-
-impl Eq for ReaperEntry {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        engine::tests::scripted_store::{ScriptedStore, engine, granted, name},
+        engine::tests::scripted_store::{ScriptedStore, engine_on, granted, name},
         lock::Token,
     };
 
     #[tokio::test(start_paused = true)]
     async fn a_backlog_that_is_full_for_releases_is_logged_once_whatever_else_is_taken_in() {
-        let store = ScriptedStore::answering(Ok(granted()));
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
         let shared = &engine.0;
         let context = ReaperContext {
             store: shared.store.clone(),
@@ -468,12 +395,7 @@ mod tests {
             metrics: shared.metrics.clone(),
         };
         let mut task = ReaperTask::new(context, Duration::ZERO);
-        let lease = |by| AbandonedLease {
-            name: name(),
-            token: Token::random().hash(),
-            by,
-            others: OtherLocks::default(),
-        };
+        let lease = |by| AbandonedLease::new(name(), Token::random().hash(), by);
         let (since, until) = (Instant::now(), Instant::now());
         let release = AbandonedBy::Holder { since, until };
         for _ in 0..BACKLOG / 2 {
@@ -484,8 +406,8 @@ mod tests {
             task.accept(lease(AbandonedBy::Attempt), 0);
             assert_eq!(task.overflowing, [false, true]);
             // Two releases that have ended make room for a moment.
-            task.waiting.pop();
-            task.waiting.pop();
+            task.waiting.pop_first();
+            task.waiting.pop_first();
             task.accept(lease(release), 0);
             assert_eq!(task.overflowing, [false, true]);
         }

@@ -17,7 +17,7 @@ use super::{
     Engine,
     acquire::lease_outcome,
     detach_on_drop::DetachOnDrop,
-    reaper::{AbandonedBy, AbandonedLease, OtherLocks},
+    reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
 };
 
@@ -97,11 +97,7 @@ impl Engine {
             return;
         }
         let until = Instant::now() + self.0.longest_ttl;
-        self.0.reaper.submit(AbandonedLease {
-            name,
-            token,
-            by: AbandonedBy::Holder { since, until },
-            others: OtherLocks::default(),
-        });
+        let by = AbandonedBy::Holder { since, until };
+        self.0.reaper.submit(AbandonedLease::new(name, token, by));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     engine::{
         Engine,
         leases::LeaseTag,
-        tests::scripted_store::{ScriptedStore, engine, granted, held, name, request, settle},
+        tests::scripted_store::{ScriptedStore, engine_on, granted, held, name, request, settle},
     },
     lock::{FencingToken, HeldLease, LockName, Mode, NamePrefix, Token},
     store::contract::{Holder, SharedHolders},
@@ -162,8 +162,7 @@ async fn run_out(engine: &Engine, many: u64) -> Listener {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_leases_that_run_out_together_the_store_is_asked_about_few_at_once() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let closed = store.inspect_gate.forget_permits(usize::MAX);
     let mut listener = run_out(&engine, 1_000).await;
     assert_eq!(*store.inspected.lock(), 16);
@@ -179,8 +178,7 @@ async fn of_many_leases_that_run_out_together_the_store_is_asked_about_few_at_on
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_lives_is_watched_on_and_a_store_that_is_away_is_asked_again() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     *store.holder.lock() = Some(Holder::Lease(held()));
     let mut listener = run_out(&engine, 1).await;
     assert_eq!(*store.inspected.lock(), 1);
@@ -197,8 +195,7 @@ async fn a_lease_that_lives_is_watched_on_and_a_store_that_is_away_is_asked_agai
 
 #[tokio::test(start_paused = true)]
 async fn where_nobody_can_be_told_any_more_nothing_is_kept_to_be_told() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let (leases, lost) = (&engine.0.leases, Token::random().hash());
     // The publisher panics when it asks about a lease that has run out.
     store.inspect_gate.close();
@@ -227,8 +224,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.0.events;
     let token = Token::random();
@@ -254,8 +250,7 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_listens_to_is_not_even_made() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     settle().await;
     engine.0.events.send(|_| panic!("nobody listens"));
     drop(engine.listen(NamePrefix::default(), None).unwrap());
@@ -270,8 +265,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
 
 #[tokio::test(start_paused = true)]
 async fn more_than_can_be_taken_in_leaves_a_gap() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.listen(NamePrefix::default(), None).unwrap();
     let token = Token::random().hash();
     let lease = HeldLease { ..held() };
@@ -295,8 +289,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
 /// What a hand-off comes to if the next holder is faster than whoever ended the lease.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_lease_is_told_before_the_next_grant() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.0.events;
     let (first, second) = (id(), id());

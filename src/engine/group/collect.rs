@@ -43,7 +43,7 @@ use crate::{
 };
 
 use super::{
-    collection::{Collection, Extended},
+    collection::{Collection, RoundEnd},
     request::{GrantedGroup, GroupAcquireError, GroupRequest},
 };
 
@@ -65,18 +65,6 @@ pub(super) struct Collector {
     /// Every lease that was taken has a copy of it until the store was asked to end it.
     given_back: GivenBack,
     all_given_back: mpsc::Receiver<Infallible>,
-}
-
-/// Why a round came to nothing. What it had taken is given back.
-enum RoundEnd {
-    /// A lock that was taken is lost.
-    Lost,
-    /// A lock is not free, and the round waits for none.
-    Contended,
-    /// The caller has gone.
-    HungUp,
-    /// The request is decided.
-    Failed(GroupAcquireError),
 }
 
 /// Why the locks that are held are not kept any more while another one is waited for.
@@ -335,17 +323,7 @@ impl Collector {
 
     /// All locks are taken: makes the leases last as long as was asked for.
     async fn finish(&self, mut collected: Collection) -> Result<GrantedGroup, RoundEnd> {
-        match collected.extend(self.ttl).await {
-            Extended::All => {}
-            Extended::Lost => return Err(RoundEnd::Lost),
-            Extended::Superseded(name) => {
-                let error = GroupAcquireError::of(&name, AcquireError::Superseded);
-                return Err(RoundEnd::Failed(error));
-            }
-            Extended::Failed(name, error) => {
-                return Err(RoundEnd::Failed(GroupAcquireError::of(&name, error.into())));
-            }
-        }
+        collected.extend(self.ttl).await?;
         // It may have been revoked for a lock that was taken long ago.
         let revoked = self.parts.iter().find(|it| !it.authorization.is_valid());
         if let Some(part) = revoked {

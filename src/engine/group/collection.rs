@@ -6,13 +6,15 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::{
-    engine::{Delivery, Granted, reaper::GivenBack, start::EngineShared},
+    engine::{AcquireError, Delivery, Granted, reaper::GivenBack, start::EngineShared},
     lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
     store::{
-        Store, StoreError,
+        Store,
         contract::{Renewal, Renewer},
     },
 };
+
+use super::request::GroupAcquireError;
 
 /// The leases of a group that have been taken so far. Dropped, they are given back at once: whoever asked for
 /// them has not heard of any. The one with the idempotency key decides about all of them.
@@ -32,26 +34,16 @@ struct CollectedLease {
     renew_at: Instant,
 }
 
-/// What came of the last renewal, which makes the leases last as long as was asked for.
-pub(super) enum Extended {
-    /// All of them last.
-    All,
-    /// One is lost.
+/// Why a round came to nothing. What it had taken is given back.
+pub(super) enum RoundEnd {
+    /// A lock that was taken is lost.
     Lost,
-    /// A newer request under the idempotency key goes on with them.
-    Superseded(LockName),
-    /// The store gave no answer for one.
-    Failed(LockName, StoreError),
-}
-
-/// What became of one lease.
-enum Renewed {
-    /// It lasts longer now.
-    Lasts,
-    /// It is lost.
-    Lost,
-    /// Another request keeps this one.
-    Adopted(LockName),
+    /// A lock is not free, and the round waits for none.
+    Contended,
+    /// The caller has gone.
+    HungUp,
+    /// The request is decided.
+    Failed(GroupAcquireError),
 }
 
 /// How soon a renewal that failed is tried again, at most.
@@ -140,26 +132,29 @@ impl Collection {
             };
             for renewal in renewed {
                 match renewal {
-                    Ok(Renewed::Lasts) => {}
-                    Ok(Renewed::Lost | Renewed::Adopted(_)) => return,
-                    Err((name, error)) => {
-                        tracing::debug!(%name, %error, "a lock of a group is renewed again soon");
+                    Ok(()) => {}
+                    Err(RoundEnd::Failed(error)) if error.is_of_store() => {
+                        let name = error.name.as_ref().map(LockName::as_str);
+                        tracing::debug!(name, %error, "a lock of a group is renewed again soon");
                     }
+                    Err(_) => return,
                 }
             }
-            let now = Instant::now();
-            if self
-                .leases
-                .iter()
-                .any(|it| it.lease.held.left_at(now).is_zero())
-            {
+            if self.has_ended() {
                 return;
             }
         }
     }
 
+    /// Whether the time of a lease is over.
+    fn has_ended(&self) -> bool {
+        let now = Instant::now();
+        let mut leases = self.leases.iter();
+        leases.any(|it| it.lease.held.left_at(now).is_zero())
+    }
+
     /// Renews all leases for as long as was asked for.
-    pub(super) async fn extend(&mut self, ttl: Ttl) -> Extended {
+    pub(super) async fn extend(&mut self, ttl: Ttl) -> Result<(), RoundEnd> {
         // Last the one that decides: once it lasts longer, the group is finished. Its keeper alone can do that, so that
         // there is nobody else who goes on with the group or gives it back.
         let is_last = |it: &CollectedLease| {
@@ -178,32 +173,25 @@ impl Collection {
         ] {
             let leases = leases.into_iter();
             let renewals = leases.map(|it| it.renew(&self.engine, &self.token, renewer, Some(ttl)));
-            let mut failed = None;
+            let mut failed = Ok(());
             for renewal in join_all(renewals).await {
                 match renewal {
-                    Ok(Renewed::Lasts) => {}
-                    Ok(Renewed::Lost) => return Extended::Lost,
-                    Ok(Renewed::Adopted(name)) => return Extended::Superseded(name),
-                    Err((name, error)) => failed = Some(Extended::Failed(name, error)),
+                    Err(RoundEnd::Failed(error)) if error.is_of_store() => {
+                        failed = Err(RoundEnd::Failed(error));
+                    }
+                    renewed => renewed?,
                 }
             }
-            if let Some(failed) = failed {
-                return failed;
-            }
+            failed?;
         }
-        let now = Instant::now();
-        if self
-            .leases
-            .iter()
-            .any(|it| it.lease.held.left_at(now).is_zero())
-        {
-            return Extended::Lost;
+        if self.has_ended() {
+            return Err(RoundEnd::Lost);
         }
         for CollectedLease { lease, .. } in &self.leases {
             let events = &self.engine.events;
             events.renewed(&lease.name, &self.token, &lease.held);
         }
-        Extended::All
+        Ok(())
     }
 
     /// The leases in the order of their names, and what watches over them.
@@ -226,7 +214,7 @@ impl CollectedLease {
         token: &TokenHash,
         renewer: Renewer,
         ttl: Option<Ttl>,
-    ) -> Result<Renewed, (LockName, StoreError)> {
+    ) -> Result<(), RoundEnd> {
         let name = &self.lease.name;
         let renewal = engine.store.renew_as(renewer, name, token, ttl.into());
         match renewal.await {
@@ -234,14 +222,17 @@ impl CollectedLease {
                 engine.leases.insert(*token, name, &held);
                 self.renew_at = renew_at(&held);
                 self.lease.held = held;
-                Ok(Renewed::Lasts)
+                Ok(())
             }
-            Ok(Renewal::Adopted) => Ok(Renewed::Adopted(name.clone())),
-            Ok(Renewal::Lost(_)) => Ok(Renewed::Lost),
+            Ok(Renewal::Adopted) => {
+                let error = GroupAcquireError::of(name, AcquireError::Superseded);
+                Err(RoundEnd::Failed(error))
+            }
+            Ok(Renewal::Lost(_)) => Err(RoundEnd::Lost),
             Err(error) => {
                 let pause = RETRY.min(self.lease.held.ttl.duration() / 10);
                 self.renew_at = Instant::now() + pause;
-                Err((name.clone(), error))
+                Err(RoundEnd::Failed(GroupAcquireError::of(name, error.into())))
             }
         }
     }

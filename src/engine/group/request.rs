@@ -144,6 +144,11 @@ impl GroupAcquireError {
         Self { name, error }
     }
 
+    /// Whether the store gave no answer.
+    pub(super) fn is_of_store(&self) -> bool {
+        matches!(self.error, AcquireError::Store(_))
+    }
+
     /// Whether an attempt with the same token was given back.
     pub(super) fn is_withdrawn(&self) -> bool {
         let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);

@@ -64,8 +64,7 @@ async fn is_carried_out_and_recorded_although_its_caller_hangs_up() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
     let mut hold = engine
         .adopt(name(), token.clone(), Authorization::default())
@@ -87,8 +86,7 @@ async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
     let mut hold = engine
         .adopt(name(), token.clone(), Authorization::default())
@@ -114,8 +112,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
 /// A quorum breaks a lease at one node after the other: asked after the first, a majority keeps it yet.
 #[tokio::test(start_paused = true)]
 async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
     let mut hold = engine
         .adopt(name(), token.clone(), Authorization::default())

@@ -92,8 +92,7 @@ fn brief() -> HeldLease {
 
 #[tokio::test(start_paused = true)]
 async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_asked_for() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     let wanted = request(None);
     let group = engine.acquire_group(group(&wanted), || {}).await.unwrap();
     let asked = asked(&store);
@@ -119,8 +118,7 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
     let held = Acquisition::Held(contention());
-    let store = answering([granted(), held]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), held]));
     let outcome = engine.acquire_group(group(&request(None)), || {}).await;
     let (name, error) = refusal(outcome);
     assert_eq!(name.as_deref(), Some("b"));
@@ -130,8 +128,7 @@ async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
-    let store = answering([granted(), queued(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), queued(), granted()]));
     let caller = start(&engine, group(&waiting_request(None))).await;
     assert_eq!(asked_names(&store), ["a", "b"]);
     let before = store.renewals_asked.lock().to_owned();
@@ -147,8 +144,11 @@ async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_lasts_briefly_is_renewed_in_time() {
-    let store = answering([Acquisition::Granted(brief()), queued(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([
+        Acquisition::Granted(brief()),
+        queued(),
+        granted(),
+    ]));
     let _caller = start(&engine, group(&waiting_request(None))).await;
     sleep(Duration::from_millis(3_400)).await;
     let renewed = store.renewed.lock().clone();
@@ -158,16 +158,17 @@ async fn a_part_that_lasts_briefly_is_renewed_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token() {
-    let store = answering([
-        Acquisition::Granted(brief()),
-        Acquisition::Granted(brief()),
-        queued(),
-        granted(),
-        granted(),
-        granted(),
-    ])
-    .answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(
+        answering([
+            Acquisition::Granted(brief()),
+            Acquisition::Granted(brief()),
+            queued(),
+            granted(),
+            granted(),
+            granted(),
+        ])
+        .answering_leave(Ok(Leaving::Left(contention()))),
+    );
     let caller = start(&engine, group(&waiting_request(None))).await;
     let first = asked(&store)[0].1;
     lose(&store, "b");
@@ -185,8 +186,7 @@ async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token()
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_lost_before_the_answer_is_not_answered() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     lose(&store, "b");
     let outcome = engine.acquire_group(group(&request(None)), || {}).await;
     let (_, error) = refusal(outcome);
@@ -203,8 +203,8 @@ async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
     // How many locks it has when it waits, and hangs up.
     for taken in 0..NAMES.len() {
         let answers = std::iter::repeat_n(granted(), taken).chain([queued()]);
-        let store = answering(answers).answering_leave(Ok(Leaving::Left(contention())));
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) =
+            engine_on(answering(answers).answering_leave(Ok(Leaving::Left(contention()))));
         let caller = start(&engine, group(&waiting_request(None))).await;
         caller.abort();
         settle().await;
@@ -219,8 +219,7 @@ async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
 async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
     for taken in 0..NAMES.len() {
         let answers = std::iter::repeat_n(granted(), NAMES.len());
-        let store = answering(answers).with_closed_gate();
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(answering(answers).with_closed_gate());
         store.gate.add_permits(taken);
         let caller = start(&engine, group(&request(None))).await;
         assert_eq!(asked(&store).len(), taken + 1);
@@ -234,8 +233,8 @@ async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_granted_in_the_instant_of_hanging_up_is_given_back_too() {
-    let store = answering([granted(), queued()]).answering_leave(Ok(Leaving::Granted(held())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(answering([granted(), queued()]).answering_leave(Ok(Leaving::Granted(held()))));
     let caller = start(&engine, group(&waiting_request(None))).await;
     caller.abort();
     settle().await;
@@ -270,8 +269,8 @@ async fn a_gateway_that_begins_to_drain_takes_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_is_for_all_locks_together() {
-    let store = answering([queued(), queued()]).answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(answering([queued(), queued()]).answering_leave(Ok(Leaving::Left(contention()))));
     let caller = start(&engine, group(&waiting_request(None))).await;
     sleep(WAIT / 2).await;
     store.tell(News::Granted(held()));
@@ -309,8 +308,7 @@ async fn a_store_that_is_away_half_way_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_delivered_gives_all_back_at_once() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     drop(engine.acquire_group(group(&request(None)), || {}).await);
     settle().await;
     assert_eq!(given_back(&store), NAMES);
@@ -320,8 +318,7 @@ async fn an_answer_that_is_not_delivered_gives_all_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     let group = engine
         .acquire_group(group(&waiting_request(KEY)), || {})
         .await;
@@ -336,8 +333,7 @@ async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
 #[tokio::test(start_paused = true)]
 async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key() {
     let held = Acquisition::Held(contention());
-    let store = answering([granted(), held, granted(), granted(), queued()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), held, granted(), granted(), queued()]));
     let caller = start(&engine, group(&waiting_request(KEY))).await;
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     let asked = asked(&store);
@@ -352,8 +348,7 @@ async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_an_answer_that_is_lost_gives_all_back_after_the_grace() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     drop(engine.acquire_group(group(&request(KEY)), || {}).await);
     sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
     assert_eq!(given_back(&store), [""; 0]);
@@ -364,9 +359,10 @@ async fn with_a_key_an_answer_that_is_lost_gives_all_back_after_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place() {
     let held = Acquisition::Held(contention());
-    let store = answering([held, granted(), granted(), queued()])
-        .answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(
+        answering([held, granted(), granted(), queued()])
+            .answering_leave(Ok(Leaving::Left(contention()))),
+    );
     let caller = start(&engine, group(&waiting_request(KEY))).await;
     caller.abort();
     settle().await;
@@ -385,8 +381,7 @@ fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     let first = engine.acquire_group(group(&request(KEY)), || {}).await;
     let first = first.unwrap();
     replayed(&store, None);
@@ -409,8 +404,7 @@ async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_for_a_group_that_has_lost_a_part_is_told_that_it_has_ended() {
-    let store = answering([granted(), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     let first = engine.acquire_group(group(&request(KEY)), || {}).await;
     first.unwrap().delivery.delivered();
     replayed(&store, None);
@@ -485,8 +479,7 @@ async fn what_a_newer_request_cannot_go_on_with_is_given_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn another_request_under_the_key_is_refused() {
-    let store = answering([Acquisition::IdempotencyMismatch]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([Acquisition::IdempotencyMismatch]));
     let outcome = engine
         .acquire_group(group(&waiting_request(KEY)), || {})
         .await;
@@ -499,8 +492,7 @@ async fn another_request_under_the_key_is_refused() {
 async fn the_fingerprint_covers_the_names_of_the_group() {
     let fingerprint = |names: [&'static str; 2]| async move {
         let held = Acquisition::Held(contention());
-        let store = answering([held]);
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(answering([held]));
         let names = GroupNames::parse(names).unwrap();
         let part = |name: &LockName| {
             Ok::<_, StoreError>(AcquireRequest {
@@ -525,8 +517,7 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
     let held = Acquisition::Held(contention());
-    let store = answering([granted(), granted(), granted(), held]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([granted(), granted(), granted(), held]));
     lose(&store, "b");
     let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
@@ -567,8 +558,7 @@ fn token_of(salt: &Salt) -> TokenHash {
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     let salt = Salt::random();
-    let store = answering([unfinished(salt), granted(), granted()]);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([unfinished(salt), granted(), granted()]));
     let wanted = request(KEY);
     let group = engine.acquire_group(group(&wanted), || {}).await.unwrap();
     assert_eq!(group.hash, token_of(&salt));
@@ -597,8 +587,7 @@ async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
     let salt = Salt::random();
     let held = Acquisition::Held(contention());
     let ours = [granted(), granted(), granted()];
-    let store = answering([unfinished(salt), held].into_iter().chain(ours));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering([unfinished(salt), held].into_iter().chain(ours)));
     let outcome = engine
         .acquire_group(group(&waiting_request(KEY)), || {})
         .await;
@@ -640,8 +629,7 @@ async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again
     let salt = Salt::random();
     let held = Acquisition::Held(contention());
     let answers = [held, granted(), granted(), unfinished(salt), granted()];
-    let store = answering(answers);
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(answering(answers));
     let outcome = engine
         .acquire_group(group(&waiting_request(KEY)), || {})
         .await;

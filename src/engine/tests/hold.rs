@@ -173,16 +173,16 @@ async fn draining_renews_once_more_and_does_not_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_without_a_wait_comes_before_there_is_a_hold() {
-    let store = ScriptedStore::answering(Ok(Acquisition::Held(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(
+        Acquisition::Held(contention()),
+    )));
     let error = engine.hold(request(None)).await.unwrap_err();
     assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_tells_its_place_in_the_queue_and_then_the_grant() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     let Some(HoldEvent::Queued(place)) = hold.next().await else {
         panic!("not queued")
@@ -194,8 +194,8 @@ async fn it_tells_its_place_in_the_queue_and_then_the_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_ends_it() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
     let (end, _) = end_of(&mut hold).await;
@@ -207,8 +207,8 @@ async fn a_wait_that_runs_out_ends_it() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_any_more_while_it_is_queued() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     drop(engine.hold(waiting_request(None)).await.unwrap());
     settle().await;
     assert_eq!(store.left.lock().len(), 1);
@@ -216,8 +216,7 @@ async fn nobody_listens_any_more_while_it_is_queued() {
 
 #[tokio::test(start_paused = true)]
 async fn a_living_lease_is_adopted() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
     let mut hold = adopt(&engine, token.clone()).await.unwrap();
     let Some(HoldEvent::Granted(lease)) = hold.next().await else {
@@ -245,8 +244,7 @@ async fn a_lost_lease_is_not_adopted() {
 /// The time from which a lease counts is when the store was asked, not when it answered.
 #[tokio::test(start_paused = true)]
 async fn it_counts_from_before_the_store_was_asked() {
-    let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
     let started = Instant::now();
     let asking = engine.hold(waiting_request(None));
     let answering = async {
@@ -339,8 +337,7 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_older_hold_of_an_adopted_lease_ends_without_releasing_it() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
     let mut older = adopt(&engine, token.clone()).await.unwrap();
     assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));

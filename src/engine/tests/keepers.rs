@@ -45,8 +45,7 @@ async fn a_release_that_is_tried_again_ends_nothing_that_was_adopted_meanwhile()
 
 #[tokio::test(start_paused = true)]
 async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
     let mut older = engine
         .adopt(name(), token.clone(), Authorization::default())
@@ -73,8 +72,7 @@ async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert!(matches!(
         hold.next().await,
@@ -102,8 +100,7 @@ async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     let token = store.attempts.lock()[0].token;
     for ahead in (3..200).rev() {
@@ -124,8 +121,7 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut hold = engine.hold(request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     store.panic_on_renewals();

@@ -56,8 +56,8 @@ fn left(granted: &Granted) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_counts_from_when_it_was_asked_for() {
-    let store = ScriptedStore::answering(Ok(Acquisition::Granted(fresh()))).with_closed_gate();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::answering(Ok(Acquisition::Granted(fresh()))).with_closed_gate());
     let asking = engine.acquire(request(None));
     let answering = async {
         settle().await;
@@ -73,8 +73,8 @@ async fn a_grant_counts_from_when_it_was_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_which_nothing_is_left_is_given_back() {
-    let store = ScriptedStore::answering(Ok(Acquisition::Granted(fresh()))).with_closed_gate();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::answering(Ok(Acquisition::Granted(fresh()))).with_closed_gate());
     let asking = engine.acquire(request(None));
     let answering = async {
         settle().await;
@@ -94,8 +94,7 @@ async fn a_grant_of_which_nothing_is_left_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn who_waited_is_answered_at_least_half_of_the_ttl() {
     for (stood_still, renewals) in [(TTL * 2 / 5, 0), (TTL * 3 / 5, 1), (TTL * 2, 1)] {
-        let store = ScriptedStore::queueing();
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(ScriptedStore::queueing());
         let caller = queued_at(&engine).await;
         let handed_over = fresh();
         // Counted from before the renewal: that is as if this gateway stood still before it was told.
@@ -121,8 +120,7 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
 
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_that_comes_late_is_renewed_as_well() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = queued_at(&engine).await;
     let confirmed = Confirmation::Confirmed(fresh());
     store.confirmations.lock().push_back(Ok(confirmed));
@@ -143,8 +141,7 @@ async fn a_confirmation_that_comes_late_is_renewed_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waited_for_a_lease_that_is_over_asks_again() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = queued_at(&engine).await;
     let over = HeldLease {
         expires_in: Duration::ZERO,
@@ -178,8 +175,7 @@ async fn a_lease_that_was_over_when_the_wait_ended_is_not_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_newer_request_that_keeps_the_lease_meanwhile_supersedes() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = queued_at(&engine).await;
     let late = HeldLease {
         expires_in: TTL / 4,
@@ -193,8 +189,7 @@ async fn a_newer_request_that_keeps_the_lease_meanwhile_supersedes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_grant_that_cannot_be_renewed_is_given_back() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = queued_at(&engine).await;
     let late = HeldLease {
         expires_in: TTL / 4,
@@ -212,8 +207,7 @@ async fn a_late_grant_that_cannot_be_renewed_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_at_its_hold_limit_is_granted_with_what_is_left() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = queued_at(&engine).await;
     let limited = HeldLease {
         expires_in: TTL / 4,
@@ -229,8 +223,7 @@ async fn a_lease_at_its_hold_limit_is_granted_with_what_is_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let late = fresh();
     advance(TTL).await;
     answers_renew(&store, Ok(renewed(late)));
@@ -246,8 +239,7 @@ async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_whose_answer_comes_after_the_lease_is_reported_as_lost() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut hold = engine.hold(request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     let nothing = HeldLease {
@@ -261,8 +253,7 @@ async fn a_renewal_whose_answer_comes_after_the_lease_is_reported_as_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     // It was renewed at another gateway since it was granted here, so that its first TTL is all but over.
     let lease = engine.acquire(request(None)).await.unwrap();
     lease.delivery.delivered();

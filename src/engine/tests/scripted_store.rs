@@ -460,6 +460,12 @@ pub(in crate::engine) fn engine(store: &Arc<ScriptedStore>) -> (Engine, Lifecycl
     )
 }
 
+/// A store, and an engine on it.
+pub(in crate::engine) fn engine_on(store: Arc<ScriptedStore>) -> (Arc<ScriptedStore>, Engine) {
+    let (engine, _lifecycle) = engine(&store);
+    (store, engine)
+}
+
 pub(in crate::engine) fn request(key: Option<&str>) -> AcquireRequest {
     AcquireRequest {
         sharing: None,

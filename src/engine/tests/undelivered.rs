@@ -19,8 +19,7 @@ use crate::{
 
 #[tokio::test(start_paused = true)]
 async fn a_delivered_lease_is_kept() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     engine
         .acquire(request(None))
         .await
@@ -33,8 +32,7 @@ async fn a_delivered_lease_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_not_delivered_is_given_back_at_once() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let granted = engine.acquire(request(None)).await.unwrap();
     let token = granted.lease.token.hash();
     drop(granted);
@@ -44,8 +42,7 @@ async fn a_lease_that_is_not_delivered_is_given_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_with_a_key_is_given_back_after_the_reconnect_grace() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     drop(engine.acquire(request(KEY)).await.unwrap());
     tokio::time::sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
     assert_eq!(store.given_back(), 0);
@@ -55,8 +52,7 @@ async fn a_lease_with_a_key_is_given_back_after_the_reconnect_grace() {
 
 #[tokio::test(start_paused = true)]
 async fn leases_at_a_part_of_the_store_that_is_away_delay_none_at_another() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     for n in 0..200 {
         store.gate.add_permits(1);
         let lost = AcquireRequest {
@@ -85,8 +81,7 @@ fn answered_again(store: &ScriptedStore, granted: &Granted, before: Option<Keepe
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_may_have_heard_of_is_never_given_back_by_who_asks_again() {
     for before in [None, Some(KeeperId::random())] {
-        let store = ScriptedStore::answering(Ok(granted()));
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
         let first = engine.acquire(request(KEY)).await.unwrap();
         answered_again(&store, &first, before);
         drop(first);
@@ -100,8 +95,7 @@ async fn a_lease_that_somebody_may_have_heard_of_is_never_given_back_by_who_asks
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_delivered_is_kept_whatever_is_answered_again_and_lost() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.acquire(request(KEY)).await.unwrap();
     let keeper = KeeperId::of_attempt(&first.lease.token.hash());
     answered_again(&store, &first, Some(keeper));
@@ -115,8 +109,11 @@ async fn a_lease_that_was_delivered_is_kept_whatever_is_answered_again_and_lost(
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
     let salt = Salt::random();
-    let store = ScriptedStore::answering(Ok(Acquisition::Collected(held(), salt, Duration::ZERO)));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::Collected(
+        held(),
+        salt,
+        Duration::ZERO,
+    ))));
     // Its place was granted the lock while nobody waited there: this is the first who may hear of it.
     let collected = engine.acquire(request(KEY)).await.unwrap();
     let token = collected.lease.token.hash();
@@ -128,8 +125,11 @@ async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_replayed_lease_has_the_token_of_its_salt() {
     let salt = Salt::random();
-    let store = ScriptedStore::answering(Ok(Acquisition::Replayed(held(), salt, None)));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::Replayed(
+        held(),
+        salt,
+        None,
+    ))));
     let granted = engine.acquire(request(KEY)).await.unwrap();
     let key = IdempotencyKey::new(KEY.unwrap()).unwrap();
     let expected = key.derive_token(&CallerId::ANONYMOUS, &name(), &salt);
@@ -138,8 +138,7 @@ async fn a_replayed_lease_has_the_token_of_its_salt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_caller_hung_up_while_the_store_was_thinking_is_given_back() {
-    let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
     let hung_up = tokio::time::timeout(Duration::from_secs(1), engine.acquire(request(None)));
     assert!(hung_up.await.is_err());
     store.open_gate();
@@ -148,8 +147,7 @@ async fn a_grant_whose_caller_hung_up_while_the_store_was_thinking_is_given_back
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_of_unknown_outcome_is_given_back() {
-    let store = ScriptedStore::answering(Err(unknown()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Err(unknown())));
     let error = engine.acquire(request(None)).await.unwrap_err();
     assert!(
         matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
@@ -161,8 +159,9 @@ async fn an_attempt_of_unknown_outcome_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_certainly_did_not_happen_is_not_given_back() {
-    let store = ScriptedStore::answering(Err(Unavailability::OutOfMemory.into()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Err(
+        Unavailability::OutOfMemory.into()
+    )));
     engine.acquire(request(None)).await.unwrap_err();
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(store.given_back(), 0);
@@ -221,8 +220,7 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_is_carried_out_although_its_caller_hung_up() {
-    let store = ScriptedStore::answering(Ok(granted())).with_closed_gate();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
     let token = Token::random();
     let hung_up =
         tokio::time::timeout(Duration::from_secs(1), engine.release(name(), token.hash()));
@@ -297,8 +295,7 @@ async fn who_is_refused_hears_it_when_what_was_taken_has_been_given_back() {
         let (taken, commands) = if key.is_none() { (1, 3) } else { (2, 5) };
         let granted = || std::iter::repeat_n(granted(), taken);
         let rounds = std::iter::repeat_with(|| granted().chain([held.clone()]));
-        let store = answering(rounds.take(taken).flatten());
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(answering(rounds.take(taken).flatten()));
         store.gate.forget_permits(100);
         store.gate.add_permits(commands - 1);
         let caller = start(&engine, group(&request(key))).await;

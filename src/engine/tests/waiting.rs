@@ -34,8 +34,7 @@ async fn start(engine: &Engine, request: AcquireRequest) -> JoinHandle<Outcome> 
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_ends_the_wait_and_says_how_long_it_was() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = start(&engine, waiting_request(None)).await;
     sleep(Duration::from_secs(3)).await;
     store.tell(News::Granted(held()));
@@ -57,8 +56,8 @@ async fn news_that_come_before_the_answer_are_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_leaves_the_queue() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     let started = Instant::now();
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(
@@ -80,9 +79,10 @@ async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
             waited: BEFORE,
             ..place
         };
-        let store = ScriptedStore::answering(Ok(Acquisition::Queued(place)))
-            .answering_leave(Ok(Leaving::Left(contention())));
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(
+            ScriptedStore::answering(Ok(Acquisition::Queued(place)))
+                .answering_leave(Ok(Leaving::Left(contention()))),
+        );
         let caller = start(&engine, waiting_request(KEY)).await;
         sleep(Duration::from_secs(3)).await;
         let longest = engine.waiters_by_name()[0].longest;
@@ -116,9 +116,10 @@ async fn without_an_idempotency_key_no_wait_goes_on() {
         waited: Duration::from_millis(1),
         ..place
     };
-    let store = ScriptedStore::answering(Ok(Acquisition::Queued(place)))
-        .answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(
+        ScriptedStore::answering(Ok(Acquisition::Queued(place)))
+            .answering_leave(Ok(Leaving::Left(contention()))),
+    );
     let refused = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(
         matches!(refused, AcquireError::Held { waited: WAIT, .. }),
@@ -150,8 +151,8 @@ async fn one_who_waited_is_not_told_that_nothing_follows_if_too_few_replicas_hav
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_place_is_kept_for_the_grace() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     assert_eq!(store.left.lock()[0].1, Some(GRACE));
 }
@@ -159,8 +160,7 @@ async fn with_a_key_the_place_is_kept_for_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
     for (key, kept) in [(KEY, true), (None, false)] {
-        let store = ScriptedStore::queueing().answering_leave(Err(away()));
-        let (engine, _lifecycle) = engine(&store);
+        let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(away())));
         engine.acquire(waiting_request(key)).await.unwrap_err();
         let token = store.attempts.lock()[0].token;
         sleep(GRACE / 2).await;
@@ -177,8 +177,7 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
-    let store = ScriptedStore::queueing().answering_leave(Err(away()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(away())));
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock()[0].clone();
     sleep(GRACE / 2).await;
@@ -190,8 +189,7 @@ async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
-    let store = ScriptedStore::queueing().answering_leave(Err(away()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(away())));
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock()[0].clone();
     let key = attempt.idempotency.unwrap().hash;
@@ -223,8 +221,8 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held()))));
     engine
         .acquire(waiting_request(None))
         .await
@@ -291,8 +289,8 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_leaves_the_queue_at_once() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     start(&engine, waiting_request(None)).await.abort();
     settle().await;
     assert_eq!(store.left.lock().len(), 1);
@@ -304,8 +302,9 @@ async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_que
     // Which of two things that happened is seen first must not be a matter of chance.
     for _ in 0..50 {
         for news in [News::Forgotten, News::GrantedProvisionally] {
-            let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-            let (engine, _lifecycle) = engine(&store);
+            let (store, engine) = engine_on(
+                ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))),
+            );
             let caller = start(&engine, waiting_request(KEY)).await;
             caller.abort();
             store.tell(news);
@@ -318,8 +317,8 @@ async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_que
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held()))));
     start(&engine, waiting_request(None)).await.abort();
     settle().await;
     assert_eq!(store.given_back(), 1);
@@ -327,8 +326,7 @@ async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_cannot_be_left_is_left_by_the_reaper() {
-    let store = ScriptedStore::queueing().answering_leave(Err(unknown()));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(unknown())));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(
         matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
@@ -380,8 +378,7 @@ async fn a_queue_that_was_lost_is_joined_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_older_of_two_requests_with_one_key_is_told_so() {
-    let store = ScriptedStore::queueing();
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let caller = start(&engine, waiting_request(KEY)).await;
     store.tell(News::Superseded);
     assert!(matches!(
@@ -393,8 +390,8 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_superseded_in_the_instant_in_which_its_wait_runs_out_is_told_so() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) =
+        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     let caller = start(&engine, waiting_request(KEY)).await;
     let store = store.with_closed_gate();
     sleep(WAIT + Duration::from_millis(1)).await;
@@ -423,8 +420,9 @@ async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_does_not_wait_takes_no_place() {
-    let store = ScriptedStore::answering(Ok(Acquisition::Held(contention())));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(
+        Acquisition::Held(contention()),
+    )));
     let error = engine.acquire(request(None)).await.unwrap_err();
     assert!(
         matches!(
@@ -441,8 +439,7 @@ async fn an_attempt_that_does_not_wait_takes_no_place() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_is_told_apart_from_a_held_lock() {
-    let store = ScriptedStore::answering(Ok(Acquisition::QueueFull));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::QueueFull)));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TooManyWaiters), "{error:?}");
 }
