@@ -124,7 +124,7 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
         count: 150,
     };
     *store.holder.lock() = Some(Holder::Shared(others));
-    let (engine, _lifecycle) = engine(&store);
+    let (_, engine) = engine_on(store);
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     settle().await;
     engine
@@ -224,7 +224,7 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.0.events;
     let token = Token::random();
@@ -250,7 +250,7 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_listens_to_is_not_even_made() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     settle().await;
     engine.0.events.send(|_| panic!("nobody listens"));
     drop(engine.listen(NamePrefix::default(), None).unwrap());
@@ -265,7 +265,7 @@ async fn what_nobody_listens_to_is_not_even_made() {
 
 #[tokio::test(start_paused = true)]
 async fn more_than_can_be_taken_in_leaves_a_gap() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.listen(NamePrefix::default(), None).unwrap();
     let token = Token::random().hash();
     let lease = HeldLease { ..held() };
@@ -289,7 +289,7 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
 /// What a hand-off comes to if the next holder is faster than whoever ended the lease.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_lease_is_told_before_the_next_grant() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     let bus = &engine.0.events;
     let (first, second) = (id(), id());

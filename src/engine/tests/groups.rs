@@ -30,6 +30,11 @@ pub(super) fn group(part: &AcquireRequest) -> GroupRequest {
     GroupRequest::new(names, part).unwrap()
 }
 
+/// Acquires the group, each part as this request says.
+async fn acquire(engine: &Engine, part: &AcquireRequest) -> Outcome {
+    engine.acquire_group(group(part), || {}).await
+}
+
 /// A store that answers these one after the other.
 pub(super) fn answering(
     answers: impl IntoIterator<Item = Acquisition>,
@@ -119,8 +124,7 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
 async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
     let held = Acquisition::Held(contention());
     let (store, engine) = engine_on(answering([granted(), held]));
-    let outcome = engine.acquire_group(group(&request(None)), || {}).await;
-    let (name, error) = refusal(outcome);
+    let (name, error) = refusal(acquire(&engine, &request(None)).await);
     assert_eq!(name.as_deref(), Some("b"));
     assert!(matches!(error, AcquireError::Held { .. }));
     assert_eq!(asked_names(&store), ["a", "b"]);
@@ -188,8 +192,7 @@ async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token()
 async fn a_part_that_is_lost_before_the_answer_is_not_answered() {
     let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
     lose(&store, "b");
-    let outcome = engine.acquire_group(group(&request(None)), || {}).await;
-    let (_, error) = refusal(outcome);
+    let (_, error) = refusal(acquire(&engine, &request(None)).await);
     assert!(matches!(
         error,
         AcquireError::Store(StoreError::Indeterminate(_))
@@ -292,8 +295,7 @@ async fn a_store_that_is_away_half_way_leaves_nothing() {
         let next = Err(error.clone());
         store.acquisitions.lock().push_back(next);
         let (engine, _lifecycle) = engine(&store);
-        let outcome = engine.acquire_group(group(&request(None)), || {}).await;
-        let (name, why) = refusal(outcome);
+        let (name, why) = refusal(acquire(&engine, &request(None)).await);
         assert_eq!(name.as_deref(), Some("b"));
         assert!(matches!(why, AcquireError::Store(why) if why == error));
         settle().await;
@@ -309,7 +311,7 @@ async fn a_store_that_is_away_half_way_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_delivered_gives_all_back_at_once() {
     let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    drop(engine.acquire_group(group(&request(None)), || {}).await);
+    drop(acquire(&engine, &request(None)).await);
     settle().await;
     assert_eq!(given_back(&store), NAMES);
 }
@@ -319,9 +321,7 @@ async fn an_answer_that_is_not_delivered_gives_all_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
     let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    let group = engine
-        .acquire_group(group(&waiting_request(KEY)), || {})
-        .await;
+    let group = acquire(&engine, &waiting_request(KEY)).await;
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     let attempts = store.attempts.lock().clone();
     let keyed = attempts.iter().map(|it| it.idempotency.is_some());
@@ -349,7 +349,7 @@ async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key
 #[tokio::test(start_paused = true)]
 async fn with_a_key_an_answer_that_is_lost_gives_all_back_after_the_grace() {
     let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    drop(engine.acquire_group(group(&request(KEY)), || {}).await);
+    drop(acquire(&engine, &request(KEY)).await);
     sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
     assert_eq!(given_back(&store), [""; 0]);
     sleep(Duration::from_millis(4)).await;
@@ -382,12 +382,10 @@ fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
     let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    let first = engine.acquire_group(group(&request(KEY)), || {}).await;
-    let first = first.unwrap();
+    let first = acquire(&engine, &request(KEY)).await.unwrap();
     replayed(&store, None);
     sleep(Duration::from_millis(1)).await;
-    let again = engine.acquire_group(group(&request(KEY)), || {}).await;
-    let again = again.unwrap();
+    let again = acquire(&engine, &request(KEY)).await.unwrap();
     assert!(again.delivery.is_replay());
     assert_eq!(again.hash, first.hash);
     assert_eq!(again.leases.len(), 3);
@@ -405,11 +403,11 @@ async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_for_a_group_that_has_lost_a_part_is_told_that_it_has_ended() {
     let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    let first = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let first = acquire(&engine, &request(KEY)).await;
     first.unwrap().delivery.delivered();
     replayed(&store, None);
     lose(&store, "a");
-    let again = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let again = acquire(&engine, &request(KEY)).await;
     let (name, error) = refusal(again);
     assert_eq!(name.as_deref(), Some("a"));
     assert!(matches!(error, AcquireError::IdempotencyExpired));
@@ -431,9 +429,7 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
             None,
         )));
     let (engine, _lifecycle) = engine(&store);
-    let outcome = engine
-        .acquire_group(group(&waiting_request(KEY)), || {})
-        .await;
+    let outcome = acquire(&engine, &waiting_request(KEY)).await;
     let group = outcome.unwrap();
     let taken = asked(&store)[1].1;
     assert_ne!(group.hash, taken, "it has the token of the other salt");
@@ -479,11 +475,8 @@ async fn what_a_newer_request_cannot_go_on_with_is_given_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn another_request_under_the_key_is_refused() {
-    let (store, engine) = engine_on(answering([Acquisition::IdempotencyMismatch]));
-    let outcome = engine
-        .acquire_group(group(&waiting_request(KEY)), || {})
-        .await;
-    let (name, error) = refusal(outcome);
+    let (_, engine) = engine_on(answering([Acquisition::IdempotencyMismatch]));
+    let (name, error) = refusal(acquire(&engine, &waiting_request(KEY)).await);
     assert_eq!(name.as_deref(), Some("c"));
     assert!(matches!(error, AcquireError::IdempotencyMismatch));
 }
@@ -519,7 +512,7 @@ async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
     let held = Acquisition::Held(contention());
     let (store, engine) = engine_on(answering([granted(), granted(), granted(), held]));
     lose(&store, "b");
-    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let outcome = acquire(&engine, &request(KEY)).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
     // Without it the group is not finished.
     let renewed = store.renewed.lock().clone();
@@ -588,9 +581,7 @@ async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
     let held = Acquisition::Held(contention());
     let ours = [granted(), granted(), granted()];
     let (store, engine) = engine_on(answering([unfinished(salt), held].into_iter().chain(ours)));
-    let outcome = engine
-        .acquire_group(group(&waiting_request(KEY)), || {})
-        .await;
+    let outcome = acquire(&engine, &waiting_request(KEY)).await;
     let group = outcome.unwrap();
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     assert_ne!(group.hash, token_of(&salt));
@@ -619,7 +610,7 @@ async fn a_part_of_a_group_that_was_not_finished_and_was_given_back_means_to_beg
     let rest = [withdrawn].into_iter().chain(ours);
     store.acquisitions.lock().extend(rest);
     let (engine, _lifecycle) = engine(&store);
-    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
+    let outcome = acquire(&engine, &request(KEY)).await;
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     outcome.unwrap().delivery.delivered();
 }
@@ -630,9 +621,7 @@ async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again
     let held = Acquisition::Held(contention());
     let answers = [held, granted(), granted(), unfinished(salt), granted()];
     let (store, engine) = engine_on(answering(answers));
-    let outcome = engine
-        .acquire_group(group(&waiting_request(KEY)), || {})
-        .await;
+    let outcome = acquire(&engine, &waiting_request(KEY)).await;
     let group = outcome.unwrap();
     assert_eq!(asked_names(&store), ["c", "a", "b", "c", "c"]);
     assert_eq!(group.hash, asked(&store)[4].1);
@@ -647,8 +636,7 @@ async fn whoever_does_not_keep_the_lock_with_the_key_any_more_does_not_finish_th
     *store.adopted_by.lock() = Some(KeeperId::random());
     store.give_backs.lock().push_back(GiveBack::Kept);
     let (engine, _lifecycle) = engine(&store);
-    let outcome = engine.acquire_group(group(&request(KEY)), || {}).await;
-    let (name, error) = refusal(outcome);
+    let (name, error) = refusal(acquire(&engine, &request(KEY)).await);
     assert_eq!(name.as_deref(), Some("c"));
     assert!(matches!(error, AcquireError::Superseded));
     sleep(Duration::from_mins(1)).await;
@@ -698,9 +686,7 @@ async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_n
     let last = Err(unknown());
     store.acquisitions.lock().push_back(last);
     let (engine, _lifecycle) = engine(&store);
-    let outcome = engine
-        .acquire_group(group(&waiting_request(KEY)), || {})
-        .await;
+    let outcome = acquire(&engine, &waiting_request(KEY)).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Store(_)));
     settle().await;
     assert_eq!(given_back(&store), NAMES);
@@ -714,7 +700,7 @@ async fn the_rest_stays_if_somebody_else_has_ended_the_lock_that_has_the_key() {
     let nothing = GiveBack::NothingHeld;
     store.give_backs.lock().push_back(nothing);
     let (engine, _lifecycle) = engine(&store);
-    drop(engine.acquire_group(group(&request(KEY)), || {}).await);
+    drop(acquire(&engine, &request(KEY)).await);
     sleep(GRACE + Duration::from_secs(1)).await;
     assert_eq!(given_back(&store), ["c"]);
 }
@@ -727,7 +713,7 @@ async fn the_rest_is_given_back_if_an_earlier_copy_has_ended_the_lock_that_has_t
     let nothing = GiveBack::NothingHeld;
     store.give_backs.lock().push_back(nothing);
     let (engine, _lifecycle) = engine(&store);
-    drop(engine.acquire_group(group(&request(KEY)), || {}).await);
+    drop(acquire(&engine, &request(KEY)).await);
     sleep(GRACE + Duration::from_secs(1)).await;
     assert_eq!(given_back(&store), NAMES);
 }

@@ -173,7 +173,7 @@ async fn draining_renews_once_more_and_does_not_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_without_a_wait_comes_before_there_is_a_hold() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(
         Acquisition::Held(contention()),
     )));
     let error = engine.hold(request(None)).await.unwrap_err();
@@ -194,7 +194,7 @@ async fn it_tells_its_place_in_the_queue_and_then_the_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_ends_it() {
-    let (store, engine) =
+    let (_, engine) =
         engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));

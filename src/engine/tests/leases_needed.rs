@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(30);
 
 #[tokio::test(start_paused = true)]
 async fn a_granted_lease_may_be_renewed_or_released_until_it_is_over() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     assert_eq!(engine.leases_needed_until(), None);
     let granted = engine.acquire(request(None)).await.unwrap();
     granted.delivery.delivered();
@@ -33,7 +33,7 @@ async fn a_granted_lease_may_be_renewed_or_released_until_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_known_to_be_over_is_not_waited_for() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let granted = engine.acquire(request(None)).await.unwrap();
     granted.delivery.delivered();
     // Another lease than the one that lives.
@@ -68,7 +68,7 @@ async fn a_lease_that_was_granted_elsewhere_counts_once_it_is_renewed_here() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_nobody_has_heard_of_is_not_waited_for() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let granted = engine.acquire(request(KEY)).await.unwrap();
     assert!(engine.leases_needed_until().is_some());
     drop(granted);
@@ -77,7 +77,7 @@ async fn a_lease_that_nobody_has_heard_of_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_counts_for_as_long_as_its_gateway_renews_it() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut hold = engine.hold(request(None)).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));

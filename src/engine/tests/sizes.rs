@@ -11,7 +11,7 @@ use super::scripted_store::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_is_in_its_futures_once() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let (_, engine) = engine_on(ScriptedStore::queueing());
     let caller = engine.acquire_with_queued_hook(waiting_request(None), || {});
     assert!(size_of_val(&caller) <= 640, "{}", size_of_val(&caller));
     let (queued_sender, _) = oneshot::channel();

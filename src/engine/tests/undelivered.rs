@@ -125,7 +125,7 @@ async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a_replayed_lease_has_the_token_of_its_salt() {
     let salt = Salt::random();
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::Replayed(
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::Replayed(
         held(),
         salt,
         None,

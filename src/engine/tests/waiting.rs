@@ -116,7 +116,7 @@ async fn without_an_idempotency_key_no_wait_goes_on() {
         waited: Duration::from_millis(1),
         ..place
     };
-    let (store, engine) = engine_on(
+    let (_, engine) = engine_on(
         ScriptedStore::answering(Ok(Acquisition::Queued(place)))
             .answering_leave(Ok(Leaving::Left(contention()))),
     );
@@ -221,7 +221,7 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
-    let (store, engine) =
+    let (_, engine) =
         engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held()))));
     engine
         .acquire(waiting_request(None))
@@ -439,7 +439,7 @@ async fn an_attempt_that_does_not_wait_takes_no_place() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_is_told_apart_from_a_held_lock() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::QueueFull)));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::QueueFull)));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TooManyWaiters), "{error:?}");
 }
