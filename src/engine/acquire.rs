@@ -160,15 +160,19 @@ impl Engine {
     ) -> impl Future<Output = Result<Granted, AcquireError>> + Send + use<Q> {
         // No `async fn`: that would keep the request for as long as the wait, beside the attempt that is made
         // of it. So it is with `attempt`.
-        let attempt = self.attempt(request);
+        let prepared = self.prepare(request);
         async move {
-            match attempt.await? {
-                AttemptProgress::Done(granted) => Ok(granted),
-                AttemptProgress::Queued(_, _, outcome) => {
-                    queued();
-                    outcome.await
+            let PreparedAttempt {
+                mut outcome, place, ..
+            } = prepared?;
+            if let Some(place) = place {
+                tokio::select! {
+                    biased;
+                    outcome = &mut outcome => return outcome,
+                    Ok(_place) = place => queued(),
                 }
             }
+            outcome.await
         }
     }
 

@@ -386,7 +386,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_backlog_that_is_full_for_releases_is_logged_once_whatever_else_is_taken_in() {
-        let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+        let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
         let shared = &engine.0;
         let context = ReaperContext {
             store: shared.store.clone(),
