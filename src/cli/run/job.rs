@@ -249,15 +249,40 @@ impl Orphans {
         }
     }
 
-    /// Collects those that are dead.
+    /// Collects those that are dead, as far as the system tells which they are. It does so without `/proc`, unless a
+    /// child of ours stands before them.
+    #[cfg(target_os = "linux")]
     pub(super) fn collect(&self) {
-        if self.is_first {
-            for pid in dead_children().filter(|pid| !self.children.contains(pid)) {
-                // If it cannot be collected, the next look tries again.
-                let now = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-                let _: Result<_, _> = waitid(WaitId::Pid(pid), now);
+        use nix::{
+            sys::wait::{Id, WaitPidFlag, waitid},
+            unistd,
+        };
+
+        let now = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        let of = |pid: Pid| Id::Pid(unistd::Pid::from_raw(pid.as_raw_pid()));
+        while self.is_first
+            && let Ok(status) = waitid(Id::All, now | WaitPidFlag::WNOWAIT)
+            && let Some(dead) = status.pid()
+            && let Some(dead) = Pid::from_raw(dead.as_raw())
+        {
+            if self.children.contains(&dead) {
+                // It stays for a while, and in the way of those behind it.
+                for orphan in dead_children().filter(|pid| !self.children.contains(pid)) {
+                    // If it cannot be collected, the next look tries again.
+                    let _: Result<_, _> = waitid(of(orphan), now);
+                }
+                return;
+            }
+            if waitid(of(dead), now).is_err() {
+                return;
             }
         }
+    }
+
+    /// Elsewhere there are no containers.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn collect(&self) {
+        debug_assert!(!self.is_first, "{:?}", self.children);
     }
 }
 

@@ -155,7 +155,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
     let received = gateway.received();
     assert_eq!(received.len(), 3);
     for copy in &received[1..] {
-        assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
+        assert_eq!(copy.body, r#"{"fencing_token":42,"reason":"x"}"#);
     }
 
     let shown = Reply::Answer(200, lock.to_owned());
@@ -170,7 +170,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
         "{any:?}"
     );
     for copy in &gateway.received()[1..] {
-        assert_eq!(copy.body, r#"{"reason":"x","fencing_token":42}"#);
+        assert_eq!(copy.body, r#"{"fencing_token":42,"reason":"x"}"#);
     }
 
     let odd = r#"{"state":"held","holders":[{"foreign":true,"expires_in_ms":null}]}"#;
@@ -197,7 +197,7 @@ fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itsel
             .env("LATCHGATE_URL", &gateway.url)
             .read()
     };
-    let sent = format!(r#"{{"reason":"x","foreign_mark":"{mark}"}}"#);
+    let sent = format!(r#"{{"foreign_mark":"{mark}","reason":"x"}}"#);
     for flag in ["--yes", "--any"] {
         let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holders":[{holder}]}}"#));
         let gateway = FakeGateway::new([shown(), broken]);

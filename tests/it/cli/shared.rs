@@ -161,7 +161,7 @@ fn of_those_who_share_a_lock_a_break_wants_to_know_which() {
     let gateway = FakeGateway::new([shown(&only, 1), shown(&only, 1)]);
     let ran = on(&gateway, &["break", "gpu", "--reason", "x", "--any"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let sent = r#"{"reason":"x","fencing_token":42}"#;
+    let sent = r#"{"fencing_token":42,"reason":"x"}"#;
     assert_eq!(gateway.received()[1].body, sent);
 }
 
@@ -172,7 +172,7 @@ fn a_break_of_all_is_sent_once_and_not_together_with_one() {
     assert_eq!(ran.code, Some(105), "{ran:?}");
     let received = gateway.received();
     assert_eq!(received.len(), 1, "a copy would hit those who have come");
-    assert_eq!(received[0].body, r#"{"reason":"x","all":true}"#);
+    assert_eq!(received[0].body, r#"{"all":true,"reason":"x"}"#);
     for other in ["--any", "--fencing-token=1", "--foreign-mark=x"] {
         let both = ["break", "gpu", "--reason", "x", "--all", other];
         assert_eq!(on(&gateway, &both).code, Some(2), "{other}");

@@ -43,7 +43,7 @@ async fn an_acquire_says_what_it_was_asked_to_say() {
     assert_eq!(received.header("idempotency-key"), Some(key));
     assert_eq!(
         received.body,
-        r#"{"ttl_ms":30000,"max_hold_ms":60000,"mode":"shared","limit":3,"owner":"me","metadata":{"job":"7"}}"#
+        r#"{"limit":3,"max_hold_ms":60000,"metadata":{"job":"7"},"mode":"shared","owner":"me","ttl_ms":30000}"#
     );
 }
 
@@ -117,7 +117,7 @@ async fn a_break_of_all_is_not_sent_again_when_its_answer_is_lost() {
     );
     let received = gateway.received();
     assert_eq!(received.len(), 1);
-    assert_eq!(received[0].body, r#"{"reason":"drain","all":true}"#);
+    assert_eq!(received[0].body, r#"{"all":true,"reason":"drain"}"#);
 }
 
 #[tokio::test]
