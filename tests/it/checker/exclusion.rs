@@ -1,18 +1,14 @@
 //! I3, I6, I9 and I12: what is said of leases.
 
-use super::story::{Story, acquire, granted};
+use super::story::{Story, TERMS, acquire, break_of, granted, renew, renewed};
 use crate::history::{Ask, Event, Mode, RecordedAnswer};
-
-fn has(story: &Story, invariant: &str) -> bool {
-    story.breaks().iter().any(|broken| broken == invariant)
-}
 
 #[test]
 fn two_leases_at_once_are_found() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
     story.granted((2, 3), "b", 8);
-    assert!(has(&story, "I3"), "{:?}", story.breaks());
+    story.finds("I3");
 }
 
 #[test]
@@ -25,7 +21,7 @@ fn a_lease_that_begins_when_the_one_before_is_over_is_none_too_early() {
     let mut early = Story::default();
     early.granted((0, 300), "a", 7);
     early.granted((9_900, 9_999), "b", 8);
-    assert!(has(&early, "I3"), "{:?}", early.breaks());
+    early.finds("I3");
 }
 
 #[test]
@@ -33,36 +29,23 @@ fn an_answer_that_tells_of_more_than_is_left_by_then_is_found() {
     let mut story = Story::default();
     story.granted((0, 2_000), "a", 7);
     story.granted((11_000, 11_001), "b", 8);
-    assert!(has(&story, "I3"), "{:?}", story.breaks());
+    story.finds("I3");
     // A client that was frozen has read it late, which is nobody's fault but its own.
     let mut frozen = Story::default();
     frozen.granted((0, 2_000), "a", 7);
     frozen.granted((11_000, 11_001), "b", 8);
     frozen.fault_of("client", (1, 1_999), "freeze-client");
-    assert!(!has(&frozen, "I3"), "{:?}", frozen.breaks());
+    let found = frozen.breaks();
+    assert!(!found.contains(&"I3".to_owned()), "{found:?}");
 }
 
 #[test]
 fn a_renewed_lease_lasts_longer() {
     let mut story = Story::default();
-    let renewed = RecordedAnswer::Renewed {
-        fence: 7,
-        left_ms: 10_000,
-        slot: None,
-        asked_for: false,
-    };
     story.granted((0, 1), "a", 7);
-    story.op(
-        (5_000, 5_001),
-        "a",
-        Ask::Renew {
-            fence: 7,
-            ttl_ms: 10_000,
-        },
-        renewed,
-    );
+    story.op((5_000, 5_001), "a", renew(7), renewed(7));
     story.granted((14_998, 14_999), "b", 8);
-    assert!(has(&story, "I3"), "{:?}", story.breaks());
+    story.finds("I3");
 }
 
 #[test]
@@ -72,7 +55,7 @@ fn what_a_store_may_forget_is_counted_and_not_held_against_it() {
     story.fault((2, 3), "flush", true);
     story.granted((4, 5), "b", 8);
     assert_eq!(story.breaks(), [""; 0]);
-    let told = story.told(&super::story::TERMS);
+    let told = story.told(&TERMS);
     assert_eq!(told.overlaps, (1, 9_995 * 1_000_000));
 }
 
@@ -80,28 +63,15 @@ fn what_a_store_may_forget_is_counted_and_not_held_against_it() {
 fn a_lease_that_is_lost_before_its_time_is_found() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
-    story.op(
-        (9_000, 9_001),
-        "a",
-        Ask::Renew {
-            fence: 7,
-            ttl_ms: 10_000,
-        },
-        RecordedAnswer::Lost,
-    );
-    assert!(has(&story, "I6"), "{:?}", story.breaks());
+    story.op((9_000, 9_001), "a", renew(7), RecordedAnswer::Lost);
+    story.finds("I6");
 }
 
 #[test]
 fn a_lease_whose_time_is_over_may_be_lost() {
     let mut story = Story::default();
     story.granted((0, 500), "a", 7);
-    story.op(
-        (10_000, 10_001),
-        "a",
-        Ask::Release { fence: 7 },
-        RecordedAnswer::Lost,
-    );
+    story.releases((10_000, 10_001), "a", 7, RecordedAnswer::Lost);
     assert_eq!(story.breaks(), [""; 0]);
 }
 
@@ -109,24 +79,8 @@ fn a_lease_whose_time_is_over_may_be_lost() {
 fn a_lease_that_was_broken_may_be_lost() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
-    story.op(
-        (2, 3),
-        "operator",
-        Ask::Break {
-            fence: 7,
-            grace_ms: None,
-        },
-        RecordedAnswer::Broken,
-    );
-    story.op(
-        (4, 5),
-        "a",
-        Ask::Renew {
-            fence: 7,
-            ttl_ms: 10_000,
-        },
-        RecordedAnswer::Lost,
-    );
+    story.op((2, 3), "operator", break_of(7), RecordedAnswer::Broken);
+    story.op((4, 5), "a", renew(7), RecordedAnswer::Lost);
     assert_eq!(story.breaks(), [""; 0]);
 }
 
@@ -136,7 +90,7 @@ fn a_lease_may_be_forgotten_before_its_holder_hears_of_it() {
     let late = story.asks(0, "a", acquire(0));
     story.fault((2, 3), "flush", true);
     story.hears(4, late, granted(7));
-    story.op((5, 6), "a", Ask::Release { fence: 7 }, RecordedAnswer::Lost);
+    story.releases((5, 6), "a", 7, RecordedAnswer::Lost);
     story.granted((7, 8), "b", 8);
     assert_eq!(story.breaks(), [""; 0]);
 }
@@ -146,54 +100,32 @@ fn a_lease_that_nobody_sees_is_found() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
     story.shown((2, 3), None, &[]);
-    assert!(has(&story, "I6"), "{:?}", story.breaks());
+    story.finds("I6");
 }
 
 #[test]
 fn a_token_of_nobody_that_releases_is_found() {
-    let mut story = Story::default();
-    story.op(
-        (0, 1),
-        "thief",
-        Ask::Forge { renews: false },
-        RecordedAnswer::Released,
-    );
-    assert_eq!(story.breaks(), ["I9"]);
-    let mut refused = Story::default();
-    refused.op(
-        (0, 1),
-        "thief",
-        Ask::Forge { renews: false },
-        RecordedAnswer::Lost,
-    );
-    assert_eq!(refused.breaks(), [""; 0]);
+    for (answer, found) in [
+        (RecordedAnswer::Released, &["I9"][..]),
+        (RecordedAnswer::Lost, &[]),
+    ] {
+        let mut story = Story::default();
+        story.op((0, 1), "thief", Ask::Forge { renews: false }, answer);
+        assert_eq!(story.breaks(), found);
+    }
 }
 
 #[test]
 fn a_lease_that_rises_from_the_dead_is_found() {
-    let renew = |at: u64| {
+    let renews = |at: u64| {
         let mut story = Story::default();
-        let renewed = RecordedAnswer::Renewed {
-            fence: 7,
-            left_ms: 10_000,
-            slot: None,
-            asked_for: false,
-        };
         story.granted((0, 1), "a", 7);
-        story.op(
-            (at, at + 1),
-            "a",
-            Ask::Renew {
-                fence: 7,
-                ttl_ms: 10_000,
-            },
-            renewed,
-        );
+        story.op((at, at + 1), "a", renew(7), renewed(7));
         story.breaks()
     };
-    assert_eq!(renew(11_002), ["I9"]);
+    assert_eq!(renews(11_002), ["I9"]);
     // It may be a second late.
-    assert_eq!(renew(10_900), [""; 0]);
+    assert_eq!(renews(10_900), [""; 0]);
 }
 
 #[test]
@@ -203,7 +135,7 @@ fn a_release_after_another_grant_is_found() {
     story.fault((2, 3), "flush", true);
     story.granted((4, 5), "b", 8);
     story.released((6, 7), "a", 7);
-    assert!(has(&story, "I9"), "{:?}", story.breaks());
+    story.finds("I9");
 }
 
 #[test]
@@ -217,19 +149,13 @@ fn what_a_store_may_forget_of_an_end_is_not_held_against_it() {
             asked_for: true,
         };
         story.granted((0, 1), "a", 7);
-        let ask = Ask::Break {
-            fence: 7,
-            grace_ms: None,
-        };
+        let ask = break_of(7);
         story.op((2, 3), "ops", ask, RecordedAnswer::Broken);
         story.granted((4, 5), "b", 8);
         story.fault((6, 7), "fail-over", forgets);
-        let ask = Ask::Renew {
-            fence: 7,
-            ttl_ms: 10_000,
-        };
+        let ask = renew(7);
         story.op((8, 9), "a", ask, renewed);
-        let found = has(&story, "I9");
+        let found = story.breaks().contains(&"I9".to_owned());
         assert_eq!(found, !forgets, "{:?}", story.breaks());
     }
 }
@@ -242,7 +168,7 @@ fn answers_that_no_order_explains_are_found() {
     story.released((20, 30), "a", 7);
     story.granted((40, 50), "b", 8);
     story.shown((60, 70), Some((7, "a")), &[]);
-    assert!(has(&story, "I12"), "{:?}", story.breaks());
+    story.finds("I12");
 }
 
 #[test]
@@ -250,20 +176,12 @@ fn a_grant_that_is_broken_before_anybody_hears_of_it_has_its_place_in_the_order(
     let mut story = Story::default();
     let waits = story.asks(0, "a", acquire(60_000));
     story.shown((10, 20), Some((7, "a")), &[]);
-    story.op(
-        (30, 40),
-        "operator",
-        Ask::Break {
-            fence: 7,
-            grace_ms: None,
-        },
-        RecordedAnswer::Broken,
-    );
+    story.op((30, 40), "operator", break_of(7), RecordedAnswer::Broken);
     story.granted((45, 50), "b", 8);
     story.released((60, 70), "b", 8);
     story.hears(80, waits, granted(9));
     assert_eq!(story.breaks(), [""; 0]);
-    assert_eq!(story.told(&super::story::TERMS).windows, (1, 5));
+    assert_eq!(story.told(&TERMS).windows, (1, 5));
 }
 
 #[test]
@@ -278,7 +196,7 @@ fn answers_in_whatever_order_that_there_is_are_right() {
     story.hears(50, next, granted(8));
     story.hears(70, release, RecordedAnswer::Released);
     assert_eq!(story.breaks(), [""; 0]);
-    let told = story.told(&super::story::TERMS);
+    let told = story.told(&TERMS);
     assert_eq!(told.windows, (1, 5));
 }
 
@@ -292,15 +210,13 @@ fn a_stream_counts_from_when_its_event_arrived_and_until_it_is_over() {
     };
     let stream = story.asks(0, "a", hold);
     story.hears(1, stream, granted(7));
-    story.line(
-        5_000,
-        Event::Keeps {
-            op: stream,
-            left_ms: 10_000,
-        },
-    );
+    let kept = Event::Keeps {
+        op: stream,
+        left_ms: 10_000,
+    };
+    story.line(5_000, kept);
     story.granted((14_000, 14_001), "b", 8);
-    assert!(has(&story, "I3"), "{:?}", story.breaks());
+    story.finds("I3");
     story.hangs_up(13_000, stream);
     assert_eq!(story.breaks(), [""; 0]);
 }

@@ -1,7 +1,10 @@
-//! I1, I2, I5 and I10: what is said of fences.
+//! I1, I2, I4, I5 and I10: what is said of fences, and of the resource that they guard.
 
-use super::story::{Story, acquire, granted, keyed};
-use crate::history::{Ask, RecordedAnswer};
+use super::story::{Story, TERMS, acquire, granted, keyed, refused};
+use crate::history::{
+    RecordedAnswer,
+    Resource::{Fenced, Unfenced},
+};
 
 #[test]
 fn two_grants_with_one_fence_are_found() {
@@ -9,28 +12,20 @@ fn two_grants_with_one_fence_are_found() {
     story.granted((0, 1), "a", 7);
     story.released((2, 3), "a", 7);
     story.granted((2, 9), "b", 7);
-    assert!(
-        story.breaks().contains(&"I1".to_owned()),
-        "{:?}",
-        story.breaks()
-    );
+    story.finds("I1");
 }
 
 #[test]
 fn a_grant_that_is_told_again_under_its_key_is_no_second_one() {
     let mut story = Story::default();
     story.op((0, 1), "a", keyed(), granted(7));
-    story.op(
-        (2, 3),
-        "a",
-        keyed(),
-        RecordedAnswer::Granted {
-            fence: 7,
-            left_ms: 9_000,
-            again: true,
-            slot: None,
-        },
-    );
+    let again = RecordedAnswer::Granted {
+        fence: 7,
+        left_ms: 9_000,
+        again: true,
+        slot: None,
+    };
+    story.op((2, 3), "a", keyed(), again);
     assert_eq!(story.breaks(), [""; 0]);
 }
 
@@ -61,11 +56,8 @@ fn of_two_that_ask_at_once_either_may_have_the_larger_fence() {
     story.op((0, 9), "a", acquire(0), granted(6));
     story.granted((1, 3), "b", 7);
     story.released((1, 2), "a", 6);
-    assert!(
-        !story.breaks().contains(&"I2".to_owned()),
-        "{:?}",
-        story.breaks()
-    );
+    let found = story.breaks();
+    assert!(!found.contains(&"I2".to_owned()), "{found:?}");
 }
 
 #[test]
@@ -78,20 +70,9 @@ fn a_holder_that_never_asked_is_found() {
 #[test]
 fn a_holder_that_was_told_no_is_found() {
     let mut story = Story::default();
-    story.op(
-        (0, 1),
-        "a",
-        acquire(0),
-        RecordedAnswer::Refused {
-            code: "store-unavailable".into(),
-        },
-    );
+    story.op((0, 1), "a", acquire(0), refused("store-unavailable"));
     story.shown((2, 3), Some((7, "a")), &[]);
-    assert!(
-        story.breaks().contains(&"I5".to_owned()),
-        "{:?}",
-        story.breaks()
-    );
+    story.finds("I5");
 }
 
 #[test]
@@ -138,16 +119,39 @@ fn a_key_that_is_used_may_be_refused_for_ever() {
     let mut story = Story::default();
     story.op((0, 1), "a", keyed(), granted(7));
     story.released((2, 3), "a", 7);
-    let refused = RecordedAnswer::Refused {
-        code: "idempotency-expired".into(),
-    };
-    story.op((4, 5), "a", keyed(), refused);
+    story.op((4, 5), "a", keyed(), refused("idempotency-expired"));
     story.granted((6, 7), "b", 8);
-    story.op(
-        (8, 9),
-        "b",
-        Ask::Release { fence: 8 },
-        RecordedAnswer::Released,
-    );
+    story.released((8, 9), "b", 8);
     assert_eq!(story.breaks(), [""; 0]);
+}
+
+#[test]
+fn a_change_that_overwrites_another_is_found() {
+    let mut story = Story::default();
+    story.writes(0, Fenced, 7, 0, 0);
+    story.writes(1, Fenced, 8, 1, 1);
+    assert_eq!(story.breaks(), [""; 0]);
+    story.writes(2, Fenced, 9, 1, 2);
+    assert_eq!(story.breaks(), ["I4"]);
+}
+
+#[test]
+fn a_resource_that_goes_back_is_found() {
+    let mut story = Story::default();
+    story.writes(0, Fenced, 7, 0, 0);
+    // The same holder may write as often as it likes.
+    story.writes(1, Fenced, 7, 1, 1);
+    assert_eq!(story.breaks(), [""; 0]);
+    story.writes(2, Fenced, 6, 2, 2);
+    assert_eq!(story.breaks(), ["I4"]);
+}
+
+#[test]
+fn what_the_unfenced_resource_loses_is_counted() {
+    let mut story = Story::default();
+    story.writes(0, Unfenced, 8, 0, 0);
+    story.writes(1, Unfenced, 7, 0, 1);
+    let told = story.told(&TERMS);
+    assert_eq!(told.lost_updates, 1);
+    assert!(told.violations.is_empty());
 }

@@ -1,7 +1,7 @@
 //! I14, and what else is to be kept in mind of a lock that is wanted together with another one.
 
-use super::story::{Story, TERMS, acquire, granted};
-use crate::history::{Ask, RecordedAnswer, Terms};
+use super::story::{Story, TERMS, acquire, break_of, granted, refused};
+use crate::history::{RecordedAnswer, Terms};
 
 /// The other lock.
 const OTHER: &str = "other";
@@ -11,12 +11,6 @@ fn both(story: &mut Story, (from, to): (u64, u64), wait_ms: u64, answers: [Recor
     let parts = story.asks_for_both(from, "group", OTHER, &acquire(wait_ms));
     for (part, answer) in parts.into_iter().zip(answers) {
         story.hears(to, part, answer);
-    }
-}
-
-fn refused() -> RecordedAnswer {
-    RecordedAnswer::Refused {
-        code: "locked".to_owned(),
     }
 }
 
@@ -54,7 +48,7 @@ fn a_group_that_waits_for_too_long_is_found() {
 fn what_a_group_had_that_was_told_no_is_gone_soon() {
     let seen = |at| {
         let mut story = Story::default();
-        both(&mut story, (0, 10), 0, [refused(), locked()]);
+        both(&mut story, (0, 10), 0, [refused("locked"), locked()]);
         story.shown((at, at + 1), Some((7, "group")), &[]);
         story
     };
@@ -71,7 +65,7 @@ fn a_lock_that_a_group_may_hold_while_it_waits_for_another_does_not_lie_free() {
     let parts = story.asks_for_both(0, "group", OTHER, &acquire(9_000));
     let waits = story.asks(1, "single", acquire(9_000));
     for part in parts {
-        story.hears(6_000, part, refused());
+        story.hears(6_000, part, refused("locked"));
     }
     story.hears(6_500, waits, granted(8));
     assert_eq!(story.breaks(), [""; 0]);
@@ -86,10 +80,7 @@ fn a_group_may_lose_its_place_with_another_lock() {
         story.shown((10, 11), Some((5, "holder")), &["group"]);
         let second = story.asks(12, "second", acquire(60_000));
         if lost {
-            let ask = Ask::Break {
-                fence: 3,
-                grace_ms: None,
-            };
+            let ask = break_of(3);
             story.op_about(OTHER, (15, 16), "group", ask, RecordedAnswer::Broken);
         }
         story.released((20, 21), "holder", 5);
@@ -112,7 +103,7 @@ fn a_run_without_a_group_shows_nothing() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
     assert_eq!(story.told(&terms).invalid.len(), 2);
-    both(&mut story, (2, 3), 0, [refused(), locked()]);
+    both(&mut story, (2, 3), 0, [refused("locked"), locked()]);
     assert_eq!(story.told(&terms).invalid.len(), 2);
     story.released((4, 5), "a", 7);
     both(&mut story, (6, 7), 0, [granted(8), granted(3)]);

@@ -1,7 +1,7 @@
 //! I7 and I8: what is said of time.
 
-use super::story::{Story, acquire, granted};
-use crate::history::{Ask, RecordedAnswer};
+use super::story::{Story, acquire, granted, refused};
+use crate::history::RecordedAnswer;
 
 fn handed_over_after(ms: u64) -> Story {
     let mut story = Story::default();
@@ -49,16 +49,13 @@ fn after_a_fault_there_are_ten_seconds() {
 
 #[test]
 fn a_holder_that_has_died_costs_its_ttl() {
-    let mut story = Story::default();
-    story.granted((0, 1), "a", 7);
-    let waits = story.asks(2, "b", acquire(60_000));
-    story.hears(12_000, waits, granted(8));
-    assert_eq!(story.breaks(), [""; 0]);
-    let mut late = Story::default();
-    late.granted((0, 1), "a", 7);
-    let waits = late.asks(2, "b", acquire(60_000));
-    late.hears(13_100, waits, granted(8));
-    assert_eq!(late.breaks(), ["I7"]);
+    for (at, found) in [(12_000, &[][..]), (13_100, &["I7"])] {
+        let mut story = Story::default();
+        story.granted((0, 1), "a", 7);
+        let waits = story.asks(2, "b", acquire(60_000));
+        story.hears(at, waits, granted(8));
+        assert_eq!(story.breaks(), found, "{at}");
+    }
 }
 
 #[test]
@@ -66,14 +63,8 @@ fn a_gateway_that_does_not_come_back_is_found() {
     let back_at = |at: u64| {
         let mut story = Story::default();
         story.fault((0, 100), "kill-gateway", false);
-        story.op(
-            (200, 201),
-            "a",
-            acquire(0),
-            RecordedAnswer::Refused {
-                code: "store-unavailable".into(),
-            },
-        );
+        let no = refused("store-unavailable");
+        story.op((200, 201), "a", acquire(0), no);
         story.granted((at, at + 1), "b", 8);
         story.breaks()
     };
@@ -83,15 +74,34 @@ fn a_gateway_that_does_not_come_back_is_found() {
 
 #[test]
 fn an_orphan_is_found() {
-    let seen_at = |at: u64| {
-        let mut story = Story::default();
-        let gone = story.asks(0, "a", acquire(0));
-        story.hangs_up(10, gone);
-        story.shown((at, at + 1), Some((7, "a")), &[]);
-        story.breaks()
-    };
-    assert_eq!(seen_at(11_011), ["I8"]);
-    assert_eq!(seen_at(11_009), [""; 0]);
+    // An orphan of a fault ends with its time to live; whoever waited at a gateway that was killed is granted
+    // nothing when that counts as dead.
+    for (case, wait, hears, fault, last) in [
+        ("hangs up", 0, false, false, 11_010),
+        ("hangs up, and a gateway is killed", 0, false, true, 11_500),
+        (
+            "waits at a gateway that is killed",
+            9_000,
+            true,
+            true,
+            17_005,
+        ),
+    ] {
+        for (at, found) in [(last - 1, &[][..]), (last + 1, &["I8"])] {
+            let mut story = Story::default();
+            let gone = story.asks(0, "a", acquire(wait));
+            if hears {
+                story.hears(10, gone, RecordedAnswer::Unknown);
+            } else {
+                story.hangs_up(10, gone);
+            }
+            if fault {
+                story.fault((5, 500), "kill-gateway", false);
+            }
+            story.shown((at, at + 1), Some((7, "a")), &[]);
+            assert_eq!(story.breaks(), found, "{case}: {at}");
+        }
+    }
 }
 
 #[test]
@@ -113,52 +123,15 @@ fn more_than_a_few_that_are_kept_for_nobody_are_found() {
 }
 
 #[test]
-fn an_orphan_of_a_fault_ends_with_its_ttl() {
-    let seen_at = |at: u64| {
-        let mut story = Story::default();
-        let gone = story.asks(0, "a", acquire(0));
-        story.hangs_up(10, gone);
-        story.fault((5, 500), "kill-gateway", false);
-        story.shown((at, at + 1), Some((7, "a")), &[]);
-        story.breaks()
-    };
-    assert_eq!(seen_at(11_501), ["I8"]);
-    assert_eq!(seen_at(11_499), [""; 0]);
-}
-
-#[test]
-fn whoever_waited_at_a_gateway_that_was_killed_is_granted_nothing_when_that_counts_as_dead() {
-    let seen_at = |at: u64| {
-        let mut story = Story::default();
-        let gone = story.asks(0, "a", acquire(9_000));
-        story.hears(10, gone, RecordedAnswer::Unknown);
-        story.fault((5, 500), "kill-gateway", false);
-        story.shown((at, at + 1), Some((7, "a")), &[]);
-        story.breaks()
-    };
-    assert_eq!(seen_at(17_006), ["I8"]);
-    assert_eq!(seen_at(17_004), [""; 0]);
-}
-
-#[test]
 fn a_lease_that_is_seen_after_its_end_is_found() {
     let mut story = Story::default();
     story.granted((0, 1), "a", 7);
     story.released((2, 3), "a", 7);
     story.shown((4, 5), Some((7, "a")), &[]);
-    assert!(
-        story.breaks().contains(&"I8".to_owned()),
-        "{:?}",
-        story.breaks()
-    );
+    story.finds("I8");
     let mut forgotten = Story::default();
     forgotten.granted((0, 1), "a", 7);
-    forgotten.op(
-        (2, 3),
-        "a",
-        Ask::Release { fence: 7 },
-        RecordedAnswer::Unknown,
-    );
+    forgotten.releases((2, 3), "a", 7, RecordedAnswer::Unknown);
     forgotten.shown((4, 5), Some((7, "a")), &[]);
     assert_eq!(forgotten.breaks(), [""; 0]);
 }

@@ -1,8 +1,6 @@
 //! The checker is checked: short histories, written by hand, of which some break a promise and some just
 //! do not.
 
-mod answers;
-mod control;
 mod exclusion;
 mod fences;
 mod groups;
@@ -10,7 +8,6 @@ mod liveness;
 mod no_mutants;
 mod order;
 mod requests;
-mod resource;
 mod sharing;
 mod story;
 mod validity;

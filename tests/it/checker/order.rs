@@ -1,7 +1,7 @@
 //! I11: who was first is served first.
 
-use super::story::{Story, TERMS, acquire, granted};
-use crate::history::{Ask, RecordedAnswer, Terms};
+use super::story::{Story, TERMS, acquire, break_of, granted, refused};
+use crate::history::{RecordedAnswer, Terms};
 
 fn queued_then_passed(passes: bool) -> Story {
     passed_through(0, passes)
@@ -83,15 +83,7 @@ fn a_place_may_be_lost_with_a_lease_that_is_broken_before_anybody_was_told() {
         story.shown((10, 11), Some((5, "holder")), &["first"]);
         let second = story.asks(12, "second", acquire(60_000));
         story.released((20, 21), "holder", 5);
-        story.op(
-            (22, 23),
-            "first",
-            Ask::Break {
-                fence: 6,
-                grace_ms: None,
-            },
-            answer,
-        );
+        story.op((22, 23), "first", break_of(6), answer);
         story.hears(24, second, granted(7));
         story.released((25, 26), "second", 7);
         story.hears(27, first, granted(8));
@@ -99,8 +91,7 @@ fn a_place_may_be_lost_with_a_lease_that_is_broken_before_anybody_was_told() {
     };
     assert_eq!(passed(RecordedAnswer::Broken), [""; 0]);
     assert_eq!(passed(RecordedAnswer::Unknown), [""; 0]);
-    let code = "conflict".to_owned();
-    assert_eq!(passed(RecordedAnswer::Refused { code }), ["I11"]);
+    assert_eq!(passed(refused("conflict")), ["I11"]);
 }
 
 #[test]
@@ -122,13 +113,8 @@ fn one_who_has_left_is_passed_by_everybody() {
     story.granted((0, 1), "holder", 5);
     let first = story.asks(2, "first", acquire(15));
     story.shown((10, 11), Some((5, "holder")), &["first"]);
-    story.hears(
-        18,
-        first,
-        RecordedAnswer::Locked {
-            holders: Vec::new(),
-        },
-    );
+    let holders = Vec::new();
+    story.hears(18, first, RecordedAnswer::Locked { holders });
     story.released((20, 21), "holder", 5);
     story.granted((22, 23), "second", 6);
     assert_eq!(story.breaks(), [""; 0]);

@@ -1,6 +1,6 @@
-//! I15: who is asked to release a lease hears of it, and loses it in time.
+//! I15: who is asked to release a lease hears of it, and loses it in time; answers that may not be given.
 
-use super::story::{Story, TERMS, acquire, granted};
+use super::story::{Story, TERMS, acquire, granted, renew};
 use crate::history::{Ask, RecordedAnswer, Terms};
 
 /// A holder that is asked for its lease at 10 ms, and has 500 ms.
@@ -16,10 +16,7 @@ fn asked() -> Story {
 }
 
 fn renewed(story: &mut Story, at: u64, asked_for: bool) {
-    let ask = Ask::Renew {
-        fence: 5,
-        ttl_ms: 10_000,
-    };
+    let ask = renew(5);
     let answer = RecordedAnswer::Renewed {
         fence: 5,
         left_ms: 100,
@@ -83,8 +80,7 @@ fn the_next_is_granted_the_lock_soon_after_the_time() {
 #[test]
 fn a_lease_is_not_lost_before_the_time_nor_by_a_request_for_another() {
     let lost = |story: &mut Story, at, errand, fence| {
-        let ask = Ask::Release { fence };
-        story.op((at, at + 1), errand, ask, RecordedAnswer::Lost);
+        story.releases((at, at + 1), errand, fence, RecordedAnswer::Lost);
         story.breaks()
     };
     assert_eq!(lost(&mut asked(), 400, "holder", 5), ["I6", "I12"]);
@@ -104,11 +100,14 @@ fn a_run_in_which_nobody_was_asked_in_vain_shows_nothing() {
     let mut story = asked();
     renewed(&mut story, 20, true);
     let reasons = story.told(&terms).invalid.len();
-    story.op(
-        (600, 601),
-        "holder",
-        Ask::Release { fence: 5 },
-        RecordedAnswer::Lost,
-    );
+    story.releases((600, 601), "holder", 5, RecordedAnswer::Lost);
     assert_eq!(story.told(&terms).invalid.len(), reasons - 1);
+}
+
+#[test]
+fn an_answer_that_is_none_is_found() {
+    let mut story = Story::default();
+    let what = "500 internal".into();
+    story.op((0, 1), "a", acquire(0), RecordedAnswer::Wrong { what });
+    assert_eq!(story.breaks(), ["Contract"]);
 }

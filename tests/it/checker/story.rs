@@ -127,44 +127,39 @@ impl Story {
         holders: &[(u64, &str, Option<u64>)],
         waits: &[&str],
     ) {
-        let holders = holders.iter().map(|&(fence, owner, slot)| Seen {
-            fence,
-            owner: owner.to_owned(),
-            shares: true,
-            slot,
-        });
-        let answer = RecordedAnswer::Shown {
-            holders: holders.collect(),
-            waiters: waits.iter().map(|&owner| owner.to_owned()).collect(),
-        };
+        let holders = holders
+            .iter()
+            .map(|&(fence, owner, slot)| seen(fence, owner, true, slot));
+        self.looks(span, holders.collect(), waits);
+    }
+
+    /// Somebody looks, and sees these.
+    pub(super) fn looks(&mut self, span: (u64, u64), holders: Vec<Seen>, waits: &[&str]) {
+        let waiters = waits.iter().map(|&owner| owner.to_owned()).collect();
+        let answer = RecordedAnswer::Shown { holders, waiters };
         self.op(span, "looks", Ask::Inspect, answer);
     }
 
     /// A release that is answered as one.
     pub(super) fn released(&mut self, span: (u64, u64), errand: &str, fence: u64) {
-        self.op(
-            span,
-            errand,
-            Ask::Release { fence },
-            RecordedAnswer::Released,
-        );
+        self.releases(span, errand, fence, RecordedAnswer::Released);
+    }
+
+    /// A release that is answered in this way.
+    pub(super) fn releases(
+        &mut self,
+        span: (u64, u64),
+        errand: &str,
+        fence: u64,
+        answer: RecordedAnswer,
+    ) {
+        self.op(span, errand, Ask::Release { fence }, answer);
     }
 
     /// Somebody looks, and sees a holder.
     pub(super) fn shown(&mut self, span: (u64, u64), holder: Option<(u64, &str)>, waits: &[&str]) {
-        let answer = RecordedAnswer::Shown {
-            holders: holder
-                .into_iter()
-                .map(|(fence, owner)| Seen {
-                    fence,
-                    owner: owner.to_owned(),
-                    shares: false,
-                    slot: None,
-                })
-                .collect(),
-            waiters: waits.iter().map(|&owner| owner.to_owned()).collect(),
-        };
-        self.op(span, "looks", Ask::Inspect, answer);
+        let holder = holder.map(|(fence, owner)| seen(fence, owner, false, None));
+        self.looks(span, holder.into_iter().collect(), waits);
     }
 
     /// A fault that was seen once.
@@ -183,16 +178,14 @@ impl Story {
             (from, Stage::Seen(1)),
             (to, Stage::Heals),
         ] {
-            self.line(
-                at,
-                Event::Fault {
-                    fault: from,
-                    kind: kind.to_owned(),
-                    target: target.to_owned(),
-                    forgets,
-                    stage,
-                },
-            );
+            let event = Event::Fault {
+                fault: from,
+                kind: kind.to_owned(),
+                target: target.to_owned(),
+                forgets,
+                stage,
+            };
+            self.line(at, event);
         }
     }
 
@@ -210,18 +203,16 @@ impl Story {
         fence: u64,
         (base, was): (u64, u64),
     ) {
-        self.line(
-            at,
-            Event::Writes {
-                resource,
-                lock: LOCK.to_owned(),
-                fence,
-                base,
-                taken: true,
-                was,
-                slot,
-            },
-        );
+        let event = Event::Writes {
+            resource,
+            lock: LOCK.to_owned(),
+            fence,
+            base,
+            taken: true,
+            was,
+            slot,
+        };
+        self.line(at, event);
     }
 
     pub(super) fn line(&mut self, at: u64, event: Event) {
@@ -250,36 +241,47 @@ impl Story {
         broken.dedup();
         broken.iter().map(ToString::to_string).collect()
     }
+
+    /// This promise is broken, others may be.
+    pub(super) fn finds(&self, invariant: &str) {
+        let found = self.breaks();
+        assert!(found.iter().any(|it| it == invariant), "{found:?}");
+    }
+}
+
+/// One who is seen to hold it.
+pub(super) fn seen(fence: u64, owner: &str, shares: bool, slot: Option<u64>) -> Seen {
+    let owner = owner.to_owned();
+    Seen {
+        fence,
+        owner,
+        shares,
+        slot,
+    }
 }
 
 /// Asks for ten seconds.
 pub(super) fn acquire(wait_ms: u64) -> Ask {
-    Ask::Acquire {
-        ttl_ms: 10_000,
-        wait_ms,
-        keyed: false,
-        mode: Mode::Exclusive,
-    }
+    ask(wait_ms, false, Mode::Exclusive)
 }
 
 /// The same with an idempotency key.
 pub(super) fn keyed() -> Ask {
+    ask(0, true, Mode::Exclusive)
+}
+
+fn ask(wait_ms: u64, keyed: bool, mode: Mode) -> Ask {
     Ask::Acquire {
         ttl_ms: 10_000,
-        wait_ms: 0,
-        keyed: true,
-        mode: Mode::Exclusive,
+        wait_ms,
+        keyed,
+        mode,
     }
 }
 
 /// A new lease of ten seconds.
 pub(super) fn granted(fence: u64) -> RecordedAnswer {
-    RecordedAnswer::Granted {
-        fence,
-        left_ms: 10_000,
-        again: false,
-        slot: None,
-    }
+    granted_slot(fence, None)
 }
 
 /// The same with a slot.
@@ -294,10 +296,42 @@ pub(super) fn granted_slot(fence: u64, slot: Option<u64>) -> RecordedAnswer {
 
 /// Asks for ten seconds, to share the lock.
 pub(super) fn share(limit: Option<u64>, wait_ms: u64) -> Ask {
-    Ask::Acquire {
+    ask(wait_ms, false, Mode::Shared { limit })
+}
+
+/// Renews a lease for ten seconds.
+pub(super) fn renew(fence: u64) -> Ask {
+    Ask::Renew {
+        fence,
         ttl_ms: 10_000,
-        wait_ms,
-        keyed: false,
-        mode: Mode::Shared { limit },
+    }
+}
+
+/// Says that a lease lasts for ten seconds from now.
+pub(super) fn renewed(fence: u64) -> RecordedAnswer {
+    renewed_slot(fence, None)
+}
+
+/// The same with a slot.
+pub(super) fn renewed_slot(fence: u64, slot: Option<u64>) -> RecordedAnswer {
+    RecordedAnswer::Renewed {
+        fence,
+        left_ms: 10_000,
+        slot,
+        asked_for: false,
+    }
+}
+
+/// A refusal with this code.
+pub(super) fn refused(code: &str) -> RecordedAnswer {
+    let code = code.to_owned();
+    RecordedAnswer::Refused { code }
+}
+
+/// Breaks a lease at once.
+pub(super) fn break_of(fence: u64) -> Ask {
+    Ask::Break {
+        fence,
+        grace_ms: None,
     }
 }

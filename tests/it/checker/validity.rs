@@ -1,7 +1,8 @@
-//! A run that shows nothing is not passed.
+//! A run that shows nothing is not passed, nor is one whose positive control shows nothing: where clients are
+//! paused, updates must get lost.
 
 use super::story::{Story, TERMS};
-use crate::history::{Event, Stage, Terms};
+use crate::history::{Event, Resource, Stage, Terms};
 
 #[test]
 fn too_little_traffic_shows_nothing() {
@@ -26,16 +27,14 @@ fn faults(count: u64) -> Story {
     for fault in 0..count {
         for stage in [Stage::Begins, Stage::Seen(fault.min(1)), Stage::Heals] {
             let (kind, target) = ("flush".to_owned(), "redis".to_owned());
-            story.line(
-                2 + fault,
-                Event::Fault {
-                    fault,
-                    kind,
-                    target,
-                    forgets: true,
-                    stage,
-                },
-            );
+            let event = Event::Fault {
+                fault,
+                kind,
+                target,
+                forgets: true,
+                stage,
+            };
+            story.line(2 + fault, event);
         }
     }
     story
@@ -52,4 +51,14 @@ fn a_fault_that_nobody_saw_shows_nothing() {
     let told = faults(1).told(&TERMS);
     assert_eq!(told.invalid, ["flush of redis was never seen to happen"]);
     assert!(told.violations.is_empty());
+}
+
+#[test]
+fn paused_clients_that_lose_nothing_show_nothing() {
+    let mut story = Story::default();
+    story.fault((0, 5), "freeze-client", false);
+    assert_eq!(story.told(&TERMS).invalid.len(), 1);
+    story.writes(6, Resource::Unfenced, 8, 0, 0);
+    story.writes(7, Resource::Unfenced, 7, 0, 1);
+    assert_eq!(story.told(&TERMS).invalid, [""; 0]);
 }

@@ -1,17 +1,6 @@
 //! Attempts to make, and short words for what is expected of their answers.
 
-use latchgate::{
-    lock::{
-        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, Salt,
-        Sharing, Token, TokenHash, Ttl,
-    },
-    store::{
-        AnyStore, Store,
-        contract::{
-            Acquisition, Attempt, Holder, Idempotency, Release, Renewal, SharedHolders, Waiting,
-        },
-    },
-};
+use crate::conformance::prelude::*;
 
 /// Longer than any test takes.
 pub(super) const LONG: u64 = 600_000;
@@ -51,10 +40,7 @@ pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
         fingerprint: Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata),
         salt: Salt::random(),
     };
-    Attempt {
-        idempotency: Some(idempotency),
-        ..plain
-    }
+    with(plain, |it| it.idempotency = Some(idempotency))
 }
 
 /// How those share a lock who set a limit, or none.
@@ -69,18 +55,14 @@ pub(super) fn share(limit: Option<u64>) -> Sharing {
 
 /// A new attempt that shares the lock with any number of others.
 pub(super) fn reader(lock: &str, ms: u64) -> Attempt {
-    Attempt {
-        sharing: Some(share(None)),
-        ..attempt(lock, ms)
-    }
+    with(attempt(lock, ms), |it| it.sharing = Some(share(None)))
 }
 
 /// A new attempt that shares the lock, as one of so many.
 pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
-    Attempt {
-        sharing: Some(share(Some(limit))),
-        ..attempt(lock, ms)
-    }
+    with(attempt(lock, ms), |it| {
+        it.sharing = Some(share(Some(limit)));
+    })
 }
 
 /// The same attempt under an idempotency key.
@@ -91,31 +73,22 @@ pub(super) fn under(key: IdempotencyHash, attempt: Attempt) -> Attempt {
         fingerprint: Fingerprint::of(ttl, None, attempt.sharing, None, &attempt.metadata),
         salt: Salt::random(),
     };
-    Attempt {
-        idempotency: Some(idempotency),
-        ..attempt
-    }
+    with(attempt, |it| it.idempotency = Some(idempotency))
 }
 
 /// The same attempt, which waits for longer than a test takes.
 pub(super) fn patient(attempt: Attempt) -> Attempt {
     let waiting = Waiting {
-        max_wait: std::time::Duration::from_secs(50),
+        max_wait: Duration::from_secs(50),
         longest_queue: 100,
     };
-    Attempt {
-        wait: Some(waiting),
-        ..attempt
-    }
+    with(attempt, |it| it.wait = Some(waiting))
 }
 
 /// A new attempt for a lease that may be kept for so long.
 pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     let limit = HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap();
-    Attempt {
-        hold_limit: Some(limit),
-        ..attempt(lock, ms)
-    }
+    with(attempt(lock, ms), |it| it.hold_limit = Some(limit))
 }
 
 /// A token that nobody has.
@@ -146,8 +119,7 @@ pub(super) async fn refused(store: &AnyStore, attempt: &Attempt) {
 
 /// Releases, and must have held the lock.
 pub(super) async fn released(store: &AnyStore, attempt: &Attempt) {
-    let release = store.release(&attempt.name, &attempt.token).await.unwrap();
-    assert_eq!(release, Release::Released);
+    store.must_release(attempt).await;
 }
 
 /// Makes a living lease last so long from now, and no longer.
@@ -176,4 +148,12 @@ pub(super) async fn holders(store: &AnyStore, lock: &str) -> u64 {
 /// Whether nobody holds the lock.
 pub(super) async fn is_free(store: &AnyStore, lock: &str) -> bool {
     store.inspect(&name(lock)).await.unwrap().holder.is_none()
+}
+
+/// Waits until so many hold `lock`.
+pub(super) async fn until_holders(store: &AnyStore, count: u64) {
+    until("so many hold it", async || {
+        holders(store, "lock").await == count
+    })
+    .await;
 }

@@ -1,15 +1,10 @@
 //! The embedded store, in a directory of its own.
 
-use std::sync::{Arc, Mutex};
-
 use async_trait::async_trait;
-use latchgate::{
-    clock::SystemClock,
-    store::{AnyStore, Store, embedded::EmbeddedStore},
-};
+use latchgate::store::embedded::EmbeddedStore;
 use tempfile::TempDir;
 
-use super::Fixture;
+use crate::conformance::prelude::*;
 use crate::embedded::place::open_again;
 
 /// The embedded store, in a directory of its own.

@@ -1,20 +1,6 @@
 //! Clause 1: between a grant and its end no other token is granted the name.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
-
-use latchgate::store::{
-    Store as _,
-    contract::{Acquisition, Contention, Holder},
-};
-use tokio::task::JoinSet;
-
-use super::{
-    Fixture,
-    attempts::{LONG, attempt, granted, is_free, refused, released},
-};
+use crate::conformance::prelude::*;
 
 pub(super) async fn one_of_many_concurrent_attempts_is_granted(fixture: &dyn Fixture) {
     let mut attempts = JoinSet::new();

@@ -1,27 +1,12 @@
 //! A lease ends with its TTL, and not before.
 
-use std::time::Duration;
-
-use latchgate::store::{
-    Store as _,
-    contract::{Acquisition, Holder, Loss, Release, Renewal},
-};
-use tokio::time::Instant;
-
-use super::{
-    Fixture,
-    attempts::{LONG, SHORT, attempt, granted, is_free, refused},
-};
-use crate::support::eventually;
+use crate::conformance::prelude::*;
 
 pub(super) async fn frees_the_lock(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &attempt("lock", 2 * SHORT)).await;
     refused(&store, &attempt("lock", SHORT)).await;
-    eventually("the lease expires", async || {
-        is_free(&store, "lock").await.then_some(())
-    })
-    .await;
+    store.until_free("lock").await;
     granted(&store, &attempt("lock", LONG)).await;
 }
 
@@ -29,17 +14,11 @@ pub(super) async fn ends_what_renew_and_release_may_do(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", SHORT);
     granted(&store, &first).await;
-    eventually("the lease expires", async || {
-        is_free(&store, "lock").await.then_some(())
-    })
-    .await;
-    let renewal = store.renew(&first.name, &first.token, None).await.unwrap();
-    assert_eq!(renewal, Renewal::Lost(Loss::Free));
-    let release = store.release(&first.name, &first.token).await.unwrap();
-    assert_eq!(release, Release::Lost(Loss::Free));
+    store.until_free("lock").await;
+    store.must_lose(&first, Loss::Free).await;
+    store.must_not_release(&first, Loss::Free).await;
     granted(&store, &attempt("lock", LONG)).await;
-    let release = store.release(&first.name, &first.token).await.unwrap();
-    assert_eq!(release, Release::Lost(Loss::HeldByAnother));
+    store.must_not_release(&first, Loss::HeldByAnother).await;
 }
 
 pub(super) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn Fixture) {
@@ -73,10 +52,7 @@ pub(super) async fn goes_on_through_a_restart(fixture: &dyn Fixture) {
         assert!(after.expires_in < before.expires_in, "the lease began anew");
     }
     refused(&store, &attempt("lock", LONG)).await;
-    eventually("the lease expires", async || {
-        is_free(&store, "lock").await.then_some(())
-    })
-    .await;
+    store.until_free("lock").await;
     let lasted = asked.elapsed();
     assert!(lasted >= before.expires_in, "the lease ended early");
     assert!(lasted < Duration::from_secs(20), "the lease does not end");

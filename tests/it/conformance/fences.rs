@@ -1,64 +1,50 @@
 //! Clause 2: each new grant of a name carries a greater fencing token.
 
-use latchgate::{
-    lock::FencingToken,
-    store::{
-        Store as _,
-        contract::{GiveBack, Renewal},
-    },
-};
+use crate::conformance::prelude::*;
 
-use super::{
-    Fixture,
-    attempts::{LONG, attempt, granted, is_free, key, keyed, released},
-};
-use crate::support::eventually;
+/// Grants, ends the lease, and so on; each fence must be greater than the one before.
+async fn rise_over(
+    fixture: &dyn Fixture,
+    (turns, ttl_ms): (usize, u64),
+    end: impl AsyncFn(&AnyStore, &Attempt),
+) {
+    let mut last = None;
+    for _ in 0..turns {
+        let (store, attempt) = (fixture.store(), attempt("lock", ttl_ms));
+        let fence = Some(granted(&store, &attempt).await.fence);
+        assert!(fence > last, "{fence:?} after {last:?}");
+        last = fence;
+        end(&store, &attempt).await;
+    }
+}
 
 pub(super) async fn rise_over_release(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let mut last = None;
-    for _ in 0..20 {
-        let attempt = attempt("lock", LONG);
-        let fence = granted(&store, &attempt).await.fence;
-        released(&store, &attempt).await;
-        rises(&mut last, fence);
-    }
+    rise_over(fixture, (20, LONG), async |store, held| {
+        released(store, held).await
+    })
+    .await;
 }
 
 pub(super) async fn rise_over_expiry(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let mut last = None;
-    for _ in 0..3 {
-        rises(
-            &mut last,
-            granted(&store, &attempt("lock", 100)).await.fence,
-        );
-        eventually("the lease expires", async || {
-            is_free(&store, "lock").await.then_some(())
-        })
-        .await;
-    }
+    rise_over(fixture, (3, 100), async |store, _| {
+        store.until_free("lock").await
+    })
+    .await;
 }
 
 pub(super) async fn rise_over_give_back(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let mut last = None;
-    for _ in 0..3 {
-        let attempt = attempt("lock", LONG);
-        rises(&mut last, granted(&store, &attempt).await.fence);
-        let outcome = store.give_back(&attempt.name, &attempt.token).await;
-        assert_eq!(outcome.unwrap(), GiveBack::GivenBack);
-    }
+    let end = async |store: &AnyStore, held: &Attempt| {
+        store.must_give_back(held, GiveBack::GivenBack).await;
+    };
+    rise_over(fixture, (3, LONG), end).await;
 }
 
 pub(super) async fn rise_over_restarts(fixture: &dyn Fixture) {
-    let mut last = None;
-    for _ in 0..4 {
-        let attempt = attempt("lock", LONG);
-        rises(&mut last, granted(&fixture.store(), &attempt).await.fence);
-        released(&fixture.store(), &attempt).await;
+    let end = async |store: &AnyStore, held: &Attempt| {
+        released(store, held).await;
         fixture.restart().await;
-    }
+    };
+    rise_over(fixture, (4, LONG), end).await;
 }
 
 pub(super) async fn are_the_same_for_the_same_lease(fixture: &dyn Fixture) {
@@ -66,13 +52,7 @@ pub(super) async fn are_the_same_for_the_same_lease(fixture: &dyn Fixture) {
     let first = keyed("lock", LONG, key());
     let fence = granted(&store, &first).await.fence;
     assert_eq!(granted(&store, &first).await.fence, fence);
-    let renewal = store.renew(&first.name, &first.token, None).await.unwrap();
-    assert!(matches!(renewal, Renewal::Renewed(held, _) if held.fence == fence));
+    assert_eq!(store.must_renew(&first, None).await.fence, fence);
     fixture.restart().await;
     assert_eq!(granted(&fixture.store(), &first).await.fence, fence);
-}
-
-fn rises(last: &mut Option<FencingToken>, fence: FencingToken) {
-    assert!(Some(fence) > *last, "{fence} after {last:?}");
-    *last = Some(fence);
 }

@@ -1,7 +1,8 @@
 //! What a case needs of the store that it runs on.
 
 use async_trait::async_trait;
-use latchgate::store::AnyStore;
+
+use crate::conformance::prelude::*;
 
 /// A store of its own for one case.
 #[async_trait]
@@ -25,4 +26,11 @@ pub(crate) trait Fixture: Send + Sync {
     /// Ends the store as a shutdown would, and opens it again on the same data. A store that keeps
     /// nothing in the gateway gets a gateway that knows nothing.
     async fn restart(&self);
+
+    /// The same in the second turn of a case that looks at a store twice.
+    async fn restart_if(&self, wanted: bool) {
+        if wanted {
+            self.restart().await;
+        }
+    }
 }

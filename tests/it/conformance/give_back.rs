@@ -1,44 +1,28 @@
 //! Clause 8: what nobody waits for any more is not held.
 
-use latchgate::{
-    lock::KeeperId,
-    store::{
-        AnyStore, Store as _, StoreError, Unavailability,
-        contract::{Acquisition, Attempt, GiveBack},
-    },
-};
-use tokio::task::JoinSet;
-
-use super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, attempt, granted, is_free, key, keyed, name, refused, released, token,
-    },
-};
-use crate::support::eventually;
+use crate::conformance::prelude::*;
 
 pub(super) async fn ends_a_grant(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", LONG);
     granted(&store, &first).await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::GivenBack);
+    store.must_give_back(&first, GiveBack::GivenBack).await;
     assert!(is_free(&store, "lock").await);
-    withdrawn(fixture, &first).await;
+    store.must_withdraw(&first).await;
     granted(&store, &attempt("lock", LONG)).await;
+    // Repeated, it ends no other lease.
+    store.must_give_back(&first, GiveBack::NothingHeld).await;
+    refused(&store, &attempt("lock", LONG)).await;
 }
 
 pub(super) async fn before_the_acquire_arrives_refuses_it(fixture: &dyn Fixture) {
     let late = attempt("lock", LONG);
-    assert_eq!(given_back(fixture, &late).await, GiveBack::NothingHeld);
-    withdrawn(fixture, &late).await;
-    assert!(is_free(&fixture.store(), "lock").await);
-}
-
-pub(super) async fn before_the_acquire_arrives_refuses_it_after_a_restart(fixture: &dyn Fixture) {
-    let late = attempt("lock", LONG);
-    assert_eq!(given_back(fixture, &late).await, GiveBack::NothingHeld);
+    let store = fixture.store();
+    store.must_give_back(&late, GiveBack::NothingHeld).await;
+    store.must_withdraw(&late).await;
     fixture.restart().await;
-    withdrawn(fixture, &late).await;
+    fixture.store().must_withdraw(&late).await;
+    assert!(is_free(&fixture.store(), "lock").await);
 }
 
 pub(super) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture) {
@@ -60,27 +44,16 @@ pub(super) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture
     }
 }
 
-pub(super) async fn may_be_repeated(fixture: &dyn Fixture) {
-    let first = attempt("lock", LONG);
-    granted(&fixture.store(), &first).await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::GivenBack);
-    granted(&fixture.store(), &attempt("lock", LONG)).await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::NothingHeld);
-    refused(&fixture.store(), &attempt("lock", LONG)).await;
-}
-
 pub(super) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn Fixture) {
-    let first = answered_again(fixture).await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::Kept);
-    released(&fixture.store(), &first).await;
-}
-
-pub(super) async fn does_not_touch_a_lease_that_was_answered_again_before_a_restart(
-    fixture: &dyn Fixture,
-) {
-    let first = answered_again(fixture).await;
-    fixture.restart().await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::Kept);
+    let key = key();
+    let first = keyed("lock", LONG, key);
+    granted(&fixture.store(), &first).await;
+    answered_again(&fixture.store(), &keyed("lock", LONG, key)).await;
+    for restarted in [false, true] {
+        fixture.restart_if(restarted).await;
+        let store = fixture.store();
+        store.must_give_back(&first, GiveBack::Kept).await;
+    }
     released(&fixture.store(), &first).await;
 }
 
@@ -89,27 +62,20 @@ pub(super) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn
     let key = key();
     let first = keyed("lock", LONG, key);
     granted(&store, &first).await;
-    assert_eq!(given_back(fixture, &first).await, GiveBack::GivenBack);
+    store.must_give_back(&first, GiveBack::GivenBack).await;
     assert!(is_free(&store, "lock").await);
     let outcome = store.acquire(&keyed("lock", LONG, key)).await.unwrap();
     assert_eq!(outcome, Acquisition::IdempotencyExpired);
 }
 
-pub(super) async fn leaves_others_alone(fixture: &dyn Fixture) {
+pub(super) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;
-    let outcome = store.give_back(&name("lock"), &token()).await.unwrap();
-    assert_eq!(outcome, GiveBack::NothingHeld);
-    released(&store, &holder).await;
-}
-
-pub(super) async fn leaves_other_names_alone(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
-    let outcome = store.give_back(&name("other"), &holder.token).await;
-    assert_eq!(outcome.unwrap(), GiveBack::NothingHeld);
+    for (lock, token) in [("lock", token()), ("other", holder.token)] {
+        let outcome = store.give_back(&name(lock), &token).await;
+        assert_eq!(outcome.unwrap(), GiveBack::NothingHeld, "{lock}");
+    }
     granted(&store, &holder).await;
     released(&store, &holder).await;
 }
@@ -121,35 +87,16 @@ pub(super) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
     released(&store, &gone).await;
     let over = attempt("expired", SHORT);
     granted(&store, &over).await;
-    eventually("the lease expires", async || {
-        is_free(&store, "expired").await.then_some(())
-    })
-    .await;
+    store.until_free("expired").await;
     for ended in [gone, over] {
-        assert_eq!(given_back(fixture, &ended).await, GiveBack::NothingHeld);
-        withdrawn(fixture, &ended).await;
+        store.must_give_back(&ended, GiveBack::NothingHeld).await;
+        store.must_withdraw(&ended).await;
     }
 }
 
-async fn given_back(fixture: &dyn Fixture, attempt: &Attempt) -> GiveBack {
-    let store = fixture.store();
-    let outcome = store.give_back(&attempt.name, &attempt.token).await;
-    outcome.unwrap()
-}
-
-async fn withdrawn(fixture: &dyn Fixture, attempt: &Attempt) {
-    let outcome = fixture.store().acquire(attempt).await;
-    let withdrawn = StoreError::from(Unavailability::Withdrawn);
-    assert_eq!(outcome, Err(withdrawn));
-}
-
-async fn answered_again(fixture: &dyn Fixture) -> Attempt {
-    let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&fixture.store(), &first).await;
-    let again = fixture.store().acquire(&keyed("lock", LONG, key)).await;
+async fn answered_again(store: &AnyStore, again: &Attempt) {
+    let again = store.acquire(again).await;
     assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
-    first
 }
 
 pub(super) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture: &dyn Fixture) {
@@ -172,8 +119,7 @@ pub(super) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &d
     let key = key();
     let [first, newer, next] = [(); 3].map(|()| keyed("lock", LONG, key));
     granted(&store, &first).await;
-    let again = store.acquire(&newer).await;
-    assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
+    answered_again(&store, &newer).await;
     // Who keeps it may have answered it, or not.
     let outcome = given_back_unanswered(&store, &first, &first).await;
     assert_eq!(outcome, GiveBack::Kept);

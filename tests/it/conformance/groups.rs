@@ -1,37 +1,15 @@
 //! Several locks that are taken as one, by gateways on this store.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::convert::Infallible;
 
-use futures_util::future::join_all;
 use latchgate::{
-    auth::Authorization,
-    config::LimitsConfig,
-    engine::{
-        AcquireError, AcquireRequest, Engine, ExplicitTerms, GrantedGroup, GroupAcquireError,
-        GroupRequest,
-    },
-    lifecycle::Lifecycle,
-    lock::{CallerId, GroupNames, IdempotencyKey, LockName, Metadata},
-    store::{
-        AnyStore, Store,
-        contract::{Holder, RenewalTtl},
-    },
-    telemetry::metrics::Metrics,
+    engine::{GrantedGroup, GroupAcquireError, GroupRequest},
+    lock::GroupNames,
 };
-use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    attempts::{LONG, attempt, granted, is_free, name, released, ttl},
-    fixture::Fixture,
-};
+use tokio::runtime::{self, Runtime};
+
+use crate::conformance::prelude::*;
 
 /// Longer than all clients of a case take together, on a busy machine and over a quorum.
 const WAIT: Duration = Duration::from_secs(50);
@@ -65,6 +43,12 @@ fn group(
         })
     };
     GroupRequest::new(names, part).unwrap()
+}
+
+/// Threads of a gateway that end in the middle of a wait.
+fn doomed() -> Runtime {
+    let mut threads = runtime::Builder::new_multi_thread();
+    threads.worker_threads(1).enable_all().build().unwrap()
 }
 
 async fn acquire(
@@ -120,15 +104,7 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
         .expect("nothing waits for ever");
     for lock in LOCKS {
         // What a client has tried for is given back in a moment.
-        until_free(&fixture.store(), lock, Duration::from_secs(20)).await;
-    }
-}
-
-async fn until_free(store: &AnyStore, lock: &str, within: Duration) {
-    let deadline = Instant::now() + within;
-    while !is_free(store, lock).await {
-        assert!(Instant::now() < deadline, "{lock} is still held");
-        sleep(Duration::from_millis(20)).await;
+        fixture.store().until_free(lock).await;
     }
 }
 
@@ -171,12 +147,10 @@ pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fix
         let request = group(&["x", "y", "z"], LONG, Duration::ZERO, key.as_ref());
         let error = acquire(&engine, request).await.unwrap_err();
         assert_eq!(error.name, Some(name("y")));
-        assert!(
-            matches!(error.error, AcquireError::Held { .. }),
-            "{error:?}"
-        );
+        let expected = matches!(error.error, AcquireError::Held { .. });
+        assert!(expected, "{error:?}");
         for lock in ["x", "z"] {
-            until_free(&store, lock, Duration::from_secs(10)).await;
+            store.until_free(lock).await;
         }
         // Whoever asked with a key may ask again with it.
         if let Some(key) = key {
@@ -209,18 +183,14 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
     sleep(Duration::from_millis(100)).await;
     let others = group(&["w", "y"], LONG, Duration::ZERO, Some(&key));
     let mismatch = acquire(&other_engine, others).await.unwrap_err();
-    assert!(
-        matches!(mismatch.error, AcquireError::IdempotencyMismatch),
-        "{mismatch:?}"
-    );
+    let expected = matches!(mismatch.error, AcquireError::IdempotencyMismatch);
+    assert!(expected, "{mismatch:?}");
     for lock in ["x", "y"] {
         other_engine.release(name(lock), first.hash).await.unwrap();
     }
     let ended = acquire(&other_engine, request()).await.unwrap_err();
-    assert!(
-        matches!(ended.error, AcquireError::IdempotencyExpired),
-        "{ended:?}"
-    );
+    let expected = matches!(ended.error, AcquireError::IdempotencyExpired);
+    assert!(expected, "{ended:?}");
 }
 
 pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture: &dyn Fixture) {
@@ -229,26 +199,21 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
     let other = attempt("y", LONG);
     granted(&store, &other).await;
     // Everything of this gateway runs on threads that end in the middle of the wait.
-    let doomed = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let doomed = doomed();
     let killed = store.clone();
     doomed.spawn(async move {
         let engine = engine(&killed);
         drop(acquire(&engine, group(&["x", "y"], BRIEF, WAIT, None)).await);
     });
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while is_free(&store, "x").await {
-        assert!(Instant::now() < deadline, "it takes the first lock");
-        sleep(Duration::from_millis(10)).await;
-    }
+    until("it takes the first lock", async || {
+        !is_free(&store, "x").await
+    })
+    .await;
     // It is kept while the second is waited for.
     sleep(Duration::from_millis(2 * BRIEF)).await;
     assert!(!is_free(&store, "x").await);
     doomed.shutdown_background();
-    until_free(&store, "x", Duration::from_millis(10 * BRIEF)).await;
+    store.until_free("x").await;
 }
 
 pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
@@ -259,21 +224,14 @@ pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     granted(&store, &other).await;
     let key = IdempotencyKey::random();
     let request = group(&["x", "y"], LONG, WAIT, Some(&key));
-    let doomed = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let doomed = doomed();
     let (killed, asked) = (store.clone(), request.clone());
     doomed.spawn(async move {
         let engine = engine(&killed);
         drop(acquire(&engine, asked).await);
     });
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while store.inspect(&name("y")).await.unwrap().waiters == 0 {
-        assert!(Instant::now() < deadline, "it waits for the second lock");
-        sleep(Duration::from_millis(10)).await;
-    }
+    let waiters = async || store.inspect(&name("y")).await.unwrap().waiters;
+    until("it waits for the second lock", async || waiters().await > 0).await;
     doomed.shutdown_background();
     // Passes to whoever has died, unless that is seen first.
     released(&store, &other).await;

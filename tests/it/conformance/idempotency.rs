@@ -1,21 +1,6 @@
 //! Clause 3: repeating an acquire after a lost reply does no harm.
 
-use std::time::Duration;
-
-use latchgate::{
-    lock::{Fingerprint, HeldLease, IdempotencyHash, Metadata, Salt},
-    store::{
-        Store as _,
-        contract::{Acquisition, Attempt},
-    },
-};
-use tokio::{task::JoinSet, time::Instant};
-
-use super::{
-    Fixture,
-    attempts::{LONG, SHORT, attempt, granted, is_free, key, keyed, refused, released, ttl},
-};
-use crate::support::eventually;
+use crate::conformance::prelude::*;
 
 /// Long for a clock, and short for a test.
 const A_WHILE: Duration = Duration::from_millis(100);
@@ -34,7 +19,7 @@ pub(super) async fn the_token_of_the_living_lease_answers_that_lease(fixture: &d
     for first in [attempt("plain", LONG), keyed("keyed", LONG, key())] {
         let held = granted(&store, &first).await;
         let since = Instant::now();
-        tokio::time::sleep(A_WHILE).await;
+        sleep(A_WHILE).await;
         let gone = since.elapsed();
         let again = granted(&store, &first).await;
         assert_eq!(again.fence, held.fence);
@@ -48,8 +33,11 @@ pub(super) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn F
     let first = keyed("lock", LONG, key);
     let held = granted(&fixture.store(), &first).await;
     let since = Instant::now();
-    for _ in 0..3 {
-        tokio::time::sleep(A_WHILE).await;
+    for turn in 0..3 {
+        sleep(A_WHILE).await;
+        if turn == 2 {
+            fixture.restart().await;
+        }
         let gone = since.elapsed();
         let (again, salt) = replayed(fixture, &keyed("lock", LONG, key)).await;
         assert_eq!(Some(salt), first.idempotency.as_ref().map(|it| it.salt));
@@ -57,16 +45,6 @@ pub(super) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn F
         assert_not_renewed(&again, gone);
     }
     released(&fixture.store(), &first).await;
-}
-
-pub(super) async fn the_same_key_answers_the_same_lease_after_a_restart(fixture: &dyn Fixture) {
-    let key = key();
-    let first = keyed("lock", LONG, key);
-    let held = granted(&fixture.store(), &first).await;
-    fixture.restart().await;
-    let (again, salt) = replayed(fixture, &keyed("lock", LONG, key)).await;
-    assert_eq!(Some(salt), first.idempotency.as_ref().map(|it| it.salt));
-    assert_eq!(again.fence, held.fence);
 }
 
 pub(super) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixture) {
@@ -90,53 +68,26 @@ pub(super) async fn another_key_is_somebody_else(fixture: &dyn Fixture) {
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn a_key_is_refused_after_release(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&store, &first).await;
-    released(&store, &first).await;
-    expired(fixture, key).await;
-    assert!(is_free(&store, "lock").await);
-    granted(&store, &attempt("lock", LONG)).await;
-}
-
-pub(super) async fn a_key_is_refused_after_expiry(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let key = key();
-    granted(&store, &keyed("lock", SHORT, key)).await;
-    eventually("the lease expires", async || {
-        is_free(&store, "lock").await.then_some(())
-    })
-    .await;
-    expired(fixture, key).await;
-    assert!(is_free(&store, "lock").await);
-}
-
-pub(super) async fn a_key_is_refused_while_somebody_else_holds(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&store, &first).await;
-    released(&store, &first).await;
-    granted(&store, &attempt("lock", LONG)).await;
-    expired(fixture, key).await;
-}
-
-pub(super) async fn a_key_is_refused_after_a_restart(fixture: &dyn Fixture) {
-    let (by_release, by_expiry) = (key(), key());
-    let first = keyed("lock", LONG, by_release);
-    granted(&fixture.store(), &first).await;
-    released(&fixture.store(), &first).await;
-    granted(&fixture.store(), &keyed("lock", SHORT, by_expiry)).await;
-    fixture.restart().await;
-    expired(fixture, by_release).await;
-    eventually("the lease expires", async || {
-        is_free(&fixture.store(), "lock").await.then_some(())
-    })
-    .await;
-    fixture.restart().await;
-    expired(fixture, by_expiry).await;
+pub(super) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fixture) {
+    for is_released in [true, false] {
+        let store = fixture.store();
+        let key = key();
+        let first = keyed("lock", if is_released { LONG } else { SHORT }, key);
+        granted(&store, &first).await;
+        if is_released {
+            released(&store, &first).await;
+        }
+        store.until_free("lock").await;
+        expired(fixture, key).await;
+        assert!(is_free(&store, "lock").await);
+        // Also while somebody else holds the lock, and after a restart.
+        let next = attempt("lock", LONG);
+        granted(&store, &next).await;
+        expired(fixture, key).await;
+        released(&store, &next).await;
+        fixture.restart().await;
+        expired(fixture, key).await;
+    }
 }
 
 pub(super) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {

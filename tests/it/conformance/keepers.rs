@@ -1,21 +1,6 @@
 //! Clause 9: a lease has one keeper, the last one who adopted it.
 
-use latchgate::{
-    lock::KeeperId,
-    store::{
-        Store as _,
-        contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Loss, Release, Renewal,
-            RenewalTtl, Renewer,
-        },
-    },
-};
-use tokio::task::JoinSet;
-
-use super::{
-    Fixture,
-    attempts::{LONG, attempt, granted, is_free, key, keyed, released, ttl},
-};
+use crate::conformance::prelude::*;
 
 pub(super) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
@@ -139,16 +124,7 @@ pub(super) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     granted(&fixture.store(), &older).await;
     let answer = fixture.store().acquire(&newer).await.unwrap();
     assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
-    // Whatever the older one asks next, from whichever gateway, its answer may have been lost.
-    for store in fixture.gateways() {
-        let Attempt { name, token, .. } = &older;
-        let again = store.acquire(&older).await.unwrap();
-        assert_eq!(again, Acquisition::Superseded);
-        let left = store.leave(name, token, None).await.unwrap();
-        assert_eq!(left, Leaving::Superseded);
-        let confirmed = store.confirm(name, token).await.unwrap();
-        assert_eq!(confirmed, Confirmation::Superseded);
-    }
+    superseded(fixture, &older).await;
     kept(fixture, &older, first(&newer)).await;
 }
 
@@ -156,8 +132,7 @@ pub(super) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
     let store = fixture.store();
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
-    let outcome = store.give_back(&lease.name, &lease.token).await.unwrap();
-    assert_eq!(outcome, GiveBack::Kept);
+    store.must_give_back(&lease, GiveBack::Kept).await;
     kept(fixture, &lease, adopter).await;
 }
 
@@ -190,6 +165,19 @@ pub(super) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
     let renewal = renewed_as(fixture, &lease, adopter, LONG).await;
     assert_eq!(renewal, Renewal::Lost(Loss::Free));
     assert!(is_free(&fixture.store(), "lock").await);
+}
+
+/// Whatever the older one asks next, from whichever gateway: its answer may have been lost.
+pub(super) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
+    for store in fixture.gateways() {
+        let Attempt { name, token, .. } = older;
+        let again = store.acquire(older).await.unwrap();
+        assert_eq!(again, Acquisition::Superseded);
+        let left = store.leave(name, token, None).await.unwrap();
+        assert_eq!(left, Leaving::Superseded);
+        let confirmed = store.confirm(name, token).await.unwrap();
+        assert_eq!(confirmed, Confirmation::Superseded);
+    }
 }
 
 async fn held(fixture: &dyn Fixture) -> Attempt {

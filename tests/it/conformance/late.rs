@@ -1,23 +1,11 @@
 //! What is told of a lease by an answer that is read late: the gateway, or who asked it, stood still since the store
 //! decided.
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
 
 use futures_util::FutureExt;
-use latchgate::{
-    lock::{HeldLease, LockName},
-    store::{
-        AnyStore, Store as _,
-        contract::{Acquisition, Attempt, Confirmation, Holder, Release, Renewal, Waiting},
-        parking::News,
-    },
-};
-use tokio::time::{Instant, sleep};
 
-use super::{
-    Fixture,
-    attempts::{LONG, attempt, granted, ttl},
-};
+use crate::conformance::prelude::*;
 
 /// For how long nobody reads the answer.
 const STALL: Duration = Duration::from_millis(300);
@@ -77,11 +65,8 @@ pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixtur
         }),
         ..attempt("lock", LONG)
     };
-    let mut parked = store.parking().park(second.name.clone(), second.token);
-    let queued = store.acquire(&second).await;
-    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
-    let released = store.release(&first.name, &first.token).await;
-    assert_eq!(released, Ok(Release::Released));
+    let mut parked = store.stand(&second).await;
+    store.must_release(&first).await;
     let deadline = Instant::now() + TIMEOUT;
     let is_another = async || {
         let shown = store.inspect(&second.name).await.ok()?.holder;
@@ -103,10 +88,8 @@ pub(super) async fn a_hand_off_is_told_without_the_time_since_it_was_made(fixtur
             let shown = store.inspect(&second.name).await.unwrap().holder;
             if matches!(&shown, Some(Holder::Lease(lease)) if held(lease)) {
                 let answer = confirmation.await;
-                assert!(
-                    matches!(answer, Ok(Confirmation::Confirmed(_))),
-                    "{answer:?}"
-                );
+                let expected = matches!(answer, Ok(Confirmation::Confirmed(_)));
+                assert!(expected, "{answer:?}");
                 return;
             }
             let Some((answer, confirmed)) =

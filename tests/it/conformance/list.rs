@@ -1,29 +1,11 @@
 //! Clause 10: a list misses nothing that is held, and shows nothing that has ended.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
-
 use latchgate::{
-    lock::{LockName, Metadata, NamePrefix, Owner, SearchText},
-    store::{
-        AnyStore, Store,
-        contract::{Attempt, Holder, ListQuery, Page},
-        cursor::{Cursor, Scanned},
-        list_filter::ListFilter,
-    },
+    lock::{NamePrefix, SearchText},
+    store::cursor::{Cursor, Scanned},
 };
-use tokio::task::JoinSet;
 
-use super::{
-    Fixture,
-    attempts::{LONG, SHORT, attempt, granted, is_free, released},
-};
-use crate::support::{Random, eventually, full};
+use crate::conformance::prelude::*;
 
 pub(super) async fn shows_every_lock_that_is_held_as_inspect_does(fixture: &dyn Fixture) {
     let store = fixture.store();
@@ -65,10 +47,7 @@ pub(super) async fn shows_nothing_that_has_ended(fixture: &dyn Fixture) {
     }
     released(&store, &over).await;
     store.break_lock(&taken.name, None).await.unwrap();
-    eventually("the lease expires", async || {
-        is_free(&store, "gone").await.then_some(())
-    })
-    .await;
+    store.until_free("gone").await;
     assert_eq!(names(&walk(fixture, &all(100)).await), ["kept"]);
 }
 
@@ -103,10 +82,9 @@ pub(super) async fn shows_the_leases_of_an_owner_and_no_others(fixture: &dyn Fix
         ("d", None),
         ("e", Some("ci")),
     ] {
-        let asked = Attempt {
-            owner: owner.map(|owner| Owner::new(owner).unwrap()),
-            ..attempt(lock, LONG)
-        };
+        let asked = with(attempt(lock, LONG), |it| {
+            it.owner = owner.map(|owner| Owner::new(owner).unwrap());
+        });
         granted(&store, &asked).await;
     }
     let query = ListQuery {
@@ -189,9 +167,9 @@ pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
         assert!(pages <= 10 + 4 * held / limit, "{pages} pages of {limit}");
     }
     // A page takes no more than a moment, which is more or less on a machine that does other things.
-    eventually("one page has room for all", async || {
+    until("one page has room for all", async || {
         let page = store.list(&all(1_000)).await.unwrap();
-        (page.locks.len() == held).then_some(())
+        page.locks.len() == held
     })
     .await;
 }

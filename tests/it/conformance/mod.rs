@@ -14,6 +14,7 @@ mod keepers;
 mod late;
 mod list;
 mod model;
+mod prelude;
 mod random;
 mod redis;
 mod redlock;

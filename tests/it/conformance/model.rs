@@ -1,14 +1,6 @@
 //! What a store should answer, in the fewest words: leases do not expire while a sequence runs.
 
-use std::collections::{HashMap, HashSet};
-
-use latchgate::{
-    lock::{FencingToken, Fingerprint, IdempotencyHash, LockName, TokenHash},
-    store::{
-        StoreError, Unavailability,
-        contract::{Acquisition, Attempt, GiveBack, Holder, Inspection, Loss, Release, Renewal},
-    },
-};
+use crate::conformance::prelude::*;
 
 /// What is held, used and given back.
 #[derive(Debug, Default)]

@@ -1,16 +1,7 @@
 //! Random sequences of commands, each answer compared with the model.
 
-use latchgate::{
-    lock::{IdempotencyHash, TokenHash},
-    store::{Store as _, contract::Attempt},
-};
-
-use super::{
-    Fixture,
-    attempts::{LONG, attempt, key, keyed, token, ttl},
-    model::Model,
-};
-use crate::support::Random;
+use super::model::Model;
+use crate::conformance::prelude::*;
 
 /// How many commands one sequence has.
 const COMMANDS: usize = 1_500;

@@ -1,24 +1,10 @@
 //! The Redis store, on a server of its own, on a master that a sentinel names or on a cluster, with two
 //! gateways.
 
-use std::sync::{Arc, Mutex};
-
 use async_trait::async_trait;
-use latchgate::{
-    clock::SystemClock,
-    config::{Millis, RedisConfig},
-    lifecycle::Lifecycle,
-    store::{
-        AnyStore, Store,
-        redis::{RedisServers, RedisStore},
-    },
-};
 
-use super::Fixture;
-use crate::{
-    redis::{cluster::pool::Pooled, sentinel::watched::Watched},
-    support::RedisServer,
-};
+use crate::conformance::prelude::*;
+use crate::redis::{cluster::pool::Pooled, sentinel::watched::Watched};
 
 /// The Redis store, on servers of its own, with two gateways.
 pub(super) struct Redis {
@@ -59,7 +45,7 @@ impl Redis {
     /// On three masters of a cluster.
     pub(super) async fn clustered() -> Self {
         let pooled = Pooled::take().await;
-        let url = &pooled.cluster().url();
+        let url = &pooled.url();
         Self::open(url, patient(), Processes::Clustered(pooled))
     }
 

@@ -1,23 +1,8 @@
 //! Renew: keeps a living lease, and nothing else.
 
-use std::time::Duration;
+use tokio::time::sleep_until;
 
-use latchgate::{
-    lock::HeldLease,
-    store::{
-        Store as _, StoreError,
-        contract::{Attempt, Loss, Renewal, RenewalTtl, Renewer},
-    },
-};
-use tokio::time::{Instant, sleep_until};
-
-use super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, attempt, granted, is_free, limited, name, refused, released, token, ttl,
-    },
-};
-use crate::support::eventually;
+use crate::conformance::prelude::*;
 
 /// A store counts in milliseconds, by a clock of its own.
 const GRAIN: Duration = Duration::from_millis(20);
@@ -50,10 +35,7 @@ pub(super) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
     released(&store, &gone).await;
     let over = attempt("expired", SHORT);
     granted(&store, &over).await;
-    eventually("the lease expires", async || {
-        is_free(&store, "expired").await.then_some(())
-    })
-    .await;
+    store.until_free("expired").await;
     for ended in [gone, over] {
         let long = Some(ttl(LONG));
         let renewal = store.renew(&ended.name, &ended.token, long).await.unwrap();

@@ -1,23 +1,8 @@
 //! Clause 13: a request to release is carried out, whoever renews the lease.
 
-use std::time::Duration;
+use latchgate::store::contract::BrokenLease;
 
-use latchgate::{
-    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Reason, ReleaseRequest},
-    store::{
-        AnyStore, Store as _, StoreError,
-        contract::{
-            Acquisition, Attempt, BrokenLease, GiveBack, Holder, Loss, Release, Renewal, Requesting,
-        },
-    },
-};
-use tokio::time::{Instant, sleep, timeout};
-
-use super::{
-    Fixture,
-    attempts::{LONG, SHORT, attempt, granted, is_free, key, keyed, name, released, ttl},
-};
-use crate::support::eventually;
+use crate::conformance::prelude::*;
 
 /// How long a holder that is asked has, where the end of that is waited for.
 const SOON: Duration = Duration::from_millis(700);
@@ -54,13 +39,6 @@ async fn requested(
     requesting.await.unwrap()
 }
 
-async fn renewed(store: &AnyStore, held: &Attempt) -> HeldLease {
-    match store.renew(&held.name, &held.token, None).await.unwrap() {
-        Renewal::Renewed(lease, _) => lease,
-        other => panic!("not renewed: {other:?}"),
-    }
-}
-
 fn is_asked_for(lease: &HeldLease, within: Duration) {
     let asked = lease.release_requested.as_deref().expect("it is asked for");
     let expected = request(asked.within);
@@ -77,16 +55,19 @@ pub(super) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
     let holder = attempt("lock", LONG);
     let lease = granted(&store, &holder).await;
     assert_eq!(lease.release_requested, None);
-    assert_eq!(renewed(&store, &holder).await.release_requested, None);
+    assert_eq!(
+        store.must_renew(&holder, None).await.release_requested,
+        None
+    );
     let told = asked(fixture, Some(lease.fence.into()), LATER).await;
-    assert_eq!(told.fence, lease.fence);
+    assert_eq!((told.fence, told.hold_expires_in), (lease.fence, None));
     is_asked_for(&told, LATER);
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         let store = fixture.store();
-        is_asked_for(&renewed(&store, &holder).await, LATER);
+        let lease = store.must_renew(&holder, None).await;
+        is_asked_for(&lease, LATER);
+        assert_eq!(lease.hold_expires_in, None);
         match store.inspect(&name("lock")).await.unwrap().holder {
             Some(Holder::Lease(seen)) => is_asked_for(&seen, LATER),
             other => panic!("{other:?}"),
@@ -125,8 +106,7 @@ pub(super) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixtur
     assert_eq!(lost, Loss::Broken { held: false });
     let next = granted(&store, &attempt("lock", LONG)).await;
     assert!(next.fence > lease.fence);
-    let after = store.renew(&holder.name, &holder.token, None).await;
-    assert_eq!(after.unwrap(), Renewal::Lost(Loss::Broken { held: true }));
+    store.must_lose(&holder, Loss::Broken { held: true }).await;
 }
 
 pub(super) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
@@ -134,8 +114,7 @@ pub(super) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
     granted(&fixture.store(), &holder).await;
     asked(fixture, None, SOON).await;
     fixture.restart().await;
-    let free = async || is_free(&fixture.store(), "lock").await.then_some(());
-    eventually("the lease ends", free).await;
+    fixture.store().until_free("lock").await;
 }
 
 pub(super) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
@@ -144,12 +123,11 @@ pub(super) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
     granted(&store, &holder).await;
     asked(fixture, None, LATER).await;
     asked(fixture, None, LATER / 2).await;
-    is_asked_for(&renewed(&store, &holder).await, LATER / 2);
+    is_asked_for(&store.must_renew(&holder, None).await, LATER / 2);
     asked(fixture, None, LATER * 2).await;
-    is_asked_for(&renewed(&store, &holder).await, LATER / 2);
+    is_asked_for(&store.must_renew(&holder, None).await, LATER / 2);
     asked(fixture, None, SOON).await;
-    let free = async || is_free(&fixture.store(), "lock").await.then_some(());
-    eventually("the lease ends", free).await;
+    fixture.store().until_free("lock").await;
 }
 
 pub(super) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
@@ -157,7 +135,7 @@ pub(super) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
     let holder = attempt("lock", LONG / 4);
     granted(&store, &holder).await;
     asked(fixture, None, Duration::from_millis(LONG)).await;
-    let lease = renewed(&store, &holder).await;
+    let lease = store.must_renew(&holder, None).await;
     assert_eq!(lease.ttl, ttl(LONG / 4));
     assert!(lease.expires_in <= Duration::from_millis(LONG / 4));
     is_asked_for(&lease, Duration::from_millis(LONG));
@@ -171,41 +149,13 @@ pub(super) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn F
         asked(fixture, None, LATER).await;
         match ending {
             "released" => released(&store, &holder).await,
-            "given back" => {
-                let back = store.give_back(&holder.name, &holder.token).await;
-                assert_eq!(back.unwrap(), GiveBack::GivenBack);
-            }
+            "given back" => store.must_give_back(&holder, GiveBack::GivenBack).await,
             _ => {}
         }
-        let free = async || is_free(&fixture.store(), "lock").await.then_some(());
-        eventually("the lease has ended", free).await;
-        let renewal = store.renew(&holder.name, &holder.token, None).await;
-        assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free), "{ending}");
-        let release = store.release(&holder.name, &holder.token).await;
-        assert_eq!(release.unwrap(), Release::Lost(Loss::Free), "{ending}");
+        store.until_free("lock").await;
+        store.must_lose(&holder, Loss::Free).await;
+        store.must_not_release(&holder, Loss::Free).await;
     }
-}
-
-pub(super) async fn in_time_are_never_told_to_be_a_break(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
-    asked(fixture, None, SOON).await;
-    released(&store, &holder).await;
-    // Nor when that time is over.
-    sleep(SOON + ReleaseRequest::BACKSTOP).await;
-    let renewal = store.renew(&holder.name, &holder.token, None).await;
-    assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free));
-}
-
-pub(super) async fn set_no_hold_limit(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
-    let told = asked(fixture, None, LATER).await;
-    assert_eq!(told.hold_expires_in, None);
-    let lease = renewed(&store, &holder).await;
-    assert_eq!(lease.hold_expires_in, None);
 }
 
 pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
@@ -217,26 +167,13 @@ pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
     let next = attempt("lock", LONG);
     granted(&store, &next).await;
     sleep(SOON + ReleaseRequest::BACKSTOP + Duration::from_millis(200)).await;
-    assert_eq!(renewed(&store, &next).await.release_requested, None);
+    // Nobody has broken it, and who has released it in time must not hear that.
+    store.must_lose(&holder, Loss::HeldByAnother).await;
+    assert_eq!(store.must_renew(&next, None).await.release_requested, None);
     let changed = requested(fixture, Some(lease.fence.into()), SOON).await;
-    assert!(
-        matches!(changed, Requesting::HolderChanged(Holder::Lease(_))),
-        "{changed:?}"
-    );
-    assert_eq!(renewed(&store, &next).await.release_requested, None);
-}
-
-pub(super) async fn are_over_with_a_release(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
-    asked(fixture, None, LATER).await;
-    released(&store, &holder).await;
-    // Nobody has broken it, and who repeats a release whose answer was lost must not hear that.
-    let renewal = store.renew(&holder.name, &holder.token, None).await;
-    assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free));
-    let again = store.release(&holder.name, &holder.token).await;
-    assert_eq!(again.unwrap(), Release::Lost(Loss::Free));
+    let expected = matches!(changed, Requesting::HolderChanged(Holder::Lease(_)));
+    assert!(expected, "{changed:?}");
+    assert_eq!(store.must_renew(&next, None).await.release_requested, None);
 }
 
 pub(super) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
@@ -248,14 +185,15 @@ pub(super) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
     let fence = FencingToken::new(lease.fence.get() + 1).unwrap();
     for other in [BreakTarget::Foreign(mark), BreakTarget::Lease(fence)] {
         let changed = requested(fixture, Some(other), LATER).await;
-        assert!(
-            matches!(changed, Requesting::HolderChanged(_)),
-            "{changed:?}"
-        );
+        let expected = matches!(changed, Requesting::HolderChanged(_));
+        assert!(expected, "{changed:?}");
     }
-    assert_eq!(renewed(&store, &holder).await.release_requested, None);
+    assert_eq!(
+        store.must_renew(&holder, None).await.release_requested,
+        None
+    );
     asked(fixture, Some(BreakTarget::All), LATER).await;
-    is_asked_for(&renewed(&store, &holder).await, LATER);
+    is_asked_for(&store.must_renew(&holder, None).await, LATER);
 }
 
 pub(super) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
@@ -264,8 +202,7 @@ pub(super) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
     let holder = keyed("lock", LONG, key);
     granted(&store, &holder).await;
     asked(fixture, None, SOON).await;
-    let free = async || is_free(&fixture.store(), "lock").await.then_some(());
-    eventually("the lease ends", free).await;
+    fixture.store().until_free("lock").await;
     let again = store.acquire(&keyed("lock", LONG, key)).await.unwrap();
     assert_eq!(again, Acquisition::IdempotencyExpired);
 }

@@ -51,11 +51,7 @@ conformance! {
         release:
             frees_the_lock_for_the_next,
             needs_the_token_of_the_holder,
-            of_a_free_lock_says_that_it_is_free,
-            of_a_lease_with_a_key_may_be_repeated,
-            of_a_lease_with_a_key_may_be_repeated_after_a_restart,
-            repeated_without_a_key_says_that_it_is_lost,
-            repeated_does_not_end_the_lease_of_the_next,;
+            of_a_lease_with_a_key_may_be_repeated,;
         expiry:
             frees_the_lock,
             ends_what_renew_and_release_may_do,
@@ -80,25 +76,17 @@ conformance! {
         idempotency:
             the_token_of_the_living_lease_answers_that_lease,
             the_same_key_answers_the_same_lease_and_salt,
-            the_same_key_answers_the_same_lease_after_a_restart,
             the_same_key_in_other_words_is_a_mismatch,
             another_key_is_somebody_else,
-            a_key_is_refused_after_release,
-            a_key_is_refused_after_expiry,
-            a_key_is_refused_while_somebody_else_holds,
-            a_key_is_refused_after_a_restart,
+            a_key_is_refused_after_the_end_of_its_lease,
             many_concurrent_attempts_under_one_key_are_one_grant,;
         give_back:
             ends_a_grant,
             before_the_acquire_arrives_refuses_it,
-            before_the_acquire_arrives_refuses_it_after_a_restart,
             racing_the_acquire_leaves_nothing_held,
-            may_be_repeated,
             does_not_touch_a_lease_that_was_answered_again,
-            does_not_touch_a_lease_that_was_answered_again_before_a_restart,
             ends_a_lease_with_a_key_that_was_answered_once,
-            leaves_others_alone,
-            leaves_other_names_alone,
+            leaves_others_and_other_names_alone,
             of_an_ended_lease_holds_nothing,
             of_what_was_answered_to_nobody_leaves_the_key_usable,
             of_what_was_answered_to_nobody_is_for_its_keeper,;
@@ -130,16 +118,13 @@ conformance! {
         breaks:
             end_whoever_holds_the_lock,
             with_a_fence_end_the_lease_that_has_it,
-            with_another_fence_end_nothing,
-            with_the_mark_of_a_foreign_client_end_no_lease,
+            with_another_target_end_nothing,
             of_a_free_lock_say_that_it_is_free,
             repeated_with_the_fence_end_no_other_lease,
             are_told_to_the_token_of_the_lease,
             are_told_to_that_token_and_for_that_lock_alone,
-            use_up_the_idempotency_key,
-            outlast_a_late_copy_of_the_acquire,
-            leave_nothing_to_be_given_back,
-            survive_a_restart,;
+            use_up_the_key_and_outlast_a_late_copy,
+            leave_nothing_to_be_given_back,;
         requests:
             are_heard_with_the_next_renewal,
             end_a_lease_however_often_it_is_renewed,
@@ -147,10 +132,7 @@ conformance! {
             with_the_earliest_end_count,
             leave_a_short_ttl_as_it_is,
             are_forgotten_with_a_lease_that_ends_in_time,
-            in_time_are_never_told_to_be_a_break,
-            set_no_hold_limit,
             concern_that_lease_alone,
-            are_over_with_a_release,
             are_of_what_holds_the_lock_only,
             use_up_the_key_of_the_lease,
             are_heard_of_by_every_gateway,;
@@ -215,10 +197,7 @@ conformance! {
             pass_on_if_nobody_asks_again,
             run_out,
             that_were_granted_answer_the_same_lease,
-            that_were_granted_last_no_longer_for_a_late_leave,
-            that_were_granted_last_no_longer_for_a_late_acquire,
-            that_were_granted_last_no_longer_for_a_late_confirmation,
-            that_are_kept_stay_so_when_an_acquire_comes_late,;
+            that_are_kept_or_granted_stay_so_when_a_copy_comes_late,;
         crowd:
             two_hundred_are_each_served_once,
             a_long_queue_is_shown_by_its_head,;
@@ -339,8 +318,7 @@ mod sharing {
                 one_who_leaves_behind_the_head_lets_nobody_pass,
                 a_kept_place_holds_back_the_next_until_its_time_is_over,
                 a_place_that_is_given_up_lets_the_next_share_it_at_once,
-                a_head_that_is_given_back_lets_the_next_share_it_at_once,
-                a_head_that_leaves_lets_the_next_share_it_at_once,
+                a_head_that_leaves_or_is_given_back_lets_the_next_share_it_at_once,
                 a_lease_that_is_given_back_makes_room_for_the_next,
                 a_grant_that_is_not_delivered_passes_on,
                 the_expiry_of_one_makes_room_for_one,

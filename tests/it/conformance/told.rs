@@ -1,23 +1,8 @@
 //! What a store tells, of leases and of itself.
 
-use std::time::Duration;
+use latchgate::{lock::Group, store::contract::Check};
 
-use latchgate::{
-    lock::{Group, HoldLimit, Metadata, Owner},
-    store::{
-        Store as _, StoreError, Unavailability,
-        contract::{Attempt, Check, Health, Holder, Inspection, ListQuery},
-        list_filter::ListFilter,
-    },
-};
-use tokio::time::Instant;
-
-use crate::support::eventually;
-
-use super::{
-    Fixture,
-    attempts::{LONG, attempt, granted, name, token, ttl},
-};
+use crate::conformance::prelude::*;
 
 pub(super) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
     let full = full();
@@ -38,9 +23,7 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
     let asked = Instant::now();
     let told = granted(&fixture.store(), &full).await;
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         let shown = fixture.store().inspect(&full.name).await.unwrap();
         let Some(Holder::Lease(shown)) = shown.holder else {
             panic!("not held by a lease: {shown:?}");
@@ -102,10 +85,10 @@ pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {
         Health::Warning(why) => check.name == "replicas" && why.contains("after a failover"),
         Health::Outage(_) | Health::Misconfigured(_) => false,
     };
-    eventually("all checks pass", async || {
+    until("all checks pass", async || {
         let checks = store.check().await;
         let all = checks.iter().all(is_sound);
-        (all && !checks.is_empty()).then_some(())
+        all && !checks.is_empty()
     })
     .await;
 }

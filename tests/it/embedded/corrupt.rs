@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use latchgate::store::{Store, embedded::OpenError};
+use latchgate::store::embedded::OpenError;
 use tempfile::TempDir;
 
 use super::place::{data_file, open, take, with_log};
-use crate::support::Random;
+use crate::support::prelude::*;
 
 const LOCKS: usize = 50;
 

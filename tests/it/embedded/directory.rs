@@ -5,10 +5,11 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use latchgate::store::{Store, embedded::OpenError};
+use latchgate::store::embedded::OpenError;
 use tempfile::TempDir;
 
 use super::place::{open, open_again, take};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_directory_is_made_with_its_parents_and_kept_private() {

@@ -5,17 +5,13 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
-use latchgate::store::{
-    Store, StoreError, Unavailability,
-    contract::{Acquisition, Release, Renewal, RenewalTtl, Renewer},
-};
 use tempfile::TempDir;
 
 use super::place::{attempt, open};
-use crate::support::{eventually, spawn};
+use crate::support::prelude::*;
+use crate::support::spawn;
 
 /// Set in the child: where its file system of two megabytes is.
 const CHILD: &str = "LG_FULL_CHILD";
@@ -68,10 +64,8 @@ async fn fill_and_free(directory: &Path) {
         .collect();
     for lease in &held {
         let granted = store.acquire(lease).await;
-        assert!(
-            matches!(granted, Ok(Acquisition::Granted(_))),
-            "{granted:?}"
-        );
+        let is_granted = matches!(granted, Ok(Acquisition::Granted(_)));
+        assert!(is_granted, "{granted:?}");
     }
     let filler = directory.join("filler");
     fill(&filler);
@@ -79,18 +73,7 @@ async fn fill_and_free(directory: &Path) {
     for round in 0..2 {
         let renewals = (0..RENEWALS).map(|turn| &held[turn % held.len()]);
         for lease in renewals {
-            let renewed = store
-                .renew_as(
-                    Renewer::Bearer,
-                    &lease.name,
-                    &lease.token,
-                    RenewalTtl::default(),
-                )
-                .await;
-            assert!(
-                matches!(renewed, Ok(Renewal::Renewed(..))),
-                "{round}: {renewed:?}"
-            );
+            store.must_renew_as(Renewer::Bearer, lease).await;
         }
         let refused = store.acquire(&attempt("wanted")).await;
         assert!(is_full(&refused), "{round}: {refused:?}");
@@ -101,8 +84,7 @@ async fn fill_and_free(directory: &Path) {
         fill(&filler);
     }
     for lease in &held[..3] {
-        let release = store.release(&lease.name, &lease.token).await;
-        assert_eq!(release, Ok(Release::Released));
+        store.must_release(lease).await;
     }
     std::fs::remove_file(&filler).unwrap();
     eventually("it acquires again", async || {
@@ -123,10 +105,10 @@ async fn leaves_what_is_too_little(directory: &Path, filler: &Path) {
     let len = filler.metadata().unwrap().len();
     filler.set_len(len - LITTLE).unwrap();
     // The store looks for room meanwhile, several times.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    eventually("it is free", async || {
+    sleep(Duration::from_secs(1)).await;
+    until("it is free", async || {
         let free = rustix::fs::statvfs(directory).unwrap();
-        (free.f_bfree * free.f_frsize >= LITTLE).then_some(())
+        free.f_bfree * free.f_frsize >= LITTLE
     })
     .await;
 }

@@ -1,24 +1,16 @@
 //! `kill -9` in the middle of a loop of acquires: whatever was answered is there.
 
 use std::{
-    collections::HashMap,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
-use latchgate::{
-    lock::{LockName, TokenHash},
-    store::{
-        Store,
-        contract::{Acquisition, Attempt, Holder, Release},
-        embedded::OpenError,
-    },
-};
+use latchgate::store::embedded::OpenError;
 use tempfile::TempDir;
 
 use super::place::{attempt, open, open_again};
+use crate::support::prelude::*;
 use crate::support::spawn;
 
 /// Set in the child: the directory it works in.

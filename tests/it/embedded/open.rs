@@ -1,14 +1,9 @@
 //! The store that the configuration names.
 
-use std::sync::Arc;
-
-use latchgate::{
-    clock::SystemClock,
-    config::{Config, StoreUrl},
-    lifecycle::Lifecycle,
-    store::{self, Store as _},
-};
+use latchgate::{config::Config, store};
 use tempfile::TempDir;
+
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn an_embedded_url_opens_the_store_in_its_directory() {

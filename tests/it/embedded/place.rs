@@ -3,22 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use latchgate::{
-    clock::SystemClock,
-    lock::{LockName, Metadata, Token, Ttl},
-    store::{
-        Store,
-        contract::{Acquisition, Attempt},
-        embedded::{EmbeddedStore, OpenError},
-    },
-};
-
+use latchgate::store::embedded::{EmbeddedStore, OpenError};
 use tempfile::TempDir;
 
-use crate::support::eventually;
+use crate::support::prelude::*;
 
 /// Opens the store with the clock of this machine.
 pub(crate) fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {

@@ -1,19 +1,9 @@
 //! A lease that expires is handed off at its end, not at the next look around.
 
-use std::time::Duration;
-
-use latchgate::{
-    lock::Ttl,
-    store::{
-        Store,
-        contract::{Acquisition, Attempt, Waiting},
-        parking::News,
-    },
-};
 use tempfile::TempDir;
-use tokio::time::Instant;
 
 use super::place::{attempt, open};
+use crate::support::prelude::*;
 
 /// The writer looks around a second after the last command. Every lease of this test ends long
 /// before that.
@@ -29,10 +19,9 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
         // Not a divisor of a second.
         let ttl = Duration::from_millis(137 + 31 * turn as u64);
         let lock = format!("lock:{turn}");
-        let holder = Attempt {
-            ttl: Ttl::from_millis(u64::try_from(ttl.as_millis()).unwrap()).unwrap(),
-            ..attempt(&lock)
-        };
+        let holder = with(attempt(&lock), |it| {
+            it.ttl = Ttl::from_millis(u64::try_from(ttl.as_millis()).unwrap()).unwrap();
+        });
         let held = Instant::now();
         let granted = store.acquire(&holder).await.unwrap();
         assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
@@ -43,9 +32,7 @@ async fn most_leases_that_expire_are_handed_off_at_once() {
             }),
             ..attempt(&lock)
         };
-        let mut place = store.parking().park(next.name.clone(), next.token);
-        let queued = store.acquire(&next).await.unwrap();
-        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+        let mut place = store.stand(&next).await;
         let news = place.news().await;
         assert!(matches!(news, News::Granted(_)), "{news:?}");
         assert!(held.elapsed() >= ttl);

@@ -2,13 +2,11 @@
 
 use std::{fs, path::Path};
 
-use latchgate::store::{
-    Store, StoreError, Unavailability, contract::Health, embedded::EmbeddedStore,
-};
+use latchgate::store::embedded::EmbeddedStore;
 use tempfile::TempDir;
 
 use super::place::{attempt, data_file, open, open_again, take};
-use crate::support::eventually;
+use crate::support::prelude::*;
 
 /// Waits until the store refuses, and says why.
 async fn refused(store: &EmbeddedStore) -> String {
@@ -94,8 +92,8 @@ async fn a_log_that_is_truncated_is_written_anew() {
         .unwrap()
         .set_len(0)
         .unwrap();
-    eventually("another file is there", async || {
-        (data_file(directory.path()) != before).then_some(())
+    until("another file is there", async || {
+        data_file(directory.path()) != before
     })
     .await;
     store.acquire(&attempt("later")).await.unwrap();

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use latchgate::store::Store;
 use tempfile::TempDir;
 
 use super::place::{data_file, open, open_again, take, with_log};
 use crate::api::lines::Lines;
+use crate::support::prelude::*;
 
 const LOCKS: usize = 20;
 

@@ -1,22 +1,6 @@
-//! A server, a store on it, and short ways to ask it.
+//! A server, a store on it, attempts to make there, and short ways to ask it.
 
-use std::{sync::Arc, time::Duration};
-
-use bb8_redis::redis::Value;
-use latchgate::{
-    clock::SystemClock,
-    config::{Millis, RedisConfig},
-    lifecycle::Lifecycle,
-    lock::{HeldLease, HoldLimit, LockName, Metadata, Token, TokenHash, Ttl},
-    store::{
-        Store, StoreError,
-        contract::{Acquisition, Attempt, Health},
-        redis::{RedisServers, RedisStore},
-    },
-};
-use tokio::time::{Instant, sleep};
-
-use crate::support::{Proxy, RedisServer};
+use crate::support::prelude::*;
 
 /// A server and a store on it.
 pub(crate) struct Rig {
@@ -70,19 +54,15 @@ impl Rig {
     }
 
     /// Makes every script known to the server, so that the next copy of any is carried out.
-    async fn warm_up(&self) {
+    pub(crate) async fn warm_up(&self) {
         let asked = attempt("warm");
         self.grant(&asked).await;
         self.store.inspect(&asked.name).await.unwrap();
+        self.store.must_renew(&asked, None).await;
+        self.store.must_release(&asked).await;
         self.store
-            .renew(&asked.name, &asked.token, None)
-            .await
-            .unwrap();
-        self.store.release(&asked.name, &asked.token).await.unwrap();
-        self.store
-            .give_back(&asked.name, &asked.token)
-            .await
-            .unwrap();
+            .must_give_back(&asked, GiveBack::NothingHeld)
+            .await;
         self.grant(&attempt("warm")).await;
         self.store.break_lock(&asked.name, None).await.unwrap();
     }
@@ -108,12 +88,18 @@ pub(crate) fn quick() -> RedisConfig {
     }
 }
 
-/// The same with a deadline that no machine is slow enough to reach by itself.
-pub(crate) fn patient() -> RedisConfig {
+/// The same where so many replicas must have what is granted, within so many milliseconds.
+pub(crate) fn waits_for(replicas: u32, ms: u64) -> RedisConfig {
     RedisConfig {
-        deadline_ms: Millis(60_000),
+        wait_replicas: replicas,
+        wait_timeout_ms: Millis(ms),
         ..quick()
     }
+}
+
+/// The same with a deadline that no machine is slow enough to reach by itself.
+pub(crate) fn patient() -> RedisConfig {
+    with(quick(), |it| it.deadline_ms = Millis(60_000))
 }
 
 /// Asserts that most of these were sooner than a round would have brought them about, which comes two seconds after the
@@ -164,6 +150,54 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
     }
 }
 
+/// An attempt under an idempotency key.
+pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
+    let mut attempt = attempt(lock);
+    let key = IdempotencyKey::new(&format!("{key}-0123456789-0123456789")).unwrap();
+    let salt = Salt::random();
+    attempt.token = key
+        .derive_token(&CallerId::ANONYMOUS, &attempt.name, &salt)
+        .hash();
+    attempt.idempotency = Some(Idempotency {
+        hash: key.hash(&CallerId::ANONYMOUS, &attempt.name),
+        fingerprint: Fingerprint::of(Some(attempt.ttl), None, None, None, &attempt.metadata),
+        salt,
+    });
+    attempt
+}
+
+/// How those share a lock who set a limit, or none.
+pub(crate) fn sharing(limit: Option<u64>) -> Sharing {
+    Sharing {
+        limit: Limit::new(limit.unwrap_or(1_000)).unwrap(),
+        has_slot: limit.is_some(),
+    }
+}
+
+/// An attempt for half a minute that shares the lock with any number of others.
+pub(crate) fn reader(lock: &str) -> Attempt {
+    with(attempt(lock), |it| it.sharing = Some(sharing(None)))
+}
+
+/// The same as one of so many.
+pub(crate) fn one_of(limit: u64, lock: &str) -> Attempt {
+    with(attempt(lock), |it| it.sharing = Some(sharing(Some(limit))))
+}
+
+/// The keys of a lock that is shared.
+pub(crate) fn shared_keys(lock: &str) -> [String; 4] {
+    ["lock", "shared", "leases", "slots"].map(|kind| format!("lg:{{{lock}}}:{kind}"))
+}
+
+/// The counter of the fencing tokens of a lock.
+pub(crate) fn fence_key(lock: &LockName) -> String {
+    let tags = SlotTags::compute();
+    format!(
+        "lg:{{{}}}:fence",
+        tags.of(Slot::of(lock.as_str().as_bytes()))
+    )
+}
+
 #[track_caller]
 pub(crate) fn granted(acquisition: Result<Acquisition, StoreError>) -> HeldLease {
     match acquisition {
@@ -178,19 +212,27 @@ pub(crate) async fn health(store: &RedisStore, check: &str) -> Option<Health> {
     found.map(|found| found.health)
 }
 
-/// Asks again and again until the answer is as wanted.
-pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(start.elapsed() < TIMEOUT, "not in {TIMEOUT:?}: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
+/// At this server the lock is held by this token.
+pub(crate) async fn assert_holds(server: &RedisServer, lock: &str, token: &TokenHash, why: &str) {
+    let key = format!("lg:{{{lock}}}:lock");
+    let holder = server.text(&["GETRANGE", &key, "1", "64"]).await;
+    assert_eq!(holder, token.to_string(), "{lock} {why}");
+}
+
+/// Waits until a server answers a command with this number.
+pub(crate) async fn until_integer(server: &RedisServer, command: &[&str], expected: i64) {
+    until(&format!("{command:?} is {expected}"), async || {
+        server.run(command).await == Value::Int(expected)
+    })
+    .await;
+}
+
+/// Waits until the server has run so many scripts for an attempt since it writes them down.
+pub(crate) async fn until_runs(server: &RedisServer, token: &TokenHash, least: usize) {
+    until(&format!("{least} copies arrive"), async || {
+        runs(server, token).await >= least
+    })
+    .await;
 }
 
 /// Lets the server write down every command that it runs from now on.
@@ -218,4 +260,48 @@ pub(crate) async fn runs(server: &RedisServer, token: &TokenHash) -> usize {
         _ => panic!("an entry is a list"),
     });
     of_attempt.count()
+}
+
+/// What a lock looks like that nobody holds or waits for.
+pub(crate) fn free() -> Inspection {
+    Inspection {
+        holder: None,
+        queue: Vec::new(),
+        waiters: 0,
+    }
+}
+
+/// What a lock looks like that somebody holds, and nobody waits for.
+pub(crate) fn held_by(holder: Holder) -> Inspection {
+    Inspection {
+        holder: Some(holder),
+        ..free()
+    }
+}
+
+/// A foreign client holds it for ever, and has written something with this SHA-1.
+pub(crate) fn foreign_holder(sha1: &str) -> Holder {
+    Holder::Foreign {
+        expires_in: None,
+        mark: Some(ForeignMark::new(sha1).unwrap()),
+    }
+}
+
+/// Somebody is in the way, and nobody else waits.
+pub(crate) fn contention(holder: Holder) -> Contention {
+    Contention {
+        holder: Some(holder),
+        waiters: 0,
+    }
+}
+
+/// A proxy before a server, and a store that reaches it through that.
+pub(crate) async fn behind_proxy(
+    server: &RedisServer,
+    config: &RedisConfig,
+) -> (Proxy, RedisStore) {
+    let lifecycle = Lifecycle::new();
+    let proxy = Proxy::start(server.port(), &lifecycle).await;
+    let store = open(&proxy.url(), config, &lifecycle);
+    (proxy, store)
 }

@@ -1,21 +1,13 @@
-//! Nodes that fail all the time, a minority of them at once: nobody is inside together, fences rise.
+//! Nodes that fail all the time, are slow, cut off or moved, a minority of them at once: nobody is inside together, fences rise.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::atomic::AtomicU64;
+
+use super::nodes::{open, url};
+use crate::{
+    redis::server::moved::{connections_at, kill_one},
+    redlock::prelude::*,
+    support::SlowWay,
 };
-
-use latchgate::store::{
-    Store,
-    contract::{Acquisition, Attempt},
-};
-use tokio::{task::JoinSet, time::sleep};
-
-use super::rig::{Rig, attempt, ttl};
-use crate::support::{Random, full};
 
 /// What is seen without asking anybody.
 #[derive(Default)]
@@ -29,10 +21,7 @@ pub(super) struct Seen {
 /// Takes the lock in turns until it is over. What is not known is left to the TTL.
 pub(super) async fn client(store: Arc<impl Store>, seen: Arc<Seen>) {
     while !seen.over.load(Ordering::SeqCst) {
-        let asked = Attempt {
-            ttl: ttl(20_000),
-            ..attempt("lock")
-        };
+        let asked = with(attempt("lock"), |it| it.ttl = ttl(20_000));
         let Ok(Acquisition::Granted(lease)) = store.acquire(&asked).await else {
             sleep(Duration::from_millis(5)).await;
             continue;
@@ -67,8 +56,8 @@ async fn a_minority_that_fails_all_the_time_costs_nothing_but_time() {
         sleep(Duration::from_millis(random.next() % 300)).await;
         rig.server_mut(second).start_again().await;
         rig.server(first).thaw();
-        super::rig::eventually("there are grants", async || {
-            (seen.visits.load(Ordering::SeqCst) > before + 3).then_some(())
+        until("there are grants", async || {
+            seen.visits.load(Ordering::SeqCst) > before + 3
         })
         .await;
     }
@@ -77,4 +66,160 @@ async fn a_minority_that_fails_all_the_time_costs_nothing_but_time() {
         client.unwrap_or_else(|error| panic!("{error}, {}", random.how_to_repeat()));
     }
     rig.nothing_left(&attempt("lock").name).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_is_late_fences_rise_and_nobody_is_inside_together() {
+    let mut random = Random::seeded();
+    let rig = Rig::start(5).await;
+    let (seen, mut clients) = (Arc::new(Seen::default()), JoinSet::new());
+    for _ in 0..2 {
+        let mut ports = Vec::new();
+        for server in &rig.nodes.servers {
+            let way = SlowWay::start(server.port(), &mut random, &rig.lifecycle).await;
+            ports.push(way.port());
+        }
+        let gateway = Arc::new(open(&url(&ports), &quick(), &rig.lifecycle));
+        for _ in 0..3 {
+            clients.spawn(client(Arc::clone(&gateway), Arc::clone(&seen)));
+        }
+    }
+    let visits = if full() { 400 } else { 40 };
+    until("so many were inside", async || {
+        seen.visits.load(Ordering::SeqCst) >= visits
+    })
+    .await;
+    seen.over.store(true, Ordering::SeqCst);
+    while let Some(client) = clients.join_next().await {
+        client.unwrap_or_else(|error| panic!("{error}, {}", random.how_to_repeat()));
+    }
+    rig.nothing_left(&attempt("lock").name).await;
+}
+
+/// A gateway with a cable to each of the nodes.
+struct ProxiedGateway {
+    cables: Vec<Cable>,
+    store: Arc<RedlockStore>,
+}
+
+// === impl ProxiedGateway ===
+
+impl ProxiedGateway {
+    async fn start(rig: &Rig) -> Self {
+        let mut cables = Vec::new();
+        for server in &rig.nodes.servers {
+            cables.push(Cable::to(server.port(), &rig.lifecycle).await);
+        }
+        let ports: Vec<_> = cables.iter().map(Cable::port).collect();
+        Self {
+            cables,
+            store: Arc::new(open(&url(&ports), &quick(), &rig.lifecycle)),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_ring_where_each_gateway_reaches_another_majority_nobody_is_inside_together() {
+    let rig = Rig::start(3).await;
+    let (seen, mut clients) = (Arc::new(Seen::default()), JoinSet::new());
+    let mut gateways: Vec<ProxiedGateway> = Vec::new();
+    for _ in 0..3 {
+        let gateway = ProxiedGateway::start(&rig).await;
+        granted(
+            gateway
+                .store
+                .acquire(&attempt(&format!("warm-{}", gateways.len())))
+                .await,
+        );
+        gateways.push(gateway);
+    }
+    // Any two of them have one node in common.
+    for (place, gateway) in gateways.iter().enumerate() {
+        gateway.cables[place].cut();
+    }
+    for gateway in &gateways {
+        clients.spawn(client(Arc::clone(&gateway.store), Arc::clone(&seen)));
+    }
+    let have_been = async |more: u64| {
+        let before = seen.visits.load(Ordering::SeqCst);
+        until("so many were inside", async || {
+            seen.visits.load(Ordering::SeqCst) >= before + more
+        })
+        .await;
+    };
+    have_been(30).await;
+    for (place, gateway) in gateways.iter().enumerate() {
+        gateway.cables[place].mend();
+    }
+    have_been(30).await;
+    seen.over.store(true, Ordering::SeqCst);
+    while let Some(client) = clients.join_next().await {
+        client.expect("nobody was inside together");
+    }
+    rig.nothing_left(&attempt("lock").name).await;
+}
+
+#[tokio::test]
+async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing_of_others() {
+    let rig = Rig::start(3).await;
+    let apart = ProxiedGateway::start(&rig).await;
+    let held = attempt("held");
+    let lease = granted(apart.store.acquire(&held).await);
+    for cable in &apart.cables[1..] {
+        cable.cut();
+    }
+    let cut_off = apart.store.acquire(&attempt("lock")).await;
+    let expected = matches!(
+        cut_off,
+        Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_))
+    );
+    assert!(expected, "{cut_off:?}");
+    // The others go on, and what it holds is held.
+    let other = attempt("lock");
+    until_granted(&rig.store, &other).await;
+    rig.store.must_refuse(&attempt("held")).await;
+
+    for cable in &apart.cables {
+        cable.mend();
+    }
+    eventually("it is told that the lock is held", async || {
+        match apart.store.acquire(&attempt("lock")).await {
+            Ok(Acquisition::Held(_)) => Some(()),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => None,
+        }
+    })
+    .await;
+    let renewed = eventually("it renews what it holds", async || {
+        match apart.store.renew(&held.name, &held.token, None).await {
+            Ok(Renewal::Renewed(renewed, _)) => Some(renewed.fence),
+            Ok(lost) => panic!("{lost:?}"),
+            Err(_) => None,
+        }
+    })
+    .await;
+    assert_eq!(renewed, lease.fence);
+    rig.release(&other).await;
+    rig.nothing_left(&other.name).await;
+}
+
+#[tokio::test]
+async fn a_node_whose_address_has_moved_votes_at_the_new_server_alone() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    rig.grant(&attempt("before")).await;
+    let spare = RedisServer::start().await;
+    proxies[0].lead_to(spare.port());
+    kill_one(rig.server(0), false).await;
+    until("no connection leads to the first server", async || {
+        connections_at(rig.server(0)).await == [0, 0]
+    })
+    .await;
+    rig.all_vote().await;
+    for number in 0..50 {
+        let asked = attempt(&format!("name-{number}"));
+        rig.grant(&asked).await;
+        let key = format!("lg:{{{}}}:lock", asked.name);
+        assert_eq!(rig.server(0).integer(&["EXISTS", &key]).await, 0);
+    }
+    assert_eq!(connections_at(rig.server(0)).await, [0, 0]);
 }

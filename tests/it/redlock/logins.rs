@@ -1,20 +1,7 @@
-//! The users of the nodes, and what they must be allowed.
+//! The users and certificates of the nodes, and what they must be allowed.
 
-use latchgate::{
-    config::StoreUrl,
-    lifecycle::Lifecycle,
-    store::{
-        Store,
-        contract::{Health, ListQuery, Release},
-        list_filter::ListFilter,
-        redis::RedlockStore,
-    },
-};
-
-use super::{
-    nodes::{Nodes, open, quick},
-    rig::{attempt, eventually, granted},
-};
+use super::nodes::open;
+use crate::{redlock::prelude::*, support::Authority};
 
 /// The commands of the documented ACL line of a node.
 pub(super) const COMMANDS: &str = "+evalsha +eval +info +scan +type +time +get +set +del +pttl +pexpireat +hset +hmget +hlen \
@@ -40,12 +27,7 @@ async fn the_documented_permissions_are_enough() {
     let (nodes, lifecycle) = (Nodes::start(3).await, Lifecycle::new());
     let rules = format!("~lg:* resetchannels &lg:* -@all {COMMANDS}");
     let store = store_as(&nodes, &rules, &lifecycle).await;
-    eventually("all is well", async || {
-        let checks = store.check().await;
-        let well = checks.iter().all(|check| check.health == Health::Passing);
-        well.then_some(())
-    })
-    .await;
+    until_all_pass(&store).await;
     let asked = attempt("lock");
     granted(store.acquire(&asked).await);
     store.renew(&asked.name, &asked.token, None).await.unwrap();
@@ -55,8 +37,7 @@ async fn the_documented_permissions_are_enough() {
         cursor: None,
     };
     assert_eq!(store.list(&query).await.unwrap().locks.len(), 1);
-    let release = store.release(&asked.name, &asked.token).await;
-    assert_eq!(release, Ok(Release::Released));
+    store.must_release(&asked).await;
     granted(store.acquire(&attempt("lock")).await);
     store.break_lock(&asked.name, None).await.unwrap();
 }
@@ -71,8 +52,49 @@ async fn a_missing_permission_at_every_node_is_said_and_nothing_granted() {
     let checks = store.check().await;
     let found = checks.iter().find(|check| check.name == "permissions");
     let health = &found.expect("there is such a check").health;
-    assert!(
-        matches!(health, Health::Misconfigured(why) if why.contains("ACL SETUSER") && why.contains("+hset")),
-        "{health:?}"
-    );
+    let expected = matches!(health, Health::Misconfigured(why) if why.contains("ACL SETUSER") && why.contains("+hset"));
+    assert!(expected, "{health:?}");
+}
+
+fn open_tls(ports: &[String], redis: &RedisConfig, lifecycle: &Lifecycle) -> RedlockStore {
+    let nodes: Vec<_> = ports
+        .iter()
+        .map(|port| format!("localhost:{port}"))
+        .collect();
+    let url = format!("redlocks://{}", nodes.join(",")).parse();
+    let Ok(StoreUrl::Redlock(url)) = url else {
+        panic!("no URL of a quorum: {url:?}");
+    };
+    RedlockStore::open(&url, redis, &quick(), Arc::new(SystemClock), lifecycle)
+}
+
+#[tokio::test]
+async fn every_node_is_encrypted_and_believed_by_its_certificate() {
+    let authority = Authority::new();
+    let (mut servers, mut ports) = (Vec::new(), Vec::new());
+    for node in 0..3 {
+        let files = authority.files(&format!("node-{node}"), &["localhost"]);
+        let everybody = ["--tls-auth-clients", "no"];
+        let (server, port) = RedisServer::start_tls(&files, &authority.file(), &everybody).await;
+        ports.push(port);
+        servers.push(server);
+    }
+    let lifecycle = Lifecycle::new();
+    let mut redis = RedisConfig::default();
+    // Whoever is not believed has no vote, and it is said why.
+    let store = open_tls(&ports, &redis, &lifecycle);
+    let error = store.acquire(&attempt("lock")).await.unwrap_err();
+    assert_eq!(error.label(), "unavailable", "{error}");
+
+    redis.tls.ca_file = authority.file();
+    let store = open_tls(&ports, &redis, &lifecycle);
+    let asked = attempt("lock");
+    granted(store.acquire(&asked).await);
+    store.renew(&asked.name, &asked.token, None).await.unwrap();
+    // Two of three have granted it: the third may still be learning.
+    until_all_pass(&store).await;
+    // A minority that is gone costs nothing but its votes.
+    drop(servers.pop());
+    store.must_release(&asked).await;
+    granted(store.acquire(&attempt("lock")).await);
 }

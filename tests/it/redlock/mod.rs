@@ -1,32 +1,13 @@
 //! The Redlock store against real servers.
 
-mod clocks;
-mod contended;
-mod crowded;
-mod delayed;
-mod doomed;
-mod ends;
 mod faults;
-mod fences;
-mod keepers;
-mod keyed;
-mod late;
-mod learning;
-mod leases;
-mod leaving;
-mod listed;
 mod logins;
-mod majority;
-mod many_names;
-mod moved;
 pub(crate) mod nodes;
-mod partition;
-mod power_loss;
+mod prelude;
 mod refusals;
-mod refusing;
 mod rig;
 mod schedules;
 mod served;
-mod slow;
 mod split;
-mod tls;
+mod tries;
+mod votes;

@@ -1,15 +1,8 @@
 //! The nodes of a quorum, and gateways on them.
 
-use std::sync::Arc;
+use latchgate::config::{Persistence, RedlockUrl};
 
-use latchgate::{
-    clock::SystemClock,
-    config::{Millis, Persistence, RedisConfig, RedlockConfig, RedlockUrl, StoreUrl},
-    lifecycle::Lifecycle,
-    store::redis::RedlockStore,
-};
-
-use crate::support::RedisServer;
+use crate::redlock::prelude::*;
 
 /// The nodes of a quorum.
 pub(crate) struct Nodes {
@@ -79,10 +72,7 @@ pub(crate) fn open(
     config: &RedlockConfig,
     lifecycle: &Lifecycle,
 ) -> RedlockStore {
-    let redis = RedisConfig {
-        deadline_ms: Millis(3_000),
-        ..RedisConfig::default()
-    };
+    let redis = with(RedisConfig::default(), |it| it.deadline_ms = Millis(3_000));
     open_with(url, &redis, config, lifecycle)
 }
 

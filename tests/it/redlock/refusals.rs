@@ -1,25 +1,12 @@
 //! Nodes that are there and refuse: their disk is full, they have too many clients, the password is taken
 //! back. At one of them it costs nothing, at a majority nothing is granted and nothing lost.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf};
 
-use bb8_redis::redis::{Value, aio::MultiplexedConnection, from_redis_value};
-use latchgate::{
-    lifecycle::Lifecycle,
-    lock::HeldLease,
-    store::{
-        Store, StoreError,
-        contract::{Acquisition, Attempt, Health, Renewal},
-    },
-};
-use tokio::time::Instant;
+use bb8_redis::redis::aio::MultiplexedConnection;
 
-use super::{
-    logins::{COMMANDS, store_as},
-    nodes::Nodes,
-    rig::{Rig, attempt, eventually},
-};
-use crate::support::{RedisServer, cmd};
+use super::logins::{COMMANDS, store_as};
+use crate::redlock::prelude::*;
 
 /// Why a node refuses.
 #[derive(Clone, Copy)]
@@ -110,11 +97,11 @@ impl<'a> Operator<'a> {
     async fn save(&self, outcome: &str) {
         self.run(&["BGSAVE"]).await;
         let told = format!("rdb_last_bgsave_status:{outcome}");
-        eventually("it has tried to save", async || {
+        until("it has tried to save", async || {
             let info = self.run(&["INFO", "persistence"]).await;
             let info: String = from_redis_value(info).unwrap();
             let is_over = info.contains("rdb_bgsave_in_progress:0");
-            (is_over && info.contains(&told)).then_some(())
+            is_over && info.contains(&told)
         })
         .await;
     }
@@ -122,10 +109,8 @@ impl<'a> Operator<'a> {
 
 async fn is_renewed(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     let renewal = rig.store.renew(&held.name, &held.token, None).await;
-    assert!(
-        matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence),
-        "{renewal:?}"
-    );
+    let expected = matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence);
+    assert!(expected, "{renewal:?}");
 }
 
 async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
@@ -152,35 +137,24 @@ async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
 
     last.bring(trouble).await;
     let start = Instant::now();
-    let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+    assert_unavailable(rig.store.acquire(&attempt("lock")).await);
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
-    eventually("what the other has reserved is withdrawn", async || {
-        let reserved = rig.server(1).text(&["GET", "lg:{lock}:lock"]).await;
-        reserved.is_empty().then_some(())
-    })
-    .await;
+    until_integer(rig.server(1), &["EXISTS", "lg:{lock}:lock"], 0).await;
     let renewal = rig.store.renew(&held.name, &held.token, None).await;
     assert!(renewal.is_err(), "{renewal:?}");
-    eventually("it is said of the quorum", async || {
+    until("it is said of the quorum", async || {
         let health = rig.health(trouble.check()).await;
-        matches!(health, Health::Outage(_) | Health::Misconfigured(_)).then_some(())
+        matches!(health, Health::Outage(_) | Health::Misconfigured(_))
     })
     .await;
 
     first.mend(trouble).await;
     last.mend(trouble).await;
     let next = attempt("lock");
-    let granted = eventually("it is granted again", async || {
-        match rig.store.acquire(&next).await {
-            Ok(Acquisition::Granted(lease)) => Some(lease),
-            _ => None,
-        }
-    })
-    .await;
+    let granted = until_granted(&rig.store, &next).await;
     assert!(granted.fence.get() > fence);
-    eventually("all is well", async || {
-        (rig.health(trouble.check()).await == Health::Passing).then_some(())
+    until("all is well", async || {
+        rig.health(trouble.check()).await == Health::Passing
     })
     .await;
     is_renewed(rig, &held, &lease).await;
@@ -223,9 +197,63 @@ async fn a_record_of_another_layout_is_named_to_whoever_asks_for_the_lock() {
         server.run(&["HSET", "lg:{layout}:info", "v", "9"]).await;
     }
     let refused = rig.store.acquire(&attempt("layout")).await;
-    assert!(
-        matches!(&refused, Err(StoreError::ForeignData { key, found })
-            if key == "lg:{layout}:info" && found.contains("version \"9\"")),
-        "{refused:?}"
-    );
+    let expected = matches!(&refused, Err(StoreError::ForeignData { key, found }) if key == "lg:{layout}:info" && found.contains("version \"9\""));
+    assert!(expected, "{refused:?}");
+}
+
+#[tokio::test]
+async fn those_that_evict_do_not_vote_and_what_is_held_is_renewed_and_released() {
+    let rig = Rig::start(3).await;
+    let (held, _) = rig.grant_everywhere("held").await;
+    let policy = async |node: usize, policy: &str| {
+        for setting in [["maxmemory", "100mb"], ["maxmemory-policy", policy]] {
+            let set = ["CONFIG", "SET", setting[0], setting[1]];
+            rig.server(node).run(&set).await;
+        }
+    };
+    policy(0, "allkeys-lru").await;
+    rig.store.check().await;
+    rig.turn("lock").await;
+    policy(2, "volatile-ttl").await;
+    eventually("there is no majority that may be relied on", async || {
+        rig.store.check().await;
+        let asked = attempt("lock");
+        match rig.store.acquire(&asked).await {
+            Err(StoreError::Unavailable(_)) => Some(()),
+            Ok(Acquisition::Granted(_)) => {
+                rig.release(&asked).await;
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    rig.store.must_renew(&held, None).await;
+    let release = rig.store.release(&held.name, &held.token).await;
+    assert_eq!(release, Ok(Release::Released));
+    policy(2, "noeviction").await;
+    let next = attempt("lock");
+    eventually("there is one again", async || {
+        rig.store.check().await;
+        rig.store.acquire(&next).await.ok()
+    })
+    .await;
+    rig.release(&next).await;
+}
+
+#[tokio::test]
+async fn a_majority_that_was_emptied_has_forgotten_leases_and_grants_no_old_fence() {
+    let rig = Rig::start(3).await;
+    let (forgotten, lease) = rig.grant_everywhere("lock").await;
+    for node in [0, 2] {
+        rig.server(node).run(&["FLUSHALL"]).await;
+    }
+    // The third alone keeps nobody out.
+    let next = attempt("lock");
+    let granted = rig.grant(&next).await;
+    assert!(granted.fence > lease.fence);
+    let renewal = rig.store.renew(&forgotten.name, &forgotten.token, None);
+    assert_eq!(renewal.await, Ok(Renewal::Lost(Loss::HeldByAnother)));
+    rig.release(&next).await;
+    assert!(rig.turn("lock").await > granted.fence.get());
 }

@@ -1,49 +1,38 @@
 //! A quorum, a gateway on it, and short ways to ask both.
 
-use latchgate::{
-    config::RedlockConfig,
-    lifecycle::Lifecycle,
-    lock::{HeldLease, LockName},
-    store::{
-        Store,
-        contract::{Attempt, Check, Health, Release},
-        redis::{RedlockStore, Slot, SlotTags},
-    },
-};
+use latchgate::store::contract::Check;
 
-use super::nodes::{self, Nodes, quick};
-pub(super) use crate::redis::rig::{attempt, eventually, granted, name, ttl};
-use crate::support::{Proxy, RedisServer};
+use crate::redlock::prelude::*;
 
 /// A quorum and a gateway on it.
-pub(super) struct Rig {
-    pub(super) nodes: Nodes,
-    pub(super) store: RedlockStore,
-    pub(super) lifecycle: Lifecycle,
+pub(crate) struct Rig {
+    pub(crate) nodes: Nodes,
+    pub(crate) store: RedlockStore,
+    pub(crate) lifecycle: Lifecycle,
 }
 
 // === impl Rig ===
 
 impl Rig {
-    pub(super) async fn start(count: usize) -> Self {
+    pub(crate) async fn start(count: usize) -> Self {
         let rig = Self::on(Nodes::start(count).await, &quick());
         rig.all_vote().await;
         rig
     }
 
     /// Waits until every node has a vote.
-    pub(super) async fn all_vote(&self) {
+    pub(crate) async fn all_vote(&self) {
         let nodes = self.nodes.servers.len();
         // One that does not say whether it has a vote is no reason for a warning.
         let all = Some(format!("{nodes} of {nodes} nodes"));
-        eventually("all nodes vote", async || {
+        until("all nodes vote", async || {
             let votes = self.check("votes").await;
-            (votes.health == Health::Passing && votes.note == all).then_some(())
+            votes.health == Health::Passing && votes.note == all
         })
         .await;
     }
 
-    pub(super) fn on(nodes: Nodes, config: &RedlockConfig) -> Self {
+    pub(crate) fn on(nodes: Nodes, config: &RedlockConfig) -> Self {
         let lifecycle = Lifecycle::new();
         let store = nodes::open(&nodes.url(), config, &lifecycle);
         Self {
@@ -54,11 +43,11 @@ impl Rig {
     }
 
     /// A quorum whose gateway reaches each node through a proxy.
-    pub(super) async fn with_proxies(count: usize) -> (Self, Vec<Proxy>) {
+    pub(crate) async fn with_proxies(count: usize) -> (Self, Vec<Proxy>) {
         Self::behind_proxies(count, &quick()).await
     }
 
-    pub(super) async fn behind_proxies(count: usize, config: &RedlockConfig) -> (Self, Vec<Proxy>) {
+    pub(crate) async fn behind_proxies(count: usize, config: &RedlockConfig) -> (Self, Vec<Proxy>) {
         let nodes = Nodes::start(count).await;
         let lifecycle = Lifecycle::new();
         let mut proxies = Vec::new();
@@ -86,21 +75,21 @@ impl Rig {
         (rig, proxies)
     }
 
-    pub(super) fn server(&self, node: usize) -> &RedisServer {
+    pub(crate) fn server(&self, node: usize) -> &RedisServer {
         &self.nodes.servers[node]
     }
 
-    pub(super) fn server_mut(&mut self, node: usize) -> &mut RedisServer {
+    pub(crate) fn server_mut(&mut self, node: usize) -> &mut RedisServer {
         &mut self.nodes.servers[node]
     }
 
     /// Acquires with an attempt that must be granted.
-    pub(super) async fn grant(&self, attempt: &Attempt) -> HeldLease {
+    pub(crate) async fn grant(&self, attempt: &Attempt) -> HeldLease {
         granted(self.store.acquire(attempt).await)
     }
 
     /// A lease that every node has accepted, and not only a majority of them.
-    pub(super) async fn grant_everywhere(&self, lock: &str) -> (Attempt, HeldLease) {
+    pub(crate) async fn grant_everywhere(&self, lock: &str) -> (Attempt, HeldLease) {
         eventually("every node has it", async || {
             let asked = attempt(lock);
             let lease = self.grant(&asked).await;
@@ -114,7 +103,7 @@ impl Rig {
     }
 
     /// How many nodes have accepted the fence of a lease.
-    pub(super) async fn have_accepted(&self, lock: &LockName, lease: &HeldLease) -> usize {
+    pub(crate) async fn have_accepted(&self, lock: &LockName, lease: &HeldLease) -> usize {
         let key = format!("lg:{{{lock}}}:info");
         let mut have = 0;
         for server in &self.nodes.servers {
@@ -124,13 +113,13 @@ impl Rig {
         have
     }
 
-    pub(super) async fn release(&self, attempt: &Attempt) {
+    pub(crate) async fn release(&self, attempt: &Attempt) {
         let release = self.store.release(&attempt.name, &attempt.token).await;
         assert_eq!(release, Ok(Release::Released));
     }
 
     /// Acquires and releases, and answers the fence.
-    pub(super) async fn turn(&self, lock: &str) -> u64 {
+    pub(crate) async fn turn(&self, lock: &str) -> u64 {
         let asked = attempt(lock);
         let lease = self.grant(&asked).await;
         self.release(&asked).await;
@@ -138,7 +127,7 @@ impl Rig {
     }
 
     /// At how many nodes something holds the lock, however it came about.
-    pub(super) async fn holds(&self, lock: &LockName) -> usize {
+    pub(crate) async fn holds(&self, lock: &LockName) -> usize {
         let key = format!("lg:{{{lock}}}:lock");
         let mut holds = 0;
         for server in &self.nodes.servers {
@@ -147,19 +136,24 @@ impl Rig {
         holds
     }
 
-    /// Waits until nothing holds the lock at any node.
-    pub(super) async fn nothing_left(&self, lock: &LockName) {
-        eventually("nothing holds it anywhere", async || {
-            (self.holds(lock).await == 0).then_some(())
+    /// Waits until something holds the lock at so many nodes.
+    pub(crate) async fn until_holds(&self, lock: &LockName, nodes: usize) {
+        until("so many nodes have it", async || {
+            self.holds(lock).await == nodes
         })
         .await;
     }
 
-    pub(super) async fn health(&self, check: &str) -> Health {
+    /// Waits until nothing holds the lock at any node.
+    pub(crate) async fn nothing_left(&self, lock: &LockName) {
+        self.until_holds(lock, 0).await;
+    }
+
+    pub(crate) async fn health(&self, check: &str) -> Health {
         self.check(check).await.health
     }
 
-    pub(super) async fn check(&self, check: &str) -> Check {
+    pub(crate) async fn check(&self, check: &str) -> Check {
         let checks = self.store.check().await;
         let found = checks.into_iter().find(|found| found.name == check);
         found.expect("there is such a check")
@@ -167,7 +161,7 @@ impl Rig {
 }
 
 /// The counter of a lock.
-pub(super) fn fence_key(lock: &str) -> String {
+pub(crate) fn fence_key(lock: &str) -> String {
     let tag = SlotTags::compute().of(Slot::of(lock.as_bytes())).to_owned();
     format!("lg:{{{tag}}}:fence")
 }

@@ -1,17 +1,16 @@
 //! The whole program on a quorum of which a minority is gone, as callers and operators see it.
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    task::JoinSet,
 };
 
-use super::{nodes::Nodes, rig::eventually};
+use crate::redlock::prelude::*;
 use crate::support::{
-    Connection, HttpRequest, RedisServer,
+    Connection, HttpRequest,
     gateway::{Gateway, Setup},
 };
 
@@ -78,9 +77,9 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
     let waits = lock("POST", "contended").body(json!({"wait_ms": 20_000, "ttl_ms": 20_000}));
     let mut waiting = JoinSet::new();
     waiting.spawn(async move { ask(there, &waits).await });
-    eventually("it waits", async || {
+    until("it waits", async || {
         let (_, shown) = ask(there, &lock("GET", "contended")).await;
-        (shown["waiters"].as_array().map(Vec::len) == Some(1)).then_some(())
+        shown["waiters"].as_array().map(Vec::len) == Some(1)
     })
     .await;
     let renew = lock("PUT", "contended/renew").with("Lock-Token", token(&lease));
@@ -118,32 +117,31 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
         "{names:?}"
     );
 
-    eventually("it is said that they are gone", async || {
+    until("it is said that they are gone", async || {
         let found = health(here, "connection").await;
         let detail = found["detail"].as_str().unwrap_or_default();
         let tells_of = |port: &u16| detail.contains(&port.to_string());
-        (found["status"] == "warning" && gone.iter().all(tells_of)).then_some(())
+        found["status"] == "warning" && gone.iter().all(tells_of)
     })
     .await;
     let ports: Vec<u16> = nodes.servers.iter().map(RedisServer::port).collect();
-    eventually("the metrics tell of each node", async || {
+    until("the metrics tell of each node", async || {
         let metrics = text(here, "/metrics").await;
-        let told = ports.iter().all(|port| {
+        ports.iter().all(|port| {
             let (node, up) = (
                 format!("{{node=\"127.0.0.1:{port}\"}}"),
                 !gone.contains(port),
             );
             metrics.contains(&format!("latchgate_store_node{node} {}", u8::from(up)))
                 && metrics.contains(&format!("latchgate_store_votes_given_total{node}"))
-        });
-        told.then_some(())
+        })
     })
     .await;
 
     nodes.servers[4].thaw();
     nodes.servers[1].start_again().await;
-    eventually("all is well", async || {
-        (health(here, "connection").await["status"] == "passing").then_some(())
+    until("all is well", async || {
+        health(here, "connection").await["status"] == "passing"
     })
     .await;
 }
@@ -164,15 +162,15 @@ async fn without_a_majority_callers_hear_that_nothing_happened() {
         (503, &json!("store-unavailable")),
         "{problem}"
     );
-    eventually("it is said", async || {
-        (health(here, "connection").await["status"] == "outage").then_some(())
+    until("it is said", async || {
+        health(here, "connection").await["status"] == "outage"
     })
     .await;
     for node in [0, 1, 2] {
         nodes.servers[node].start_again().await;
     }
-    eventually("all nodes are back", async || {
-        (health(here, "connection").await["status"] == "passing").then_some(())
+    until("all nodes are back", async || {
+        health(here, "connection").await["status"] == "passing"
     })
     .await;
     let release = lock("DELETE", "lock").with("Lock-Token", token(&lease));

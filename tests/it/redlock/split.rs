@@ -1,21 +1,6 @@
 //! What gateways do that have split the nodes among themselves.
 
-use std::time::Duration;
-
-use latchgate::{
-    lifecycle::Lifecycle,
-    store::{
-        Store,
-        contract::{Acquisition, Attempt, Waiting},
-    },
-};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    nodes::quick,
-    rig::{Rig, attempt},
-};
-use crate::support::RedisServer;
+use crate::redlock::prelude::*;
 
 /// How long it is counted what a gateway does.
 const WHILE: Duration = Duration::from_secs(1);
@@ -25,15 +10,11 @@ fn waiting(lock: &str) -> Attempt {
         max_wait: Duration::from_secs(30),
         longest_queue: 100,
     };
-    Attempt {
-        wait: Some(wait),
-        ..attempt(lock)
-    }
+    with(attempt(lock), |it| it.wait = Some(wait))
 }
 
 async fn waits(store: &impl Store) {
-    let queued = store.acquire(&waiting("lock")).await;
-    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    store.must_queue(&waiting("lock")).await;
 }
 
 /// How many scripts a node has run.
@@ -54,8 +35,7 @@ async fn those_who_do_not_answer_are_not_waited_for_where_the_others_are_split()
     let theirs = ["SET", "lg:{lock}:lock", "theirs"];
     rig.server(1).run(&theirs).await;
     let start = Instant::now();
-    let held = rig.store.acquire(&attempt("lock")).await;
-    assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+    rig.store.must_refuse(&attempt("lock")).await;
     // It has tried nine times, and each time would have waited until a node may have answered.
     let took = start.elapsed();
     assert!(took < 9 * quick().node_timeout_ms.duration(), "{took:?}");

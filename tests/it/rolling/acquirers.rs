@@ -1,13 +1,10 @@
 //! Clients that take a lock in turns, each with a wait and a key for each turn.
 
-use std::{sync::Arc, time::Duration};
-
-use latchgate::lock::IdempotencyKey;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
 
 use super::client::{Client, Load};
 use crate::support::HttpRequest;
+use crate::support::prelude::*;
 
 /// How many locks they take.
 const LOCKS: usize = 4;

@@ -10,19 +10,13 @@
 //! Anything else fails the test: another status, a stream that ends otherwise or is cut, and above all a
 //! request that was sent and not answered.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{io, net::SocketAddr};
 
 use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::rooms::Rooms;
+use crate::support::prelude::*;
 use crate::support::{Connection, Event, HttpRequest, Tally};
 
 /// What all clients have in common.

@@ -4,14 +4,14 @@ use std::{
     net::{SocketAddr, TcpListener},
     ops::Range,
     thread::sleep,
-    time::Duration,
 };
 
 use rustix::process::Signal;
-use tokio::{task::spawn_blocking, time::Instant};
+use tokio::task::spawn_blocking;
 
+use crate::support::prelude::*;
 use crate::support::{
-    Random, RedisServer, Tally,
+    Tally,
     gateway::{Gateway, Setup},
 };
 

@@ -1,12 +1,10 @@
 //! Looks at the locks in Redis itself, whatever gateways and clients say.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
 use bb8_redis::redis::{self, aio::MultiplexedConnection};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::client::Load;
-use crate::support::RedisServer;
+use crate::support::prelude::*;
 
 /// What is seen of a lock: who holds it, for how long, with which fencing token.
 type Seen = (String, i64, Option<u64>);
@@ -75,9 +73,9 @@ async fn look(redis: &mut MultiplexedConnection, names: &[String]) -> Vec<Seen> 
         pipe.pttl(format!("lg:{{{name}}}:lock"));
         pipe.getrange(format!("lg:{{{name}}}:lock"), 70, 85);
     }
-    let replies: Vec<redis::Value> = pipe.query_async(redis).await.unwrap();
-    let seen = |reply: &[redis::Value]| {
-        let reply = redis::from_redis_value(redis::Value::Array(reply.to_vec()));
+    let replies: Vec<Value> = pipe.query_async(redis).await.unwrap();
+    let seen = |reply: &[Value]| {
+        let reply = from_redis_value(Value::Array(reply.to_vec()));
         let (holder, ttl, fence): (String, i64, String) = reply.unwrap();
         // What is free has no text, and so no fence.
         (holder, ttl, fence.parse().ok())

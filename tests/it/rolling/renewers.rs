@@ -1,12 +1,11 @@
 //! Clients that hold a lock of their own and renew it by plain requests.
 
-use std::{sync::Arc, time::Duration};
-
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::client::{Client, Load};
 use crate::support::HttpRequest;
+use crate::support::prelude::*;
 
 /// Long enough for a machine that does other things as well; a third of it is shorter than a restart.
 const TTL: Duration = Duration::from_millis(7_500);

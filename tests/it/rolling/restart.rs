@@ -1,11 +1,6 @@
 //! A rolling restart: nobody loses a lock, and no client sees more than a clean retry.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::{
-    task::{JoinSet, spawn_blocking},
-    time::Instant,
-};
+use tokio::task::spawn_blocking;
 
 use super::{
     acquirers,
@@ -16,7 +11,8 @@ use super::{
     runs::Running,
     streams,
 };
-use crate::support::{Tally, eventually};
+use crate::support::Tally;
+use crate::support::prelude::*;
 
 /// How many clients of each kind there are: a hundred in all.
 const ACQUIRERS: usize = 40;

@@ -1,6 +1,6 @@
 //! Who is where, as the clients themselves say: without asking a gateway or Redis.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use crate::support::prelude::*;
 
 /// What each lock protects: a room in which one may be at a time.
 #[derive(Debug, Default)]

@@ -1,13 +1,11 @@
 //! Clients that hold a lock by a stream, all the time or in turns, and go on with it at the other gateway.
 
-use std::{sync::Arc, time::Duration};
-
-use latchgate::lock::IdempotencyKey;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::client::{Client, Load};
 use crate::support::HttpRequest;
+use crate::support::prelude::*;
 
 /// Long enough for a machine that does other things as well.
 const TTL_MS: u64 = 7_500;

@@ -21,3 +21,15 @@ where
         sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Asks again and again until it is so. Panics with `what` if it is not in time.
+pub(crate) async fn until<F>(what: &str, mut is_so: impl FnMut() -> F)
+where
+    F: Future<Output = bool>,
+{
+    eventually(what, || {
+        let is_so = is_so();
+        async { is_so.await.then_some(()) }
+    })
+    .await;
+}

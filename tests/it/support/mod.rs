@@ -1,5 +1,6 @@
 //! What several tests stand on.
 
+mod ask;
 mod authority;
 mod cable;
 mod caller;
@@ -12,6 +13,7 @@ mod full;
 pub(crate) mod gateway;
 pub(crate) mod golden;
 pub(crate) mod operations;
+pub(crate) mod prelude;
 pub(crate) mod program;
 mod proxy;
 mod random;
@@ -22,12 +24,16 @@ mod stopped;
 mod tally;
 pub(crate) mod tree;
 
+pub(crate) use ask::{
+    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, until_all_pass,
+    until_granted, until_health, until_passing, with,
+};
 pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;
 pub(crate) use caller::{Caller, is_busy};
 pub(crate) use clock::Clock;
 pub(crate) use connection::{Connection, Event, HttpRequest, connect_with_little_room, read_event};
-pub(crate) use deadline::eventually;
+pub(crate) use deadline::{eventually, until};
 pub(crate) use descriptors::raise_the_limit;
 pub(crate) use full::full;
 pub(crate) use proxy::{Fault, Proxy};

@@ -190,6 +190,11 @@ impl RedisServer {
             .unwrap_or_default()
     }
 
+    /// What stands for all that the server stores.
+    pub(crate) async fn digest(&self) -> String {
+        self.text(&["DEBUG", "DIGEST"]).await
+    }
+
     /// Runs a command whose reply is an integer.
     pub(crate) async fn integer(&self, command: &[&str]) -> i64 {
         redis::from_redis_value(self.run(command).await).expect("the reply is an integer")

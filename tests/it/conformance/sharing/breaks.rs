@@ -1,28 +1,9 @@
 //! Clause 11 for locks that are shared: what is broken, and who has to say so.
 
-use std::{collections::HashSet, time::Duration};
+use latchgate::store::contract::BrokenLease;
 
-use latchgate::{
-    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease},
-    store::{
-        AnyStore, Store as _, StoreError, Unavailability,
-        contract::{
-            Acquisition, Attempt, Breaking, BrokenLease, GiveBack, Holder, Loss, Release, Renewal,
-            SharedHolders,
-        },
-    },
-};
-use tokio::time::timeout;
-
-use super::super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, attempt, granted, holders, is_free, key, name, one_of, reader, released,
-        renewed, under,
-    },
-    waiting::broken::listening,
-};
-use crate::support::eventually;
+use super::super::waiting::broken::listening;
+use crate::conformance::prelude::*;
 
 /// Longer than a word takes, on a machine that does other things as well.
 const LATE: Duration = Duration::from_mins(1);
@@ -56,13 +37,11 @@ fn fences(holder: &Holder) -> HashSet<FencingToken> {
 }
 
 async fn is_told(store: &AnyStore, asked: &Attempt, lost: Loss) {
-    let renewal = store.renew(&asked.name, &asked.token, None).await;
-    assert_eq!(renewal.unwrap(), Renewal::Lost(lost));
-    let release = store.release(&asked.name, &asked.token).await;
-    assert_eq!(release.unwrap(), Release::Lost(lost));
+    store.must_lose(asked, lost).await;
+    store.must_not_release(asked, lost).await;
 }
 
-pub(in super::super) async fn with_a_fence_end_that_lease_and_no_other(fixture: &dyn Fixture) {
+pub(crate) async fn with_a_fence_end_that_lease_and_no_other(fixture: &dyn Fixture) {
     let sharing = ["lock"; 3].map(|lock| one_of(3, lock, LONG));
     let leases = held(fixture, &sharing).await;
     let meant = leases[1].fence;
@@ -73,9 +52,7 @@ pub(in super::super) async fn with_a_fence_end_that_lease_and_no_other(fixture: 
     assert_eq!(gone.len(), 1);
     assert_eq!((gone[0].fence, gone[0].mode), (meant, leases[1].mode));
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         let store = fixture.store();
         is_told(&store, &sharing[1], Loss::Broken { held: true }).await;
         for other in [&sharing[0], &sharing[2]] {
@@ -85,7 +62,7 @@ pub(in super::super) async fn with_a_fence_end_that_lease_and_no_other(fixture: 
     }
 }
 
-pub(in super::super) async fn of_all_end_all_that_share_it(fixture: &dyn Fixture) {
+pub(crate) async fn of_all_end_all_that_share_it(fixture: &dyn Fixture) {
     let sharing = [
         one_of(4, "lock", LONG),
         reader("lock", 2 * LONG),
@@ -115,7 +92,7 @@ pub(in super::super) async fn of_all_end_all_that_share_it(fixture: &dyn Fixture
     }
 }
 
-pub(in super::super) async fn of_all_end_one_who_is_alone(fixture: &dyn Fixture) {
+pub(crate) async fn of_all_end_one_who_is_alone(fixture: &dyn Fixture) {
     let lease = granted(&fixture.store(), &attempt("lock", LONG)).await;
     match broken(fixture, BreakTarget::All).await {
         Holder::Lease(gone) => assert_eq!(gone.fence, lease.fence),
@@ -126,7 +103,7 @@ pub(in super::super) async fn of_all_end_one_who_is_alone(fixture: &dyn Fixture)
     assert_eq!(again, Breaking::NotHeld);
 }
 
-pub(in super::super) async fn of_all_show_whole_what_they_end(fixture: &dyn Fixture) {
+pub(crate) async fn of_all_show_whole_what_they_end(fixture: &dyn Fixture) {
     const MANY: u64 = 120;
     let sharing: Vec<_> = (0..MANY).map(|_| reader("lock", LONG)).collect();
     let leases = held(fixture, &sharing).await;
@@ -137,7 +114,7 @@ pub(in super::super) async fn of_all_show_whole_what_they_end(fixture: &dyn Fixt
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(in super::super) async fn must_say_which_lease_is_meant(fixture: &dyn Fixture) {
+pub(crate) async fn must_say_which_lease_is_meant(fixture: &dyn Fixture) {
     let sharing = [reader("lock", LONG), one_of(3, "lock", LONG)];
     for (before, one) in sharing.iter().enumerate() {
         granted(&fixture.store(), one).await;
@@ -157,7 +134,7 @@ pub(in super::super) async fn must_say_which_lease_is_meant(fixture: &dyn Fixtur
     assert_eq!(break_lock(fixture, None).await, Breaking::NotHeld);
 }
 
-pub(in super::super) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
     let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
     let leases = held(fixture, &sharing).await;
     let beyond = FencingToken::new(leases[1].fence.get() + 1).unwrap();
@@ -174,7 +151,7 @@ pub(in super::super) async fn with_another_target_end_nothing(fixture: &dyn Fixt
     }
 }
 
-pub(in super::super) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fixture) {
+pub(crate) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fixture) {
     let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
     let leases = held(fixture, &sharing).await;
     let target = BreakTarget::from(leases[0].fence);
@@ -193,25 +170,21 @@ pub(in super::super) async fn repeated_with_the_fence_end_no_other_lease(fixture
     assert_eq!(break_lock(fixture, Some(target)).await, Breaking::NotHeld);
 }
 
-pub(in super::super) async fn do_not_reach_who_has_expired(fixture: &dyn Fixture) {
+pub(crate) async fn do_not_reach_who_has_expired(fixture: &dyn Fixture) {
     let [over, kept] = [2 * SHORT, LONG].map(|ms| one_of(2, "lock", ms));
     let leases = held(fixture, &[over.clone(), kept]).await;
     let store = fixture.store();
-    eventually("one expires", async || {
-        (holders(&store, "lock").await == 1).then_some(())
-    })
-    .await;
+    until("one expires", async || holders(&store, "lock").await == 1).await;
     match break_lock(fixture, Some(leases[0].fence.into())).await {
         Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 1),
         other => panic!("{other:?}"),
     }
     let gone = broken(fixture, BreakTarget::All).await;
     assert_eq!(fences(&gone), HashSet::from([leases[1].fence]));
-    let renewal = store.renew(&over.name, &over.token, None).await.unwrap();
-    assert_eq!(renewal, Renewal::Lost(Loss::Free), "it was not broken");
+    store.must_lose(&over, Loss::Free).await;
 }
 
-pub(in super::super) async fn use_up_the_keys_and_outlast_late_copies(fixture: &dyn Fixture) {
+pub(crate) async fn use_up_the_keys_and_outlast_late_copies(fixture: &dyn Fixture) {
     let (by_fence, by_all) = (key(), key());
     let sharing = [
         under(by_fence, one_of(3, "lock", LONG)),
@@ -222,15 +195,11 @@ pub(in super::super) async fn use_up_the_keys_and_outlast_late_copies(fixture: &
     broken(fixture, leases[0].fence.into()).await;
     broken(fixture, BreakTarget::All).await;
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         let store = fixture.store();
         for one in &sharing {
-            let withdrawn = StoreError::from(Unavailability::Withdrawn);
-            assert_eq!(store.acquire(one).await, Err(withdrawn));
-            let given_back = store.give_back(&one.name, &one.token).await.unwrap();
-            assert_eq!(given_back, GiveBack::NothingHeld);
+            store.must_withdraw(one).await;
+            store.must_give_back(one, GiveBack::NothingHeld).await;
         }
         for key in [by_fence, by_all] {
             let again = under(key, one_of(3, "lock", LONG));
@@ -241,7 +210,7 @@ pub(in super::super) async fn use_up_the_keys_and_outlast_late_copies(fixture: &
     }
 }
 
-pub(in super::super) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
+pub(crate) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
     listening(fixture).await;
     let sharing = ["lock"; 4].map(|lock| reader(lock, LONG));
     let leases = held(fixture, &sharing).await;

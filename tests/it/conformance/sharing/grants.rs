@@ -1,28 +1,10 @@
 //! Clause 1 for locks that are shared: who is granted one beside whom.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicUsize, Ordering},
-};
+use std::sync::atomic::AtomicI64;
 
-use latchgate::{
-    lock::Mode,
-    store::{
-        AnyStore, Store as _,
-        contract::{Acquisition, Contention, Holder},
-    },
-};
-use tokio::task::JoinSet;
+use crate::conformance::prelude::*;
 
-use super::super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, attempt, granted, holders, is_free, one_of, reader, refused, released, sharers,
-    },
-};
-use crate::support::eventually;
-
-pub(in super::super) async fn those_who_share_a_lock_hold_it_together(fixture: &dyn Fixture) {
+pub(crate) async fn those_who_share_a_lock_hold_it_together(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     let mut fences = Vec::new();
     for (before, store) in stores.iter().cycle().take(4).enumerate() {
@@ -36,7 +18,7 @@ pub(in super::super) async fn those_who_share_a_lock_hold_it_together(fixture: &
     assert_eq!(fences, shown.iter().map(|it| it.fence).collect::<Vec<_>>());
 }
 
-pub(in super::super) async fn one_who_wants_to_be_alone_is_refused_until_the_last_has_gone(
+pub(crate) async fn one_who_wants_to_be_alone_is_refused_until_the_last_has_gone(
     fixture: &dyn Fixture,
 ) {
     let store = fixture.store();
@@ -63,7 +45,7 @@ pub(in super::super) async fn one_who_wants_to_be_alone_is_refused_until_the_las
     assert_eq!(alone.mode, Mode::Exclusive);
 }
 
-pub(in super::super) async fn nobody_shares_with_one_who_is_alone(fixture: &dyn Fixture) {
+pub(crate) async fn nobody_shares_with_one_who_is_alone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let alone = attempt("lock", LONG);
     let held = granted(&store, &alone).await;
@@ -80,7 +62,7 @@ pub(in super::super) async fn nobody_shares_with_one_who_is_alone(fixture: &dyn 
     granted(&store, &reader("lock", LONG)).await;
 }
 
-pub(in super::super) async fn as_many_as_the_limit_says_hold_it_together(fixture: &dyn Fixture) {
+pub(crate) async fn as_many_as_the_limit_says_hold_it_together(fixture: &dyn Fixture) {
     for limit in [1, 2, 5] {
         let lock = format!("lock:{limit}");
         let store = fixture.store();
@@ -101,7 +83,7 @@ pub(in super::super) async fn as_many_as_the_limit_says_hold_it_together(fixture
     }
 }
 
-pub(in super::super) async fn a_limit_binds_at_its_own_grant_only(fixture: &dyn Fixture) {
+pub(crate) async fn a_limit_binds_at_its_own_grant_only(fixture: &dyn Fixture) {
     let store = fixture.store();
     for limit in [3, 3, 3] {
         granted(&store, &one_of(limit, "lock", LONG)).await;
@@ -115,9 +97,7 @@ pub(in super::super) async fn a_limit_binds_at_its_own_grant_only(fixture: &dyn 
     assert_eq!(holders(&store, "lock").await, 6);
 }
 
-pub(in super::super) async fn those_without_a_limit_count_for_those_with_one(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn those_without_a_limit_count_for_those_with_one(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = reader("lock", LONG);
     granted(&store, &first).await;
@@ -127,7 +107,7 @@ pub(in super::super) async fn those_without_a_limit_count_for_those_with_one(
     granted(&store, &one_of(2, "lock", LONG)).await;
 }
 
-pub(in super::super) async fn of_many_concurrent_attempts_as_many_are_granted_as_the_limit_says(
+pub(crate) async fn of_many_concurrent_attempts_as_many_are_granted_as_the_limit_says(
     fixture: &dyn Fixture,
 ) {
     const LIMIT: u64 = 7;
@@ -157,7 +137,7 @@ struct Inside(AtomicI64);
 /// Far less than as many as may be inside together.
 const ALONE: i64 = -1_000;
 
-pub(in super::super) async fn nobody_is_inside_beside_one_who_is_alone(fixture: &dyn Fixture) {
+pub(crate) async fn nobody_is_inside_beside_one_who_is_alone(fixture: &dyn Fixture) {
     const TURNS: usize = 120;
     let inside = Arc::new(Inside::default());
     let turns = Arc::new(AtomicUsize::new(0));
@@ -190,7 +170,7 @@ async fn visit(store: &AnyStore, number: usize, Inside(inside): &Inside) {
     }
 }
 
-pub(in super::super) async fn fences_rise_over_both_modes(fixture: &dyn Fixture) {
+pub(crate) async fn fences_rise_over_both_modes(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     let mut last = None;
     for (turn, store) in stores.iter().cycle().take(12).enumerate() {
@@ -210,7 +190,7 @@ pub(in super::super) async fn fences_rise_over_both_modes(fixture: &dyn Fixture)
     }
 }
 
-pub(in super::super) async fn the_expiry_of_one_frees_one_place(fixture: &dyn Fixture) {
+pub(crate) async fn the_expiry_of_one_frees_one_place(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &one_of(2, "lock", 2 * SHORT)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
@@ -229,19 +209,16 @@ pub(in super::super) async fn the_expiry_of_one_frees_one_place(fixture: &dyn Fi
     assert_eq!(holders(&store, "lock").await, 2);
 }
 
-pub(in super::super) async fn the_expiry_of_all_frees_the_lock(fixture: &dyn Fixture) {
+pub(crate) async fn the_expiry_of_all_frees_the_lock(fixture: &dyn Fixture) {
     let store = fixture.store();
     for ms in [SHORT / 2, SHORT, SHORT / 4] {
         granted(&store, &reader("lock", ms)).await;
     }
-    eventually("all have expired", async || {
-        is_free(&store, "lock").await.then_some(())
-    })
-    .await;
+    store.until_free("lock").await;
     granted(&store, &attempt("lock", LONG)).await;
 }
 
-pub(in super::super) async fn nothing_of_those_who_shared_it_comes_back(fixture: &dyn Fixture) {
+pub(crate) async fn nothing_of_those_who_shared_it_comes_back(fixture: &dyn Fixture) {
     let store = fixture.store();
     for _ in 0..3 {
         // By release, by expiry and by a break.
@@ -249,10 +226,7 @@ pub(in super::super) async fn nothing_of_those_who_shared_it_comes_back(fixture:
         granted(&store, &released_one).await;
         granted(&store, &one_of(5, "lock", SHORT / 2)).await;
         released(&store, &released_one).await;
-        eventually("all have gone", async || {
-            is_free(&store, "lock").await.then_some(())
-        })
-        .await;
+        store.until_free("lock").await;
         let broken = granted(&store, &one_of(5, "lock", LONG)).await;
         assert_eq!(broken.mode.slot(), Some(0));
         let target = Some(broken.fence.into());
@@ -268,7 +242,7 @@ pub(in super::super) async fn nothing_of_those_who_shared_it_comes_back(fixture:
     }
 }
 
-pub(in super::super) async fn a_name_that_is_shared_does_not_touch_another(fixture: &dyn Fixture) {
+pub(crate) async fn a_name_that_is_shared_does_not_touch_another(fixture: &dyn Fixture) {
     let store = fixture.store();
     for lock in ["a", "b"] {
         granted(&store, &one_of(1, lock, LONG)).await;

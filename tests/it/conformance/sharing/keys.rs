@@ -1,24 +1,6 @@
 //! Clauses 3, 8 and 9 for locks that are shared: what may be repeated, given back and adopted.
 
-use latchgate::{
-    lock::{IdempotencyHash, KeeperId, Salt},
-    store::{
-        AnyStore, Store as _, StoreError, Unavailability,
-        contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Release, Renewal, Renewer,
-        },
-    },
-};
-use tokio::task::JoinSet;
-
-use super::super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, attempt, granted, holders, is_free, key, one_of, reader, refused, released,
-        ttl, under,
-    },
-};
-use crate::support::eventually;
+use crate::conformance::{keepers::superseded, prelude::*};
 
 /// Two of those who share the lock, as many as may, of whom the first has a key.
 async fn full(fixture: &dyn Fixture, key: IdempotencyHash) -> [Attempt; 2] {
@@ -33,7 +15,7 @@ fn salt(attempt: &Attempt) -> Option<Salt> {
     attempt.idempotency.as_ref().map(|it| it.salt)
 }
 
-pub(in super::super) async fn a_lost_reply_is_answered_again_with_the_same_lease_and_slot(
+pub(crate) async fn a_lost_reply_is_answered_again_with_the_same_lease_and_slot(
     fixture: &dyn Fixture,
 ) {
     let store = fixture.store();
@@ -57,16 +39,14 @@ pub(in super::super) async fn a_lost_reply_is_answered_again_with_the_same_lease
     assert_eq!(holders(&store, "lock").await, 3);
 }
 
-pub(in super::super) async fn the_same_key_answers_the_same_lease_however_many_share_it(
+pub(crate) async fn the_same_key_answers_the_same_lease_however_many_share_it(
     fixture: &dyn Fixture,
 ) {
     let key = key();
     let [first, second] = full(fixture, key).await;
     let told = granted(&fixture.store(), &first).await;
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         for store in fixture.gateways() {
             let again = under(key, one_of(2, "lock", LONG));
             match store.acquire(&again).await.unwrap() {
@@ -83,7 +63,7 @@ pub(in super::super) async fn the_same_key_answers_the_same_lease_however_many_s
     released(&fixture.store(), &first).await;
 }
 
-pub(in super::super) async fn the_same_key_in_another_mode_or_with_another_limit_is_a_mismatch(
+pub(crate) async fn the_same_key_in_another_mode_or_with_another_limit_is_a_mismatch(
     fixture: &dyn Fixture,
 ) {
     let store = fixture.store();
@@ -106,16 +86,14 @@ pub(in super::super) async fn the_same_key_in_another_mode_or_with_another_limit
     }
 }
 
-pub(in super::super) async fn a_key_is_refused_after_the_release_while_others_share_it(
+pub(crate) async fn a_key_is_refused_after_the_release_while_others_share_it(
     fixture: &dyn Fixture,
 ) {
     let key = key();
     let [first, _second] = full(fixture, key).await;
     released(&fixture.store(), &first).await;
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         is_used(fixture, key).await;
         // The release may be repeated.
         released(&fixture.store(), &first).await;
@@ -123,9 +101,7 @@ pub(in super::super) async fn a_key_is_refused_after_the_release_while_others_sh
     assert_eq!(holders(&fixture.store(), "lock").await, 1);
 }
 
-pub(in super::super) async fn a_key_is_refused_after_the_expiry_while_others_share_it(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_key_is_refused_after_the_expiry_while_others_share_it(fixture: &dyn Fixture) {
     let key = key();
     for one in [
         under(key, one_of(2, "lock", 2 * SHORT)),
@@ -133,10 +109,7 @@ pub(in super::super) async fn a_key_is_refused_after_the_expiry_while_others_sha
     ] {
         granted(&fixture.store(), &one).await;
     }
-    eventually("the one with the key expires", async || {
-        (holders(&fixture.store(), "lock").await == 1).then_some(())
-    })
-    .await;
+    until_holders(&fixture.store(), 1).await;
     is_used(fixture, key).await;
     assert_eq!(holders(&fixture.store(), "lock").await, 1);
 }
@@ -147,9 +120,7 @@ async fn is_used(fixture: &dyn Fixture, key: IdempotencyHash) {
     assert_eq!(outcome, Acquisition::IdempotencyExpired);
 }
 
-pub(in super::super) async fn many_concurrent_attempts_under_one_key_are_one_grant(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {
     let key = key();
     granted(&fixture.store(), &reader("lock", LONG)).await;
     let mut attempts = JoinSet::new();
@@ -171,7 +142,7 @@ pub(in super::super) async fn many_concurrent_attempts_under_one_key_are_one_gra
     assert_eq!(holders(&fixture.store(), "lock").await, 2);
 }
 
-pub(in super::super) async fn different_keys_are_different_holders(fixture: &dyn Fixture) {
+pub(crate) async fn different_keys_are_different_holders(fixture: &dyn Fixture) {
     let store = fixture.store();
     let sharing = ["lock"; 3].map(|lock| under(key(), one_of(3, lock, LONG)));
     for (one, slot) in sharing.iter().zip(0..) {
@@ -180,38 +151,32 @@ pub(in super::super) async fn different_keys_are_different_holders(fixture: &dyn
     refused(&store, &under(key(), one_of(3, "lock", LONG))).await;
 }
 
-pub(in super::super) async fn a_give_back_ends_the_one_and_no_other(fixture: &dyn Fixture) {
+pub(crate) async fn a_give_back_ends_the_one_and_no_other(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = full(fixture, key()).await;
     for (one, left) in [(&first, 1), (&second, 0)] {
-        assert_eq!(given_back(&store, one).await, GiveBack::GivenBack);
+        store.must_give_back(one, GiveBack::GivenBack).await;
         assert_eq!(holders(&store, "lock").await, left);
         // A copy of its acquire that arrives late is not granted, although there is room.
-        is_withdrawn(&store, one).await;
-        assert_eq!(given_back(&store, one).await, GiveBack::NothingHeld);
+        store.must_withdraw(one).await;
+        store.must_give_back(one, GiveBack::NothingHeld).await;
     }
     assert!(is_free(&store, "lock").await);
 }
 
-pub(in super::super) async fn a_give_back_before_the_acquire_arrives_refuses_it(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_give_back_before_the_acquire_arrives_refuses_it(fixture: &dyn Fixture) {
     granted(&fixture.store(), &reader("lock", LONG)).await;
     let late = one_of(9, "lock", LONG);
-    let outcome = given_back(&fixture.store(), &late).await;
-    assert_eq!(outcome, GiveBack::NothingHeld);
+    let store = fixture.store();
+    store.must_give_back(&late, GiveBack::NothingHeld).await;
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
-        is_withdrawn(&fixture.store(), &late).await;
+        fixture.restart_if(restarted).await;
+        fixture.store().must_withdraw(&late).await;
     }
     assert_eq!(holders(&fixture.store(), "lock").await, 1);
 }
 
-pub(in super::super) async fn a_give_back_racing_the_acquire_leaves_nothing_held(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_give_back_racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture) {
     granted(&fixture.store(), &reader("lock", LONG)).await;
     let stores = fixture.gateways();
     for _turn in 0..20 {
@@ -219,9 +184,9 @@ pub(in super::super) async fn a_give_back_racing_the_acquire_leaves_nothing_held
         let (late, there) = (racing.clone(), stores[stores.len() - 1].clone());
         let mut acquire = JoinSet::new();
         acquire.spawn(async move { there.acquire(&late).await });
-        let outcome = given_back(&stores[0], &racing).await;
+        let outcome = stores[0].give_back(&racing.name, &racing.token).await;
         let acquired = acquire.join_all().await.remove(0);
-        match outcome {
+        match outcome.unwrap() {
             GiveBack::GivenBack => assert!(matches!(acquired, Ok(Acquisition::Granted(_)))),
             GiveBack::NothingHeld => assert_eq!(acquired, Err(Unavailability::Withdrawn.into())),
             GiveBack::Kept => panic!("it has no key"),
@@ -230,33 +195,20 @@ pub(in super::super) async fn a_give_back_racing_the_acquire_leaves_nothing_held
     }
 }
 
-pub(in super::super) async fn a_lease_that_was_answered_again_is_not_given_back(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_lease_that_was_answered_again_is_not_given_back(fixture: &dyn Fixture) {
     let key = key();
     let [first, second] = full(fixture, key).await;
     let again = under(key, one_of(2, "lock", LONG));
     let outcome = fixture.store().acquire(&again).await.unwrap();
     assert!(matches!(outcome, Acquisition::Replayed(..)), "{outcome:?}");
-    let outcome = given_back(&fixture.store(), &first).await;
-    assert_eq!(outcome, GiveBack::Kept);
+    let store = fixture.store();
+    store.must_give_back(&first, GiveBack::Kept).await;
     // The other is nobody's but its own.
-    let outcome = given_back(&fixture.store(), &second).await;
-    assert_eq!(outcome, GiveBack::GivenBack);
+    store.must_give_back(&second, GiveBack::GivenBack).await;
     released(&fixture.store(), &first).await;
 }
 
-async fn given_back(store: &AnyStore, attempt: &Attempt) -> GiveBack {
-    let outcome = store.give_back(&attempt.name, &attempt.token).await;
-    outcome.unwrap()
-}
-
-async fn is_withdrawn(store: &AnyStore, attempt: &Attempt) {
-    let withdrawn = StoreError::from(Unavailability::Withdrawn);
-    assert_eq!(store.acquire(attempt).await, Err(withdrawn));
-}
-
-pub(in super::super) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
+pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = full(fixture, key()).await;
     let [adopter, stranger] = [KeeperId::random(), KeeperId::random()];
@@ -278,7 +230,7 @@ pub(in super::super) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture
             .unwrap();
         assert_eq!(release, Release::Adopted);
     }
-    assert_eq!(given_back(&store, &first).await, GiveBack::Kept);
+    store.must_give_back(&first, GiveBack::Kept).await;
     assert_eq!(holders(&store, "lock").await, 2);
     for (lease, keeper) in [
         (&first, adopter),
@@ -292,7 +244,7 @@ pub(in super::super) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture
     assert!(is_free(&store, "lock").await);
 }
 
-pub(in super::super) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
+pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     fixture: &dyn Fixture,
 ) {
     let key = key();
@@ -303,15 +255,7 @@ pub(in super::super) async fn an_older_request_of_the_key_is_told_that_it_is_sup
         panic!("not replayed: {answer:?}");
     };
     assert_eq!(before, Some(KeeperId::of_attempt(&older.token)));
-    for store in fixture.gateways() {
-        let Attempt { name, token, .. } = &older;
-        let again = store.acquire(&older).await.unwrap();
-        assert_eq!(again, Acquisition::Superseded);
-        let left = store.leave(name, token, None).await.unwrap();
-        assert_eq!(left, Leaving::Superseded);
-        let confirmed = store.confirm(name, token).await.unwrap();
-        assert_eq!(confirmed, Confirmation::Superseded);
-    }
+    superseded(fixture, &older).await;
     let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
     let renewal = renew_as(&fixture.store(), keeper, &older).await;
     assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");

@@ -1,48 +1,27 @@
 //! Each of the leases that share a lock has a token, a TTL and a hold limit of its own.
 
-use std::time::Duration;
+use crate::conformance::prelude::*;
 
-use latchgate::{
-    lock::{HoldLimit, Mode},
-    store::{
-        Store as _,
-        contract::{Attempt, Confirmation, Leaving, Loss, Release, Renewal},
-    },
-};
-use tokio::time::Instant;
-
-use super::super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, attempt, granted, holders, is_free, limited, name, one_of, reader, refused,
-        released, renewed, share, sharers, token, ttl,
-    },
-};
-use crate::support::eventually;
-
-pub(in super::super) async fn a_release_ends_the_one_and_no_other(fixture: &dyn Fixture) {
+pub(crate) async fn a_release_ends_the_one_and_no_other(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second, third] = ["lock"; 3].map(|lock| reader(lock, LONG));
     for one in [&first, &second, &third] {
         granted(&store, one).await;
     }
     released(&store, &second).await;
-    for again in 0..2 {
-        let release = store.release(&second.name, &second.token).await.unwrap();
-        assert_eq!(release, Release::Lost(Loss::HeldByAnother), "{again}");
-        let renewal = store.renew(&second.name, &second.token, None).await;
-        assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::HeldByAnother));
+    for _ in 0..2 {
+        store.must_not_release(&second, Loss::HeldByAnother).await;
+        store.must_lose(&second, Loss::HeldByAnother).await;
     }
     for one in [&first, &third] {
         renewed(&store, one, LONG).await;
         released(&store, one).await;
     }
-    let release = store.release(&third.name, &third.token).await.unwrap();
-    assert_eq!(release, Release::Lost(Loss::Free));
+    store.must_not_release(&third, Loss::Free).await;
     assert!(is_free(&store, "lock").await);
 }
 
-pub(in super::super) async fn who_does_not_share_it_can_do_nothing_with_it(fixture: &dyn Fixture) {
+pub(crate) async fn who_does_not_share_it_can_do_nothing_with_it(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &reader("lock", LONG)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
@@ -63,21 +42,16 @@ pub(in super::super) async fn who_does_not_share_it_can_do_nothing_with_it(fixtu
     assert_eq!(holders(&store, "lock").await, 2);
 }
 
-pub(in super::super) async fn each_expires_with_its_own_ttl(fixture: &dyn Fixture) {
+pub(crate) async fn each_expires_with_its_own_ttl(fixture: &dyn Fixture) {
     let store = fixture.store();
     let asked = Instant::now();
     let (short, long) = (reader("lock", SHORT), reader("lock", LONG));
     let kept = granted(&store, &long).await;
     granted(&store, &short).await;
-    eventually("the short one expires", async || {
-        (holders(&store, "lock").await == 1).then_some(())
-    })
-    .await;
+    until_holders(&store, 1).await;
     assert!(asked.elapsed() >= Duration::from_millis(SHORT), "too early");
-    let renewal = store.renew(&short.name, &short.token, None).await.unwrap();
-    assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
-    let release = store.release(&short.name, &short.token).await.unwrap();
-    assert_eq!(release, Release::Lost(Loss::HeldByAnother));
+    store.must_lose(&short, Loss::HeldByAnother).await;
+    store.must_not_release(&short, Loss::HeldByAnother).await;
     assert_eq!(
         sharers(&store, "lock").await.leases[0].fence,
         kept.fence,
@@ -88,7 +62,7 @@ pub(in super::super) async fn each_expires_with_its_own_ttl(fixture: &dyn Fixtur
     granted(&store, &attempt("lock", LONG)).await;
 }
 
-pub(in super::super) async fn a_renewal_makes_one_last_and_no_other(fixture: &dyn Fixture) {
+pub(crate) async fn a_renewal_makes_one_last_and_no_other(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [kept, left] = ["lock"; 2].map(|lock| one_of(2, lock, SHORT));
     let before = granted(&store, &kept).await;
@@ -96,10 +70,7 @@ pub(in super::super) async fn a_renewal_makes_one_last_and_no_other(fixture: &dy
     let after = renewed(&store, &kept, LONG).await;
     assert_eq!((after.fence, after.mode), (before.fence, before.mode));
     assert_eq!(after.ttl, ttl(LONG));
-    eventually("the other expires", async || {
-        (holders(&store, "lock").await == 1).then_some(())
-    })
-    .await;
+    until_holders(&store, 1).await;
     let renewal = store.renew(&left.name, &left.token, None).await.unwrap();
     assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
     // A renewal with a shorter TTL does not make it end earlier.
@@ -110,12 +81,11 @@ pub(in super::super) async fn a_renewal_makes_one_last_and_no_other(fixture: &dy
     granted(&store, &attempt("lock", LONG)).await;
 }
 
-pub(in super::super) async fn each_stops_at_its_own_hold_limit(fixture: &dyn Fixture) {
+pub(crate) async fn each_stops_at_its_own_hold_limit(fixture: &dyn Fixture) {
     let store = fixture.store();
-    let bounded = Attempt {
-        sharing: Some(share(None)),
-        ..limited("lock", SHORT, 2 * SHORT)
-    };
+    let bounded = with(limited("lock", SHORT, 2 * SHORT), |it| {
+        it.sharing = Some(share(None));
+    });
     let free = reader("lock", SHORT);
     let held = granted(&store, &bounded).await;
     assert!(held.hold_expires_in.is_some());
@@ -124,31 +94,23 @@ pub(in super::super) async fn each_stops_at_its_own_hold_limit(fixture: &dyn Fix
     assert!(held.expires_in <= Duration::from_millis(2 * SHORT));
     let held = renewed(&store, &free, LONG).await;
     assert!(held.expires_in > Duration::from_millis(LONG / 2));
-    eventually("the hold limit is reached", async || {
-        (holders(&store, "lock").await == 1).then_some(())
-    })
-    .await;
+    until_holders(&store, 1).await;
     released(&store, &free).await;
 }
 
-pub(in super::super) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
+pub(crate) async fn a_lease_is_told_with_all_that_it_was_given(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &one_of(4, "lock", LONG)).await;
     let wanted = Attempt {
         sharing: Some(share(Some(4))),
         hold_limit: Some(HoldLimit::from_millis(86_400_000, ttl(LONG)).unwrap()),
-        owner: Some(latchgate::lock::Owner::new("ci 'äöü' {\"a\":1}").unwrap()),
-        metadata: latchgate::lock::Metadata::new(
-            [("job".to_owned(), "straße 4711".to_owned())].into(),
-        )
-        .unwrap(),
+        owner: Some(Owner::new("ci 'äöü' {\"a\":1}").unwrap()),
+        metadata: Metadata::new([("job".to_owned(), "straße 4711".to_owned())].into()).unwrap(),
         ..attempt("lock", LONG)
     };
     let told = granted(&store, &wanted).await;
     for restarted in [false, true] {
-        if restarted {
-            fixture.restart().await;
-        }
+        fixture.restart_if(restarted).await;
         let shared = sharers(&fixture.store(), "lock").await;
         let shown = shared.leases.iter().find(|it| it.fence == told.fence);
         for lease in [&told, shown.expect("it is shown")] {
@@ -163,7 +125,7 @@ pub(in super::super) async fn a_lease_is_told_with_all_that_it_was_given(fixture
     }
 }
 
-pub(in super::super) async fn they_survive_a_restart_and_still_exclude(fixture: &dyn Fixture) {
+pub(crate) async fn they_survive_a_restart_and_still_exclude(fixture: &dyn Fixture) {
     let store = fixture.store();
     let asked = Instant::now();
     let sharing = [one_of(3, "lock", LONG), reader("lock", LONG)];
@@ -176,10 +138,7 @@ pub(in super::super) async fn they_survive_a_restart_and_still_exclude(fixture: 
     fixture.restart().await;
     let store = fixture.store();
     refused(&store, &attempt("lock", LONG)).await;
-    eventually("the short one expires", async || {
-        (holders(&store, "lock").await == 2).then_some(())
-    })
-    .await;
+    until_holders(&store, 2).await;
     assert!(asked.elapsed() >= Duration::from_millis(2 * SHORT));
     assert!(asked.elapsed() < Duration::from_secs(30), "it began anew");
     for (one, told) in sharing.iter().zip(&told) {
@@ -194,9 +153,7 @@ pub(in super::super) async fn they_survive_a_restart_and_still_exclude(fixture: 
     assert_eq!(holders(&fixture.store(), "lock").await, 2);
 }
 
-pub(in super::super) async fn one_who_was_granted_confirms_and_does_not_leave(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_was_granted_confirms_and_does_not_leave(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
     for one in [&first, &second] {

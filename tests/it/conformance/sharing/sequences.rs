@@ -1,28 +1,8 @@
 //! Random sequences of commands in both modes, each answer, hand-off and look compared with a model of one queue.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    time::Duration,
-};
+use std::collections::VecDeque;
 
-use latchgate::{
-    lock::{BreakTarget, FencingToken, Limit, Mode, Sharing, TokenHash},
-    store::{
-        AnyStore, Store as _,
-        contract::{
-            Acquisition, Attempt, Breaking, Confirmation, GiveBack, Holder, Leaving, Release,
-            Renewal,
-        },
-        parking::Parked,
-    },
-};
-use tokio::time::timeout;
-
-use super::super::{
-    Fixture,
-    attempts::{LONG, attempt, name, one_of, patient, reader},
-};
-use crate::support::{Random, eventually};
+use crate::conformance::prelude::*;
 
 /// How many commands one sequence has.
 const COMMANDS: usize = 400;
@@ -57,7 +37,7 @@ struct Game {
     history: Vec<String>,
 }
 
-pub(in super::super) async fn behave_like_the_model(fixture: &dyn Fixture) {
+pub(crate) async fn behave_like_the_model(fixture: &dyn Fixture) {
     let mut game = Game {
         store: fixture.store(),
         random: Random::seeded(),

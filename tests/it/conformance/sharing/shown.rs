@@ -1,29 +1,16 @@
 //! What inspect and list show of a lock that is shared.
 
-use std::time::Duration;
+use latchgate::store::contract::SHOWN_HOLDERS;
 
-use latchgate::{
-    lock::{LockName, Owner},
-    store::{
-        Store as _,
-        contract::{Attempt, Holder, ListQuery, SHOWN_HOLDERS},
-        list_filter::ListFilter,
-    },
-};
+use crate::conformance::prelude::*;
 
-use super::super::{
-    Fixture,
-    attempts::{LONG, attempt, granted, one_of, reader, released, renewed, sharers},
-};
-
-pub(in super::super) async fn inspect_shows_first_who_ends_first(fixture: &dyn Fixture) {
+pub(crate) async fn inspect_shows_first_who_ends_first(fixture: &dyn Fixture) {
     let store = fixture.store();
     let mut sharing = Vec::new();
     for (owner, times) in [("c", 3), ("a", 1), ("d", 4), ("b", 2)] {
-        let one = Attempt {
-            owner: Some(Owner::new(owner).unwrap()),
-            ..one_of(9, "lock", times * LONG)
-        };
+        let one = with(one_of(9, "lock", times * LONG), |it| {
+            it.owner = Some(Owner::new(owner).unwrap());
+        });
         granted(&store, &one).await;
         sharing.push(one);
     }
@@ -48,7 +35,7 @@ async fn owners(fixture: &dyn Fixture) -> Vec<String> {
         .collect()
 }
 
-pub(in super::super) async fn of_very_many_those_are_shown_who_end_first(fixture: &dyn Fixture) {
+pub(crate) async fn of_very_many_those_are_shown_who_end_first(fixture: &dyn Fixture) {
     const MANY: u64 = 120;
     const MORE: usize = 20;
     let store = fixture.store();
@@ -67,7 +54,7 @@ pub(in super::super) async fn of_very_many_those_are_shown_who_end_first(fixture
     assert_eq!(fences.len() - SHOWN_HOLDERS, MORE);
     // So it is told to those who are refused.
     let outcome = store.acquire(&attempt("lock", LONG)).await.unwrap();
-    let latchgate::store::contract::Acquisition::Held(contention) = outcome else {
+    let Acquisition::Held(contention) = outcome else {
         panic!("not held: {outcome:?}");
     };
     let Some(Holder::Shared(told)) = contention.holder else {
@@ -79,7 +66,7 @@ pub(in super::super) async fn of_very_many_those_are_shown_who_end_first(fixture
     assert_eq!(told, shown);
 }
 
-pub(in super::super) async fn one_alone_in_shared_mode_is_shown_as_such(fixture: &dyn Fixture) {
+pub(crate) async fn one_alone_in_shared_mode_is_shown_as_such(fixture: &dyn Fixture) {
     let store = fixture.store();
     let held = granted(&store, &reader("lock", LONG)).await;
     let shown = sharers(&store, "lock").await;
@@ -89,7 +76,7 @@ pub(in super::super) async fn one_alone_in_shared_mode_is_shown_as_such(fixture:
     assert!(shown.leases[0].expires_in > Duration::from_millis(LONG / 2));
 }
 
-pub(in super::super) async fn a_list_shows_a_shared_lock_once(fixture: &dyn Fixture) {
+pub(crate) async fn a_list_shows_a_shared_lock_once(fixture: &dyn Fixture) {
     let store = fixture.store();
     for _ in 0..5 {
         granted(&store, &one_of(5, "pool", LONG)).await;
@@ -121,9 +108,7 @@ pub(in super::super) async fn a_list_shows_a_shared_lock_once(fixture: &dyn Fixt
     }
 }
 
-pub(in super::super) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(fixture: &dyn Fixture) {
     let store = fixture.store();
     for (lock, owners) in [
         ("a", vec!["ann", "bob", "cyn"]),
@@ -131,10 +116,9 @@ pub(in super::super) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_lea
         ("c", vec!["cyn", "dan"]),
     ] {
         for owner in owners {
-            let one = Attempt {
-                owner: Some(Owner::new(owner).unwrap()),
-                ..reader(lock, LONG)
-            };
+            let one = with(reader(lock, LONG), |it| {
+                it.owner = Some(Owner::new(owner).unwrap());
+            });
             granted(&store, &one).await;
         }
     }
@@ -159,7 +143,7 @@ pub(in super::super) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_lea
     }
 }
 
-pub(in super::super) async fn a_list_shows_nothing_of_those_who_have_gone(fixture: &dyn Fixture) {
+pub(crate) async fn a_list_shows_nothing_of_those_who_have_gone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second, last] = ["lock"; 3].map(|lock| one_of(3, lock, LONG));
     for one in [&first, &second, &last] {
@@ -196,15 +180,12 @@ async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Hol
     listed
 }
 
-pub(in super::super) async fn an_owner_finds_a_lock_by_a_holder_that_is_not_shown(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn an_owner_finds_a_lock_by_a_holder_that_is_not_shown(fixture: &dyn Fixture) {
     let store = fixture.store();
     let owner = Owner::new("last").unwrap();
-    let last = Attempt {
-        owner: Some(owner.clone()),
-        ..reader("lock", 2 * LONG)
-    };
+    let last = with(reader("lock", 2 * LONG), |it| {
+        it.owner = Some(owner.clone());
+    });
     granted(&store, &last).await;
     for _ in 0..SHOWN_HOLDERS {
         granted(&store, &reader("lock", LONG)).await;

@@ -1,27 +1,6 @@
 //! Clause 12: the slots of leases that live together are distinct, and the smallest that are free.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
-
-use latchgate::{
-    lock::Mode,
-    store::{
-        Store as _,
-        contract::{Acquisition, Attempt},
-    },
-};
-use tokio::task::JoinSet;
-
-use super::super::{
-    Fixture,
-    attempts::{
-        LONG, SHORT, granted, holders, key, one_of, reader, refused, released, renewed, sharers,
-        under,
-    },
-};
-use crate::support::{Random, eventually};
+use crate::conformance::prelude::*;
 
 /// Acquires, and answers the slot of the lease.
 async fn slot(fixture: &dyn Fixture, wanted: &Attempt) -> Option<u16> {
@@ -30,7 +9,7 @@ async fn slot(fixture: &dyn Fixture, wanted: &Attempt) -> Option<u16> {
     held.mode.slot()
 }
 
-pub(in super::super) async fn are_the_smallest_that_are_free(fixture: &dyn Fixture) {
+pub(crate) async fn are_the_smallest_that_are_free(fixture: &dyn Fixture) {
     let store = fixture.store();
     let sharing: Vec<_> = (0..20).map(|_| one_of(20, "lock", LONG)).collect();
     for (number, one) in (0..).zip(&sharing) {
@@ -48,7 +27,7 @@ pub(in super::super) async fn are_the_smallest_that_are_free(fixture: &dyn Fixtu
     refused(&store, &one_of(20, "lock", LONG)).await;
 }
 
-pub(in super::super) async fn are_had_by_those_with_a_limit_alone(fixture: &dyn Fixture) {
+pub(crate) async fn are_had_by_those_with_a_limit_alone(fixture: &dyn Fixture) {
     let store = fixture.store();
     assert_eq!(slot(fixture, &reader("lock", LONG)).await, None);
     let first = one_of(5, "lock", LONG);
@@ -65,7 +44,7 @@ pub(in super::super) async fn are_had_by_those_with_a_limit_alone(fixture: &dyn 
     assert_eq!(slot(fixture, &one_of(9, "lock", LONG)).await, Some(0));
 }
 
-pub(in super::super) async fn are_distinct_over_different_limits(fixture: &dyn Fixture) {
+pub(crate) async fn are_distinct_over_different_limits(fixture: &dyn Fixture) {
     let store = fixture.store();
     for (expected, limit) in (0..).zip([2, 2, 3, 7, 7, 6]) {
         let one = one_of(limit, "lock", LONG);
@@ -75,20 +54,17 @@ pub(in super::super) async fn are_distinct_over_different_limits(fixture: &dyn F
     refused(&store, &one_of(6, "lock", LONG)).await;
 }
 
-pub(in super::super) async fn are_free_again_after_the_expiry(fixture: &dyn Fixture) {
+pub(crate) async fn are_free_again_after_the_expiry(fixture: &dyn Fixture) {
     let store = fixture.store();
     for ms in [LONG, 2 * SHORT, LONG] {
         granted(&store, &one_of(3, "lock", ms)).await;
     }
-    eventually("one expires", async || {
-        (holders(&store, "lock").await == 2).then_some(())
-    })
-    .await;
+    until("one expires", async || holders(&store, "lock").await == 2).await;
     assert_eq!(slot(fixture, &one_of(3, "lock", LONG)).await, Some(1));
     refused(&store, &one_of(3, "lock", LONG)).await;
 }
 
-pub(in super::super) async fn are_free_again_after_a_break_and_a_give_back(fixture: &dyn Fixture) {
+pub(crate) async fn are_free_again_after_a_break_and_a_give_back(fixture: &dyn Fixture) {
     let store = fixture.store();
     let sharing: Vec<_> = (0..4).map(|_| one_of(4, "lock", LONG)).collect();
     let mut fences = Vec::new();
@@ -106,7 +82,7 @@ pub(in super::super) async fn are_free_again_after_a_break_and_a_give_back(fixtu
     refused(&store, &one_of(4, "lock", LONG)).await;
 }
 
-pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &dyn Fixture) {
+pub(crate) async fn stay_those_of_the_lease_while_it_lives(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = ["lock"; 2].map(|lock| under(key(), one_of(3, lock, LONG)));
     granted(&store, &first).await;
@@ -129,7 +105,7 @@ pub(in super::super) async fn stay_those_of_the_lease_while_it_lives(fixture: &d
     }
 }
 
-pub(in super::super) async fn begin_at_zero_when_nobody_holds_the_lock(fixture: &dyn Fixture) {
+pub(crate) async fn begin_at_zero_when_nobody_holds_the_lock(fixture: &dyn Fixture) {
     let store = fixture.store();
     for _ in 0..3 {
         let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
@@ -142,7 +118,7 @@ pub(in super::super) async fn begin_at_zero_when_nobody_holds_the_lock(fixture: 
     }
 }
 
-pub(in super::super) async fn of_many_who_come_and_go_are_never_had_twice(fixture: &dyn Fixture) {
+pub(crate) async fn of_many_who_come_and_go_are_never_had_twice(fixture: &dyn Fixture) {
     const LIMIT: u64 = 4;
     const TURNS: usize = 20;
     let mut random = Random::seeded();

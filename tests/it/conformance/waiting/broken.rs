@@ -1,34 +1,14 @@
 //! Breaks of a lock that somebody waits for, or holds by a stream.
 
-use latchgate::telemetry::metrics::Metrics;
-use std::time::Duration;
+use latchgate::engine::BreakError;
 
-use latchgate::{
-    config::LimitsConfig,
-    engine::{AcquireRequest, BreakError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
-    lifecycle::Lifecycle,
-    lock::{BreakTarget, FencingToken, Lease, Reason},
-    store::{Store as _, contract::Holder},
-};
-use tokio::time::{Instant, timeout};
+use super::streams::{Gateway, end_of};
+use crate::conformance::prelude::*;
 
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, attempt, granted, name, ttl},
-    },
-    Gateways, LATE, request,
-};
-
-pub(in super::super) async fn leases_pass_the_lock_to_the_first_who_waits(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let mut holder = gateways.hold("lock").await;
-    let mut waiting = Vec::new();
-    for (before, owner) in ["ann", "bob", "cyn"].into_iter().enumerate() {
-        let waiters = before as u64 + 1;
-        waiting.push(gateways.queue(request("lock", owner), waiters).await);
-    }
-    for caller in waiting {
+pub(crate) async fn leases_pass_the_lock_to_the_first_who_waits(fixture: &dyn Fixture) {
+    let (gateways, mut holder) = Gateways::holding(fixture).await;
+    let waiting = ["ann", "bob", "cyn"].map(|owner| request("lock", owner));
+    for caller in gateways.queue_each(waiting).await {
         broken(gateways.any(), Some(holder.held.fence)).await;
         let next = caller.granted().await;
         assert!(next.held.fence > holder.held.fence);
@@ -43,14 +23,14 @@ pub(in super::super) async fn leases_pass_the_lock_to_the_first_who_waits(fixtur
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn leases_end_the_stream_that_holds_them_at_once(fixture: &dyn Fixture) {
-    let [here, there] = [0, 1].map(|turn| engine(fixture, turn));
+pub(crate) async fn leases_end_the_stream_that_holds_them_at_once(fixture: &dyn Fixture) {
+    let [here, there] = [0, 1].map(|turn| Gateway::on(fixture, turn));
     listening(fixture).await;
     for breaker in [&here, &there] {
         // Its renewals are far apart.
-        let (mut hold, lease) = holds(&here, LONG).await;
+        let (mut hold, lease) = here.holds(LONG).await;
         let at = Instant::now();
-        broken(breaker, Some(lease.held.fence)).await;
+        broken(&breaker.engine, Some(lease.held.fence)).await;
         let end = end_of(&mut hold).await;
         assert!(matches!(end, HoldEnd::Lost(LossReason::Broken)), "{end:?}");
         // The word of the break, on a busy machine: the next renewal is two hundred seconds away.
@@ -59,7 +39,7 @@ pub(in super::super) async fn leases_end_the_stream_that_holds_them_at_once(fixt
 }
 
 /// Waits until a word from each handle to the store reaches each.
-pub(in super::super) async fn listening(fixture: &dyn Fixture) {
+pub(crate) async fn listening(fixture: &dyn Fixture) {
     let stores = fixture.gateways();
     for hearer in &stores {
         for teller in &stores {
@@ -93,41 +73,4 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
         .await
         .unwrap();
     assert!(matches!(holder, Holder::Lease(lease) if fence.is_none_or(|it| it == lease.fence)));
-}
-
-fn engine(fixture: &dyn Fixture, turn: usize) -> Engine {
-    let stores = fixture.gateways();
-    let store = stores[turn % stores.len()].clone();
-    Engine::start(
-        store,
-        Lifecycle::new(),
-        &LimitsConfig::default(),
-        Metrics::default(),
-    )
-}
-
-async fn holds(engine: &Engine, ms: u64) -> (Hold, Lease) {
-    let request = AcquireRequest {
-        ttl: ttl(ms),
-        wait: Duration::ZERO,
-        ..request("lock", "stream")
-    };
-    let mut hold = engine.hold(request).await.unwrap();
-    match timeout(LATE, hold.next()).await {
-        Ok(Some(HoldEvent::Granted(lease))) => (hold, lease),
-        other => panic!("not granted: {other:?}"),
-    }
-}
-
-async fn end_of(hold: &mut Hold) -> HoldEnd {
-    loop {
-        let event = timeout(LATE, hold.next()).await;
-        match event.expect("it ends in time").expect("it ends in order") {
-            HoldEvent::Ended(end) => return end,
-            HoldEvent::Renewed(_)
-            | HoldEvent::ReleaseRequested(_)
-            | HoldEvent::Granted(_)
-            | HoldEvent::Queued(_) => {}
-        }
-    }
 }

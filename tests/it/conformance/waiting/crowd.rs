@@ -1,19 +1,10 @@
 //! Many who wait for one lock at once.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use latchgate::store::contract::INSPECTED_WAITERS;
 
-use latchgate::{lock::FencingToken, store::contract::INSPECTED_WAITERS};
-use tokio::task::JoinSet;
+use crate::conformance::prelude::*;
 
-use super::{super::Fixture, Gateways, request};
-
-pub(in super::super) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
+pub(crate) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
     const CALLERS: usize = 200;
     let gateways = Arc::new(Gateways::of(fixture));
     let holder = gateways.hold("lock").await;
@@ -48,7 +39,7 @@ pub(in super::super) async fn two_hundred_are_each_served_once(fixture: &dyn Fix
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn a_long_queue_is_shown_by_its_head(fixture: &dyn Fixture) {
+pub(crate) async fn a_long_queue_is_shown_by_its_head(fixture: &dyn Fixture) {
     const FIRST: usize = INSPECTED_WAITERS;
     let gateways = Gateways::of(fixture);
     gateways.hold("lock").await;

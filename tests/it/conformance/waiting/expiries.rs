@@ -1,17 +1,6 @@
 //! What the end of a lease does for those who wait.
 
-use std::time::Duration;
-
-use latchgate::{engine::AcquireRequest, lock::Lease, store::contract::RenewalTtl};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{SHORT, name, ttl},
-    },
-    Gateways, request,
-};
+use crate::conformance::prelude::*;
 
 /// How soon after the end of a lease the next is granted: fallbacks included, and a busy machine.
 const SOON: Duration = Duration::from_secs(30);
@@ -20,13 +9,10 @@ const SOON: Duration = Duration::from_secs(30);
 const QUEUED: u64 = 3_000;
 
 fn until_queued() -> AcquireRequest {
-    AcquireRequest {
-        ttl: ttl(QUEUED),
-        ..request("lock", "first holder")
-    }
+    with(request("lock", "first holder"), |it| it.ttl = ttl(QUEUED))
 }
 
-pub(in super::super) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture) {
+pub(crate) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let lease = gateways.hold_as(until_queued()).await;
     let first = gateways.queue(request("lock", "first"), 1).await;
@@ -38,21 +24,15 @@ pub(in super::super) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &d
     assert!(short.elapsed() >= Duration::from_millis(QUEUED));
     assert!(short.elapsed() < Duration::from_millis(QUEUED) + SOON);
     assert!(second.is_waiting());
-    gateways.release("lock", &next.token).await;
-    second.granted().await;
+    gateways.pass(&next, second).await;
 }
 
-pub(in super::super) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixture) {
+pub(crate) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let lease = gateways.hold_as(until_queued()).await;
-    let mut callers = Vec::new();
-    for i in 0..4 {
-        let request = AcquireRequest {
-            ttl: ttl(SHORT / 2),
-            ..request("lock", "never releases")
-        };
-        callers.push(gateways.queue(request, i + 1).await);
-    }
+    let brief = |owner| with(request("lock", owner), |it| it.ttl = ttl(SHORT / 2));
+    let callers = ["never releases"; 4].map(brief);
+    let callers = gateways.queue_each(callers).await;
     let short = Instant::now();
     renewed(&gateways, &lease).await;
     let mut fence = lease.held.fence;
@@ -65,7 +45,7 @@ pub(in super::super) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixt
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn does_not_come_while_the_lease_is_renewed(fixture: &dyn Fixture) {
+pub(crate) async fn does_not_come_while_the_lease_is_renewed(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let lease = gateways.hold_as(until_queued()).await;
     let caller = gateways.queue(request("lock", "waits"), 1).await;
@@ -75,8 +55,7 @@ pub(in super::super) async fn does_not_come_while_the_lease_is_renewed(fixture: 
         renewed(&gateways, &lease).await;
         assert!(caller.is_waiting());
     }
-    gateways.release("lock", &lease.token).await;
-    caller.granted().await;
+    gateways.pass(&lease, caller).await;
 }
 
 async fn renewed(gateways: &Gateways, lease: &Lease) {

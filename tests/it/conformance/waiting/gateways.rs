@@ -1,40 +1,16 @@
 //! The gateways of a case, and callers that wait at them.
 
-use latchgate::telemetry::metrics::Metrics;
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use tokio::task::JoinHandle;
 
-use latchgate::{
-    auth::Authorization,
-    config::{LimitsConfig, Millis},
-    engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted},
-    lifecycle::Lifecycle,
-    lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner, Token},
-    store::{
-        AnyStore, Store,
-        contract::{Holder, Inspection},
-    },
-};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep, timeout},
-};
-
-use super::super::{
-    Fixture,
-    attempts::{LONG, name, share, ttl},
-};
-use crate::support::{Random, eventually};
+use crate::conformance::prelude::*;
 
 /// Longer than anything takes that is to happen at once, on a machine that does other things as well.
-pub(super) const LATE: Duration = Duration::from_mins(1);
+pub(crate) const LATE: Duration = Duration::from_mins(1);
 /// The wait of a caller that gets the lock before it is over.
 const PATIENT: Duration = Duration::from_secs(50);
 
 /// An engine over each handle to the store.
-pub(super) struct Gateways {
+pub(crate) struct Gateways {
     engines: Vec<Engine>,
     stores: Vec<AnyStore>,
     next: AtomicUsize,
@@ -43,18 +19,15 @@ pub(super) struct Gateways {
 }
 
 /// A caller that waits for the answer to its acquire.
-pub(super) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
+pub(crate) struct Caller(JoinHandle<Result<Granted, AcquireError>>);
 
 /// A request of this owner that waits to share the lock, with as many as the limit says.
-pub(super) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
-    AcquireRequest {
-        sharing: Some(share(limit)),
-        ..request("lock", owner)
-    }
+pub(crate) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
+    with(request("lock", owner), |it| it.sharing = Some(share(limit)))
 }
 
 /// A request of this owner that waits for long.
-pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
+pub(crate) fn request(lock: &str, owner: &str) -> AcquireRequest {
     AcquireRequest {
         sharing: None,
         name: name(lock),
@@ -73,20 +46,26 @@ pub(super) fn request(lock: &str, owner: &str) -> AcquireRequest {
 // === impl Gateways ===
 
 impl Gateways {
-    pub(super) fn of(fixture: &dyn Fixture) -> Self {
+    pub(crate) fn of(fixture: &dyn Fixture) -> Self {
         Self::with(fixture, &LimitsConfig::default())
     }
 
+    /// Gateways, and the lease that holds `lock`.
+    pub(crate) async fn holding(fixture: &dyn Fixture) -> (Self, Lease) {
+        let gateways = Self::of(fixture);
+        let lease = gateways.hold("lock").await;
+        (gateways, lease)
+    }
+
     /// Gateways that keep a place for so long.
-    pub(super) fn with_grace(fixture: &dyn Fixture, ms: u64) -> Self {
-        let limits = LimitsConfig {
-            reconnect_grace_ms: Millis(ms),
-            ..LimitsConfig::default()
-        };
+    pub(crate) fn with_grace(fixture: &dyn Fixture, ms: u64) -> Self {
+        let limits = with(LimitsConfig::default(), |it| {
+            it.reconnect_grace_ms = Millis(ms);
+        });
         Self::with(fixture, &limits)
     }
 
-    pub(super) fn with(fixture: &dyn Fixture, limits: &LimitsConfig) -> Self {
+    pub(crate) fn with(fixture: &dyn Fixture, limits: &LimitsConfig) -> Self {
         let stores = fixture.gateways();
         let engines = stores.iter().map(|store| {
             Engine::start(store.clone(), Lifecycle::new(), limits, Metrics::default())
@@ -100,7 +79,7 @@ impl Gateways {
     }
 
     /// The same for what is done at random: what fails here says how to repeat it.
-    pub(super) fn seeded(self, random: &Random) -> Self {
+    pub(crate) fn seeded(self, random: &Random) -> Self {
         Self {
             how_to_repeat: random.how_to_repeat(),
             ..self
@@ -108,34 +87,43 @@ impl Gateways {
     }
 
     /// One gateway after the other.
-    pub(super) fn any(&self) -> &Engine {
+    pub(crate) fn any(&self) -> &Engine {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         &self.engines[turn % self.engines.len()]
     }
 
     /// Acquires without waiting, and must be granted the lock.
-    pub(super) async fn hold(&self, lock: &str) -> Lease {
+    pub(crate) async fn hold(&self, lock: &str) -> Lease {
         self.hold_as(request(lock, "first holder")).await
     }
 
     /// The same for this request.
-    pub(super) async fn hold_as(&self, request: AcquireRequest) -> Lease {
-        let request = AcquireRequest {
-            wait: Duration::ZERO,
-            ..request
-        };
+    pub(crate) async fn hold_as(&self, request: AcquireRequest) -> Lease {
+        let request = with(request, |it| it.wait = Duration::ZERO);
         let granted = self.any().acquire(request).await.unwrap();
         granted.delivery.delivered();
         granted.lease
     }
 
+    /// The same for each of these.
+    pub(crate) async fn hold_each<const N: usize>(
+        &self,
+        requests: [AcquireRequest; N],
+    ) -> [Lease; N] {
+        let mut held = Vec::new();
+        for request in requests {
+            held.push(self.hold_as(request).await);
+        }
+        held.try_into().expect("a lease of each")
+    }
+
     /// Starts an acquire at one gateway after the other.
-    pub(super) fn ask(&self, request: AcquireRequest) -> Caller {
+    pub(crate) fn ask(&self, request: AcquireRequest) -> Caller {
         self.ask_telling(request, || {})
     }
 
     /// The same, and says when it is known to wait.
-    pub(super) fn ask_telling(
+    pub(crate) fn ask_telling(
         &self,
         request: AcquireRequest,
         queued: impl FnOnce() + Send + 'static,
@@ -151,15 +139,27 @@ impl Gateways {
     }
 
     /// Starts an acquire and waits until it stands in the queue as the last of so many.
-    pub(super) async fn queue(&self, request: AcquireRequest, waiters: u64) -> Caller {
+    pub(crate) async fn queue(&self, request: AcquireRequest, waiters: u64) -> Caller {
         let lock = request.name.as_str().to_owned();
         let caller = self.ask(request);
         self.queued(&lock, waiters).await;
         caller
     }
 
+    /// The same for each of these: they stand in the queue in this order, and nobody else.
+    pub(crate) async fn queue_each(
+        &self,
+        requests: impl IntoIterator<Item = AcquireRequest>,
+    ) -> Vec<Caller> {
+        let mut callers = Vec::new();
+        for (waiters, request) in (1..).zip(requests) {
+            callers.push(self.queue(request, waiters).await);
+        }
+        callers
+    }
+
     /// Waits until so many are queued.
-    pub(super) async fn queued(&self, lock: &str, waiters: u64) {
+    pub(crate) async fn queued(&self, lock: &str, waiters: u64) {
         eventually(&format!("{waiters} are queued for {lock}"), async || {
             (self.shown(lock).await.waiters == waiters).then_some(())
         })
@@ -167,7 +167,7 @@ impl Gateways {
     }
 
     /// Waits until so many attempts are parked at all gateways together: the others have left.
-    pub(super) async fn parked(&self, attempts: usize) {
+    pub(crate) async fn parked(&self, attempts: usize) {
         eventually(&format!("{attempts} attempts are parked"), async || {
             let parked = self.stores.iter().map(|store| store.parking().len());
             (parked.sum::<usize>() == attempts).then_some(())
@@ -176,12 +176,12 @@ impl Gateways {
     }
 
     /// Waits until nobody holds the lock and nobody is queued for it.
-    pub(super) async fn idle(&self, lock: &str) {
+    pub(crate) async fn idle(&self, lock: &str) {
         self.idle_after(lock, async |_owner| {}).await;
     }
 
     /// The same. Until then `see_to` is given the owner of the lease that holds the lock, again and again.
-    pub(super) async fn idle_after(&self, lock: &str, see_to: impl AsyncFn(&Owner)) {
+    pub(crate) async fn idle_after(&self, lock: &str, see_to: impl AsyncFn(&Owner)) {
         let deadline = Instant::now() + LATE;
         loop {
             let shown = self.shown(lock).await;
@@ -202,12 +202,12 @@ impl Gateways {
         }
     }
 
-    pub(super) async fn shown(&self, lock: &str) -> Inspection {
+    pub(crate) async fn shown(&self, lock: &str) -> Inspection {
         self.any().inspect(&name(lock)).await.unwrap()
     }
 
     /// The owner of the lease that holds the lock.
-    pub(super) async fn holder(&self, lock: &str) -> Option<Owner> {
+    pub(crate) async fn holder(&self, lock: &str) -> Option<Owner> {
         match self.shown(lock).await.holder {
             Some(Holder::Lease(held)) => held.owner,
             Some(Holder::Shared(_) | Holder::Foreign { .. }) => {
@@ -218,7 +218,7 @@ impl Gateways {
     }
 
     /// The owners of the leases that hold `lock`, in the order of the alphabet.
-    pub(super) async fn owners(&self) -> Vec<String> {
+    pub(crate) async fn owners(&self) -> Vec<String> {
         let holder = self.shown("lock").await.holder;
         let leases = holder.as_ref().map_or(&[][..], Holder::leases);
         let owners = leases.iter().filter_map(|lease| lease.owner.as_ref());
@@ -227,48 +227,80 @@ impl Gateways {
         owners
     }
 
-    pub(super) async fn release(&self, lock: &str, token: &Token) {
+    pub(crate) async fn release(&self, lock: &str, token: &Token) {
         self.any().release(name(lock), token.hash()).await.unwrap();
     }
+
+    /// Releases `lock`, which passes to this caller.
+    pub(crate) async fn pass(&self, lease: &Lease, to: Caller) -> Lease {
+        self.release("lock", &lease.token).await;
+        to.granted().await
+    }
+
+    /// Releases `lock`, and waits until nobody holds it and nobody is queued for it.
+    pub(crate) async fn end(&self, lease: &Lease) {
+        self.release("lock", &lease.token).await;
+        self.idle("lock").await;
+    }
+}
+
+/// Waits for the lock for each of them, one after the other, and takes it.
+pub(crate) async fn all_granted(callers: impl IntoIterator<Item = Caller>) -> Vec<Lease> {
+    let mut held = Vec::new();
+    for caller in callers {
+        held.push(caller.granted().await);
+    }
+    held
 }
 
 // === impl Caller ===
 
 impl Caller {
     /// Waits for the lock, and takes it.
-    pub(super) async fn granted(self) -> Lease {
+    pub(crate) async fn granted(self) -> Lease {
         let granted = self.answer().await.unwrap();
         granted.delivery.delivered();
         granted.lease
     }
 
     /// Waits for a refusal.
-    pub(super) async fn refused(self) -> AcquireError {
+    pub(crate) async fn refused(self) -> AcquireError {
         self.answer().await.unwrap_err()
     }
 
-    pub(super) async fn answer(self) -> Result<Granted, AcquireError> {
+    /// Waits for the refusal that tells of the holder.
+    pub(crate) async fn held(self) -> Contention {
+        match self.refused().await {
+            AcquireError::Held { contention, .. } => contention,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for the refusal that tells of a newer request of the key.
+    pub(crate) async fn superseded(self) {
+        let error = self.refused().await;
+        assert!(matches!(error, AcquireError::Superseded), "{error:?}");
+    }
+
+    pub(crate) async fn answer(self) -> Result<Granted, AcquireError> {
         timeout(LATE, self.0)
             .await
             .expect("an answer comes in time")
             .unwrap()
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.0.is_finished()
     }
 
     /// The connection breaks: nobody waits for the answer any more.
-    pub(super) fn hang_up(self) {
+    pub(crate) fn hang_up(self) {
         self.0.abort();
     }
 }
 
 /// A new idempotency key.
-pub(super) fn new_key() -> IdempotencyKey {
-    let bytes: [u8; 16] = *super::super::attempts::token()
-        .as_bytes()
-        .first_chunk()
-        .expect("a hash is longer");
+pub(crate) fn new_key() -> IdempotencyKey {
+    let bytes: [u8; 16] = *token().as_bytes().first_chunk().expect("a hash is longer");
     IdempotencyKey::new(&format!("{:032x}", u128::from_be_bytes(bytes))).unwrap()
 }

@@ -1,28 +1,10 @@
 //! Random histories of many clients at once: acquire, hold by a stream, wait, hang up, come back, renew,
 //! release, be broken, and let leases expire. Whether two hold a lock at once is seen by an observer beside the gateways.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use latchgate::engine::{ReleaseError, RenewError};
 
-use latchgate::{
-    engine::{AcquireError, AcquireRequest, Granted, HoldEnd, HoldEvent, ReleaseError, RenewError},
-    lock::{Lease, Owner, Reason},
-    store::contract::{Loss, RenewalTtl},
-};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep, timeout},
-};
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, name, ttl},
-    },
-    Gateways, LATE, new_key,
-    observer::{Observer, Visit},
-    request,
-};
-use crate::support::{Random, full};
+use super::observer::{Observer, Visit};
+use crate::conformance::prelude::*;
 
 const CLIENTS: u64 = 14;
 const LOCKS: [&str; 3] = ["a", "b", "c"];
@@ -52,7 +34,7 @@ fn visits() -> usize {
     if full() { 250 } else { 120 }
 }
 
-pub(in super::super) async fn of_many_clients_exclude_rise_keep_order_and_leave_no_orphan(
+pub(crate) async fn of_many_clients_exclude_rise_keep_order_and_leave_no_orphan(
     fixture: &dyn Fixture,
 ) {
     let mut random = Random::seeded();
@@ -92,10 +74,7 @@ pub(in super::super) async fn of_many_clients_exclude_rise_keep_order_and_leave_
 
 /// Whoever has the key comes back for its lease, and releases it.
 async fn come_back(gateways: &Gateways, request: &AcquireRequest) {
-    let request = AcquireRequest {
-        wait: Duration::ZERO,
-        ..request.clone()
-    };
+    let request = with(request.clone(), |it| it.wait = Duration::ZERO);
     let name = request.name.clone();
     match gateways.any().acquire(request).await {
         Ok(granted) => {
@@ -145,10 +124,7 @@ impl Client {
             } else {
                 [0, 300, 8_000, 8_000][self.random.below(4)]
             };
-            let asks = AcquireRequest {
-                wait: Duration::from_millis(wait),
-                ..request.clone()
-            };
+            let asks = with(request.clone(), |it| it.wait = Duration::from_millis(wait));
             let may_hang_up = left > 0 || request.idempotency_key.is_none();
             let (queued, answer) = self.ask(asks, may_hang_up).await;
             match answer {
@@ -204,10 +180,9 @@ impl Client {
     /// Holds a lock by a stream, and hangs up at any time.
     async fn hold(&mut self, lock: &str, request: AcquireRequest) {
         let asked = Instant::now();
-        let request = AcquireRequest {
-            wait: Duration::from_millis([0, 300, 8_000, 8_000][self.random.below(4)]),
-            ..request
-        };
+        let request = with(request, |it| {
+            it.wait = Duration::from_millis([0, 300, 8_000, 8_000][self.random.below(4)]);
+        });
         let mut hold = match self.gateways.any().hold(request).await {
             Ok(hold) => hold,
             Err(AcquireError::Held { .. }) => return,

@@ -1,22 +1,11 @@
 //! Clause 7: an attempt that has left costs the others nothing.
 
-use std::time::Duration;
+use crate::conformance::prelude::*;
 
-use latchgate::engine::{AcquireError, AcquireRequest};
-use tokio::time::Instant;
-
-use super::{super::Fixture, Gateways, request};
-
-pub(in super::super) async fn one_whose_wait_runs_out_is_refused_and_passed_over(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_whose_wait_runs_out_is_refused_and_passed_over(fixture: &dyn Fixture) {
     const WAIT: Duration = Duration::from_millis(300);
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
-    let hasty = AcquireRequest {
-        wait: WAIT,
-        ..request("lock", "hasty")
-    };
+    let (gateways, lease) = Gateways::holding(fixture).await;
+    let hasty = with(request("lock", "hasty"), |it| it.wait = WAIT);
     let hasty = gateways.ask(hasty);
     let patient = gateways.ask(request("lock", "patient"));
     let error = hasty.refused().await;
@@ -29,35 +18,29 @@ pub(in super::super) async fn one_whose_wait_runs_out_is_refused_and_passed_over
     assert!(waited >= WAIT);
     assert!(contention.holder.is_some());
     gateways.queued("lock", 1).await;
-    gateways.release("lock", &lease.token).await;
-    patient.granted().await;
+    gateways.pass(&lease, patient).await;
 }
 
-pub(in super::super) async fn one_who_hangs_up_is_passed_over(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+pub(crate) async fn one_who_hangs_up_is_passed_over(fixture: &dyn Fixture) {
+    let (gateways, lease) = Gateways::holding(fixture).await;
     let gone = gateways.queue(request("lock", "gone"), 1).await;
     let stays = gateways.queue(request("lock", "stays"), 2).await;
     gone.hang_up();
     gateways.queued("lock", 1).await;
-    gateways.release("lock", &lease.token).await;
-    stays.granted().await;
+    gateways.pass(&lease, stays).await;
 }
 
-pub(in super::super) async fn the_last_to_leave_leaves_nothing_behind(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+pub(crate) async fn the_last_to_leave_leaves_nothing_behind(fixture: &dyn Fixture) {
+    let (gateways, lease) = Gateways::holding(fixture).await;
     let gone = gateways.queue(request("lock", "gone"), 1).await;
     gone.hang_up();
     gateways.queued("lock", 0).await;
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
     gateways.hold("lock").await;
 }
 
-pub(in super::super) async fn a_hundred_who_are_gone_delay_nobody(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+pub(crate) async fn a_hundred_who_are_gone_delay_nobody(fixture: &dyn Fixture) {
+    let (gateways, lease) = Gateways::holding(fixture).await;
     let gone: Vec<_> = (0..100)
         .map(|_| gateways.ask(request("lock", "gone")))
         .collect();
@@ -68,10 +51,8 @@ pub(in super::super) async fn a_hundred_who_are_gone_delay_nobody(fixture: &dyn 
     }
     // At once: their leaving may be on its way.
     let released = Instant::now();
-    gateways.release("lock", &lease.token).await;
-    let lease = stays.granted().await;
+    let lease = gateways.pass(&lease, stays).await;
     // Each of them might delay the others by seconds.
     assert!(released.elapsed() < Duration::from_secs(50));
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
 }

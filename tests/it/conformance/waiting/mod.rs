@@ -18,4 +18,4 @@ pub(super) mod shared;
 pub(super) mod shared_ends;
 pub(super) mod streams;
 
-use gateways::{Gateways, LATE, new_key, request, sharing};
+pub(crate) use gateways::{Gateways, LATE, new_key, request, sharing};

@@ -1,12 +1,8 @@
 //! Sees who is inside, without asking a gateway.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard},
-};
+use std::sync::MutexGuard;
 
-use latchgate::lock::FencingToken;
-use tokio::time::Instant;
+use crate::conformance::prelude::*;
 
 /// Sees who is inside, without asking a gateway.
 pub(super) struct Observer {

@@ -1,46 +1,31 @@
 //! Clause 6: attempts are granted a lock in the order in which they were queued.
 
-use std::time::Duration;
+use crate::conformance::prelude::*;
 
-use latchgate::engine::{AcquireError, AcquireRequest};
-
-use super::{super::Fixture, Gateways, request};
-
-pub(in super::super) async fn those_who_wait_are_served_in_the_order_in_which_they_asked(
+pub(crate) async fn those_who_wait_are_served_in_the_order_in_which_they_asked(
     fixture: &dyn Fixture,
 ) {
     const CALLERS: usize = 8;
-    let gateways = Gateways::of(fixture);
-    let mut lease = gateways.hold("lock").await;
-    let mut callers = Vec::new();
-    for i in 0..CALLERS {
-        let request = request("lock", &i.to_string());
-        let caller = gateways.queue(request, i as u64 + 1).await;
-        callers.push(caller);
-    }
+    let (gateways, mut lease) = Gateways::holding(fixture).await;
+    let callers = (0..CALLERS).map(|i| request("lock", &i.to_string()));
+    let callers = gateways.queue_each(callers).await;
     for (i, caller) in callers.into_iter().enumerate() {
         assert!(caller.is_waiting());
-        gateways.release("lock", &lease.token).await;
-        let next = caller.granted().await;
+        let next = gateways.pass(&lease, caller).await;
         assert_eq!(next.held.owner, request("lock", &i.to_string()).owner);
         assert!(next.held.fence > lease.held.fence);
         let left = (CALLERS - 1 - i) as u64;
         assert_eq!(gateways.shown("lock").await.waiters, left);
         lease = next;
     }
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn nobody_passes_those_who_wait(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let mut lease = gateways.hold("lock").await;
+pub(crate) async fn nobody_passes_those_who_wait(fixture: &dyn Fixture) {
+    let (gateways, mut lease) = Gateways::holding(fixture).await;
     for turn in 0..30 {
         let caller = gateways.queue(request("lock", "waits"), 1).await;
-        let barging = AcquireRequest {
-            wait: Duration::ZERO,
-            ..request("lock", "barges")
-        };
+        let barging = with(request("lock", "barges"), |it| it.wait = Duration::ZERO);
         let (barging, ()) = tokio::join!(
             gateways.any().acquire(barging),
             gateways.release("lock", &lease.token)
@@ -52,14 +37,10 @@ pub(in super::super) async fn nobody_passes_those_who_wait(fixture: &dyn Fixture
     }
 }
 
-pub(in super::super) async fn one_who_does_not_wait_never_queues(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+pub(crate) async fn one_who_does_not_wait_never_queues(fixture: &dyn Fixture) {
+    let (gateways, lease) = Gateways::holding(fixture).await;
     let caller = gateways.queue(request("lock", "waits"), 1).await;
-    let impatient = AcquireRequest {
-        wait: Duration::ZERO,
-        ..request("lock", "impatient")
-    };
+    let impatient = with(request("lock", "impatient"), |it| it.wait = Duration::ZERO);
     let error = gateways.any().acquire(impatient).await.unwrap_err();
     let AcquireError::Held {
         contention, waited, ..
@@ -71,20 +52,17 @@ pub(in super::super) async fn one_who_does_not_wait_never_queues(fixture: &dyn F
     assert_eq!(contention.waiters, 1);
     assert!(contention.holder.is_some());
     assert_eq!(gateways.shown("lock").await.waiters, 1);
-    gateways.release("lock", &lease.token).await;
-    let lease = caller.granted().await;
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    let lease = gateways.pass(&lease, caller).await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn one_who_waits_for_a_free_lock_has_it_at_once(fixture: &dyn Fixture) {
+pub(crate) async fn one_who_waits_for_a_free_lock_has_it_at_once(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let lease = gateways.ask(request("lock", "waits")).granted().await;
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn the_queue_of_one_name_does_not_touch_another(fixture: &dyn Fixture) {
+pub(crate) async fn the_queue_of_one_name_does_not_touch_another(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let [a, b] = [gateways.hold("a").await, gateways.hold("b").await];
     let for_a = gateways.queue(request("a", "for a"), 1).await;

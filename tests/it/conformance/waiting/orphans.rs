@@ -1,32 +1,8 @@
 //! Clause 8: what nobody waits for any more is not held, by those who waited neither.
 
-use std::time::Duration;
+use crate::conformance::prelude::*;
 
-use latchgate::{
-    lock::KeeperId,
-    store::{
-        Store as _,
-        contract::{
-            Acquisition, Attempt, Confirmation, GiveBack, Leaving, Renewal, RenewalTtl, Renewer,
-            Waiting,
-        },
-        parking::News,
-    },
-};
-use tokio::time::timeout;
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, attempt, granted, is_free, key, keyed, released},
-    },
-    Gateways, LATE, request,
-};
-use crate::support::Random;
-
-pub(in super::super) async fn a_grant_in_the_instant_of_the_hang_up_is_given_back(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_grant_in_the_instant_of_the_hang_up_is_given_back(fixture: &dyn Fixture) {
     let mut random = Random::seeded();
     let gateways = Gateways::of(fixture).seeded(&random);
     for _ in 0..40 {
@@ -35,7 +11,7 @@ pub(in super::super) async fn a_grant_in_the_instant_of_the_hang_up_is_given_bac
         let head_start = Duration::from_micros(random.next() % 3_000);
         let release = gateways.release("lock", &lease.token);
         let hang_up = async {
-            tokio::time::sleep(head_start).await;
+            sleep(head_start).await;
             caller.hang_up();
         };
         tokio::join!(release, hang_up);
@@ -43,9 +19,8 @@ pub(in super::super) async fn a_grant_in_the_instant_of_the_hang_up_is_given_bac
     }
 }
 
-pub(in super::super) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
+    let (gateways, lease) = Gateways::holding(fixture).await;
     let unlucky = gateways.queue(request("lock", "unlucky"), 1).await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gateways.release("lock", &lease.token).await;
@@ -54,18 +29,13 @@ pub(in super::super) async fn a_grant_that_is_not_delivered_passes_on(fixture: &
     next.granted().await;
 }
 
-pub(in super::super) async fn one_who_is_given_back_while_queued_is_never_granted(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_is_given_back_while_queued_is_never_granted(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;
     let queued = waiting();
-    let mut place = store.parking().park(queued.name.clone(), queued.token);
-    let answer = store.acquire(&queued).await.unwrap();
-    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
-    let answer = store.give_back(&queued.name, &queued.token).await;
-    assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
+    let mut place = store.stand(&queued).await;
+    store.must_give_back(&queued, GiveBack::NothingHeld).await;
     released(&store, &holder).await;
     assert!(is_free(&store, "lock").await);
     // Who looks for lost places may have found that it has none.
@@ -73,14 +43,12 @@ pub(in super::super) async fn one_who_is_given_back_while_queued_is_never_grante
     assert!(matches!(news, None | Some(News::Forgotten)), "{news:?}");
 }
 
-pub(in super::super) async fn one_who_leaves_after_the_grant_is_told_so(fixture: &dyn Fixture) {
+pub(crate) async fn one_who_leaves_after_the_grant_is_told_so(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     let before = granted(&store, &holder).await;
     let queued = waiting();
-    let mut place = store.parking().park(queued.name.clone(), queued.token);
-    let answer = store.acquire(&queued).await.unwrap();
-    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    let mut place = store.stand(&queued).await;
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
     let answer = store.leave(&queued.name, &queued.token, None).await;
@@ -92,31 +60,24 @@ pub(in super::super) async fn one_who_leaves_after_the_grant_is_told_so(fixture:
     released(&store, &queued).await;
 }
 
-pub(in super::super) async fn one_who_confirms_is_told_whether_it_holds_the_lock(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_confirms_is_told_whether_it_holds_the_lock(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;
     let queued = waiting();
-    let mut place = store.parking().park(queued.name.clone(), queued.token);
-    let answer = store.acquire(&queued).await.unwrap();
-    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    let mut place = store.stand(&queued).await;
     let answer = store.confirm(&queued.name, &queued.token).await;
     assert_eq!(answer, Ok(Confirmation::Lost));
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
-    let answer = store.confirm(&queued.name, &queued.token).await;
-    let Ok(Confirmation::Confirmed(held)) = answer else {
-        panic!("it holds the lock: {answer:?}");
-    };
+    let held = store.must_confirm(&queued).await;
     assert!(held.expires_in > Duration::from_millis(LONG / 2));
     released(&store, &queued).await;
     let answer = store.confirm(&queued.name, &queued.token).await;
     assert_eq!(answer, Ok(Confirmation::Lost));
 }
 
-pub(in super::super) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn Fixture) {
+pub(crate) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn Fixture) {
     let store = fixture.store();
     let unknown = waiting();
     for held in [false, true] {
@@ -132,33 +93,28 @@ pub(in super::super) async fn one_who_leaves_without_having_queued_has_left(fixt
     }
 }
 
-pub(in super::super) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
+pub(crate) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
     fixture: &dyn Fixture,
 ) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;
     let key = key();
-    let [older, newer] = [(); 2].map(|()| Attempt {
-        wait: waiting().wait,
-        ..keyed("lock", LONG, key)
-    });
-    let _older = store.parking().park(older.name.clone(), older.token);
-    let mut place = store.parking().park(newer.name.clone(), newer.token);
+    let [older, newer] = [(); 2].map(|()| patient(keyed("lock", LONG, key)));
+    let _older = store.park(&older);
+    let mut place = store.park(&newer);
     for attempt in [&older, &newer] {
-        let answer = store.acquire(attempt).await.unwrap();
-        assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+        store.must_queue(attempt).await;
     }
     let answer = store.leave(&older.name, &older.token, None).await;
     assert_eq!(answer.unwrap(), Leaving::Superseded);
-    let answer = store.give_back(&older.name, &older.token).await;
-    assert_eq!(answer.unwrap(), GiveBack::NothingHeld);
+    store.must_give_back(&older, GiveBack::NothingHeld).await;
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
     released(&store, &newer).await;
 }
 
-pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_request(
+pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_request(
     fixture: &dyn Fixture,
 ) {
     let gateways = fixture.gateways();
@@ -166,13 +122,8 @@ pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_t
     let holder = attempt("lock", LONG);
     granted(here, &holder).await;
     let key = key();
-    let [older, newer] = [(); 2].map(|()| Attempt {
-        wait: waiting().wait,
-        ..keyed("lock", LONG, key)
-    });
-    let mut place = there.parking().park(older.name.clone(), older.token);
-    let answer = there.acquire(&older).await.unwrap();
-    assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+    let [older, newer] = [(); 2].map(|()| patient(keyed("lock", LONG, key)));
+    let mut place = there.stand(&older).await;
     released(here, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
     // It does not look at the news any more, because its wait is over; and the same request comes again.
@@ -187,18 +138,10 @@ pub(in super::super) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_t
     let renewal = here
         .renew_as(keeper, &older.name, &older.token, RenewalTtl::default())
         .await;
-    assert!(
-        matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence),
-        "{renewal:?}"
-    );
+    let expected = matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence);
+    assert!(expected, "{renewal:?}");
 }
 
 fn waiting() -> Attempt {
-    Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_secs(50),
-            longest_queue: 100,
-        }),
-        ..attempt("lock", LONG)
-    }
+    patient(attempt("lock", LONG))
 }

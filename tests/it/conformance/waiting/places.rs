@@ -1,58 +1,44 @@
 //! Places that are kept for those who ask again under their idempotency key.
 
-use std::time::Duration;
+use tokio::sync::oneshot;
 
-use latchgate::{
-    engine::{AcquireError, AcquireRequest},
-    lock::{HeldLease, IdempotencyKey},
-    store::{
-        AnyStore, Store,
-        contract::{Acquisition, Attempt, Confirmation, Holder, Leaving, Waiting},
-    },
-};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout},
-};
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{self, LONG, attempt, granted, released, ttl},
-    },
-    Gateways, LATE, new_key, request,
-};
-use crate::support::eventually;
+use super::{super::attempts, gateways::Caller};
+use crate::conformance::prelude::*;
 
 /// Long enough to ask again on a busy machine.
 const GRACE: u64 = 10_000;
 
-pub(in super::super) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixture) {
-    let gateways = Gateways::with_grace(fixture, GRACE);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let first = gateways.queue(keyed("polls", &key), 1).await;
+/// A lock that is held, and one who waits for it under a key at gateways that keep its place for so long.
+async fn placed(
+    fixture: &dyn Fixture,
+    grace: u64,
+    owner: &str,
+) -> (Gateways, Lease, IdempotencyKey, Caller) {
+    let gateways = Gateways::with_grace(fixture, grace);
+    let (lease, key) = (gateways.hold("lock").await, new_key());
+    let caller = gateways.queue(keyed(owner, &key), 1).await;
+    (gateways, lease, key, caller)
+}
+
+pub(crate) async fn are_kept_for_whoever_asks_again(fixture: &dyn Fixture) {
+    let (gateways, lease, key, first) = placed(fixture, GRACE, "polls").await;
     let second = gateways.queue(request("lock", "second"), 2).await;
     // The connection breaks, then a wait runs out: neither loses the place.
     first.hang_up();
     for _ in 0..3 {
-        let short = AcquireRequest {
-            wait: Duration::from_millis(100),
-            ..keyed("polls", &key)
-        };
-        let error = gateways.ask(short).refused().await;
-        assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+        let short = with(keyed("polls", &key), |it| {
+            it.wait = Duration::from_millis(100);
+        });
+        gateways.ask(short).held().await;
         assert_eq!(gateways.shown("lock").await.waiters, 2);
     }
     let first = gateways.ask(keyed("polls", &key));
-    gateways.release("lock", &lease.token).await;
-    let lease = first.granted().await;
+    let lease = gateways.pass(&lease, first).await;
     assert!(second.is_waiting());
-    gateways.release("lock", &lease.token).await;
-    second.granted().await;
+    gateways.pass(&lease, second).await;
 }
 
-pub(in super::super) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixture) {
+pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixture) {
     const PIECE: Duration = Duration::from_millis(600);
     // A place is taken a moment after its request has begun to wait.
     const MOMENT: Duration = Duration::from_millis(300);
@@ -60,10 +46,7 @@ pub(in super::super) async fn have_waited_since_they_were_first_taken(fixture: &
     let lease = gateways.hold("lock").await;
     let (key, began) = (new_key(), Instant::now());
     for pieces in 1..=2 {
-        let short = AcquireRequest {
-            wait: PIECE,
-            ..keyed("polls", &key)
-        };
+        let short = with(keyed("polls", &key), |it| it.wait = PIECE);
         match gateways.ask(short).refused().await {
             AcquireError::Held { waited, .. } => {
                 assert!(waited + MOMENT >= PIECE * pieces, "{waited:?}");
@@ -81,8 +64,7 @@ pub(in super::super) async fn have_waited_since_they_were_first_taken(fixture: &
         .await
         .expect("in time")
         .expect("it waits");
-    gateways.release("lock", &lease.token).await;
-    let granted = last.granted().await;
+    let granted = gateways.pass(&lease, last).await;
     let waited = granted.waited;
     assert!(waited + MOMENT >= PIECE * 2, "{waited:?}");
     assert!(waited <= began.elapsed(), "{waited:?}");
@@ -94,54 +76,35 @@ pub(in super::super) async fn have_waited_since_they_were_first_taken(fixture: &
     assert!(waited <= began.elapsed(), "{waited:?}");
 }
 
-pub(in super::super) async fn belong_to_the_newest_request(fixture: &dyn Fixture) {
-    let gateways = Gateways::with_grace(fixture, GRACE);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let older = gateways.queue(keyed("twice", &key), 1).await;
+pub(crate) async fn belong_to_the_newest_request(fixture: &dyn Fixture) {
+    let (gateways, lease, key, older) = placed(fixture, GRACE, "twice").await;
     let newer = gateways.ask(keyed("twice", &key));
-    let error = older.refused().await;
-    assert!(matches!(error, AcquireError::Superseded), "{error:?}");
+    older.superseded().await;
     assert_eq!(gateways.shown("lock").await.waiters, 1);
-    gateways.release("lock", &lease.token).await;
-    let lease = newer.granted().await;
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    let lease = gateways.pass(&lease, newer).await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn are_not_taken_over_in_other_words(fixture: &dyn Fixture) {
-    let gateways = Gateways::with_grace(fixture, GRACE);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let caller = gateways.queue(keyed("one", &key), 1).await;
+pub(crate) async fn are_not_taken_over_in_other_words(fixture: &dyn Fixture) {
+    let (gateways, lease, key, caller) = placed(fixture, GRACE, "one").await;
     let error = gateways.ask(keyed("another", &key)).refused().await;
-    assert!(
-        matches!(error, AcquireError::IdempotencyMismatch),
-        "{error:?}"
-    );
+    let expected = matches!(error, AcquireError::IdempotencyMismatch);
+    assert!(expected, "{error:?}");
     assert!(caller.is_waiting());
-    gateways.release("lock", &lease.token).await;
-    caller.granted().await;
+    gateways.pass(&lease, caller).await;
 }
 
-pub(in super::super) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture) {
+pub(crate) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture) {
     // Longer than the case may take: nobody may have to wait for it.
-    let gateways = Gateways::with_grace(fixture, LONG);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let gone = gateways.queue(keyed("gives up", &key), 1).await;
+    let (gateways, lease, key, gone) = placed(fixture, LONG, "gives up").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gone.hang_up();
     gateways.parked(1).await;
     for _ in 0..2 {
-        let error = gateways.ask(not_waiting("gives up", &key)).refused().await;
-        let AcquireError::Held { contention, .. } = error else {
-            panic!("{error:?}");
-        };
-        assert_eq!(contention.waiters, 1);
+        let told = gateways.ask(not_waiting("gives up", &key)).held().await;
+        assert_eq!(told.waiters, 1);
     }
-    gateways.release("lock", &lease.token).await;
-    let lease = next.granted().await;
+    let lease = gateways.pass(&lease, next).await;
     // The key is as good as new.
     let again = gateways.queue(keyed("gives up", &key), 1).await;
     gateways.release("lock", &lease.token).await;
@@ -149,46 +112,28 @@ pub(in super::super) async fn are_given_up_by_asking_without_waiting(fixture: &d
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn that_are_given_up_supersede_whoever_waits_there(
-    fixture: &dyn Fixture,
-) {
-    let gateways = Gateways::with_grace(fixture, LONG);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let waits = gateways.queue(keyed("waits", &key), 1).await;
-    let error = gateways.ask(not_waiting("waits", &key)).refused().await;
-    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
-    let error = waits.refused().await;
-    assert!(matches!(error, AcquireError::Superseded), "{error:?}");
+pub(crate) async fn that_are_given_up_supersede_whoever_waits_there(fixture: &dyn Fixture) {
+    let (gateways, lease, key, waits) = placed(fixture, LONG, "waits").await;
+    gateways.ask(not_waiting("waits", &key)).held().await;
+    waits.superseded().await;
     assert_eq!(gateways.shown("lock").await.waiters, 0);
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn are_not_given_up_in_other_words_or_without_the_key(
-    fixture: &dyn Fixture,
-) {
-    let gateways = Gateways::with_grace(fixture, GRACE);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let waits = gateways.queue(keyed("waits", &key), 1).await;
+pub(crate) async fn are_not_given_up_in_other_words_or_without_the_key(fixture: &dyn Fixture) {
+    let (gateways, lease, key, waits) = placed(fixture, GRACE, "waits").await;
     let error = gateways.ask(not_waiting("another", &key)).refused().await;
     let mismatch = matches!(error, AcquireError::IdempotencyMismatch);
     assert!(mismatch, "{error:?}");
     for looks in [at_once("waits"), not_waiting("waits", &new_key())] {
-        let error = gateways.ask(looks).refused().await;
-        assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+        gateways.ask(looks).held().await;
     }
     assert!(waits.is_waiting());
-    gateways.release("lock", &lease.token).await;
-    waits.granted().await;
+    gateways.pass(&lease, waits).await;
 }
 
-pub(in super::super) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fixture) {
-    let gateways = Gateways::with_grace(fixture, GRACE);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let gone = gateways.queue(keyed("comes back", &key), 1).await;
+pub(crate) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fixture) {
+    let (gateways, lease, key, gone) = placed(fixture, GRACE, "comes back").await;
     gone.hang_up();
     gateways.parked(0).await;
     gateways.release("lock", &lease.token).await;
@@ -196,8 +141,7 @@ pub(in super::super) async fn are_granted_the_lock_and_answer_it_in_full(fixture
         gateways.holder("lock").await,
         keyed("comes back", &key).owner
     );
-    let error = gateways.ask(at_once("another")).refused().await;
-    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    gateways.ask(at_once("another")).held().await;
 
     let back = gateways
         .ask(keyed("comes back", &key))
@@ -211,22 +155,17 @@ pub(in super::super) async fn are_granted_the_lock_and_answer_it_in_full(fixture
     let again = gateways.ask(keyed("comes back", &key)).granted().await;
     assert_eq!(again.held.fence, lease.held.fence);
     assert_eq!(again.token.hash(), lease.token.hash());
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture) {
+pub(crate) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture) {
     const SOON: u64 = 1_000;
-    let gateways = Gateways::with_grace(fixture, SOON);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let gone = gateways.queue(keyed("gone", &key), 1).await;
+    let (gateways, lease, key, gone) = placed(fixture, SOON, "gone").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gone.hang_up();
     gateways.parked(1).await;
     let released = Instant::now();
-    gateways.release("lock", &lease.token).await;
-    let lease = next.granted().await;
+    let lease = gateways.pass(&lease, next).await;
     assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(30));
     // Nobody has heard of that grant, so its key may still be used.
     let back = gateways.queue(keyed("gone", &key), 1).await;
@@ -234,101 +173,52 @@ pub(in super::super) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture
     assert!(back.granted().await.held.fence > lease.held.fence);
 }
 
-pub(in super::super) async fn run_out(fixture: &dyn Fixture) {
-    let gateways = Gateways::with_grace(fixture, 300);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let gone = gateways.queue(keyed("gone", &key), 1).await;
+pub(crate) async fn run_out(fixture: &dyn Fixture) {
+    let (gateways, lease, _, gone) = placed(fixture, 300, "gone").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
     gone.hang_up();
     // Nobody asks for it, and yet it goes away.
-    let deadline = Instant::now() + LATE;
-    loop {
-        let error = gateways.ask(at_once("looks")).refused().await;
-        let AcquireError::Held { contention, .. } = error else {
-            panic!("{error:?}");
-        };
-        if contention.waiters == 1 {
-            break;
-        }
-        assert!(Instant::now() < deadline, "it is kept for ever");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("it is not kept for ever", async || {
+        gateways.ask(at_once("looks")).held().await.waiters == 1
+    })
+    .await;
     let shown = gateways.shown("lock").await;
     assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
     assert_eq!(shown.queue[0].owner, request("lock", "next").owner);
-    gateways.release("lock", &lease.token).await;
-    let lease = next.granted().await;
+    let lease = gateways.pass(&lease, next).await;
     assert_eq!(lease.held.owner, request("lock", "next").owner);
-    gateways.release("lock", &lease.token).await;
-    gateways.idle("lock").await;
+    gateways.end(&lease).await;
 }
 
-pub(in super::super) async fn that_were_granted_answer_the_same_lease(fixture: &dyn Fixture) {
-    let gateways = Gateways::with_grace(fixture, GRACE);
-    let lease = gateways.hold("lock").await;
-    let key = new_key();
-    let caller = gateways.queue(keyed("waits", &key), 1).await;
-    gateways.release("lock", &lease.token).await;
-    let lease = caller.granted().await;
+pub(crate) async fn that_were_granted_answer_the_same_lease(fixture: &dyn Fixture) {
+    let (gateways, lease, key, caller) = placed(fixture, GRACE, "waits").await;
+    let lease = gateways.pass(&lease, caller).await;
     let again = gateways.ask(keyed("waits", &key)).answer().await.unwrap();
     assert!(again.delivery.is_replay());
     assert_eq!(again.lease.held.fence, lease.held.fence);
     assert_eq!(again.lease.token.hash(), lease.token.hash());
     gateways.release("lock", &lease.token).await;
     let error = gateways.ask(keyed("waits", &key)).refused().await;
-    assert!(
-        matches!(error, AcquireError::IdempotencyExpired),
-        "{error:?}"
-    );
-}
-
-pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_leave(
-    fixture: &dyn Fixture,
-) {
-    is_collected_despite(fixture, Arrives::AfterTheGrant, KeptPlace::leave).await;
-}
-
-pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_acquire(
-    fixture: &dyn Fixture,
-) {
-    is_collected_despite(fixture, Arrives::AfterTheGrant, KeptPlace::acquire).await;
-}
-
-pub(in super::super) async fn that_were_granted_last_no_longer_for_a_late_confirmation(
-    fixture: &dyn Fixture,
-) {
-    is_collected_despite(fixture, Arrives::AfterTheGrant, KeptPlace::confirm).await;
-}
-
-pub(in super::super) async fn that_are_kept_stay_so_when_an_acquire_comes_late(
-    fixture: &dyn Fixture,
-) {
-    is_collected_despite(fixture, Arrives::BeforeTheGrant, KeptPlace::acquire).await;
-}
-
-/// When a late copy arrives.
-#[derive(PartialEq, Eq)]
-enum Arrives {
-    BeforeTheGrant,
-    AfterTheGrant,
+    let expected = matches!(error, AcquireError::IdempotencyExpired);
+    assert!(expected, "{error:?}");
 }
 
 /// Whatever copy arrives late, the kept place is granted the lock, and whoever comes back collects it.
-async fn is_collected_despite(
-    fixture: &dyn Fixture,
-    arrives: Arrives,
-    late_copy: impl AsyncFnOnce(&KeptPlace),
-) {
+pub(crate) async fn that_are_kept_or_granted_stay_so_when_a_copy_comes_late(fixture: &dyn Fixture) {
     let place = KeptPlace::start(fixture).await;
-    if arrives == Arrives::BeforeTheGrant {
-        late_copy(&place).await;
-        place.is_granted().await;
-    } else {
-        place.is_granted().await;
-        late_copy(&place).await;
-    }
+    place.acquire().await;
+    place.is_granted().await;
     place.is_collected().await;
+    for late in ["leave", "acquire", "confirm"] {
+        let place = KeptPlace::start(fixture).await;
+        place.is_granted().await;
+        match late {
+            "leave" => place.leave().await,
+            "acquire" => place.acquire().await,
+            _ => place.confirm().await,
+        }
+        place.is_collected().await;
+    }
 }
 
 /// A lock that is held, and the place of an attempt that has left. Copies of what that one has asked for may
@@ -348,13 +238,10 @@ impl KeptPlace {
             max_wait: Duration::from_secs(50),
             longest_queue: 100,
         };
-        let left = Attempt {
-            wait: Some(waiting),
-            ..attempts::keyed("lock", LONG, attempts::key())
-        };
-        let parked = store.parking().park(left.name.clone(), left.token);
-        let answer = store.acquire(&left).await.unwrap();
-        assert!(matches!(answer, Acquisition::Queued(_)), "{answer:?}");
+        let left = with(attempts::keyed("lock", LONG, key()), |it| {
+            it.wait = Some(waiting);
+        });
+        let parked = store.stand(&left).await;
         let place = Self {
             store,
             holder,
@@ -423,15 +310,9 @@ fn keyed(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
 }
 
 fn not_waiting(owner: &str, key: &IdempotencyKey) -> AcquireRequest {
-    AcquireRequest {
-        wait: Duration::ZERO,
-        ..keyed(owner, key)
-    }
+    with(keyed(owner, key), |it| it.wait = Duration::ZERO)
 }
 
 fn at_once(owner: &str) -> AcquireRequest {
-    AcquireRequest {
-        wait: Duration::ZERO,
-        ..request("lock", owner)
-    }
+    with(request("lock", owner), |it| it.wait = Duration::ZERO)
 }

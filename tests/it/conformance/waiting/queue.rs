@@ -1,32 +1,11 @@
 //! What is told of a queue, and how long it may be.
 
-use std::time::Duration;
+use latchgate::store::contract::QueuePosition;
 
-use latchgate::{
-    config::LimitsConfig,
-    engine::AcquireError,
-    store::{
-        Store as _,
-        contract::{Acquisition, Attempt, ListQuery, QueuePosition, Waiting},
-        list_filter::ListFilter,
-    },
-};
-use tokio::time::sleep;
+use crate::conformance::prelude::*;
 
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, attempt, granted},
-    },
-    Gateways, request,
-};
-use crate::support::eventually;
-
-pub(in super::super) async fn inspect_shows_who_waits_in_order_and_for_how_long(
-    fixture: &dyn Fixture,
-) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
+pub(crate) async fn inspect_shows_who_waits_in_order_and_for_how_long(fixture: &dyn Fixture) {
+    let (gateways, lease) = Gateways::holding(fixture).await;
     let mut callers = Vec::new();
     for (i, owner) in ["ann", "bob", "cyn"].into_iter().enumerate() {
         let caller = gateways.queue(request("lock", owner), i as u64 + 1).await;
@@ -52,7 +31,7 @@ pub(in super::super) async fn inspect_shows_who_waits_in_order_and_for_how_long(
     assert_eq!(holder, lease.held.owner);
 }
 
-pub(in super::super) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixture) {
+pub(crate) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     gateways.hold("lock").await;
     gateways.hold("other").await;
@@ -82,13 +61,8 @@ async fn listed(gateways: &Gateways, expected: &[(&str, u64)]) {
     .await;
 }
 
-pub(in super::super) async fn a_full_queue_takes_nobody_until_somebody_leaves(
-    fixture: &dyn Fixture,
-) {
-    let limits = LimitsConfig {
-        max_waiters_per_name: 2,
-        ..LimitsConfig::default()
-    };
+pub(crate) async fn a_full_queue_takes_nobody_until_somebody_leaves(fixture: &dyn Fixture) {
+    let limits = with(LimitsConfig::default(), |it| it.max_waiters_per_name = 2);
     let gateways = Gateways::with(fixture, &limits);
     gateways.hold("lock").await;
     let first = gateways.queue(request("lock", "first"), 1).await;
@@ -100,18 +74,12 @@ pub(in super::super) async fn a_full_queue_takes_nobody_until_somebody_leaves(
     let _third = gateways.queue(request("lock", "third"), 2).await;
 }
 
-pub(in super::super) async fn an_attempt_is_told_how_many_are_before_it(fixture: &dyn Fixture) {
+pub(crate) async fn an_attempt_is_told_how_many_are_before_it(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = granted(&store, &attempt("lock", LONG)).await;
     for ahead in 0..3 {
-        let attempt = Attempt {
-            wait: Some(Waiting {
-                max_wait: Duration::from_secs(50),
-                longest_queue: 100,
-            }),
-            ..attempt("lock", LONG)
-        };
-        let _place = store.parking().park(attempt.name.clone(), attempt.token);
+        let attempt = patient(attempt("lock", LONG));
+        let _place = store.park(&attempt);
         let place = match store.acquire(&attempt).await.unwrap() {
             Acquisition::Queued(place) => place,
             other => panic!("not queued: {other:?}"),

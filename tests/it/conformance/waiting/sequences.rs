@@ -1,30 +1,8 @@
 //! Random sequences of commands around a queue: each answer, all news and what inspect shows are
 //! compared with a model.
 
-use std::time::Duration;
-
-use latchgate::{
-    lock::{BreakTarget, FencingToken, IdempotencyHash, Owner},
-    store::{
-        AnyStore, Store,
-        contract::{
-            Acquisition, Attempt, Breaking, Confirmation, GiveBack, Holder, Leaving, Loss, Release,
-            Renewal, Waiting,
-        },
-        parking::{News, Parked},
-    },
-};
-use tokio::time::timeout;
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, attempt, key, keyed, name},
-    },
-    LATE,
-    queue_model::{Answer, Ask, ExpectedNews, Holds, Model},
-};
-use crate::support::Random;
+use super::queue_model::{Answer, Ask, ExpectedNews, Holds, Model};
+use crate::conformance::prelude::*;
 
 /// How many commands one sequence has.
 const COMMANDS: usize = 800;
@@ -48,7 +26,7 @@ struct Game {
     history: Vec<String>,
 }
 
-pub(in super::super) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) {
+pub(crate) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) {
     let mut game = Game {
         stores: fixture.gateways(),
         random: Random::seeded(),

@@ -1,43 +1,19 @@
 //! Clause 6 for locks that are shared: the queue is one, and nobody passes its head.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::AtomicI64;
 
-use latchgate::{
-    config::LimitsConfig,
-    engine::{AcquireError, AcquireRequest},
-    lock::{Lease, Owner},
-    store::{
-        Store as _,
-        contract::{Acquisition, Holder, QueuePosition},
-    },
-};
-use tokio::task::JoinSet;
+use latchgate::store::contract::QueuePosition;
 
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, attempt, granted, one_of, patient, reader, share},
-    },
-    Gateways, request, sharing,
-};
+use super::gateways::all_granted;
+use crate::conformance::prelude::*;
 
 fn at_once(request: AcquireRequest) -> AcquireRequest {
-    AcquireRequest {
-        wait: Duration::ZERO,
-        ..request
-    }
+    with(request, |it| it.wait = Duration::ZERO)
 }
 
 /// Acquires without waiting, and must be refused.
 async fn refused(gateways: &Gateways, request: AcquireRequest) {
-    let error = gateways.ask(at_once(request)).refused().await;
-    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    gateways.ask(at_once(request)).held().await;
 }
 
 async fn release(gateways: &Gateways, leases: &[Lease]) {
@@ -46,14 +22,10 @@ async fn release(gateways: &Gateways, leases: &[Lease]) {
     }
 }
 
-pub(in super::super) async fn one_who_reads_does_not_pass_one_who_waits_to_be_alone(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_reads_does_not_pass_one_who_waits_to_be_alone(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    let readers = [
-        gateways.hold_as(sharing(None, "r1")).await,
-        gateways.hold_as(sharing(None, "r2")).await,
-    ];
+    let readers = ["r1", "r2"].map(|owner| sharing(None, owner));
+    let readers = gateways.hold_each(readers).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     // It could share the lock, and somebody was there before it.
     refused(&gateways, sharing(None, "hasty")).await;
@@ -72,14 +44,12 @@ pub(in super::super) async fn one_who_reads_does_not_pass_one_who_waits_to_be_al
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn one_with_a_larger_limit_does_not_pass_one_with_a_small_one(
+pub(crate) async fn one_with_a_larger_limit_does_not_pass_one_with_a_small_one(
     fixture: &dyn Fixture,
 ) {
     let gateways = Gateways::of(fixture);
-    let holders = [
-        gateways.hold_as(sharing(Some(2), "h1")).await,
-        gateways.hold_as(sharing(Some(2), "h2")).await,
-    ];
+    let holders = ["h1", "h2"].map(|owner| sharing(Some(2), owner));
+    let holders = gateways.hold_each(holders).await;
     let small = gateways.queue(sharing(Some(1), "small"), 1).await;
     refused(&gateways, sharing(Some(9), "hasty")).await;
     let large = gateways.queue(sharing(Some(9), "large"), 2).await;
@@ -96,21 +66,15 @@ pub(in super::super) async fn one_with_a_larger_limit_does_not_pass_one_with_a_s
     assert_eq!(slots, [Some(0), Some(1)]);
 }
 
-pub(in super::super) async fn those_who_read_and_stand_together_are_granted_together(
-    fixture: &dyn Fixture,
-) {
-    let gateways = Gateways::of(fixture);
-    let writer = gateways.hold("lock").await;
+pub(crate) async fn those_who_read_and_stand_together_are_granted_together(fixture: &dyn Fixture) {
+    let (gateways, writer) = Gateways::holding(fixture).await;
     let r1 = gateways.queue(sharing(None, "r1"), 1).await;
     let r2 = gateways.queue(sharing(Some(2), "r2"), 2).await;
     let r3 = gateways.queue(sharing(None, "r3"), 3).await;
     let next = gateways.queue(request("lock", "next"), 4).await;
     let r4 = gateways.queue(sharing(None, "r4"), 5).await;
     release(&gateways, &[writer]).await;
-    let mut readers = Vec::new();
-    for caller in [r1, r2, r3] {
-        readers.push(caller.granted().await);
-    }
+    let mut readers = all_granted([r1, r2, r3]).await;
     assert!(readers.is_sorted_by(|before, after| before.held.fence < after.held.fence));
     assert_eq!(gateways.owners().await, ["r1", "r2", "r3"]);
     assert_eq!(gateways.shown("lock").await.waiters, 2);
@@ -128,21 +92,12 @@ pub(in super::super) async fn those_who_read_and_stand_together_are_granted_toge
     assert_eq!(gateways.owners().await, ["r4"]);
 }
 
-pub(in super::super) async fn of_those_who_stand_together_as_many_are_granted_as_may(
-    fixture: &dyn Fixture,
-) {
-    let gateways = Gateways::of(fixture);
-    let writer = gateways.hold("lock").await;
-    let mut callers = Vec::new();
-    for number in 0..5 {
-        let request = sharing(Some(3), &number.to_string());
-        callers.push(gateways.queue(request, number + 1).await);
-    }
+pub(crate) async fn of_those_who_stand_together_as_many_are_granted_as_may(fixture: &dyn Fixture) {
+    let (gateways, writer) = Gateways::holding(fixture).await;
+    let callers = ["0", "1", "2", "3", "4"].map(|owner| sharing(Some(3), owner));
+    let mut callers = gateways.queue_each(callers).await;
     release(&gateways, &[writer]).await;
-    let mut held = Vec::new();
-    for caller in callers.drain(..3) {
-        held.push(caller.granted().await);
-    }
+    let mut held = all_granted(callers.drain(..3)).await;
     let slots: Vec<_> = held.iter().map(|it| it.held.mode.slot()).collect();
     assert_eq!(slots, [Some(0), Some(1), Some(2)]);
     assert_eq!(gateways.shown("lock").await.waiters, 2);
@@ -150,8 +105,7 @@ pub(in super::super) async fn of_those_who_stand_together_as_many_are_granted_as
     for (caller, gone) in callers.into_iter().zip([1, 0]) {
         assert!(caller.is_waiting());
         let gone = held.remove(gone);
-        gateways.release("lock", &gone.token).await;
-        let next = caller.granted().await;
+        let next = gateways.pass(&gone, caller).await;
         assert_eq!(next.held.mode, gone.held.mode);
         assert_eq!(gateways.owners().await.len(), 3);
         held.push(next);
@@ -160,7 +114,7 @@ pub(in super::super) async fn of_those_who_stand_together_as_many_are_granted_as
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn one_who_waits_and_may_share_it_has_it_at_once(fixture: &dyn Fixture) {
+pub(crate) async fn one_who_waits_and_may_share_it_has_it_at_once(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let mut held = Vec::new();
     for limit in [None, Some(2), None, Some(4)] {
@@ -172,23 +126,17 @@ pub(in super::super) async fn one_who_waits_and_may_share_it_has_it_at_once(fixt
     waits.granted().await;
 }
 
-pub(in super::super) async fn a_hundred_who_stand_together_are_granted_together(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_hundred_who_stand_together_are_granted_together(fixture: &dyn Fixture) {
     /// More than one script may grant.
     const CROWD: u64 = 150;
-    let gateways = Gateways::of(fixture);
-    let writer = gateways.hold("lock").await;
+    let (gateways, writer) = Gateways::holding(fixture).await;
     let readers: Vec<_> = (0..CROWD)
         .map(|_| gateways.ask(sharing(None, "reads")))
         .collect();
     gateways.queued("lock", CROWD).await;
     let last = gateways.queue(request("lock", "last"), CROWD + 1).await;
     release(&gateways, &[writer]).await;
-    let mut held = Vec::new();
-    for reader in readers {
-        held.push(reader.granted().await);
-    }
+    let mut held = all_granted(readers).await;
     let shown = gateways.shown("lock").await;
     assert_eq!(shown.holder.map(|holder| holder.count()), Some(CROWD));
     assert_eq!(shown.waiters, 1);
@@ -200,7 +148,7 @@ pub(in super::super) async fn a_hundred_who_stand_together_are_granted_together(
     last.granted().await;
 }
 
-pub(in super::super) async fn a_crowd_in_both_modes_is_served_and_never_too_many_at_once(
+pub(crate) async fn a_crowd_in_both_modes_is_served_and_never_too_many_at_once(
     fixture: &dyn Fixture,
 ) {
     const CALLERS: u64 = 90;
@@ -235,9 +183,7 @@ pub(in super::super) async fn a_crowd_in_both_modes_is_served_and_never_too_many
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn those_who_wait_are_shown_with_how_they_want_to_share_it(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn those_who_wait_are_shown_with_how_they_want_to_share_it(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let _held = gateways.hold_as(sharing(Some(1), "holds")).await;
     let _a = gateways.queue(sharing(Some(1), "a"), 1).await;
@@ -256,13 +202,10 @@ pub(in super::super) async fn those_who_wait_are_shown_with_how_they_want_to_sha
     assert_eq!(owners, ["a", "b", "c"]);
 }
 
-pub(in super::super) async fn a_full_queue_takes_nobody_and_the_lock_is_shared_with_nobody_else(
+pub(crate) async fn a_full_queue_takes_nobody_and_the_lock_is_shared_with_nobody_else(
     fixture: &dyn Fixture,
 ) {
-    let limits = LimitsConfig {
-        max_waiters_per_name: 2,
-        ..LimitsConfig::default()
-    };
+    let limits = with(LimitsConfig::default(), |it| it.max_waiters_per_name = 2);
     let gateways = Gateways::with(fixture, &limits);
     let first = gateways.hold_as(sharing(None, "first")).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
@@ -278,7 +221,7 @@ pub(in super::super) async fn a_full_queue_takes_nobody_and_the_lock_is_shared_w
     reader.granted().await;
 }
 
-pub(in super::super) async fn an_attempt_is_told_how_many_are_before_it_and_who_share_the_lock(
+pub(crate) async fn an_attempt_is_told_how_many_are_before_it_and_who_share_the_lock(
     fixture: &dyn Fixture,
 ) {
     let store = fixture.store();

@@ -1,25 +1,6 @@
 //! Whatever frees a place of a shared lock, or removes the head of its queue, grants the next.
 
-use std::time::Duration;
-
-use latchgate::{
-    engine::{AcquireError, AcquireRequest},
-    lock::{BreakTarget, FencingToken, HeldLease, IdempotencyKey, Lease},
-    store::{
-        AnyStore, Store as _,
-        contract::{Attempt, Breaking, Confirmation, GiveBack, Leaving},
-        parking::Parked,
-    },
-};
-use tokio::time::{Instant, sleep, timeout};
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, SHORT, attempt, granted, name, one_of, patient, reader, renewed, ttl},
-    },
-    Gateways, LATE, new_key, request, sharing,
-};
+use crate::conformance::prelude::*;
 
 /// How long what holds a lock is looked at before it is said that it stays so.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -40,10 +21,7 @@ const QUEUED: u64 = 3_000;
 
 /// A request whose lease is over soon after others have queued ([`lasts`]).
 fn brief(request: AcquireRequest) -> AcquireRequest {
-    AcquireRequest {
-        ttl: ttl(QUEUED),
-        ..request
-    }
+    with(request, |it| it.ttl = ttl(QUEUED))
 }
 
 /// Lets a lease end so many milliseconds after the instant that is answered.
@@ -57,9 +35,7 @@ async fn lasts(gateways: &Gateways, lease: &Lease, ms: u64) -> Instant {
     queued
 }
 
-pub(in super::super) async fn one_who_leaves_the_head_lets_the_next_share_it_at_once(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_leaves_the_head_lets_the_next_share_it_at_once(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let _held = gateways.hold_as(sharing(None, "holds")).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
@@ -76,26 +52,20 @@ pub(in super::super) async fn one_who_leaves_the_head_lets_the_next_share_it_at_
     assert!(next.is_waiting());
 }
 
-pub(in super::super) async fn one_whose_wait_runs_out_lets_the_next_share_it_at_once(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_whose_wait_runs_out_lets_the_next_share_it_at_once(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let _held = gateways.hold_as(sharing(Some(2), "holds")).await;
-    let hasty = AcquireRequest {
-        wait: Duration::from_millis(SHORT),
-        ..request("lock", "hasty")
-    };
+    let hasty = with(request("lock", "hasty"), |it| {
+        it.wait = Duration::from_millis(SHORT);
+    });
     let hasty = gateways.ask(hasty);
     let next = gateways.ask(sharing(Some(2), "next"));
-    let error = hasty.refused().await;
-    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+    hasty.held().await;
     next.granted().await;
     assert_eq!(gateways.owners().await, ["holds", "next"]);
 }
 
-pub(in super::super) async fn one_who_leaves_behind_the_head_lets_nobody_pass(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_leaves_behind_the_head_lets_nobody_pass(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let held = gateways.hold_as(sharing(None, "holds")).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
@@ -105,23 +75,18 @@ pub(in super::super) async fn one_who_leaves_behind_the_head_lets_nobody_pass(
     gateways.queued("lock", 2).await;
     sleep(A_WHILE).await;
     assert!(writer.is_waiting() && reader.is_waiting());
-    gateways.release("lock", &held.token).await;
-    let alone = writer.granted().await;
+    let alone = gateways.pass(&held, writer).await;
     assert_eq!(gateways.owners().await, ["writer"]);
-    gateways.release("lock", &alone.token).await;
-    reader.granted().await;
+    gateways.pass(&alone, reader).await;
 }
 
-pub(in super::super) async fn a_kept_place_holds_back_the_next_until_its_time_is_over(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_kept_place_holds_back_the_next_until_its_time_is_over(fixture: &dyn Fixture) {
     const KEPT: u64 = 2_000;
     let gateways = Gateways::with_grace(fixture, KEPT);
     let _held = gateways.hold_as(sharing(None, "holds")).await;
     let key = new_key();
-    let writer = gateways
-        .queue(keyed(request("lock", "writer"), &key), 1)
-        .await;
+    let writer = keyed(request("lock", "writer"), &key);
+    let writer = gateways.queue(writer, 1).await;
     let reader = gateways.queue(sharing(None, "reader"), 2).await;
     let left = Instant::now();
     writer.hang_up();
@@ -132,9 +97,7 @@ pub(in super::super) async fn a_kept_place_holds_back_the_next_until_its_time_is
     assert_eq!(gateways.owners().await, ["holds", "reader"]);
 }
 
-pub(in super::super) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(fixture: &dyn Fixture) {
     // Longer than the case may take: nobody may have to wait for it.
     let gateways = Gateways::with_grace(fixture, LONG);
     let _held = gateways.hold_as(sharing(None, "holds")).await;
@@ -147,86 +110,59 @@ pub(in super::super) async fn a_place_that_is_given_up_lets_the_next_share_it_at
             waits.hang_up();
             gateways.parked(1).await;
         }
-        let looks = AcquireRequest {
-            wait: Duration::ZERO,
-            ..writer
-        };
-        let error = gateways.ask(looks).refused().await;
-        assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
+        let looks = with(writer, |it| it.wait = Duration::ZERO);
+        gateways.ask(looks).held().await;
         let lease = reader.granted().await;
         assert_eq!(gateways.owners().await, ["holds", "reader"]);
         gateways.release("lock", &lease.token).await;
     }
 }
 
-/// Queues an attempt at a handle to the store.
-async fn queued(store: &AnyStore, attempt: &Attempt) -> Parked {
-    use latchgate::store::contract::Acquisition;
-    let place = store.parking().park(attempt.name.clone(), attempt.token);
-    match store.acquire(attempt).await.unwrap() {
-        Acquisition::Queued(_) => place,
-        other => panic!("not queued: {other:?}"),
-    }
-}
-
 /// Waits for the grant of an attempt that was queued, and takes it.
 async fn confirmed(store: &AnyStore, attempt: &Attempt, mut place: Parked) -> HeldLease {
     timeout(LATE, place.news()).await.expect("there are news");
-    match store.confirm(&attempt.name, &attempt.token).await.unwrap() {
-        Confirmation::Confirmed(held) => held,
-        other => panic!("not granted: {other:?}"),
+    store.must_confirm(attempt).await
+}
+
+pub(crate) async fn a_head_that_leaves_or_is_given_back_lets_the_next_share_it_at_once(
+    fixture: &dyn Fixture,
+) {
+    for leaves in [true, false] {
+        let store = fixture.store();
+        let held = one_of(2, "lock", LONG);
+        granted(&store, &held).await;
+        let writer = patient(attempt("lock", LONG));
+        let _left = store.stand(&writer).await;
+        let next = patient(one_of(2, "lock", LONG));
+        let place = store.stand(&next).await;
+        if leaves {
+            store.must_leave(&writer, None).await;
+        } else {
+            store.must_give_back(&writer, GiveBack::NothingHeld).await;
+        }
+        let lease = confirmed(&store, &next, place).await;
+        assert_eq!(lease.mode.slot(), Some(1));
+        for one in [&held, &next] {
+            store.must_release(one).await;
+        }
     }
 }
 
-pub(in super::super) async fn a_head_that_is_given_back_lets_the_next_share_it_at_once(
-    fixture: &dyn Fixture,
-) {
-    let store = fixture.store();
-    granted(&store, &reader("lock", LONG)).await;
-    let writer = patient(attempt("lock", LONG));
-    let _left = queued(&store, &writer).await;
-    let next = patient(reader("lock", LONG));
-    let place = queued(&store, &next).await;
-    let outcome = store.give_back(&writer.name, &writer.token).await;
-    assert_eq!(outcome.unwrap(), GiveBack::NothingHeld);
-    confirmed(&store, &next, place).await;
-}
-
-pub(in super::super) async fn a_head_that_leaves_lets_the_next_share_it_at_once(
-    fixture: &dyn Fixture,
-) {
-    let store = fixture.store();
-    granted(&store, &one_of(2, "lock", LONG)).await;
-    let writer = patient(attempt("lock", LONG));
-    let _left = queued(&store, &writer).await;
-    let next = patient(one_of(2, "lock", LONG));
-    let place = queued(&store, &next).await;
-    let outcome = store.leave(&writer.name, &writer.token, None).await;
-    let Leaving::Left(_) = outcome.unwrap() else {
-        panic!("it held nothing");
-    };
-    let held = confirmed(&store, &next, place).await;
-    assert_eq!(held.mode.slot(), Some(1));
-}
-
-pub(in super::super) async fn a_lease_that_is_given_back_makes_room_for_the_next(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_lease_that_is_given_back_makes_room_for_the_next(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
     for one in [&first, &second] {
         granted(&store, one).await;
     }
     let next = patient(one_of(2, "lock", LONG));
-    let place = queued(&store, &next).await;
-    let outcome = store.give_back(&first.name, &first.token).await;
-    assert_eq!(outcome.unwrap(), GiveBack::GivenBack);
+    let place = store.stand(&next).await;
+    store.must_give_back(&first, GiveBack::GivenBack).await;
     let held = confirmed(&store, &next, place).await;
     assert_eq!(held.mode.slot(), Some(0));
     renewed(&store, &second, LONG).await;
 }
 
-pub(in super::super) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
+pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let _held = gateways.hold_as(sharing(Some(2), "holds")).await;
     let gone = gateways.hold_as(sharing(Some(2), "gone")).await;
@@ -240,12 +176,10 @@ pub(in super::super) async fn a_grant_that_is_not_delivered_passes_on(fixture: &
     assert_eq!(gateways.owners().await, ["holds", "next"]);
 }
 
-pub(in super::super) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn Fixture) {
+pub(crate) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    let [_stays, ends] = [
-        gateways.hold_as(sharing(Some(2), "stays")).await,
-        gateways.hold_as(brief(sharing(Some(2), "ends"))).await,
-    ];
+    let held = [sharing(Some(2), "stays"), brief(sharing(Some(2), "ends"))];
+    let [_stays, ends] = gateways.hold_each(held).await;
     let first = gateways.queue(sharing(Some(2), "first"), 1).await;
     let second = gateways.queue(sharing(Some(2), "second"), 2).await;
     let short = lasts(&gateways, &ends, SHORT).await;
@@ -257,15 +191,11 @@ pub(in super::super) async fn the_expiry_of_one_makes_room_for_one(fixture: &dyn
     assert_eq!(gateways.owners().await, ["first", "stays"]);
 }
 
-pub(in super::super) async fn a_small_limit_waits_for_as_many_expiries_as_it_takes(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_small_limit_waits_for_as_many_expiries_as_it_takes(fixture: &dyn Fixture) {
     const SECOND: u64 = 3 * SHORT;
     let gateways = Gateways::of(fixture);
-    let mut held = Vec::new();
-    for owner in ["a", "b", "c"] {
-        held.push(gateways.hold_as(brief(sharing(Some(3), owner))).await);
-    }
+    let held = ["a", "b", "c"].map(|owner| brief(sharing(Some(3), owner)));
+    let held = gateways.hold_each(held).await;
     let small = gateways.queue(sharing(Some(2), "small"), 1).await;
     let behind = gateways.queue(sharing(Some(9), "behind"), 2).await;
     lasts(&gateways, &held[0], LONG).await;
@@ -279,15 +209,11 @@ pub(in super::super) async fn a_small_limit_waits_for_as_many_expiries_as_it_tak
     assert_eq!(gateways.owners().await, ["a", "behind", "small"]);
 }
 
-pub(in super::super) async fn one_who_wants_to_be_alone_waits_for_the_last_expiry(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn one_who_wants_to_be_alone_waits_for_the_last_expiry(fixture: &dyn Fixture) {
     const LAST: u64 = 3 * SHORT;
     let gateways = Gateways::of(fixture);
-    let mut held = Vec::new();
-    for owner in ["a", "b", "c"] {
-        held.push(gateways.hold_as(brief(sharing(None, owner))).await);
-    }
+    let held = ["a", "b", "c"].map(|owner| brief(sharing(None, owner)));
+    let held = gateways.hold_each(held).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     let reader = gateways.queue(sharing(None, "reader"), 2).await;
     let short = lasts(&gateways, &held[0], LAST).await;
@@ -297,29 +223,22 @@ pub(in super::super) async fn one_who_wants_to_be_alone_waits_for_the_last_expir
     let waited = short.elapsed();
     assert!(waited >= Duration::from_millis(LAST), "{waited:?}");
     assert!(reader.is_waiting());
-    gateways.release("lock", &alone.token).await;
-    reader.granted().await;
+    gateways.pass(&alone, reader).await;
 }
 
-pub(in super::super) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixture) {
+pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        held.push(gateways.hold_as(brief(sharing(Some(2), "first"))).await);
-    }
-    let mut callers = Vec::new();
-    for waiters in 1..=6 {
-        // Two by two share it, and two are alone.
-        let never_releases = match waiters {
-            3 | 4 => request("lock", "never releases"),
-            _ => sharing(Some(2), "never releases"),
+    let held = ["first"; 2].map(|owner| brief(sharing(Some(2), owner)));
+    let held = gateways.hold_each(held).await;
+    // Two by two share it, and two are alone.
+    let callers = [true, true, false, false, true, true].map(|shares| {
+        let never_releases = match shares {
+            false => request("lock", "never releases"),
+            true => sharing(Some(2), "never releases"),
         };
-        let request = AcquireRequest {
-            ttl: ttl(SHORT / 2),
-            ..never_releases
-        };
-        callers.push(gateways.queue(request, waiters).await);
-    }
+        with(never_releases, |it| it.ttl = ttl(SHORT / 2))
+    });
+    let callers = gateways.queue_each(callers).await;
     let mut short = Instant::now();
     for lease in held.iter().rev() {
         short = lasts(&gateways, lease, SHORT).await;
@@ -335,9 +254,7 @@ pub(in super::super) async fn lease_after_lease_that_expires_serves_all(fixture:
     gateways.idle("lock").await;
 }
 
-pub(in super::super) async fn a_place_is_not_free_while_the_lease_is_renewed(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_place_is_not_free_while_the_lease_is_renewed(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
     let _long = gateways.hold_as(sharing(Some(2), "long")).await;
     let lease = gateways.hold_as(brief(sharing(Some(2), "renews"))).await;
@@ -348,29 +265,21 @@ pub(in super::super) async fn a_place_is_not_free_while_the_lease_is_renewed(
         lasts(&gateways, &lease, 0).await;
         assert!(caller.is_waiting());
     }
-    gateways.release("lock", &lease.token).await;
-    caller.granted().await;
+    gateways.pass(&lease, caller).await;
 }
 
 async fn broken(fixture: &dyn Fixture, target: BreakTarget) {
     let stores = fixture.gateways();
     let store = stores.last().expect("there is one");
-    let breaking = store.break_lock(&name("lock"), Some(target)).await;
-    assert!(matches!(breaking, Ok(Breaking::Broken(_))), "{breaking:?}");
+    store.must_break(&name("lock"), Some(target)).await;
 }
 
-pub(in super::super) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixture) {
+pub(crate) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    let mut held = Vec::new();
-    for owner in ["a", "b"] {
-        held.push(gateways.hold_as(sharing(Some(2), owner)).await);
-    }
-    let mut waiting = Vec::new();
-    for (before, owner) in ["c", "d", "e"].into_iter().enumerate() {
-        let request = sharing(Some(2), owner);
-        waiting.push(gateways.queue(request, before as u64 + 1).await);
-    }
-    let mut waiting = waiting.into_iter();
+    let held = ["a", "b"].map(|owner| sharing(Some(2), owner));
+    let held = gateways.hold_each(held).await;
+    let waiting = ["c", "d", "e"].map(|owner| sharing(Some(2), owner));
+    let mut waiting = gateways.queue_each(waiting).await.into_iter();
     let mut next = async || waiting.next().expect("there is one").granted().await;
     broken(fixture, fence(&held[0]).into()).await;
     let third = next().await;
@@ -383,13 +292,11 @@ pub(in super::super) async fn a_break_makes_room_for_as_many_as_it_ends(fixture:
     assert_eq!(gateways.owners().await, ["d", "e"]);
 }
 
-pub(in super::super) async fn a_break_of_all_grants_one_who_waits_to_be_alone(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_break_of_all_grants_one_who_waits_to_be_alone(fixture: &dyn Fixture) {
     let gateways = Gateways::of(fixture);
-    for owner in ["a", "b", "c"] {
-        gateways.hold_as(sharing(None, owner)).await;
-    }
+    let _held = gateways
+        .hold_each(["a", "b", "c"].map(|owner| sharing(None, owner)))
+        .await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     let reader = gateways.queue(sharing(None, "reader"), 2).await;
     broken(fixture, BreakTarget::All).await;
@@ -404,30 +311,22 @@ fn fence(lease: &Lease) -> FencingToken {
     lease.held.fence
 }
 
-pub(in super::super) async fn a_kept_place_is_granted_beside_others_and_collected(
-    fixture: &dyn Fixture,
-) {
+pub(crate) async fn a_kept_place_is_granted_beside_others_and_collected(fixture: &dyn Fixture) {
     let gateways = Gateways::with_grace(fixture, GRACE);
     let writer = gateways.hold("lock").await;
     let key = new_key();
-    let gone = gateways
-        .queue(keyed(sharing(Some(2), "comes back"), &key), 1)
-        .await;
+    let comes_back = || keyed(sharing(Some(2), "comes back"), &key);
+    let gone = gateways.queue(comes_back(), 1).await;
     let beside = gateways.queue(sharing(Some(2), "beside"), 2).await;
     let behind = gateways.queue(sharing(Some(2), "behind"), 3).await;
     gone.hang_up();
     gateways.parked(2).await;
-    gateways.release("lock", &writer.token).await;
-    let second = beside.granted().await;
+    let second = gateways.pass(&writer, beside).await;
     // The place has one of the two, and its slot is the first.
     assert_eq!(second.held.mode.slot(), Some(1));
     assert_eq!(gateways.owners().await, ["beside", "comes back"]);
     assert!(behind.is_waiting());
-    let back = gateways
-        .ask(keyed(sharing(Some(2), "comes back"), &key))
-        .answer()
-        .await
-        .unwrap();
+    let back = gateways.ask(comes_back()).answer().await.unwrap();
     assert!(back.delivery.is_replay());
     assert_eq!(back.lease.held.mode.slot(), Some(0));
     assert!(back.lease.held.expires_in > Duration::from_millis(2 * GRACE));
@@ -436,27 +335,21 @@ pub(in super::super) async fn a_kept_place_is_granted_beside_others_and_collecte
     behind.granted().await;
 }
 
-pub(in super::super) async fn a_kept_place_that_nobody_collects_passes_on(fixture: &dyn Fixture) {
+pub(crate) async fn a_kept_place_that_nobody_collects_passes_on(fixture: &dyn Fixture) {
     const SOON: u64 = 1_000;
     let gateways = Gateways::with_grace(fixture, SOON);
-    let [_stays, ends] = [
-        gateways.hold_as(sharing(Some(2), "stays")).await,
-        gateways.hold_as(sharing(Some(2), "ends")).await,
-    ];
+    let held = ["stays", "ends"].map(|owner| sharing(Some(2), owner));
+    let [_stays, ends] = gateways.hold_each(held).await;
     let key = new_key();
-    let gone = gateways
-        .queue(keyed(sharing(Some(2), "gone"), &key), 1)
-        .await;
+    let again = || keyed(sharing(Some(2), "gone"), &key);
+    let gone = gateways.queue(again(), 1).await;
     let next = gateways.queue(sharing(Some(2), "next"), 2).await;
     gone.hang_up();
     gateways.parked(1).await;
-    gateways.release("lock", &ends.token).await;
-    let lease = next.granted().await;
+    let lease = gateways.pass(&ends, next).await;
     assert_eq!(gateways.owners().await, ["next", "stays"]);
     // Nobody has heard of that grant, so its key may still be used.
-    let back = gateways
-        .queue(keyed(sharing(Some(2), "gone"), &key), 1)
-        .await;
+    let back = gateways.queue(again(), 1).await;
     gateways.release("lock", &lease.token).await;
     assert!(back.granted().await.held.fence > lease.held.fence);
 }

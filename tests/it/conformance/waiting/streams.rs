@@ -1,32 +1,14 @@
 //! Streams that hold a lock, at gateways that know nothing of each other.
 
-use latchgate::telemetry::metrics::Metrics;
-use std::time::Duration;
-
-use latchgate::{
-    auth::Authorization,
-    config::LimitsConfig,
-    engine::{AcquireRequest, Engine, Hold, HoldEnd, HoldEvent, LossReason},
-    lifecycle::Lifecycle,
-    lock::Lease,
-};
-use tokio::time::timeout;
-
-use super::{
-    super::{
-        Fixture,
-        attempts::{LONG, is_free, name, ttl},
-    },
-    Gateways, LATE, new_key, request,
-};
+use crate::conformance::prelude::*;
 
 /// A gateway for one stream.
-struct Gateway {
-    engine: Engine,
+pub(super) struct Gateway {
+    pub(super) engine: Engine,
     lifecycle: Lifecycle,
 }
 
-pub(in super::super) async fn that_end_after_another_adopted_the_lease_release_nothing(
+pub(crate) async fn that_end_after_another_adopted_the_lease_release_nothing(
     fixture: &dyn Fixture,
 ) {
     let gateways = [0, 1, 0].map(|turn| Gateway::on(fixture, turn));
@@ -43,7 +25,7 @@ pub(in super::super) async fn that_end_after_another_adopted_the_lease_release_n
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(in super::super) async fn hear_with_their_next_renewal_that_another_adopted_the_lease(
+pub(crate) async fn hear_with_their_next_renewal_that_another_adopted_the_lease(
     fixture: &dyn Fixture,
 ) {
     let [here, there] = [0, 1].map(|turn| Gateway::on(fixture, turn));
@@ -58,14 +40,15 @@ pub(in super::super) async fn hear_with_their_next_renewal_that_another_adopted_
     }
 }
 
-pub(in super::super) async fn that_end_after_the_lease_was_answered_again_release_nothing(
+pub(crate) async fn that_end_after_the_lease_was_answered_again_release_nothing(
     fixture: &dyn Fixture,
 ) {
     let [here, there] = [0, 1].map(|turn| Gateway::on(fixture, turn));
     let key = new_key();
-    let keyed = || AcquireRequest {
-        idempotency_key: Some(key.clone()),
-        ..request("lock", "asks again")
+    let keyed = || {
+        with(request("lock", "asks again"), |it| {
+            it.idempotency_key = Some(key.clone());
+        })
     };
     let mut older = here.engine.hold(keyed()).await.unwrap();
     let lease = granted(&mut older).await;
@@ -79,18 +62,10 @@ pub(in super::super) async fn that_end_after_the_lease_was_answered_again_releas
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(in super::super) async fn that_adopt_a_lease_together_leave_one_of_them(fixture: &dyn Fixture) {
+pub(crate) async fn that_adopt_a_lease_together_leave_one_of_them(fixture: &dyn Fixture) {
     let [here, there] = [0, 1].map(|turn| Gateway::on(fixture, turn));
     let (first, lease) = here.holds(3_000).await;
-    let adopt = |at: &Gateway| {
-        let (engine, token) = (at.engine.clone(), lease.token.clone());
-        async move {
-            engine
-                .adopt(name("lock"), token, Authorization::default())
-                .await
-                .unwrap()
-        }
-    };
+    let adopt = |at: &Gateway| at.asks_to_adopt(&lease);
     // Two at each gateway: they hear of each other before the store has said who came last.
     let (a, b, c, d) = tokio::join!(adopt(&here), adopt(&there), adopt(&here), adopt(&there));
     let mut going_on = Vec::new();
@@ -103,25 +78,16 @@ pub(in super::super) async fn that_adopt_a_lease_together_leave_one_of_them(fixt
     assert_eq!(going_on.len(), 1);
 }
 
-pub(in super::super) async fn that_wait_are_told_how_their_place_moves(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold("lock").await;
-    let mut before = Vec::new();
-    for (number, owner) in ["first", "second"].into_iter().enumerate() {
-        let waiters = number as u64 + 1;
-        before.push(gateways.queue(request("lock", owner), waiters).await);
-    }
-    let mut hold = gateways
-        .any()
-        .hold(request("lock", "stream"))
-        .await
-        .unwrap();
+pub(crate) async fn that_wait_are_told_how_their_place_moves(fixture: &dyn Fixture) {
+    let (gateways, mut lease) = Gateways::holding(fixture).await;
+    let before = ["first", "second"].map(|owner| request("lock", owner));
+    let before = gateways.queue_each(before).await;
+    let stream = request("lock", "stream");
+    let mut hold = gateways.any().hold(stream).await.unwrap();
     assert_eq!(ahead(&mut hold).await, 2);
     let behind = gateways.queue(request("lock", "behind"), 4).await;
-    let mut lease = lease;
     for (left, caller) in before.into_iter().enumerate() {
-        gateways.release("lock", &lease.token).await;
-        lease = caller.granted().await;
+        lease = gateways.pass(&lease, caller).await;
         assert_eq!(ahead(&mut hold).await, 1 - left as u64);
     }
     gateways.release("lock", &lease.token).await;
@@ -164,7 +130,7 @@ async fn renewed_twice(hold: &mut Hold) -> Option<HoldEnd> {
     None
 }
 
-async fn end_of(hold: &mut Hold) -> HoldEnd {
+pub(super) async fn end_of(hold: &mut Hold) -> HoldEnd {
     loop {
         if let HoldEvent::Ended(end) = next(hold).await {
             return end;
@@ -176,7 +142,7 @@ async fn end_of(hold: &mut Hold) -> HoldEnd {
 
 impl Gateway {
     /// On one of the handles to the store.
-    fn on(fixture: &dyn Fixture, turn: usize) -> Self {
+    pub(super) fn on(fixture: &dyn Fixture, turn: usize) -> Self {
         let lifecycle = Lifecycle::new();
         let stores = fixture.gateways();
         let store = stores[turn % stores.len()].clone();
@@ -189,7 +155,7 @@ impl Gateway {
         Self { engine, lifecycle }
     }
 
-    async fn holds(&self, ms: u64) -> (Hold, Lease) {
+    pub(super) async fn holds(&self, ms: u64) -> (Hold, Lease) {
         let request = AcquireRequest {
             ttl: ttl(ms),
             wait: Duration::ZERO,
@@ -200,13 +166,16 @@ impl Gateway {
         (hold, lease)
     }
 
+    fn asks_to_adopt(&self, lease: &Lease) -> impl Future<Output = Hold> + use<> {
+        let (engine, token) = (self.engine.clone(), lease.token.clone());
+        async move {
+            let adopted = engine.adopt(name("lock"), token, Authorization::default());
+            adopted.await.unwrap()
+        }
+    }
+
     async fn adopts(&self, lease: &Lease) -> Hold {
-        let token = lease.token.clone();
-        let mut hold = self
-            .engine
-            .adopt(name("lock"), token, Authorization::default())
-            .await
-            .unwrap();
+        let mut hold = self.asks_to_adopt(lease).await;
         assert_eq!(granted(&mut hold).await.held.fence, lease.held.fence);
         hold
     }

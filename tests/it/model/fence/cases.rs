@@ -1,6 +1,6 @@
 //! What is found, and what is not.
 
-use crate::support::{Random, full};
+use crate::support::{Random, full, with};
 
 use super::{
     super::{
@@ -31,73 +31,65 @@ fn found(model: &Protocol<3, 2>) -> SearchOutcome<Step> {
     search(model, MOST)
 }
 
+/// Nothing wrong is found in this model.
+fn rise(what: &str, change: impl FnOnce(&mut Protocol<3, 2>)) {
+    let found = found(&with(TWO, change)).nothing_wrong();
+    println!("{what}: {found}");
+}
+
 #[test]
 fn fences_are_unique_and_rise_whatever_messages_do() {
     let highest = if full() { 5 } else { 3 };
-    let found = found(&Protocol { highest, ..TWO }).nothing_wrong();
-    println!("messages lost, late and again, ends at any instant: {found}");
+    rise("messages lost, late and again, ends at any instant", |it| {
+        it.highest = highest;
+    });
 }
 
 #[test]
 fn they_rise_although_a_node_loses_its_data() {
     let highest = if full() { 3 } else { 2 };
-    let found = found(&Protocol {
-        highest,
-        losses: 1,
-        ..TWO
-    })
-    .nothing_wrong();
-    println!("one of three nodes loses its data: {found}");
+    rise("one of three nodes loses its data", |it| {
+        (it.highest, it.losses) = (highest, 1);
+    });
 }
 
 #[test]
 fn they_rise_although_nodes_lose_their_data_one_after_the_other() {
     let highest = if full() { 2 } else { 1 };
-    let found = found(&Protocol {
-        highest,
-        losses: 2,
-        ..TWO
-    })
-    .nothing_wrong();
-    println!("nodes lose their data twice: {found}");
+    rise("nodes lose their data twice", |it| {
+        (it.highest, it.losses) = (highest, 2);
+    });
 }
 
 #[test]
 fn they_rise_although_a_node_has_again_what_it_had_written_down() {
     let highest = if full() { 2 } else { 1 };
-    let found = found(&Protocol {
-        highest,
-        losses: 1,
-        saves: 1,
-        ..TWO
-    })
-    .nothing_wrong();
-    println!("one of three nodes has again what it had written down: {found}");
+    rise(
+        "one of three nodes has again what it had written down",
+        |it| {
+            it.highest = highest;
+            it.losses = 1;
+            it.saves = 1;
+        },
+    );
 }
 
 #[test]
 fn they_rise_although_nobody_has_a_vote_at_first() {
     let highest = if full() { 2 } else { 1 };
-    let found = found(&Protocol {
-        highest,
-        losses: 1,
-        new: true,
-        ..TWO
-    })
-    .nothing_wrong();
-    println!("all are new, and one loses its data: {found}");
+    rise("all are new, and one loses its data", |it| {
+        it.highest = highest;
+        it.losses = 1;
+        it.new = true;
+    });
 }
 
 #[test]
 fn they_rise_although_other_names_raise_the_same_counters() {
     let (highest, raises) = if full() { (4, 1) } else { (3, 1) };
-    let found = found(&Protocol {
-        highest,
-        raises,
-        ..TWO
-    })
-    .nothing_wrong();
-    println!("other names raise the counters {raises} times: {found}");
+    rise("other names raise the counters", |it| {
+        (it.highest, it.raises) = (highest, raises);
+    });
 }
 
 #[test]

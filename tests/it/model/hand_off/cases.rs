@@ -1,6 +1,6 @@
 //! What is found, and what is not.
 
-use crate::support::full;
+use crate::support::{full, with};
 
 use super::{
     super::search::{SearchOutcome, search},
@@ -37,10 +37,7 @@ const ONE_OF_TWO: Mode = Mode::Shared(2);
 #[test]
 fn three_who_wait_are_served_whatever_is_lost() {
     let more = u8::from(full());
-    let faults = Faults {
-        losses: 1 + more,
-        ..Faults::NONE
-    };
+    let faults = with(Faults::NONE, |it| it.losses = 1 + more);
     let found = hand_off::<3>(Variant::Kept, faults).nothing_wrong();
     println!("answers and messages are lost, callers hang up: {found}");
 }
@@ -48,11 +45,7 @@ fn three_who_wait_are_served_whatever_is_lost() {
 #[test]
 fn three_who_wait_are_served_although_a_gateway_dies() {
     let more = u8::from(full());
-    let faults = Faults {
-        deaths: 1,
-        losses: more,
-        ..Faults::NONE
-    };
+    let faults = with(Faults::NONE, |it| (it.deaths, it.losses) = (1, more));
     let found = hand_off::<3>(Variant::Kept, faults).nothing_wrong();
     println!("a gateway dies, callers hang up: {found}");
 }
@@ -72,10 +65,7 @@ fn two_who_wait_are_served_whatever_happens() {
 
 #[test]
 fn readers_and_a_writer_are_served_whatever_is_lost() {
-    let faults = Faults {
-        losses: u8::from(full()),
-        ..Faults::NONE
-    };
+    let faults = with(Faults::NONE, |it| it.losses = u8::from(full()));
     for modes in [[READER, WRITER, READER], [WRITER, READER, READER]] {
         let found = shared(Variant::Kept, modes, faults).nothing_wrong();
         println!("{modes:?}, callers hang up: {found}");
@@ -84,11 +74,9 @@ fn readers_and_a_writer_are_served_whatever_is_lost() {
 
 #[test]
 fn those_who_share_two_places_are_served_although_a_gateway_dies() {
-    let faults = Faults {
-        deaths: 1,
-        losses: u8::from(full()),
-        ..Faults::NONE
-    };
+    let faults = with(Faults::NONE, |it| {
+        (it.deaths, it.losses) = (1, u8::from(full()));
+    });
     let modes = [ONE_OF_TWO; 3];
     let found = shared(Variant::Kept, modes, faults).nothing_wrong();
     println!("{modes:?}, a gateway dies: {found}");
@@ -126,27 +114,11 @@ fn each_rule_of_shared_leases_is_needed() {
 
 #[test]
 fn each_rule_is_needed() {
-    let early = Faults {
-        early: 1,
-        ..Faults::NONE
-    };
-    let loss = Faults {
-        losses: 1,
-        ..Faults::NONE
-    };
-    let death = Faults {
-        deaths: 1,
-        ..Faults::NONE
-    };
-    let copy = Faults {
-        copies: 1,
-        ..Faults::NONE
-    };
-    let early_copy = Faults {
-        copies: 1,
-        early: 1,
-        ..Faults::NONE
-    };
+    let early = with(Faults::NONE, |it| it.early = 1);
+    let loss = with(Faults::NONE, |it| it.losses = 1);
+    let death = with(Faults::NONE, |it| it.deaths = 1);
+    let copy = with(Faults::NONE, |it| it.copies = 1);
+    let early_copy = with(Faults::NONE, |it| (it.copies, it.early) = (1, 1));
     for (variant, faults) in [
         (Variant::Barging, Faults::NONE),
         (Variant::LastComeFirstServed, Faults::NONE),

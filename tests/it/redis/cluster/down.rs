@@ -1,28 +1,11 @@
 //! One server of a cluster is away and nobody takes its place: the others serve on.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::pin::pin;
 
 use futures_util::FutureExt;
-use latchgate::{
-    config::{Millis, RedisConfig},
-    lifecycle::Lifecycle,
-    store::{
-        Store, StoreError, Unavailability,
-        contract::{Health, Renewal},
-    },
-};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
+use tokio::time::sleep_until;
 
-use super::{
-    super::{
-        rig::{assert_most_precede_rounds, attempt, eventually, granted, health, open, quick},
-        waiting::gate::{TestGateway, keep, request},
-    },
-    servers::{Cluster, NEVER},
-};
+use crate::redis::prelude::*;
 
 /// More than may wait for a server that is away, and more than the room for those who ask.
 const CROWD: usize = 1_500;
@@ -40,9 +23,9 @@ async fn a_server_that_is_away_takes_no_room_from_the_others() {
     granted(store.acquire(&attempt(&cluster.names_on(0, 1)[0])).await);
     let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
     cluster.servers[0].kill();
-    eventually("it is noticed", async || {
+    until("it is noticed", async || {
         let nodes = store.figures().masters;
-        nodes.contains(&(lost.clone(), false)).then_some(())
+        nodes.contains(&(lost.clone(), false))
     })
     .await;
 
@@ -61,8 +44,7 @@ async fn a_server_that_is_away_takes_no_room_from_the_others() {
         if *name != held.name.as_str() {
             granted(store.acquire(&attempt(name)).await);
         }
-        let renewed = store.renew(&held.name, &held.token, None).await;
-        assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+        store.must_renew(&held, None).await;
     }
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
@@ -71,11 +53,9 @@ async fn a_server_that_is_away_takes_no_room_from_the_others() {
         let Err(StoreError::Unavailable(why)) = outcome else {
             panic!("{outcome:?}");
         };
-        assert!(
-            matches!(&why, Unavailability::Connect(why) if why.contains(&lost))
-                || matches!(why, Unavailability::Overloaded),
-            "{why:?}"
-        );
+        let expected = matches!(&why, Unavailability::Connect(why) if why.contains(&lost))
+            || matches!(why, Unavailability::Overloaded);
+        assert!(expected, "{why:?}");
     }
     // Readiness says which one.
     let Some(Health::Outage(why)) = health(&store, "connection").await else {
@@ -86,9 +66,9 @@ async fn a_server_that_is_away_takes_no_room_from_the_others() {
 
     cluster.servers[0].start_again().await;
     let back = Instant::now();
-    eventually("it is back", async || {
+    until("it is back", async || {
         let next = store.acquire(&attempt(&gone[1])).await;
-        next.is_ok().then_some(())
+        next.is_ok()
     })
     .await;
     assert!(back.elapsed() < Duration::from_mins(1));
@@ -100,9 +80,9 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
     let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
     cluster.servers[0].kill();
     let store = open(&cluster.url(), &quick(), &Lifecycle::new());
-    eventually("it is found to be away", async || {
+    until("it is found to be away", async || {
         let nodes = store.figures().masters;
-        nodes.contains(&(lost.clone(), false)).then_some(())
+        nodes.contains(&(lost.clone(), false))
     })
     .await;
     let gone = cluster.names_on(0, 1).remove(0);
@@ -131,11 +111,7 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn grants_are_kept_back_until_a_replica_of_their_own_master_has_them() {
     let cluster = Cluster::start(3, true, NEVER).await;
-    let config = RedisConfig {
-        wait_replicas: 1,
-        wait_timeout_ms: Millis(3_000),
-        ..quick()
-    };
+    let config = waits_for(1, 3_000);
     let store = open(&cluster.url(), &config, &Lifecycle::new());
     for server in 0..3 {
         for name in cluster.names_on(server, 3) {
@@ -145,12 +121,12 @@ async fn grants_are_kept_back_until_a_replica_of_their_own_master_has_them() {
     // The replica of the first is cut off.
     let port = cluster.servers[0].port().to_string();
     cluster.servers[3].freeze();
-    eventually("the replica is gone", async || {
+    until("the replica is gone", async || {
         cluster.servers[0]
             .run(&["CLIENT", "KILL", "TYPE", "replica"])
             .await;
         let online = cluster.servers[0].text(&["INFO", "replication"]).await;
-        online.contains("connected_slaves:0").then_some(())
+        online.contains("connected_slaves:0")
     })
     .await;
     let names = cluster.names_on(0, 5);

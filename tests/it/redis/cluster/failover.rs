@@ -1,25 +1,10 @@
 //! A master of a cluster is replaced by its replica, while gateways are asked for locks all the time.
 
-use std::{sync::Arc, time::Duration};
-
-use bb8_redis::redis::Value;
-use latchgate::{
-    lifecycle::Lifecycle,
-    store::{Store, redis::RedisStore},
-};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
-
 use super::{
-    super::{
-        rig::{attempt, eventually, granted, open, quick},
-        sentinel::observer::Observer,
-    },
-    servers::{BACK_WITHIN, Cluster, SOON},
+    super::sentinel::observer::Observer,
+    servers::{BACK_WITHIN, SOON},
 };
-use crate::support::full;
+use crate::redis::prelude::*;
 
 /// Two gateways on a cluster, and callers that ask for locks of the first master and of the others.
 struct BusyCallers {
@@ -117,11 +102,9 @@ impl BusyCallers {
         let (struck, spared) = (self.struck.seen(), self.spared.seen());
         println!("{what}: back after {worst:?} at most; {struck:?}, the others {spared:?}");
         assert!(worst < BACK_WITHIN, "{back:?}");
-        eventually("messages are heard", async || {
+        until("messages are heard", async || {
             let mut stores = self.stores.iter();
-            stores
-                .all(|store| store.figures().hears == Some(true))
-                .then_some(())
+            stores.all(|store| store.figures().hears == Some(true))
         })
         .await;
     }

@@ -1,24 +1,8 @@
 //! A list of the locks of a cluster is scanned server by server.
 
-use std::collections::BTreeSet;
+use latchgate::store::cursor::Cursor;
 
-use latchgate::{
-    lifecycle::Lifecycle,
-    store::{
-        Store,
-        contract::{ListQuery, Page},
-        cursor::Cursor,
-        list_filter::ListFilter,
-        redis::RedisStore,
-    },
-};
-
-use super::{
-    super::rig::{attempt, granted, open, quick},
-    pool::Pooled,
-    servers::slot_of,
-};
-use crate::support::full;
+use crate::redis::prelude::*;
 
 /// How many locks are held: several pages of them.
 fn locks() -> usize {
@@ -50,8 +34,7 @@ fn names(page: &Page) -> impl Iterator<Item = String> {
 
 #[tokio::test]
 async fn every_page_goes_on_at_the_server_where_the_one_before_ended() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let lifecycle = Lifecycle::new();
     let stores = [(); 2].map(|()| open(&cluster.url(), &quick(), &lifecycle));
     let held = hold(&stores[0]).await;
@@ -75,9 +58,7 @@ async fn every_page_goes_on_at_the_server_where_the_one_before_ended() {
 
 #[tokio::test]
 async fn a_list_while_slots_move_shows_every_lock_that_rests() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     let names_there = cluster.names_on(0, 3);
     let [rests, ahead, behind] = names_there.as_slice() else {
         panic!("three were asked for");
@@ -109,9 +90,7 @@ async fn a_list_while_slots_move_shows_every_lock_that_rests() {
 
 #[tokio::test]
 async fn a_slot_with_many_locks_is_shown_page_by_page() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (_cluster, store) = Pooled::open().await;
     let slot = slot_of("crowded");
     let crowd: Vec<String> = (0..)
         .map(|n| format!("c{n}"))

@@ -1,29 +1,6 @@
 //! What works for locks whose slot is on its way from one server to another, and what waits.
 
-use latchgate::{
-    lifecycle::Lifecycle,
-    lock::KeeperId,
-    store::{
-        Store, StoreError,
-        contract::{
-            Acquisition, Attempt, Confirmation, Loss, Release, Renewal, RenewalTtl, Renewer,
-            Waiting,
-        },
-        redis::RedisStore,
-    },
-};
-use tokio::time::{Duration, Instant, sleep};
-
-use super::{
-    super::{
-        leases::keyed,
-        rig::{attempt, granted, open, quick, ttl},
-        waiting::gate::{TestGateway, request, waiting},
-    },
-    pool::Pooled,
-    servers::{Cluster, slot_of},
-};
-use crate::support::full;
+use crate::redis::prelude::*;
 
 /// What has gone ahead of the keys of a lease.
 const STEPS: [&[&str]; 2] = [&[], &["lock"]];
@@ -41,73 +18,43 @@ async fn ahead(cluster: &Cluster, name: &str, kinds: &[&str]) {
     cluster.move_keys(&keys, 0, 1).await;
 }
 
-async fn is_unavailable(store: &RedisStore, name: &str) {
-    let refused = store.acquire(&attempt(name)).await;
-    assert!(
-        matches!(refused, Err(StoreError::Unavailable(_))),
-        "{refused:?}"
-    );
-}
-
 #[tokio::test]
 async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip(STEPS) {
         let asked = attempt(name);
         let lease = granted(store.acquire(&asked).await);
         cluster.begin_move(slot_of(name), 0, 1).await;
-        ahead(cluster, name, gone).await;
-        let renewed = store
-            .renew(&asked.name, &asked.token, Some(ttl(60_000)))
-            .await;
-        let Ok(Renewal::Renewed(renewed, _)) = renewed else {
-            panic!("{gone:?}: {renewed:?}");
-        };
+        ahead(&cluster, name, gone).await;
+        let renewed = store.must_renew(&asked, Some(ttl(60_000))).await;
         assert!(renewed.expires_in > Duration::from_secs(50) && renewed.fence == lease.fence);
         let keeper = Renewer::Keeper(KeeperId::of_attempt(&asked.token));
-        let kept = store
-            .renew_as(keeper, &asked.name, &asked.token, RenewalTtl::default())
-            .await;
-        assert!(
-            matches!(kept, Ok(Renewal::Renewed(..))),
-            "{gone:?}: {kept:?}"
-        );
-        let released = store.release(&asked.name, &asked.token).await;
-        assert_eq!(released, Ok(Release::Released), "{gone:?}");
+        store.must_renew_as(keeper, &asked).await;
+        store.must_release(&asked).await;
         // Free, and nobody may have it before the slot has come to rest.
-        is_unavailable(&store, name).await;
+        assert_unavailable(store.acquire(&attempt(name)).await);
         cluster.end_move(slot_of(name), 0, 1).await;
         let next = attempt(name);
         let after = granted(store.acquire(&next).await);
         assert!(after.fence > lease.fence);
-        store.release(&next.name, &next.token).await.unwrap();
+        store.must_release(&next).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
 
 #[tokio::test]
 async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip(STEPS) {
         let asked = keyed(name, "key");
         granted(store.acquire(&asked).await);
         cluster.begin_move(slot_of(name), 0, 1).await;
-        ahead(cluster, name, gone).await;
-        let renewed = store.renew(&asked.name, &asked.token, None).await;
-        assert!(
-            matches!(renewed, Ok(Renewal::Renewed(..))),
-            "{gone:?}: {renewed:?}"
-        );
-        let released = store.release(&asked.name, &asked.token).await;
-        assert_eq!(released, Ok(Release::Released), "{gone:?}");
+        ahead(&cluster, name, gone).await;
+        store.must_renew(&asked, None).await;
+        store.must_release(&asked).await;
         cluster.end_move(slot_of(name), 0, 1).await;
         // What remembers it may be in the other place.
-        let again = store.release(&asked.name, &asked.token).await;
-        assert_eq!(again, Ok(Release::Lost(Loss::Free)));
+        store.must_not_release(&asked, Loss::Free).await;
         // That its key was used is known from before.
         let used = store.acquire(&keyed(name, "key")).await;
         assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
@@ -121,15 +68,14 @@ const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_is_confirmed_wherever_its_lock_is_and_nothing_else_is_touched() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     let names = cluster.names_on(0, STEPS.len() * TRIES);
     for (names, gone) in names.chunks(TRIES).zip(STEPS) {
         let mut tries = names.iter();
         loop {
             let name = tries.next().expect("a machine is not as slow every time");
-            if confirms(cluster, &gates, name, gone).await {
+            if confirms(&cluster, &gates, name, gone).await {
                 break;
             }
         }
@@ -141,9 +87,7 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], name: &str, gone:
     let lease = gates[0].take(name).await;
     let asked = waiting(keyed(name, "key"));
     let store = &gates[1].store;
-    let place = store.parking().park(asked.name.clone(), asked.token);
-    let queued = store.acquire(&asked).await;
-    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let place = store.stand(&asked).await;
     let start = Instant::now();
     gates[0].release(&lease).await;
     cluster.begin_move(slot_of(name), 0, 1).await;
@@ -163,8 +107,7 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], name: &str, gone:
             "{gone:?}: {confirmed:?}"
         );
         assert!(untouched, "{gone:?}: {others:?}");
-        let released = store.release(&asked.name, &asked.token).await;
-        assert_eq!(released, Ok(Release::Released), "{gone:?}");
+        store.must_release(&asked).await;
     }
     drop(place);
     store.give_back(&asked.name, &asked.token).await.unwrap();
@@ -190,34 +133,22 @@ async fn others_of(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn what_a_token_without_a_lease_is_told_waits_until_the_slot_has_come_to_rest() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     let name = &cluster.names_on(0, 1)[0];
     let (holder, other) = (attempt(name), attempt(name));
     granted(store.acquire(&holder).await);
     cluster.begin_move(slot_of(name), 0, 1).await;
-    let renewed = store.renew(&other.name, &other.token, None).await;
-    assert!(
-        matches!(renewed, Err(StoreError::Unavailable(_))),
-        "{renewed:?}"
-    );
-    let released = store.release(&other.name, &other.token).await;
-    assert!(
-        matches!(released, Err(StoreError::Unavailable(_))),
-        "{released:?}"
-    );
+    assert_unavailable(store.renew(&other.name, &other.token, None).await);
+    assert_unavailable(store.release(&other.name, &other.token).await);
     cluster.end_move(slot_of(name), 0, 1).await;
-    let released = store.release(&other.name, &other.token).await;
-    assert_eq!(released, Ok(Release::Lost(Loss::HeldByAnother)));
-    store.release(&holder.name, &holder.token).await.unwrap();
+    store.must_not_release(&other, Loss::HeldByAnother).await;
+    store.must_release(&holder).await;
     cluster.move_slot(slot_of(name), 1, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_to_rest() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     let name = &cluster.names_on(0, 1)[0];
     let first = gates[0].take(name).await;
@@ -226,12 +157,8 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
         queue.push(gates[turn % 2].queue(request(name)).await);
     }
     cluster.begin_move(slot_of(name), 0, 1).await;
-    ahead(cluster, name, &["lock", "wait"]).await;
-    let released = gates[0]
-        .store
-        .release(&first.name, &first.token.hash())
-        .await;
-    assert_eq!(released, Ok(Release::Released));
+    ahead(&cluster, name, &["lock", "wait"]).await;
+    gates[0].release(&first).await;
     // Longer than a gateway counts as alive of which nothing is heard; without the time for that, longer
     // than its round.
     sleep(Duration::from_secs(if full() { 7 } else { 3 })).await;
@@ -251,8 +178,7 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     let name = &cluster.names_on(0, 1)[0];
     let holder = keyed(name, "key");
@@ -268,20 +194,9 @@ async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     assert_eq!((here.len(), gone.len()), (10, 2), "{here:?}");
     let gone: Vec<&str> = gone.into_iter().map(String::as_str).collect();
     cluster.move_keys(&gone, 0, 1).await;
-    let waits = Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_secs(30),
-            longest_queue: 100,
-        }),
-        ..attempt(name)
-    };
-    let refused = gates[0].store.acquire(&waits).await;
-    assert!(
-        matches!(refused, Err(StoreError::Unavailable(_))),
-        "{refused:?}"
-    );
-    let released = gates[0].store.release(&holder.name, &holder.token).await;
-    assert_eq!(released, Ok(Release::Released));
+    let waits = waiting(attempt(name));
+    assert_unavailable(gates[0].store.acquire(&waits).await);
+    gates[0].store.must_release(&holder).await;
     let queued = format!("lg:{{{name}}}:wait");
     assert_eq!(cluster.servers[0].integer(&["LLEN", &queued]).await, 4);
     cluster.end_move(slot_of(name), 0, 1).await;

@@ -1,13 +1,11 @@
 //! Clusters that many tests use one after the other: to start one takes seconds.
 
 use std::{
+    ops::Deref,
     process::{Child, Stdio},
-    sync::Mutex,
 };
 
-use futures_util::future::join_all;
-
-use super::servers::{Cluster, NEVER};
+use crate::redis::prelude::*;
 use crate::support::spawn;
 
 /// A cluster with nothing in it, for as long as this lives.
@@ -44,14 +42,25 @@ impl Pooled {
         Self { kept: Some(kept) }
     }
 
-    pub(crate) fn cluster(&self) -> &Cluster {
-        let kept = self.kept.as_ref();
-        &kept.expect("it is given back at the very end").cluster
+    /// A cluster, and a store on it.
+    pub(crate) async fn open() -> (Self, RedisStore) {
+        let cluster = Self::take().await;
+        let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+        (cluster, store)
     }
 
     /// Nobody else uses it any more: its servers end.
     pub(crate) fn spend(mut self) {
         self.kept = None;
+    }
+}
+
+impl Deref for Pooled {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        let kept = self.kept.as_ref();
+        &kept.expect("it is given back at the very end").cluster
     }
 }
 

@@ -1,39 +1,18 @@
 //! Where a gateway goes when a server points elsewhere, and what it does about scripts.
 
-use latchgate::{
-    config::{Millis, RedisConfig},
-    lifecycle::Lifecycle,
-    store::{
-        Store, StoreError, Unavailability,
-        contract::{Acquisition, Health, ListQuery, Release},
-        list_filter::ListFilter,
-    },
-};
-
-use super::{
-    super::{
-        examination::COMMANDS,
-        leases::keyed,
-        rig::{TIMEOUT, attempt, eventually, granted, health, open, quick},
-    },
-    pool::Pooled,
-    servers::slot_of,
-};
-use crate::redis::rig::Rig;
+use crate::redis::prelude::*;
+use crate::redis::server::examination::COMMANDS;
 
 #[tokio::test]
 async fn locks_of_all_servers_are_taken_and_left() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for server in 0..3 {
         for name in cluster.names_on(server, 3) {
             let asked = attempt(&name);
             granted(store.acquire(&asked).await);
             let key = format!("lg:{{{name}}}:lock");
             assert_eq!(cluster.servers[server].integer(&["EXISTS", &key]).await, 1);
-            let released = store.release(&asked.name, &asked.token).await;
-            assert_eq!(released, Ok(Release::Released));
+            store.must_release(&asked).await;
         }
     }
     let figures = store.figures();
@@ -45,13 +24,9 @@ async fn locks_of_all_servers_are_taken_and_left() {
 
 #[tokio::test]
 async fn a_server_that_was_not_named_is_found_and_one_that_does_not_answer_is_no_matter() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let one = cluster.servers[1].port();
-    let url = format!("redis+cluster://127.0.0.1:1,127.0.0.1:{one}").parse();
-    let Ok(latchgate::config::StoreUrl::Cluster(url)) = url else {
-        panic!("it is the URL of a cluster");
-    };
+    let url = cluster_url(&format!("redis+cluster://127.0.0.1:1,127.0.0.1:{one}"));
     let store = open(&url, &quick(), &Lifecycle::new());
     for server in 0..3 {
         granted(
@@ -64,34 +39,27 @@ async fn a_server_that_was_not_named_is_found_and_one_that_does_not_answer_is_no
 
 #[tokio::test]
 async fn a_slot_that_has_moved_is_followed_at_once() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     let name = &cluster.names_on(0, 1)[0];
     let first = attempt(name);
     let before = granted(store.acquire(&first).await);
     let slot = slot_of(name);
     cluster.move_slot(slot, 0, 2).await;
     // The gateway still believes in the first.
-    assert_eq!(
-        store.release(&first.name, &first.token).await,
-        Ok(Release::Released)
-    );
+    store.must_release(&first).await;
     let second = attempt(name);
     let after = granted(store.acquire(&second).await);
     assert!(after.fence > before.fence, "the counter came along");
     let key = format!("lg:{{{name}}}:lock");
     assert_eq!(cluster.servers[2].integer(&["EXISTS", &key]).await, 1);
-    store.release(&second.name, &second.token).await.unwrap();
+    store.must_release(&second).await;
     cluster.move_slot(slot, 2, 0).await;
     granted(store.acquire(&attempt(name)).await);
 }
 
 #[tokio::test]
 async fn a_key_of_another_type_is_named_and_leads_nobody_to_another_server() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for server in 0..3 {
         let asked = attempt(&cluster.names_on(server, 1)[0]);
         let ticket = format!("lg:{{{}}}:of:2{}", asked.name, asked.token);
@@ -111,12 +79,8 @@ async fn a_key_of_another_type_is_named_and_leads_nobody_to_another_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let config = RedisConfig {
-        deadline_ms: Millis(30_000),
-        ..quick()
-    };
+    let cluster = Pooled::take().await;
+    let config = with(quick(), |it| it.deadline_ms = Millis(30_000));
     let store = open(&cluster.url(), &config, &Lifecycle::new());
     let names = cluster.names_on(0, 2);
     let (first, second) = (keyed(&names[0], "key"), attempt(&names[1]));
@@ -129,9 +93,9 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     // It has what it is sent, and answers nobody until it is heard no more.
     cluster.servers[2].freeze();
     let heard_no_more = async {
-        eventually("nobody hears of it any more", async || {
+        until("nobody hears of it any more", async || {
             let nodes = store.figures().masters;
-            nodes.contains(&(there.clone(), false)).then_some(())
+            nodes.contains(&(there.clone(), false))
         })
         .await;
         cluster.servers[2].thaw();
@@ -143,10 +107,7 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     );
     assert_eq!(released, Ok(Release::Released));
     let lease = granted(acquired);
-    assert_eq!(
-        store.release(&second.name, &second.token).await,
-        Ok(Release::Released)
-    );
+    store.must_release(&second).await;
     let after = granted(store.acquire(&attempt(&names[1])).await);
     assert!(after.fence > lease.fence);
     let again = store.acquire(&keyed(&names[0], "key")).await;
@@ -158,14 +119,12 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
 
 #[tokio::test]
 async fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for turn in 0..2 {
         for server in 0..3 {
             let asked = attempt(&cluster.names_on(server, 1)[0]);
             granted(store.acquire(&asked).await);
-            store.release(&asked.name, &asked.token).await.unwrap();
+            store.must_release(&asked).await;
         }
         if turn == 0 {
             cluster.servers[1].run(&["SCRIPT", "FLUSH"]).await;
@@ -176,8 +135,7 @@ async fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
 #[tokio::test]
 async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_one_without_is_told()
  {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     for (user, lacks) in [("all", ""), ("some", "-asking"), ("none", "-cluster")] {
         let rules = format!(
             "ACL SETUSER {user} reset on >s3cret ~lg:* &lg:* -@all {COMMANDS} +scan +getrange +asking \
@@ -188,10 +146,7 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
             assert_eq!(server.text(&words).await, "OK");
         }
         let port = cluster.servers[0].port();
-        let url = format!("redis+cluster://{user}:s3cret@127.0.0.1:{port}").parse();
-        let Ok(latchgate::config::StoreUrl::Cluster(url)) = url else {
-            panic!("it is the URL of a cluster");
-        };
+        let url = cluster_url(&format!("redis+cluster://{user}:s3cret@127.0.0.1:{port}"));
         let store = open(&url, &quick(), &Lifecycle::new());
         let (check, missing) = match user {
             "all" => ("permissions", None),
@@ -223,11 +178,11 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
 async fn a_closed_store_comes_to_rest() {
     let pooled = Pooled::take().await;
     let lifecycle = Lifecycle::new();
-    let store = open(&pooled.cluster().url(), &quick(), &lifecycle);
+    let store = open(&pooled.url(), &quick(), &lifecycle);
     granted(store.acquire(&attempt("closed")).await);
     store.close().await;
     // One thread serves everything here: what went on without end would let nothing else come by.
-    tokio::time::timeout(TIMEOUT, async {
+    timeout(TIMEOUT, async {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -238,8 +193,7 @@ async fn a_closed_store_comes_to_rest() {
 
 #[tokio::test]
 async fn a_server_of_a_cluster_and_one_that_is_of_none_are_told_from_each_other() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let other = cluster.names_on(1, 1);
     let lifecycle = Lifecycle::new();
     let alone = open(&cluster.servers[0].url(), &quick(), &lifecycle);
@@ -250,10 +204,7 @@ async fn a_server_of_a_cluster_and_one_that_is_of_none_are_told_from_each_other(
     assert!(why.contains("redis+cluster://"), "{why}");
 
     let rig = Rig::start().await;
-    let url = format!("redis+cluster://127.0.0.1:{}", rig.server.port()).parse();
-    let Ok(latchgate::config::StoreUrl::Cluster(url)) = url else {
-        panic!("it is the URL of a cluster");
-    };
+    let url = cluster_url(&format!("redis+cluster://127.0.0.1:{}", rig.server.port()));
     let store = open(&url, &quick(), &lifecycle);
     eventually(
         "the server says that it is part of no cluster",

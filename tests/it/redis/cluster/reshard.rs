@@ -1,33 +1,19 @@
 //! Slots that move while gateways are asked for locks all the time.
 
-use std::{process::Stdio, sync::Arc, time::Duration};
+use std::process::Stdio;
 
-use latchgate::{
-    lifecycle::Lifecycle,
-    store::{
-        Store,
-        contract::{Release, Renewal},
-        redis::RedisStore,
-    },
-};
-use tokio::{process::Command, task::JoinSet, time::Instant};
+use tokio::process::Command;
 
-use super::{
-    super::{
-        rig::{attempt, granted, open, quick},
-        sentinel::observer::Observer,
-    },
-    pool::Pooled,
-    servers::{BACK_WITHIN, Cluster, slot_of},
-};
-use crate::support::{full, spawn};
+use super::{super::sentinel::observer::Observer, servers::BACK_WITHIN};
+use crate::redis::prelude::*;
+use crate::support::spawn;
 
 /// Two gateways, callers that keep them busy, and leases that are held all the while.
 struct BusyCallers {
     stores: Vec<Arc<RedisStore>>,
     observer: Arc<Observer>,
     callers: JoinSet<()>,
-    held: Vec<latchgate::store::contract::Attempt>,
+    held: Vec<Attempt>,
 }
 
 const CALLERS: usize = 6;
@@ -67,14 +53,7 @@ impl BusyCallers {
     /// Every lease that is held can be renewed, whatever moves.
     async fn renew_all(&self) {
         for (n, asked) in self.held.iter().enumerate() {
-            let renewed = self.stores[n % 2]
-                .renew(&asked.name, &asked.token, None)
-                .await;
-            assert!(
-                matches!(renewed, Ok(Renewal::Renewed(..))),
-                "{}: {renewed:?}",
-                asked.name
-            );
+            self.stores[n % 2].must_renew(asked, None).await;
         }
     }
 
@@ -91,8 +70,7 @@ impl BusyCallers {
         assert_eq!(seen.forgotten, 0, "nothing is lost where nobody dies");
         self.renew_all().await;
         for asked in &self.held {
-            let released = self.stores[0].release(&asked.name, &asked.token).await;
-            assert_eq!(released, Ok(Release::Released));
+            self.stores[0].must_release(asked).await;
             let next = attempt(asked.name.as_str());
             granted(self.stores[1].acquire(&next).await);
         }
@@ -101,9 +79,8 @@ impl BusyCallers {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_under_load_lose_no_lease_and_no_fence() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let busy = BusyCallers::start(cluster).await;
+    let cluster = Pooled::take().await;
+    let busy = BusyCallers::start(&cluster).await;
     let (of_each, held) = if full() { (5, HELD) } else { (1, 3) };
     let asked_for =
         (0..CALLERS).flat_map(|caller| (0..of_each).map(move |n| format!("caller-{caller}-{n}")));
@@ -129,19 +106,18 @@ async fn slots_that_move_under_load_lose_no_lease_and_no_fence() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_usual_tool_moves_slots_under_load() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let busy = BusyCallers::start(cluster).await;
+    let cluster = Pooled::take().await;
+    let busy = BusyCallers::start(&cluster).await;
     let slots = if full() { 2_000 } else { 150 };
     let turns = [(0, 1), (1, 2), (2, 0)];
     for (from, to) in turns {
         // What it has taken from the first comes back to it in the end.
-        reshard(cluster, slots, from, to).await;
+        reshard(&cluster, slots, from, to).await;
         busy.renew_all().await;
     }
     busy.end("slots moved by redis-cli").await;
     // Others have these slots now than other tests expect.
-    pooled.spend();
+    cluster.spend();
 }
 
 async fn reshard(cluster: &Cluster, slots: usize, from: usize, to: usize) {
@@ -153,7 +129,7 @@ async fn reshard(cluster: &Cluster, slots: usize, from: usize, to: usize) {
         .args(["--cluster-slots", &slots.to_string(), "--cluster-yes"])
         .stdin(Stdio::null())
         .output();
-    let done = tokio::time::timeout(Duration::from_mins(2), tool).await;
+    let done = timeout(Duration::from_mins(2), tool).await;
     let done = done
         .expect("it comes to an end")
         .expect("redis-cli can be started");

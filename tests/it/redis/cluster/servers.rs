@@ -1,16 +1,8 @@
 //! The servers of a cluster of a test's own.
 
-use std::time::Duration;
+use latchgate::config::ClusterUrl;
 
-use bb8_redis::redis::Value;
-use futures_util::future::join_all;
-use latchgate::{
-    config::{ClusterUrl, StoreUrl},
-    store::redis::Slot,
-};
-
-use super::super::rig::eventually;
-use crate::support::RedisServer;
+use crate::redis::prelude::*;
 
 /// The servers of a cluster.
 pub(crate) struct Cluster {
@@ -78,16 +70,16 @@ impl Cluster {
                 .await;
         }
         for (n, server) in self.servers.iter().enumerate() {
-            eventually("the server knows all of them", async || {
+            until("the server knows all of them", async || {
                 let known = self.info(server, "cluster_known_nodes").await;
-                (known == self.servers.len().to_string()).then_some(())
+                known == self.servers.len().to_string()
             })
             .await;
             if n >= self.masters {
                 let id = self.id(n - self.masters).await;
-                eventually("it becomes a replica", async || {
+                until("it becomes a replica", async || {
                     let done = server.run(&["CLUSTER", "REPLICATE", &id]).await;
-                    matches!(done, Value::Okay).then_some(())
+                    matches!(done, Value::Okay)
                 })
                 .await;
             }
@@ -98,9 +90,9 @@ impl Cluster {
     /// Waits until every server sees every slot served, and every replica has come.
     pub(crate) async fn is_whole(&self) {
         for (n, server) in self.servers.iter().enumerate() {
-            eventually("the server finds the cluster whole", async || {
+            until("the server finds the cluster whole", async || {
                 let state = self.info(server, "cluster_state").await;
-                (state == "ok").then_some(())
+                state == "ok"
             })
             .await;
             if n < self.masters && self.servers.len() > self.masters {
@@ -122,10 +114,7 @@ impl Cluster {
     pub(crate) fn url(&self) -> ClusterUrl {
         let nodes = self.servers.iter().take(self.masters);
         let nodes: Vec<_> = nodes.map(|it| format!("127.0.0.1:{}", it.port())).collect();
-        match format!("redis+cluster://{}", nodes.join(",")).parse() {
-            Ok(StoreUrl::Cluster(url)) => url,
-            other => panic!("no URL of a cluster: {other:?}"),
-        }
+        cluster_url(&format!("redis+cluster://{}", nodes.join(",")))
     }
 
     pub(crate) fn masters(&self) -> &[RedisServer] {
@@ -168,11 +157,9 @@ impl Cluster {
         for key in keys {
             let moved = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
             let done = self.servers[from].run(&moved).await;
-            assert!(
-                matches!(&done, Value::Okay)
-                    || matches!(&done, Value::SimpleString(it) if it == "NOKEY"),
-                "{done:?}"
-            );
+            let expected = matches!(&done, Value::Okay)
+                || matches!(&done, Value::SimpleString(it) if it == "NOKEY");
+            assert!(expected, "{done:?}");
         }
     }
 
@@ -183,7 +170,7 @@ impl Cluster {
             let left = self.servers[from]
                 .run(&["CLUSTER", "GETKEYSINSLOT", &number, "100"])
                 .await;
-            let left: Vec<String> = bb8_redis::redis::from_redis_value(left).unwrap();
+            let left: Vec<String> = from_redis_value(left).unwrap();
             if left.is_empty() {
                 break;
             }
@@ -205,13 +192,12 @@ impl Cluster {
     /// Waits until all masters have heard of the last move. One that has not could take the next slot
     /// under an epoch that is too low, and lose it again to what it hears then.
     async fn have_heard(&self) {
-        eventually("all masters are at the same epoch", async || {
+        until("all masters are at the same epoch", async || {
             let mut epochs = Vec::new();
             for server in self.masters() {
                 epochs.push(self.info(server, "cluster_current_epoch").await);
             }
-            let same = epochs.iter().all(|epoch| *epoch == epochs[0]);
-            same.then_some(())
+            epochs.iter().all(|epoch| *epoch == epochs[0])
         })
         .await;
     }
@@ -227,7 +213,7 @@ impl Cluster {
         let Some(info) = server.try_run(&["CLUSTER", "INFO"]).await else {
             return String::new();
         };
-        let info: String = bb8_redis::redis::from_redis_value(info).unwrap_or_default();
+        let info: String = from_redis_value(info).unwrap_or_default();
         let value = |line: &str| {
             line.strip_prefix(field)?
                 .strip_prefix(':')
@@ -240,4 +226,11 @@ impl Cluster {
 /// The slot of a lock.
 pub(crate) fn slot_of(lock: &str) -> Slot {
     Slot::of(lock.as_bytes())
+}
+
+pub(crate) fn cluster_url(text: &str) -> ClusterUrl {
+    match text.parse() {
+        Ok(StoreUrl::Cluster(url)) => url,
+        other => panic!("{text} is no URL of a cluster: {other:?}"),
+    }
 }

@@ -1,24 +1,6 @@
 //! Locks that are shared while their slot is on its way from one server to another.
 
-use latchgate::{
-    lifecycle::Lifecycle,
-    store::{
-        Store, StoreError,
-        contract::{Acquisition, Attempt, Confirmation, Holder, Release, Renewal},
-        redis::RedisStore,
-    },
-};
-use tokio::time::{Duration, Instant};
-
-use super::{
-    super::{
-        rig::{attempt, eventually, granted, open, quick, ttl},
-        sharing::{one_of, reader, shared_keys},
-        waiting::gate::{TestGateway, request, waiting},
-    },
-    pool::Pooled,
-    servers::{Cluster, slot_of},
-};
+use crate::redis::prelude::*;
 
 /// How many of the keys have gone ahead, in this order: lock, and those of the leases that share it.
 async fn ahead(cluster: &Cluster, lock: &str, count: usize) {
@@ -33,47 +15,30 @@ async fn renewed(store: &RedisStore, asked: &Attempt) -> Result<Renewal, StoreEr
         .await
 }
 
-async fn released(store: &RedisStore, asked: &Attempt) -> Result<Release, StoreError> {
-    store.release(&asked.name, &asked.token).await
-}
-
-async fn is_unavailable(store: &RedisStore, asked: &Attempt) {
-    let refused = store.acquire(asked).await;
-    assert!(
-        matches!(refused, Err(StoreError::Unavailable(_))),
-        "{refused:?}"
-    );
-}
-
 #[tokio::test]
 async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
         let sharing = [reader(name), one_of(3, name), one_of(3, name)];
         for asked in &sharing {
             granted(store.acquire(asked).await);
         }
         cluster.begin_move(slot_of(name), 0, 1).await;
-        ahead(cluster, name, gone).await;
+        ahead(&cluster, name, gone).await;
         for (asked, slot) in sharing.iter().zip([None, Some(0), Some(1)]) {
-            match renewed(&store, asked).await {
-                Ok(Renewal::Renewed(lease, _)) => assert_eq!(lease.mode.slot(), slot),
-                other => panic!("{gone}: {other:?}"),
-            }
+            let lease = store.must_renew(asked, Some(ttl(60_000))).await;
+            assert_eq!(lease.mode.slot(), slot, "{gone}");
         }
         // A place that becomes free is nobody's before the slot has come to rest.
-        assert_eq!(released(&store, &sharing[1]).await, Ok(Release::Released));
-        is_unavailable(&store, &reader(name)).await;
-        is_unavailable(&store, &attempt(name)).await;
+        store.must_release(&sharing[1]).await;
+        assert_unavailable(store.acquire(&reader(name)).await);
+        assert_unavailable(store.acquire(&attempt(name)).await);
         cluster.end_move(slot_of(name), 0, 1).await;
         let next = one_of(3, name);
         assert_eq!(granted(store.acquire(&next).await).mode.slot(), Some(0));
-        let held = store.acquire(&one_of(3, name)).await;
-        assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+        store.must_refuse(&one_of(3, name)).await;
         for asked in [&sharing[0], &sharing[2], &next] {
-            assert_eq!(released(&store, asked).await, Ok(Release::Released));
+            store.must_release(asked).await;
         }
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
@@ -81,18 +46,16 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
 
 #[tokio::test]
 async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
         let sharing = [one_of(2, name), one_of(2, name)];
         for asked in &sharing {
             granted(store.acquire(asked).await);
         }
         cluster.begin_move(slot_of(name), 0, 1).await;
-        ahead(cluster, name, gone).await;
+        ahead(&cluster, name, gone).await;
         for asked in &sharing {
-            assert_eq!(released(&store, asked).await, Ok(Release::Released));
+            store.must_release(asked).await;
         }
         let keys = shared_keys(name);
         for server in &cluster.servers[..2] {
@@ -103,43 +66,35 @@ async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
         cluster.end_move(slot_of(name), 0, 1).await;
         let alone = attempt(name);
         granted(store.acquire(&alone).await);
-        assert_eq!(released(&store, &alone).await, Ok(Release::Released));
+        store.must_release(&alone).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
 
 #[tokio::test]
 async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_changes() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 3).iter().zip([1, 2, 3]) {
         let sharing = [one_of(2, name), one_of(2, name)];
         for asked in &sharing {
             granted(store.acquire(asked).await);
         }
         cluster.begin_move(slot_of(name), 0, 1).await;
-        ahead(cluster, name, gone).await;
-        let refused = renewed(&store, &sharing[0]).await;
-        assert!(
-            matches!(refused, Err(StoreError::Unavailable(_))),
-            "{gone}: {refused:?}"
-        );
-        let refused = released(&store, &sharing[1]).await;
-        assert!(
-            matches!(refused, Err(StoreError::Unavailable(_))),
-            "{gone}: {refused:?}"
-        );
-        is_unavailable(&store, &reader(name)).await;
+        ahead(&cluster, name, gone).await;
+        assert_unavailable(renewed(&store, &sharing[0]).await);
+        let Attempt {
+            name: lock, token, ..
+        } = &sharing[1];
+        assert_unavailable(store.release(lock, token).await);
+        assert_unavailable(store.acquire(&reader(name)).await);
         cluster.end_move(slot_of(name), 0, 1).await;
         match store.inspect(&sharing[0].name).await.unwrap().holder {
             Some(Holder::Shared(holders)) => assert_eq!(holders.count, 2, "{gone}"),
             other => panic!("{gone}: {other:?}"),
         }
         for asked in &sharing {
-            let renewal = renewed(&store, asked).await;
-            assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
-            assert_eq!(released(&store, asked).await, Ok(Release::Released));
+            store.must_renew(asked, None).await;
+            store.must_release(asked).await;
         }
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
@@ -151,15 +106,14 @@ const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
-    let pooled = Pooled::take().await;
-    let cluster = pooled.cluster();
+    let cluster = Pooled::take().await;
     let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     for gone in [0, 4] {
         let names = cluster.names_on(0, TRIES);
         let mut tries = names.iter();
         loop {
             let name = tries.next().expect("a machine is not as slow every time");
-            if confirms(cluster, &gates, name, gone).await {
+            if confirms(&cluster, &gates, name, gone).await {
                 break;
             }
         }
@@ -173,9 +127,7 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone:
     granted(store.acquire(&stays).await);
     let alone = gates[0].queue(request(lock)).await;
     let asked = waiting(one_of(3, lock));
-    let place = other.parking().park(asked.name.clone(), asked.token);
-    let queued = other.acquire(&asked).await;
-    assert!(matches!(queued, Ok(Acquisition::Queued(_))), "{queued:?}");
+    let place = other.stand(&asked).await;
     // The head leaves, and the next is granted the lock beside the first.
     let start = Instant::now();
     drop(alone);
@@ -200,7 +152,7 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone:
     }
     drop(place);
     other.give_back(&asked.name, &asked.token).await.unwrap();
-    assert_eq!(released(store, &stays).await, Ok(Release::Released));
+    store.must_release(&stays).await;
     cluster.move_slot(slot_of(lock), 1, 0).await;
     in_time
 }

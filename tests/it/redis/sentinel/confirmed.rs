@@ -1,35 +1,7 @@
 //! A failover in which nothing is forgotten that was answered, because every replica had it by then.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
-use latchgate::{
-    config::{Millis, RedisConfig},
-    engine::AcquireRequest,
-    lifecycle::Lifecycle,
-    lock::Lease,
-    store::{
-        Store, StoreError, Unavailability,
-        contract::{Acquisition, Health, Release, Renewal},
-    },
-};
-use tokio::{task::JoinSet, time::sleep};
-
-use super::{
-    super::{
-        rig::{attempt, eventually, granted, health, open, quick, ttl},
-        waiting::gate::{TestGateway, request},
-    },
-    FakeSentinel, SentinelReply,
-    watched::{OPTIONS, Watched, url},
-};
-use crate::support::RedisServer;
+use super::watched::{OPTIONS, url};
+use crate::redis::prelude::*;
 
 /// Longer than a failover takes on a machine that is busy.
 const LONG_MS: u64 = 300_000;
@@ -113,11 +85,7 @@ impl Callers {
 
 /// Both replicas must have what is granted: whichever becomes the master then has it.
 fn waits_for_both() -> RedisConfig {
-    RedisConfig {
-        wait_replicas: 2,
-        wait_timeout_ms: Millis(1_000),
-        ..quick()
-    }
+    waits_for(2, 1_000)
 }
 
 #[tokio::test]
@@ -146,10 +114,7 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
     let asked = attempt("a");
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         let held = ["EXISTS", "lg:{a}:lock"];
-        eventually("it waits for a replica", async || {
-            (servers[0].integer(&held).await == 1).then_some(())
-        })
-        .await;
+        until_integer(&servers[0], &held, 1).await;
         sentinel.say(SentinelReply::Master(servers[1].port(), 2));
         sentinel.hint();
     });
@@ -159,32 +124,21 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
     });
     assert_eq!(acquired.err(), Some(unknown));
     // However late a copy of it comes to the new master.
-    let late = store.acquire(&asked).await.err();
-    let withdrawn = StoreError::Unavailable(Unavailability::Withdrawn);
-    assert_eq!(late, Some(withdrawn));
+    store.must_withdraw(&asked).await;
 }
 
 #[tokio::test]
 async fn readiness_warns_before_a_failover_that_would_leave_too_few_replicas() {
     let watched = Watched::start_small().await;
-    let waits_for = |wait_replicas| RedisConfig {
-        wait_replicas,
-        ..waits_for_both()
-    };
+    let waits_for = |wait_replicas| with(waits_for_both(), |it| it.wait_replicas = wait_replicas);
     let lifecycle = Lifecycle::new();
     let store = open(&watched.url(), &waits_for(1), &lifecycle);
     granted(store.acquire(&attempt("granted-still")).await);
-    match health(&store, "replicas").await {
-        Some(Health::Warning(why)) => assert!(why.contains("after a failover"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    assert_health(&store, "replicas", Health::Warning, "after a failover").await;
     let master = watched.servers[0].port().to_string();
     let another = [&OPTIONS[..], &["--replicaof", "127.0.0.1", &master]].concat();
     let _another = RedisServer::start_with(&another).await;
-    eventually("two are enough", async || {
-        (health(&store, "replicas").await == Some(Health::Passing)).then_some(())
-    })
-    .await;
+    until_passing(&store, "replicas").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,13 +168,12 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     watched.servers[0].kill();
     let master = watched.replaced(0).await;
     watched.join_replicas(0).await;
-    eventually("the new master is followed", async || {
+    until("the new master is followed", async || {
         let node = format!("127.0.0.1:{}", watched.servers[master].port());
         let follows = |gate: &Arc<TestGateway>| gate.store.figures().master.map(|(node, _)| node);
         gates
             .iter()
             .all(|gate| follows(gate).as_ref() == Some(&node))
-            .then_some(())
     })
     .await;
     // There is a second replica again.

@@ -1,30 +1,12 @@
 //! Requests that were refused, and a server that has not heard of it when it takes over.
 
-use std::time::Duration;
-
-use bb8_redis::redis::from_redis_value;
-use latchgate::{
-    config::{Millis, RedisConfig},
-    engine::{AcquireError, AcquireRequest},
-    lifecycle::Lifecycle,
-    lock::{KeeperId, Lease},
-    store::{
-        Store, StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, GiveBack, RenewalTtl, Renewer},
-    },
+use super::watched::url;
+use crate::redis::prelude::*;
+use crate::redis::{
+    replicas::replicated::too_few,
+    server::power_loss::{LOGGED, length, lose_the_end},
+    waiting::gate::keyed_request as keyed,
 };
-
-use super::{
-    super::{
-        power_loss::{LOGGED, length, lose_the_end},
-        replicated::too_few,
-        rig::{attempt, eventually, granted, open, quick, ttl},
-        waiting::gate::{TestGateway, keyed, request},
-    },
-    FakeSentinel, SentinelReply,
-    watched::{Watched, url},
-};
-use crate::support::RedisServer;
 
 /// Longer than a failover takes on a machine that is busy.
 const LONG_MS: u64 = 300_000;
@@ -33,18 +15,11 @@ const BRIEF: Duration = Duration::from_secs(5);
 
 /// One that waits for much longer than the test.
 fn patient(lock: &str) -> AcquireRequest {
-    AcquireRequest {
-        wait: Duration::from_millis(LONG_MS),
-        ..request(lock)
-    }
+    with(request(lock), |it| it.wait = Duration::from_millis(LONG_MS))
 }
 
 fn waits_for_one() -> RedisConfig {
-    RedisConfig {
-        wait_replicas: 1,
-        wait_timeout_ms: Millis(1_000),
-        ..quick()
-    }
+    waits_for(1, 1_000)
 }
 
 async fn take(gate: &TestGateway, lock: &str) -> Lease {
@@ -74,17 +49,11 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     take(&gates[0], "held").await;
     let taken_back = gates[1].queue(patient("handed-on")).await;
     let hung_up = gates[1].queue(patient("held")).await;
-    let brief = [request("held"), keyed("held", "kept")].map(|asked| AcquireRequest {
-        wait: BRIEF,
-        ..asked
-    });
+    let brief =
+        [request("held"), keyed("held", "kept")].map(|asked| with(asked, |it| it.wait = BRIEF));
     let [over, kept] = brief;
     let (over, kept) = (gates[1].queue(over).await, gates[1].queue(kept).await);
-    eventually("the replicas have the queues", async || {
-        let acknowledged = watched.servers[0].integer(&["WAIT", "2", "1000"]).await;
-        (acknowledged == 2).then_some(())
-    })
-    .await;
+    until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
     // The replicas miss what happens for some seconds, and may become the master all the same.
     watched.notices_after("2000").await;
     watched.cut_off_replicas(0).await;
@@ -113,8 +82,8 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
 
     let next = &watched.servers[master];
     for lock in ["handed-on", "held"] {
-        eventually("nobody is queued any more", async || {
-            (queued(next, lock).await == 0).then_some(())
+        until("nobody is queued any more", async || {
+            queued(next, lock).await == 0
         })
         .await;
     }
@@ -160,10 +129,7 @@ async fn a_grant_that_was_taken_back_ends_on_the_next_master_too() {
     servers[1].run(&["SET", key, &copy, "PX", "300000"]).await;
     sentinel.say(SentinelReply::Master(servers[1].port(), 2));
     sentinel.hint();
-    eventually("nobody holds it", async || {
-        (servers[1].integer(&["EXISTS", key]).await == 0).then_some(())
-    })
-    .await;
+    until_integer(&servers[1], &["EXISTS", key], 0).await;
 }
 
 #[tokio::test]
@@ -196,11 +162,7 @@ async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
     }
     sentinel.say(SentinelReply::Master(servers[1].port(), 2));
     sentinel.hint();
-    eventually("nobody holds them", async || {
-        let held = servers[1].integer(&["EXISTS", keys[0], keys[1]]).await;
-        (held == 0).then_some(())
-    })
-    .await;
+    until_integer(&servers[1], &["EXISTS", keys[0], keys[1]], 0).await;
 }
 
 /// The key of the only ticket of a lock, and the ticket.
@@ -229,14 +191,14 @@ async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_ma
     }
     // The place of the first is kept, taken again, and lapses before the place of the second does.
     drop(asked.remove(0));
-    eventually("the place is kept", async || {
-        (ticket(&servers[0], locks[0]).await != tickets[0]).then_some(())
+    until("the place is kept", async || {
+        ticket(&servers[0], locks[0]).await != tickets[0]
     })
     .await;
     let _returned = gate.queue(keyed(locks[0], "key")).await;
     drop(asked);
-    eventually("the place has lapsed", async || {
-        (queued(&servers[0], locks[1]).await == 0).then_some(())
+    until("the place has lapsed", async || {
+        queued(&servers[0], locks[1]).await == 0
     })
     .await;
     // The replica has not heard of any of this.
@@ -253,8 +215,8 @@ async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_ma
     }
     sentinel.say(SentinelReply::Master(servers[1].port(), 2));
     sentinel.hint();
-    eventually("the place that has lapsed is gone", async || {
-        (queued(&servers[1], locks[1]).await == 0).then_some(())
+    until("the place that has lapsed is gone", async || {
+        queued(&servers[1], locks[1]).await == 0
     })
     .await;
     let (key, ticket) = &tickets[0];
@@ -274,6 +236,5 @@ async fn those_who_have_left_do_so_again_when_the_server_is_back_with_older_data
     // From here on the server has two who wait, until the gateway is back.
     lose_the_end(&mut server, before).await;
     gate.until_queued("lock", 1).await;
-    gate.release(&lease).await;
-    stays.lease().await;
+    gate.pass(&lease, stays).await;
 }

@@ -1,21 +1,13 @@
-//! Failovers of real servers by real sentinels, while gateways are asked for locks all the time.
+//! Failovers of real servers by real sentinels: while gateways are asked for locks all the time, to a replica whose clock is
+//! wrong, and while many wait for a lock of which the replica has missed the last.
 
-use std::{sync::Arc, time::Duration};
-
-use bb8_redis::redis::Value;
-use futures_util::future::join_all;
-use latchgate::{
-    lifecycle::Lifecycle,
-    store::{Store, redis::RedisStore},
-};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::sync::Mutex;
 
 use super::{
-    super::rig::{attempt, eventually, granted, open, quick},
     observer::Observer,
-    watched::{BACK_WITHIN, Watched, is_master},
+    watched::{BACK_WITHIN, is_master},
 };
-use crate::support::full;
+use crate::redis::prelude::*;
 
 /// Two gateways on a watched Redis, and callers that keep them busy.
 struct BusyCallers {
@@ -90,11 +82,9 @@ impl BusyCallers {
         let seen = self.observer.seen();
         println!("{what}: back after {worst:?} at most, {seen:?}");
         assert!(worst < BACK_WITHIN, "{back:?}");
-        eventually("messages are heard", async || {
+        until("messages are heard", async || {
             let mut stores = self.stores.iter();
-            stores
-                .all(|store| store.figures().hears == Some(true))
-                .then_some(())
+            stores.all(|store| store.figures().hears == Some(true))
         })
         .await;
     }
@@ -164,24 +154,154 @@ async fn without_any_sentinel_the_master_serves_on() {
         busy.watched.servers[0].run(&kill).await;
     }
     let back = busy.observer.served(Instant::now(), BACK_WITHIN).await;
-    eventually("messages are heard again", async || {
-        let heard = busy
-            .stores
+    until("messages are heard again", async || {
+        busy.stores
             .iter()
-            .all(|store| store.figures().hears == Some(true));
-        heard.then_some(())
+            .all(|store| store.figures().hears == Some(true))
     })
     .await;
     for sentinel in &mut busy.watched.sentinels {
         sentinel.start_again().await;
     }
-    eventually("all sentinels answer", async || {
+    until("all sentinels answer", async || {
         let sentinels = busy.stores[0].figures().sentinels;
-        sentinels.iter().all(|(_, answers)| *answers).then_some(())
+        sentinels.iter().all(|(_, answers)| *answers)
     })
     .await;
     assert_eq!(busy.stores[0].figures().master_changes, Some(0));
     let after = busy.observer.seen();
     assert!(after.granted > before.granted);
     busy.end("no sentinel", &[back]).await;
+}
+
+/// By how many seconds.
+const WRONG: i64 = 60;
+
+/// Acquires and releases, whoever is the master, and answers the fence.
+async fn turn(store: &RedisStore) -> u64 {
+    eventually("it is granted", async || {
+        let asked = attempt("turn");
+        let granted = store.acquire(&asked).await.ok()?;
+        let Acquisition::Granted(lease) = granted else {
+            // Of an attempt before this one nobody knows whether it was released.
+            drop(store.break_lock(&asked.name, None).await);
+            return None;
+        };
+        store.release(&asked.name, &asked.token).await.ok()?;
+        Some(lease.fence.get())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
+    for ahead in [-WRONG, WRONG] {
+        let mut watched = Watched::start_with_replicas_on(&Clock::ahead(ahead)).await;
+        let lifecycle = Lifecycle::new();
+        let store = open(&watched.url(), &patient(), &lifecycle);
+        let mut held = attempt("held");
+        held.ttl = ttl(600_000);
+        granted(store.acquire(&held).await);
+        turn(&store).await;
+        // `WAIT` would speak of what its own connection has written.
+        for replica in &watched.servers[1..] {
+            until_integer(replica, &["EXISTS", "lg:{held}:lock"], 1).await;
+        }
+        watched.cut_off_replicas(0).await;
+        // Of this no replica hears.
+        let forgotten = attempt("forgotten");
+        let missed = granted(store.acquire(&forgotten).await).fence.get();
+        let last = turn(&store).await;
+        watched.servers[0].kill();
+        let master = watched.replaced(0).await;
+        watched.join_replicas(0).await;
+        let key = watched.servers[master]
+            .text(&["GET", "lg:{forgotten}:lock"])
+            .await;
+        assert_eq!(key, "", "the fault happened: a grant was forgotten");
+
+        let next = turn(&store).await;
+        assert!(next > last, "{ahead}: {next} after {last}");
+        let again = granted(store.acquire(&attempt("forgotten")).await);
+        assert!(
+            again.fence.get() > missed,
+            "{ahead}: {} after {missed}",
+            again.fence
+        );
+        store.must_refuse(&attempt("held")).await;
+    }
+}
+
+const WAITERS: usize = 8;
+/// What a holder is granted whose release is forgotten: the next waits for as long.
+const FORGOTTEN_MS: u64 = 3_000;
+
+/// Uses a lock and leaves it, whatever becomes of the master meanwhile.
+async fn use_and_leave(gate: &TestGateway, lease: &Lease, fences: &Mutex<Vec<u64>>) {
+    fences.lock().await.push(lease.held.fence.get());
+    eventually("it is left", async || {
+        match gate.store.release(&lease.name, &lease.token.hash()).await {
+            Ok(Release::Released | Release::Lost(_)) => Some(()),
+            Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => None,
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+}
+
+async fn wait_and_use(gate: &TestGateway, asked: PendingAcquire, fences: &Mutex<Vec<u64>>) {
+    let lease = asked.lease().await;
+    use_and_leave(gate, &lease, fences).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_forgotten() {
+    let mut watched = Watched::start().await;
+    // Whoever is asking when the master is killed goes on asking until there is another one.
+    let config = with(quick(), |it| it.deadline_ms = Millis(60_000));
+    let gates = [0, 1].map(|_| TestGateway::with(&watched.url(), &config));
+    let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
+    let mut queue = Vec::new();
+    for turn in 0..WAITERS {
+        let mut asked = request("queue");
+        asked.ttl = ttl(FORGOTTEN_MS);
+        queue.push(gates[turn % 2].queue(asked).await);
+    }
+    until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
+    watched.cut_off_replicas(0).await;
+
+    // Some are served, of which no replica hears.
+    let fences = Mutex::new(Vec::new());
+    let mut queue = queue.into_iter().enumerate();
+    use_and_leave(&gates[0], &first, &fences).await;
+    for (turn, asked) in queue.by_ref().take(3) {
+        wait_and_use(&gates[turn % 2], asked, &fences).await;
+    }
+    let lost = attempt("lost");
+    granted(gates[0].store.acquire(&lost).await);
+    watched.servers[0].kill();
+    let master = watched.replaced(0).await;
+    watched.join_replicas(0).await;
+
+    let key = watched.servers[master]
+        .text(&["GET", "lg:{lost}:lock"])
+        .await;
+    assert_eq!(key, "", "the fault happened: a grant was forgotten");
+    let rest = queue.map(|(turn, asked)| wait_and_use(&gates[turn % 2], asked, &fences));
+    join_all(rest).await;
+    let fences = fences.into_inner();
+    assert_eq!(fences.len(), 1 + WAITERS);
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+    for gate in &gates {
+        gate.until_queued("queue", 0).await;
+    }
+    eventually("the lock is free for the next", async || {
+        let next = attempt("queue");
+        let next = gates[1].store.acquire(&next).await.ok()?;
+        matches!(next, Acquisition::Granted(_)).then_some(())
+    })
+    .await;
+    timeout(Duration::from_mins(1), gates[0].store.close())
+        .await
+        .unwrap();
 }

@@ -1,17 +1,13 @@
 //! Something that speaks like a sentinel and says what a test wants.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
-
-use latchgate::{config::RedisNode, lifecycle::Lifecycle};
+use latchgate::config::RedisNode;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     sync::watch,
-    time::{Duration, sleep},
 };
+
+use crate::redis::prelude::*;
 
 /// A sentinel that is none; it works as long as its lifecycle.
 pub(crate) struct FakeSentinel {

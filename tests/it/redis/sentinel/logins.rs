@@ -1,19 +1,9 @@
-//! Passwords and permissions: of Redis, and of the sentinels, who are told nothing of the others.
+//! Passwords, permissions and certificates: of Redis, and of the sentinels, who are told nothing of the others.
 
-use latchgate::{
-    config::{RedisConfig, SentinelUrl, StoreUrl},
-    lifecycle::Lifecycle,
-    store::{Store, StoreError, Unavailability, contract::Health},
-};
+use latchgate::config::SentinelUrl;
 
-use super::{
-    super::{
-        examination::COMMANDS,
-        rig::{attempt, eventually, granted, health, open, quick},
-    },
-    process::{SERVICE, SentinelProcess},
-};
-use crate::support::RedisServer;
+use crate::redis::server::examination::COMMANDS;
+use crate::{redis::prelude::*, support::Authority};
 
 /// What a sentinel must let the gateway do, as the documentation has it.
 const WATCHER: &str = "user watcher on >watchword resetchannels &+switch-master \
@@ -56,10 +46,7 @@ async fn redis_and_the_sentinels_each_have_their_own() {
             "{check}"
         );
     }
-    eventually("the sentinel is heard", async || {
-        (health(&store, "sentinels").await == Some(Health::Passing)).then_some(())
-    })
-    .await;
+    until_passing(&store, "sentinels").await;
     let listening = sentinel_log_of_refusals(&sentinel);
     assert_eq!(listening, 0, "{}", sentinel.log());
 }
@@ -94,14 +81,57 @@ async fn a_user_who_may_not_ask_for_the_role_is_told_what_is_missing() {
     server.run(&["ACL", "SETUSER", "gate", "-role"]).await;
     let sentinel = SentinelProcess::start(server.port(), 1, &[]).await;
     let store = open(&url("gate:s3cret@", &sentinel), &quick(), &Lifecycle::new());
-    match store.acquire(&attempt("a")).await {
-        Err(StoreError::Unavailable(Unavailability::Misconfigured(why))) => {
-            assert!(why.contains("role"), "{why}");
-        }
+    assert_misconfigured(store.acquire(&attempt("a")).await, "role");
+    assert_health(&store, "permissions", Health::Misconfigured, "ACL SETUSER").await;
+}
+
+fn store(port: u16, config: &RedisConfig) -> RedisStore {
+    let text = format!("rediss+sentinel://localhost:{port}/{SERVICE}");
+    let servers: RedisServers = match text.parse() {
+        Ok(StoreUrl::Sentinel(url)) => (&url).into(),
         other => panic!("{other:?}"),
-    }
-    match health(&store, "permissions").await {
-        Some(Health::Misconfigured(why)) => assert!(why.contains("ACL SETUSER"), "{why}"),
-        other => panic!("{other:?}"),
-    }
+    };
+    open(servers, config, &Lifecycle::new())
+}
+
+#[tokio::test]
+async fn both_are_encrypted_and_believed_by_their_certificates() {
+    let authority = Authority::new();
+    let files = authority.files("redis", &["localhost", "127.0.0.1"]);
+    let (certificate, key, ca) = (files.certificate(), files.key(), authority.file());
+    let server = RedisServer::start_with(&[
+        "--tls-port",
+        RedisServer::FREE_PORT,
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &ca,
+        "--tls-auth-clients",
+        "no",
+    ])
+    .await;
+    let (watches, port) = (server.option("--tls-port").parse().unwrap(), free_port());
+    let lines = [
+        format!("tls-port {port}"),
+        format!("tls-cert-file {certificate}"),
+        format!("tls-key-file {key}"),
+        format!("tls-ca-cert-file {ca}"),
+        "tls-auth-clients no".to_owned(),
+        // It speaks TLS to those it watches.
+        "tls-replication yes".to_owned(),
+    ];
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let _sentinel = SentinelProcess::start(watches, 1, &lines).await;
+
+    let mut config = quick();
+    assert_misconfigured(
+        store(port, &config).acquire(&attempt("a")).await,
+        "redis.tls.ca_file",
+    );
+    config.tls.ca_file = ca;
+    let store = store(port, &config);
+    granted(store.acquire(&attempt("a")).await);
+    until_passing(&store, "sentinels").await;
 }

@@ -1,6 +1,5 @@
 //! The master that sentinels name: whom a gateway follows, and what becomes of what it was asked.
 
-mod clocks;
 mod confirmed;
 mod departed;
 mod failover;
@@ -8,11 +7,8 @@ mod fake;
 mod logins;
 mod named;
 pub(crate) mod observer;
-mod process;
-mod slow;
+pub(crate) mod process;
 mod split;
-mod tls;
-mod waiters;
 pub(crate) mod watched;
 
 pub(crate) use fake::{FakeSentinel, SentinelReply};

@@ -1,28 +1,7 @@
 //! Whom a gateway believes, and which server it then connects to.
 
-use std::time::Duration;
-
-use futures_util::future::join_all;
-use latchgate::{
-    config::{Millis, RedisConfig},
-    lifecycle::Lifecycle,
-    lock::LockName,
-    store::{
-        Store, StoreError, Unavailability,
-        contract::{Health, Release, Renewal},
-        redis::RedisStore,
-    },
-};
-
-use super::{
-    super::{
-        rig::{attempt, eventually, granted, health, name, open, quick},
-        waiting::gate::subscribers,
-    },
-    FakeSentinel, SentinelReply,
-    watched::url,
-};
-use crate::support::{RedisServer, free_port};
+use super::watched::url;
+use crate::redis::prelude::*;
 
 /// Two servers that do not know of each other, sentinels that say what they are told to, and a store.
 struct Rig {
@@ -64,22 +43,17 @@ impl Rig {
     async fn acquires_on(&self, server: usize, lock: &str) {
         let asked = attempt(lock);
         granted(self.store.acquire(&asked).await);
-        let value = format!("lg:{{{lock}}}:lock");
-        let value = self.servers[server]
-            .text(&["GETRANGE", &value, "1", "64"])
-            .await;
-        assert_eq!(value, asked.token.to_string(), "{lock} on {server}");
-        let released = self.store.release(&asked.name, &asked.token).await;
-        assert_eq!(released.unwrap(), Release::Released);
+        assert_holds(&self.servers[server], lock, &asked.token, "").await;
+        self.store.must_release(&asked).await;
     }
 
     /// Waits until locks are taken on this server.
     async fn follows(&self, server: usize) {
-        eventually("the other server is followed", async || {
+        until("the other server is followed", async || {
             let acquired = self.store.acquire(&attempt("which")).await;
             let asked = self.servers[server].text(&["GET", "lg:{which}:lock"]).await;
             drop(self.store.break_lock(&name("which"), None).await);
-            (acquired.is_ok() && !asked.is_empty()).then_some(())
+            acquired.is_ok() && !asked.is_empty()
         })
         .await;
     }
@@ -89,10 +63,7 @@ impl Rig {
         for sentinel in &self.sentinels {
             // One that is connected to is asked twice and said hello to.
             let enough = sentinel.asked() + 4;
-            eventually("they are asked", async || {
-                (sentinel.asked() >= enough).then_some(())
-            })
-            .await;
+            until("they are asked", async || sentinel.asked() >= enough).await;
         }
     }
 
@@ -127,10 +98,7 @@ async fn the_master_that_is_named_has_the_locks() {
     assert!(master.starts_with("the same since "), "{master}");
     // Everybody may ask.
     assert!(!master.contains("127.0.0.1"), "{master}");
-    eventually("all are heard", async || {
-        (health(&rig.store, "sentinels").await == Some(Health::Passing)).then_some(())
-    })
-    .await;
+    until_passing(&rig.store, "sentinels").await;
     let figures = rig.store.figures();
     let (node, since) = figures.master.unwrap();
     assert_eq!(node, format!("127.0.0.1:{}", rig.servers[0].port()));
@@ -208,21 +176,14 @@ async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
     let nobody = free_port();
     rig.sentinels[0].say(SentinelReply::Master(nobody, 2));
     rig.sentinels[1].say(SentinelReply::Master(nobody, 2));
-    eventually("it is left", async || {
-        rig.store.figures().master.is_none().then_some(())
-    })
-    .await;
+    until("it is left", async || rig.store.figures().master.is_none()).await;
     let changes = rig.store.figures().master_changes;
     rig.all_were_asked().await;
     // Neither while they say so nor when only the one that has missed it is left.
     rig.sentinels[0].say(SentinelReply::Nothing);
     rig.sentinels[1].say(SentinelReply::Nothing);
     rig.all_were_asked().await;
-    let acquired = rig.store.acquire(&attempt("b")).await;
-    assert!(
-        matches!(acquired, Err(StoreError::Unavailable(_))),
-        "{acquired:?}"
-    );
+    assert_unavailable(rig.store.acquire(&attempt("b")).await);
     assert_eq!(rig.store.figures().master_changes, changes);
 }
 
@@ -256,12 +217,11 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
     })
     .await;
     // A connection that was closed is noticed before it is known that there is no master.
-    eventually("there is no master", async || {
-        matches!(health(&rig.store, "master").await, Some(Health::Outage(_))).then_some(())
+    until("there is no master", async || {
+        matches!(health(&rig.store, "master").await, Some(Health::Outage(_)))
     })
     .await;
-    let refused = rig.store.acquire(&attempt("c")).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused:?}");
+    assert_unavailable(rig.store.acquire(&attempt("c")).await);
     let wrote = rig.servers[0].text(&["GET", "lg:{c}:lock"]).await;
     assert_eq!(wrote, "", "the deposed master has not heard of it");
     rig.all_say(SECOND(&rig));
@@ -306,12 +266,10 @@ async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
     let lifecycle = Lifecycle::new();
     let url = url(rig.sentinels.iter().map(FakeSentinel::node));
     let store = open(&url, &config(), &lifecycle);
-    match store.acquire(&attempt("a")).await {
-        Err(StoreError::Unavailable(Unavailability::Misconfigured(why))) => {
-            assert!(why.contains("knows no service \"locks\""), "{why}");
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_misconfigured(
+        store.acquire(&attempt("a")).await,
+        "knows no service \"locks\"",
+    );
     // One that knows it is enough.
     rig.sentinels[1].say(FIRST(&rig));
     eventually("it is found", async || {
@@ -324,16 +282,13 @@ async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
 async fn a_hint_is_followed_without_waiting_for_the_next_question() {
     let rig = Rig::start(1).await;
     rig.acquires_on(0, "a").await;
-    eventually("it is heard", async || {
-        (health(&rig.store, "sentinels").await == Some(Health::Passing)).then_some(())
-    })
-    .await;
+    until_passing(&rig.store, "sentinels").await;
     // Each is said when the one before has just been followed: the next regular question is a second away.
     let [mut hinted, mut unhinted] = [Duration::ZERO; 2];
     for epoch in 2..14 {
         let next = usize::from(epoch % 2 == 0);
         rig.all_say(SentinelReply::Master(rig.servers[next].port(), epoch));
-        let told = tokio::time::Instant::now();
+        let told = Instant::now();
         let is_hinted = epoch < 8;
         if is_hinted {
             rig.sentinels[0].hint();
@@ -360,9 +315,45 @@ async fn what_is_held_goes_on_over_a_new_connection_to_the_same_master() {
     let held = attempt("held");
     granted(rig.store.acquire(&held).await);
     rig.hang_up(0).await;
-    let name: &LockName = &held.name;
-    let renewed = rig.store.renew(name, &held.token, None).await.unwrap();
-    assert!(matches!(renewed, Renewal::Renewed(..)), "{renewed:?}");
-    let released = rig.store.release(name, &held.token).await.unwrap();
-    assert_eq!(released, Release::Released);
+    rig.store.must_renew(&held, None).await;
+    rig.store.must_release(&held).await;
+}
+
+/// Much longer than the others are waited for when most have answered, much less than one may take.
+const SLOW: Duration = Duration::from_millis(400);
+
+async fn answering(store: &RedisStore, wanted: [bool; 3]) {
+    until("it is known which sentinels answer", async || {
+        let sentinels = store.figures().sentinels;
+        let answer = sentinels.iter().map(|(_, answers)| *answers);
+        answer.eq(wanted)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_that_is_back_and_slow_is_not_said_to_be_away() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let says = SentinelReply::Master(server.port(), 1);
+    let sentinels = join_all((0..3).map(|_| FakeSentinel::start(says, &lifecycle))).await;
+    let mut config = quick();
+    config.sentinel.timeout_ms = Millis(10_000);
+    let store = open(
+        &url(sentinels.iter().map(FakeSentinel::node)),
+        &config,
+        &lifecycle,
+    );
+    granted(store.acquire(&attempt("a")).await);
+    answering(&store, [true; 3]).await;
+    sentinels[2].say(SentinelReply::Nothing);
+    answering(&store, [true, true, false]).await;
+
+    sentinels[2].think(SLOW);
+    sentinels[2].say(says);
+    answering(&store, [true; 3]).await;
+    // As it was told: what is asked for is a second old at most.
+    until_passing(&store, "sentinels").await;
+    // It goes away again, and takes its time for that.
+    sentinels[2].say(SentinelReply::Nothing);
+    answering(&store, [true, true, false]).await;
 }

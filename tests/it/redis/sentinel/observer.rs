@@ -1,22 +1,7 @@
 //! Callers that take and leave locks all the time, and what they see: that nothing is answered wrongly,
 //! and for how long nothing is answered at all.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
-
-use latchgate::store::{
-    Store, StoreError,
-    contract::{Acquisition, Attempt, Loss, Release},
-};
-use tokio::time::{Instant, sleep};
-
-use super::super::rig::{attempt, ttl};
+use crate::redis::prelude::*;
 
 /// For how long a lock is held that several want, if it is not released: what an attempt has left behind
 /// that was not answered.
@@ -62,10 +47,10 @@ impl Observer {
             if self.over.load(Ordering::SeqCst) {
                 return;
             }
-            let asked = Attempt {
-                ttl: ttl(SHARED_MS),
-                ..attempt(&format!("pair-{}-{}", caller / 2, turn % 5))
-            };
+            let asked = with(
+                attempt(&format!("pair-{}-{}", caller / 2, turn % 5)),
+                |it| it.ttl = ttl(SHARED_MS),
+            );
             self.visit(store, &asked).await;
             // A caller needs some time for what it does with the lock.
             sleep(Duration::from_millis(2)).await;

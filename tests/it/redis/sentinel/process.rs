@@ -3,15 +3,14 @@
 use std::{
     fs::File,
     process::{Child, Stdio},
-    time::Duration,
 };
 
-use bb8_redis::redis::{self, Value};
+use bb8_redis::redis;
 use latchgate::config::RedisNode;
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{cmd, free_port, spawn};
+use crate::redis::prelude::*;
+use crate::support::spawn;
 
 /// A running sentinel; killed when it is dropped.
 pub(crate) struct SentinelProcess {
@@ -23,7 +22,7 @@ pub(crate) struct SentinelProcess {
 /// By what the sentinels of the tests know the master.
 pub(crate) const SERVICE: &str = "locks";
 /// For how long a server does not answer until a sentinel takes it to be down.
-pub(super) const DOWN_AFTER_MS: &str = "500";
+pub(crate) const DOWN_AFTER_MS: &str = "500";
 /// Longer than any machine takes to start a sentinel.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Everything a sentinel does once in a while, it does more often: what takes it a quarter of a minute
@@ -108,7 +107,7 @@ impl SentinelProcess {
         };
         let texts: Vec<String> = fields
             .into_iter()
-            .map(|value| redis::from_redis_value(value).unwrap_or_default())
+            .map(|value| from_redis_value(value).unwrap_or_default())
             .collect();
         let mut pairs = texts.chunks_exact(2);
         let found = pairs.find(|pair| pair[0] == field);

@@ -1,30 +1,11 @@
 //! A master that is cut off from its replica and from the sentinels, and not from one of two gateways.
 
-use std::{cell::Cell, time::Duration};
+use std::cell::Cell;
 
-use futures_util::future::join_all;
-use latchgate::{
-    config::{Millis, RedisConfig, SentinelUrl},
-    engine::{AcquireError, AcquireRequest},
-    lifecycle::Lifecycle,
-    store::{
-        Store, StoreError, Unavailability, Uncertainty,
-        contract::{Acquisition, Renewal},
-        redis::RedisStore,
-    },
-};
-use tokio::time::Instant;
+use latchgate::config::SentinelUrl;
 
-use super::{
-    super::{
-        rig::{attempt, eventually, granted, open, quick, ttl},
-        waiting::gate::{TestGateway, request},
-    },
-    FakeSentinel, SentinelReply,
-    process::SentinelProcess,
-    watched::{OPTIONS, healthy, is_master, url},
-};
-use crate::support::{Cable, RedisServer};
+use super::watched::{OPTIONS, healthy, is_master, url};
+use crate::redis::prelude::*;
 
 /// A master, and a replica and sentinels that reach it by a cable. Beside the master there is a sentinel
 /// that hears of nothing.
@@ -52,9 +33,9 @@ impl Split {
         let sentinels = (0..3).map(|_| SentinelProcess::start(cable.port(), 2, &[]));
         let sentinels = join_all(sentinels).await;
         for sentinel in &sentinels {
-            eventually("the sentinels know all", async || {
+            until("the sentinels know all", async || {
                 let others = sentinel.master("num-other-sentinels").await;
-                (healthy(sentinel).await == 1 && others == "2").then_some(())
+                healthy(sentinel).await == 1 && others == "2"
             })
             .await;
         }
@@ -97,8 +78,8 @@ impl Split {
     /// Mends the cable, and waits until the master that was cut off is a replica.
     async fn heals(&self) {
         self.cable.mend();
-        eventually("the old master is told", async || {
-            (!is_master(&self.master).await).then_some(())
+        until("the old master is told", async || {
+            !is_master(&self.master).await
         })
         .await;
     }
@@ -111,8 +92,7 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
     let [beside, others] = [split.beside(&config), split.among_the_others(&config)];
     let before = attempt("before");
     granted(beside.acquire(&before).await);
-    let held = others.acquire(&attempt("before")).await;
-    assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+    others.must_refuse(&attempt("before")).await;
 
     split.cable.cut();
     split.is_replaced(&others).await;
@@ -145,13 +125,12 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
         .beside
         .say(SentinelReply::Master(split.replica.port(), 1));
     let last = last.expect("there was a last one");
-    eventually("there is one holder again", async || {
+    until("there is one holder again", async || {
         let asked = attempt(last.name.as_str());
-        matches!(beside.acquire(&asked).await, Ok(Acquisition::Held(_))).then_some(())
+        matches!(beside.acquire(&asked).await, Ok(Acquisition::Held(_)))
     })
     .await;
-    let renewed = beside.renew(&last.name, &last.token, None).await;
-    assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+    beside.must_renew(&last, None).await;
 }
 
 /// For how long a master takes writes without having heard of its replica, in whole seconds, and one more
@@ -177,10 +156,7 @@ async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
     let cut = Instant::now();
     let granted_until = Cell::new(Duration::ZERO);
     eventually("it refuses", async || {
-        match beside
-            .acquire(&attempt(&super::super::rig::token().to_string()))
-            .await
-        {
+        match beside.acquire(&attempt(&token().to_string())).await {
             Ok(_) => {
                 granted_until.set(cut.elapsed());
                 assert!(granted_until.get() < 10 * LAG, "it goes on");
@@ -205,22 +181,14 @@ async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
     granted(others.acquire(&attempt("both")).await);
     let start = Instant::now();
     while start.elapsed() < LAG {
-        let refused = beside.acquire(&attempt("both")).await;
-        assert!(
-            matches!(refused, Err(StoreError::Unavailable(_))),
-            "{refused:?}"
-        );
+        assert_unavailable(beside.acquire(&attempt("both")).await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows() {
     let split = Split::start(&[]).await;
-    let waits = RedisConfig {
-        wait_replicas: 1,
-        wait_timeout_ms: Millis(500),
-        ..quick()
-    };
+    let waits = waits_for(1, 500);
     let beside = TestGateway::with(&url([split.beside.node()].into_iter()), &waits);
     let others = split.among_the_others(&quick());
     let held = eventually("the replica is known", async || {
@@ -234,16 +202,9 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
         Some(granted.lease)
     })
     .await;
-    let asked = AcquireRequest {
-        wait: Duration::from_mins(5),
-        ..request("lock")
-    };
+    let asked = with(request("lock"), |it| it.wait = Duration::from_mins(5));
     let waiter = beside.queue(asked).await;
-    eventually("the replica has the queue", async || {
-        let acknowledged = split.master.integer(&["WAIT", "1", "1000"]).await;
-        (acknowledged == 1).then_some(())
-    })
-    .await;
+    until_integer(&split.master, &["WAIT", "1", "1000"], 1).await;
     split.cable.cut();
     beside.release(&held).await;
     match waiter.refusal().await {
@@ -252,18 +213,14 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
     }
     split.is_replaced(&others).await;
     // Here its gateway counts as dead by now, or it is granted the lock for three seconds.
-    eventually("somebody else is granted the lock", async || {
-        let asked = others.acquire(&attempt("lock")).await;
-        matches!(asked, Ok(Acquisition::Granted(_))).then_some(())
-    })
-    .await;
+    until_granted(&others, &attempt("lock")).await;
     split.heals().await;
     let healed = SentinelReply::Master(split.replica.port(), 1);
     split.beside.say(healed);
     split.beside.hint();
-    eventually("nobody is queued", async || {
+    until("nobody is queued", async || {
         let queued = ["LLEN", "lg:{lock}:wait"];
-        (split.replica.integer(&queued).await == 0).then_some(())
+        split.replica.integer(&queued).await == 0
     })
     .await;
 }
@@ -271,19 +228,14 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_waits_for_a_replica_is_answered_on_one_side_only() {
     let split = Split::start(&[]).await;
-    let waits = RedisConfig {
-        wait_replicas: 1,
-        wait_timeout_ms: Millis(1_000),
-        ..quick()
-    };
+    let waits = waits_for(1, 1_000);
     let [beside, others] = [split.beside(&waits), split.among_the_others(&quick())];
     let held = attempt("held");
     granted(beside.acquire(&held).await);
     split.cable.cut();
     split.is_replaced(&others).await;
     // What was answered is held on the other side, too.
-    let asked = others.acquire(&attempt("held")).await;
-    assert!(matches!(asked, Ok(Acquisition::Held(_))), "{asked:?}");
+    others.must_refuse(&attempt("held")).await;
     granted(others.acquire(&attempt("both")).await);
     for _ in 0..3 {
         match beside.acquire(&attempt("both")).await {

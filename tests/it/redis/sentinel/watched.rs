@@ -1,17 +1,9 @@
 //! A master, its replicas, and sentinels that watch them.
 
-use std::time::Duration;
+use latchgate::config::{RedisNode, SentinelUrl};
 
-use bb8_redis::redis::{Value, from_redis_value};
-use futures_util::future::join_all;
-use latchgate::config::{RedisNode, SentinelUrl, StoreUrl};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    super::rig::{TIMEOUT, eventually},
-    process::{DOWN_AFTER_MS, SERVICE, SentinelProcess},
-};
-use crate::support::{Clock, RedisServer};
+use super::process::DOWN_AFTER_MS;
+use crate::redis::prelude::*;
 
 /// A master, its replicas, and sentinels that watch them.
 pub(crate) struct Watched {
@@ -204,10 +196,10 @@ impl Watched {
             }
         }
         let master = &self.servers[master];
-        eventually("no replica is left", async || {
+        until("no replica is left", async || {
             master.run(&["CLIENT", "KILL", "TYPE", "replica"]).await;
             let info = master.text(&["INFO", "replication"]).await;
-            info.contains("connected_slaves:0").then_some(())
+            info.contains("connected_slaves:0")
         })
         .await;
     }

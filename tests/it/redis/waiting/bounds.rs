@@ -1,29 +1,6 @@
 //! What waiting costs, and what happens where something has run out.
 
-use std::{collections::BTreeMap, time::Duration};
-
-use latchgate::{
-    config::LimitsConfig,
-    engine::{AcquireError, Engine},
-    lock::FencingToken,
-    store::{
-        Store,
-        contract::{Acquisition, Confirmation, Leaving},
-        parking::News,
-    },
-    telemetry::metrics::Metrics,
-};
-use tokio::time::{Instant, sleep};
-
-use super::{
-    super::{
-        foreign::fence_key,
-        leases::keyed as keyed_attempt,
-        rig::{attempt, eventually, name, ttl},
-    },
-    gate::{TestGateway, leftovers, request, request_by, waiting},
-};
-use crate::support::RedisServer;
+use crate::redis::prelude::*;
 
 /// How often each command was called since the last time, those of an examination left out.
 async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
@@ -39,54 +16,13 @@ async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
     stats.lines().filter_map(call).filter(ours).collect()
 }
 
-#[tokio::test]
-async fn a_queue_that_is_full_takes_nobody_else() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
-    let limits = LimitsConfig {
-        max_waiters_per_name: 2,
-        ..LimitsConfig::default()
-    };
-    let small = TestGateway {
-        engine: Engine::start(
-            gate.store.clone(),
-            gate.lifecycle.clone(),
-            &limits,
-            Metrics::default(),
-        ),
-        store: gate.store.clone(),
-        lifecycle: gate.lifecycle.clone(),
-    };
-    let lease = small.take("full").await;
-    let first = small.queue(request("full")).await;
-    let second = small.queue(super::gate::keyed("full", "k")).await;
-    let refused = small.ask(request("full")).refusal().await;
-    assert!(
-        matches!(refused, AcquireError::TooManyWaiters),
-        "{refused:?}"
-    );
-    // Who has a place already does not need another.
-    let again = small.ask(super::gate::keyed("full", "k"));
-    let told = second.refusal().await;
-    assert!(matches!(told, AcquireError::Superseded), "{told:?}");
-    drop(first);
-    small.until_queued("full", 1).await;
-    drop(small.queue(request("full")).await);
-    small.release(&lease).await;
-    again.lease().await;
-}
-
 /// How many commands a hand-off takes, with those that its scripts send: to a waiter of the same gateway, and to one
 /// of another, which confirms it. In each a script is sent twice, as the server did not know it yet.
 const HAND_OFF: [u64; 2] = [8, 20];
 
 /// How many commands a hand-off takes while so many wait, at one gateway and between two.
 async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let lease = gates[0].take_for("cost", 600_000).await;
     let first = gates[0].queue(request_by("cost", "first")).await;
     let second = gates[1].queue(request_by("cost", "second")).await;
@@ -108,22 +44,21 @@ async fn cost_of_a_hand_off(waiters: usize) -> [BTreeMap<String, u64>; 2] {
 #[tokio::test]
 async fn a_hand_off_costs_the_same_however_many_wait() {
     // A round that falls into one of the measurements makes it differ from the next.
-    eventually("two measurements agree", async || {
+    until("two measurements agree", async || {
         let [few, many] = [
             cost_of_a_hand_off(10).await,
             cost_of_a_hand_off(1_000).await,
         ];
         let totals = few.each_ref().map(|few| few.values().sum::<u64>());
         let bounded = totals[0] <= HAND_OFF[0] && totals[1] <= HAND_OFF[1];
-        (few == many && bounded).then_some(())
+        few == many && bounded
     })
     .await;
 }
 
 #[tokio::test]
 async fn nothing_is_sent_for_those_who_only_wait() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take_for("idle", 600_000).await;
     let crowd = gate.crowd("idle", 1_000).await;
     calls(&server).await;
@@ -158,8 +93,7 @@ async fn nothing_is_sent_for_those_who_only_wait() {
 #[tokio::test]
 async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
     const STREAMS: u64 = 600;
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take("watched").await;
     let mut holds = Vec::new();
     for _ in 0..STREAMS {
@@ -179,11 +113,7 @@ async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
 
 #[tokio::test]
 async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let lease = gates[0].take("oom").await;
     let here = gates[0].queue(request("oom")).await;
     let there = gates[1].queue(request("oom")).await;
@@ -191,15 +121,13 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     brief.ttl = ttl(400);
     let brief = gates[0].queue(brief).await;
     let expired = gates[1].queue(request("oom")).await;
-    let kept = waiting(keyed_attempt("oom", "k"));
-    let _place = gates[0].store.parking().park(kept.name.clone(), kept.token);
+    let kept = waiting(keyed("oom", "k"));
+    let _place = gates[0].store.park(&kept);
     gates[0].store.acquire(&kept).await.unwrap();
     server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
 
-    gates[0].release(&lease).await;
-    let lease = here.lease().await;
-    gates[0].release(&lease).await;
-    let lease = there.lease().await;
+    let lease = gates[0].pass(&lease, here).await;
+    let lease = gates[0].pass(&lease, there).await;
     assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
     // Handing back is as good as releasing.
     let token = lease.token.hash();
@@ -208,12 +136,11 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     let lease = expired.lease().await;
     // A place is kept, and what it is granted is passed on when it ends.
     let grace = Some(Duration::from_millis(300));
-    let left = gates[0].store.leave(&kept.name, &kept.token, grace).await;
-    assert!(matches!(left, Ok(Leaving::Left(_))), "{left:?}");
+    gates[0].store.must_leave(&kept, grace).await;
     gates[1].release(&lease).await;
-    eventually("the lock is free", async || {
+    until("the lock is free", async || {
         let seen = gates[0].look("oom").await;
-        (seen.holder.is_none() && seen.waiters == 0).then_some(())
+        seen.holder.is_none() && seen.waiters == 0
     })
     .await;
     let refused = gates[0].ask(request("oom")).refusal().await;
@@ -222,8 +149,7 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
 
 #[tokio::test]
 async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("spent").await;
     let asked = gate.queue(request("spent")).await;
     let key = fence_key(&name("spent"));
@@ -243,8 +169,7 @@ async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
 
 #[tokio::test]
 async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("odd").await;
     for (id, body) in [("junk", "junk"), ("bare", ""), ("over", "g")] {
         server.run(&["RPUSH", "lg:{odd}:wait", id]).await;
@@ -254,27 +179,18 @@ async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
     server.run(&["RPUSH", "lg:{odd}:wait", "list"]).await;
     server.run(&["RPUSH", "lg:{odd}:of:list", "x"]).await;
     let asked = gate.queue(request("odd")).await;
-    gate.release(&lease).await;
-    asked.lease().await;
+    gate.pass(&lease, asked).await;
     assert_eq!(server.integer(&["EXISTS", "lg:{odd}:wait"]).await, 0);
     assert_eq!(server.text(&["GET", "lg:{odd}:of:over"]).await, "g");
 }
 
 #[tokio::test]
 async fn a_confirmation_that_comes_too_late_finds_the_grant_passed_on() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let lease = gates[0].take("slow").await;
     let asked = waiting(attempt("slow"));
-    let mut parked = gates[1]
-        .store
-        .parking()
-        .park(asked.name.clone(), asked.token);
-    let queued = gates[1].store.acquire(&asked).await.unwrap();
-    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let mut parked = gates[1].store.park(&asked);
+    gates[1].store.must_queue(&asked).await;
     let behind = gates[0].queue(request("slow")).await;
     let start = Instant::now();
     gates[0].release(&lease).await;

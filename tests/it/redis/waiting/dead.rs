@@ -1,44 +1,17 @@
 //! Nobody waits for the dead: neither for gateways that were killed nor for callers that have gone.
 
-use std::time::Duration;
-
-use bb8_redis::redis::Value;
-use latchgate::{
-    lock::TokenHash,
-    store::{
-        Store, StoreError, Uncertainty,
-        contract::{Acquisition, Attempt, Leaving, Waiting},
-        parking::{News, Parked},
-        redis::{Slot, SlotTags},
-    },
-};
-use tokio::time::{Instant, timeout};
-
-use super::{
-    super::{
-        leases::keyed,
-        rig::{attempt, eventually, token},
-    },
-    gate::{TestGateway, keep, leftovers, request, waiting},
-};
-use crate::{lua::composed, support::RedisServer};
+use crate::{api::lines::Lines, redis::prelude::*};
 
 /// An attempt that stands in the queue by the store alone.
 async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
     let asked = waiting(attempt(lock));
-    let parked = gate.store.parking().park(asked.name.clone(), asked.token);
-    let queued = gate.store.acquire(&asked).await.unwrap();
-    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let parked = gate.store.stand(&asked).await;
     (parked, asked.token)
 }
 
 #[tokio::test]
 async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once() {
-    let server = RedisServer::start().await;
-    let [doomed, other] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [doomed, other]) = two_gateways().await;
     let lease = other.take_for("killed", 600_000).await;
     let crowd = doomed.crowd("killed", 1_000).await;
     let next = other.queue(request("killed")).await;
@@ -61,11 +34,7 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
 
 #[tokio::test]
 async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round() {
-    let server = RedisServer::start().await;
-    let [doomed, other] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [doomed, other]) = two_gateways().await;
     let lease = other.take_for("many", 600_000).await;
     // More than three scripts clear away: three rounds would have to follow, two seconds after each other.
     let crowd = doomed.crowd("many", 1_600).await;
@@ -85,31 +54,8 @@ async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round(
 }
 
 #[tokio::test]
-async fn callers_that_hang_up_are_passed_over() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let lease = here.take("gone").await;
-    let gone = [
-        here.queue(request("gone")).await,
-        there.queue(request("gone")).await,
-    ];
-    let stays = there.queue(request("gone")).await;
-    drop(gone);
-    here.until_queued("gone", 1).await;
-    here.release(&lease).await;
-    stays.lease().await;
-}
-
-#[tokio::test]
 async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (_server, [here, there]) = two_gateways().await;
     let lease = here.take("left").await;
     // They vanish without leaving the queue.
     for gate in [&here, &there, &here, &there] {
@@ -126,37 +72,25 @@ async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
 
 #[tokio::test]
 async fn a_grant_that_nobody_took_has_not_used_its_key() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (_server, gate) = gateway().await;
     let lease = gate.take("unused").await;
     let vanished = waiting(keyed("unused", "k"));
-    let parked = gate
-        .store
-        .parking()
-        .park(vanished.name.clone(), vanished.token);
+    let parked = gate.store.park(&vanished);
     gate.store.acquire(&vanished).await.unwrap();
     drop(parked);
     gate.release(&lease).await;
-    eventually("the grant is given back", async || {
-        gate.look("unused").await.holder.is_none().then_some(())
-    })
-    .await;
+    gate.store.until_free("unused").await;
     let granted = gate.store.acquire(&keyed("unused", "k")).await.unwrap();
     assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
 }
 
 #[tokio::test]
 async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     let lease = here.take("alive").await;
     let asked = there.queue(request("alive")).await;
     let _behind = there.queue(request("alive")).await;
-    here.release(&lease).await;
-    asked.lease().await;
+    here.pass(&lease, asked).await;
     let keys = server.keys().await.into_iter();
     let alive: Vec<_> = keys.filter(|key| key.contains(":gw:")).collect();
     // Through the other gateway nobody was queued.
@@ -166,30 +100,8 @@ async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_is_given_back_while_it_is_queued_is_never_granted() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
-    let lease = gate.take("back").await;
-    let (mut parked, token) = stand(&gate, "back").await;
-    gate.store.give_back(&lease.name, &token).await.unwrap();
-    assert_eq!(gate.look("back").await.waiters, 0);
-    // A copy of its acquire that arrives late.
-    let mut late = waiting(attempt("back"));
-    late.token = token;
-    gate.store.acquire(&late).await.unwrap_err();
-    assert_eq!(gate.look("back").await.waiters, 0);
-    gate.release(&lease).await;
-    assert_eq!(parked.try_news(), None::<News>);
-    assert_eq!(leftovers(&server, "back").await, [""; 0]);
-}
-
-#[tokio::test]
 async fn a_gateway_that_counted_as_dead_hears_so_when_it_queues_another() {
-    let server = RedisServer::start().await;
-    let [cut_off, other] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [cut_off, other]) = two_gateways().await;
     let lease = other.take("lapsed").await;
     let mut stood = vec![stand(&cut_off, "lapsed").await];
     stood.push(stand(&cut_off, "lapsed").await);
@@ -236,16 +148,12 @@ async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHas
 
 #[tokio::test]
 async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted_it() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take("head").await;
     let (mut given_up, token) = stand(&gate, "head").await;
     let (mut behind, next) = stand(&gate, "head").await;
     give_back_at_the_end(&server, "head", &token).await;
-    let holder = server
-        .text(&["GETRANGE", "lg:{head}:lock", "1", "64"])
-        .await;
-    assert_eq!(holder, next.to_string());
+    assert_holds(&server, "head", &next, "").await;
     assert_eq!(behind.news().await, News::GrantedProvisionally);
     assert_eq!(given_up.try_news(), None::<News>);
 
@@ -260,11 +168,7 @@ async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted
 #[tokio::test]
 async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
     for length in [20, 200] {
-        let server = RedisServer::start().await;
-        let [doomed, other] = [
-            TestGateway::on(&server).await,
-            TestGateway::on(&server).await,
-        ];
+        let (_server, [doomed, other]) = two_gateways().await;
         let lease = other.take("crowded").await;
         let mut crowd = Vec::new();
         crowd.push(stand(&other, "crowded").await);
@@ -281,10 +185,7 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         doomed.kill().await;
         let start = Instant::now();
         let queued = eventually("the dead are found", async || {
-            let asks = Attempt {
-                token: token(),
-                ..asks.clone()
-            };
+            let asks = with(asks.clone(), |it| it.token = token());
             match other.store.acquire(&asks).await {
                 // On a machine that is busy the server may take longer than one command may.
                 Ok(Acquisition::QueueFull)
@@ -312,17 +213,16 @@ const LONG: usize = 512;
 
 #[tokio::test]
 async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("left").await;
     let mut crowd = gate.crowd("left", 3 * LONG).await;
     // Every third stays at first; the others leave from both ends and from between.
     let stays: Vec<_> = (0..LONG).map(|n| crowd.swap_remove(2 * n)).collect();
     drop(crowd);
     let most = (LONG + LONG / 3 + 1) as u64;
-    eventually("at most a quarter of the queue has left it", async || {
+    until("at most a quarter of the queue has left it", async || {
         let seen = gate.look("left").await.waiters;
-        (seen >= LONG as u64 && seen <= most).then_some(())
+        seen >= LONG as u64 && seen <= most
     })
     .await;
     let last = gate.queue(request("left")).await;
@@ -330,28 +230,24 @@ async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
     gate.until_queued("left", 1).await;
     assert_eq!(server.integer(&["LLEN", "lg:{left}:wait"]).await, 1);
     assert_eq!(server.integer(&["EXISTS", "lg:{left}:gone"]).await, 0);
-    gate.release(&lease).await;
-    last.lease().await;
+    gate.pass(&lease, last).await;
 }
 
 #[tokio::test]
 async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("passed").await;
     let mut crowd = gate.crowd("passed", 3 * LONG).await;
     // Less than a quarter: their ids stay in the queue, at its head, and are passed over.
     drop(crowd.drain(..LONG / 2));
-    eventually("they have left", async || {
-        (server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string()).then_some(())
+    until("they have left", async || {
+        server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string()
     })
     .await;
     gate.release(&lease).await;
-    eventually("they were passed over", async || {
+    until("they were passed over", async || {
         let left = server.integer(&["LLEN", "lg:{passed}:wait"]).await;
-        usize::try_from(left)
-            .is_ok_and(|left| left < 3 * LONG - LONG / 2)
-            .then_some(())
+        usize::try_from(left).is_ok_and(|left| left < 3 * LONG - LONG / 2)
     })
     .await;
     server.run(&["CONFIG", "RESETSTAT"]).await;
@@ -384,8 +280,7 @@ async fn answered<T>(ask: impl AsyncFn() -> Result<T, StoreError>) -> T {
 /// Lets 4,500 of 6,000 leave, in this order, and looks which ids are in the queue then. Several times of what one script
 /// looks through; no more than a quarter may be of those who have left, and all others must be there.
 async fn removed_if_they_leave(mut next: impl FnMut(usize) -> usize) {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let _lease = gate.take_for("together", 600_000).await;
     let mut crowd = Vec::new();
     for _ in 0..6_000 {
@@ -437,4 +332,24 @@ async fn a_look_where_few_have_left_forgets_few_of_those_who_stand_elsewhere() {
         usize::try_from(random >> 33).unwrap() % count
     })
     .await;
+}
+
+#[tokio::test]
+async fn one_who_hangs_up_and_cannot_be_taken_out_of_the_queue_is_logged() {
+    let lines = Lines::default();
+    let _collecting = lines.collect();
+    let (server, gate) = gateway().await;
+    let lease = gate.take("a").await;
+    let waiter = gate.queue(request("a")).await;
+    server.freeze();
+    drop(waiter);
+    until("the log says so", async || {
+        let log = lines.read();
+        log.contains("could not be taken out of the queue")
+    })
+    .await;
+    server.thaw();
+    // The reaper sees to it.
+    gate.until_queued("a", 0).await;
+    gate.release(&lease).await;
 }

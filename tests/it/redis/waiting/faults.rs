@@ -1,19 +1,6 @@
-//! Messages, replies and data get lost, and nobody waits for a lock that is free.
+//! Messages, replies and data get lost, leases end before a round sees them, and nobody waits for a lock that is free.
 
-use std::time::Duration;
-
-use bb8_redis::redis::{Value, from_redis_value};
-use latchgate::{
-    engine::AcquireRequest,
-    store::{Store, StoreError, contract::Health},
-};
-use tokio::time::Instant;
-
-use super::{
-    super::rig::{eventually, health, limit, quick, ttl},
-    gate::{PendingAcquire, TestGateway, keep, request, subscribers},
-};
-use crate::support::{Fault, Proxy, RedisServer};
+use crate::redis::prelude::*;
 
 /// Ten times a period and a second, for a machine that is busy with something else.
 const NOTICED: Duration = Duration::from_secs(30);
@@ -56,7 +43,7 @@ async fn serve_in_any_order(gate: &TestGateway, asked: Vec<PendingAcquire>) {
         gate.release(&lease).await;
         lease.held.fence
     });
-    let mut fences = futures_util::future::join_all(all).await;
+    let mut fences = join_all(all).await;
     let count = fences.len();
     fences.sort();
     fences.dedup();
@@ -73,11 +60,7 @@ async fn queue_many(gates: &[TestGateway], lock: &str, count: usize) -> Vec<Pend
 
 #[tokio::test]
 async fn a_lost_message_costs_a_period() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let mut lease = gates[0].take("message").await;
     for _ in 0..3 {
         let asked = gates[1].queue(request("message")).await;
@@ -87,8 +70,8 @@ async fn a_lost_message_costs_a_period() {
         let (at, outcome) = asked.outcome().await;
         lease = keep(outcome);
         assert!(at - start < NOTICED, "{:?}", at - start);
-        eventually("both gateways listen again", async || {
-            (subscribers(&server).await == 2).then_some(())
+        until("both gateways listen again", async || {
+            subscribers(&server).await == 2
         })
         .await;
     }
@@ -138,19 +121,18 @@ async fn a_user_that_may_publish_but_not_subscribe_is_told() {
     ];
     server.run(&user).await;
     let gate = TestGateway::at(&server.url_as("deaf", "s3cret"));
-    eventually("it is told", async || {
-        match health(&gate.store, "permissions").await {
-            Some(Health::Misconfigured(what)) => what.contains("subscribe").then_some(()),
-            _ => None,
-        }
-    })
+    until_health(
+        &*gate.store,
+        "permissions",
+        Health::Misconfigured,
+        "subscribe",
+    )
     .await;
 }
 
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let proxy = Proxy::start(server.port(), &gate.lifecycle).await;
     let behind = TestGateway::with(&proxy.url(), &quick());
     // The server knows the script.
@@ -159,11 +141,7 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     let asked = behind.queue(request("reply")).await;
     proxy.strike(&lease.token.hash().to_string(), Fault::CutReply);
     let start = Instant::now();
-    let unknown = behind.store.release(&lease.name, &lease.token.hash()).await;
-    assert!(
-        matches!(unknown, Err(StoreError::Indeterminate(_))),
-        "{unknown:?}"
-    );
+    assert_unknown(behind.store.release(&lease.name, &lease.token.hash()).await);
     let (at, outcome) = asked.outcome().await;
     let lease = keep(outcome);
     assert!(at - start < NOTICED, "{:?}", at - start);
@@ -172,11 +150,7 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
 
 #[tokio::test]
 async fn those_who_wait_for_a_server_that_loses_all_ask_again() {
-    let mut server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (mut server, gates) = two_gateways().await;
     gates[0].take("lost").await;
     let asked = queue_many(&gates, "lost", 20).await;
     server.kill();
@@ -201,9 +175,8 @@ async fn a_queue_survives_a_restart_with_its_data() {
     let asked = queue_many(&gates, "kept", 10).await;
     server.kill();
     server.start_again().await;
-    eventually("the gateways are back", async || {
-        (subscribers(&server).await == 2 && gates[0].store.inspect(&lease.name).await.is_ok())
-            .then_some(())
+    until("the gateways are back", async || {
+        subscribers(&server).await == 2 && gates[0].store.inspect(&lease.name).await.is_ok()
     })
     .await;
     gates[0].release(&lease).await;
@@ -212,11 +185,7 @@ async fn a_queue_survives_a_restart_with_its_data() {
 
 #[tokio::test]
 async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let lease = gates[0].take("forgotten").await;
     let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
     asked.push(gates[0].queue(request("forgotten")).await);
@@ -239,8 +208,7 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
 
 #[tokio::test]
 async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("deleted").await;
     let asked = vec![gate.queue(request("deleted")).await];
     lose_queue(&server, "deleted").await;
@@ -261,17 +229,17 @@ async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
         .unwrap()
         .try_into()
         .unwrap();
-    eventually("the first round is made", async || {
+    until("the first round is made", async || {
         let left = server.integer(&["PTTL", &alive]).await;
-        (left > 5_500).then_some(())
+        left > 5_500
     })
     .await;
     lose_queue(&server, "tail").await;
     server.kill();
     server.start_again().await;
     // It answers while it reads its data, and to this with an error.
-    eventually("the gateway still counts as alive", async || {
-        (server.run(&["EXISTS", &alive]).await == Value::Int(1)).then_some(())
+    until("the gateway still counts as alive", async || {
+        server.run(&["EXISTS", &alive]).await == Value::Int(1)
     })
     .await;
     // Although the lock is held, and this gateway still counts as alive.
@@ -287,11 +255,7 @@ async fn lose_queue(server: &RedisServer, lock: &str) {
 
 #[tokio::test]
 async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let lease = gates[0].take("storm").await;
     let mut asked = Vec::new();
     for turn in 0..30 {
@@ -303,11 +267,160 @@ async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
     let cut = async {
         loop {
             server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::select! {
         () = serve_in_any_order(&gates[0], asked) => {}
         () = cut => {}
     }
+}
+
+const SHORT: Duration = Duration::from_millis(300);
+/// They are held for short one after the other. If the end of one is found by a round, the next begins right after that
+/// round, and so its end is found late by most of a period again.
+const LOCKS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
+
+/// Keeps a lease for short and never releases it.
+fn brief(lock: &str) -> AcquireRequest {
+    with(request(lock), |it| {
+        it.ttl = ttl(u64::try_from(SHORT.as_millis()).unwrap());
+    })
+}
+
+/// How long after the end of a short lease that began then, or a little before, the next was granted the lock.
+async fn lateness(began: Instant, next: PendingAcquire) -> Duration {
+    let (at, outcome) = next.outcome().await;
+    keep(outcome);
+    at.saturating_duration_since(began + SHORT)
+}
+
+/// The holder is answered, and dies with the gateway that answered it.
+async fn begins(holder: PendingAcquire, there: &TestGateway) -> Instant {
+    let (began, outcome) = holder.outcome().await;
+    keep(outcome);
+    there.kill().await;
+    began
+}
+
+/// What happens between a lease and the short one whose end is noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Before {
+    /// The lock is handed over through the gateway at which the next waits.
+    FromHere,
+    /// The lock is handed over through that of the holder, by the reply.
+    ByReply,
+    /// The lock is handed over through a third one, by a message.
+    ByMessage,
+    /// The first behind the holder stands in the queue, and its ticket was lost.
+    LostTicket,
+    /// The first behind the holder has left.
+    Left,
+}
+
+#[tokio::test]
+async fn the_end_of_a_short_lease_is_noticed_whatever_was_before() {
+    for before in [
+        Before::FromHere,
+        Before::ByReply,
+        Before::ByMessage,
+        Before::LostTicket,
+        Before::Left,
+    ] {
+        println!("{before:?}");
+        assert_most_precede_rounds(after(before).await);
+    }
+}
+
+async fn after(before: Before) -> Vec<Duration> {
+    let (server, [here, third]) = two_gateways().await;
+    let mut late = Vec::new();
+    for lock in LOCKS {
+        let there = TestGateway::on(&server).await;
+        let lease = there.take(lock).await;
+        let holder = there.queue(brief(lock)).await;
+        let mut first = None;
+        if [Before::LostTicket, Before::Left].contains(&before) {
+            first = Some(third.queue(request(lock)).await);
+        }
+        let next = here.queue(request(lock)).await;
+        if before == Before::LostTicket {
+            let id = ["LINDEX", &format!("lg:{{{lock}}}:wait"), "1"];
+            let ticket = format!("lg:{{{lock}}}:of:{}", server.text(&id).await);
+            assert_eq!(server.integer(&["DEL", &ticket]).await, 1);
+        }
+        let gate = match before {
+            Before::FromHere => &here,
+            Before::ByMessage => &third,
+            _ => &there,
+        };
+        gate.release(&lease).await;
+        let began = begins(holder, &there).await;
+        if before == Before::Left {
+            first = None;
+            here.until_queued(lock, 1).await;
+        }
+        late.push(lateness(began, next).await);
+        drop(first);
+    }
+    late
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
+    let server = RedisServer::start().await;
+    let (here, doomed) = (
+        TestGateway::on(&server).await,
+        TestGateway::on(&server).await,
+    );
+    let mut queues = Vec::new();
+    for lock in LOCKS {
+        let there = TestGateway::on(&server).await;
+        let lease = there.take(lock).await;
+        let holder = there.queue(brief(lock)).await;
+        let dead = doomed.queue(request(lock)).await;
+        let next = here.queue(request(lock)).await;
+        queues.push((there, lease, holder, dead, next));
+    }
+    doomed.kill().await;
+    until("it hears nothing any more", async || {
+        subscribers(&server).await == 1 + LOCKS.len()
+    })
+    .await;
+    let keys = server.keys().await;
+    for key in keys.iter().filter(|key| key.contains(":gw:")) {
+        let id = key.rsplit(':').next().unwrap();
+        let channel = format!("lg:gw:{id}");
+        if server.integer(&["PUBLISH", &channel, ""]).await == 0 {
+            // It has not been heard of for long.
+            server.run(&["DEL", key]).await;
+        }
+    }
+    let mut late = Vec::new();
+    for (there, lease, holder, _dead, next) in queues {
+        there.release(&lease).await;
+        late.push(lateness(begins(holder, &there).await, next).await);
+    }
+    assert_most_precede_rounds(late);
+}
+
+#[tokio::test]
+async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
+    let (_server, [here, there]) = two_gateways().await;
+    let mut late = Vec::new();
+    for lock in LOCKS {
+        let lease = here.take(lock).await;
+        let mut asked = waiting(attempt(lock));
+        asked.ttl = brief(lock).ttl;
+        let mut parked = there.store.park(&asked);
+        there.store.acquire(&asked).await.unwrap();
+        let next = here.queue(request(lock)).await;
+        here.release(&lease).await;
+        assert_eq!(parked.news().await, News::GrantedProvisionally);
+        // As if the word of the grant had been lost: it is confirmed when a round has found it.
+        sleep(3 * SHORT / 2).await;
+        there.store.must_confirm(&asked).await;
+        late.push(lateness(Instant::now(), next).await);
+    }
+    assert_most_precede_rounds(late);
 }

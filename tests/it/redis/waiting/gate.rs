@@ -1,27 +1,9 @@
 //! A gateway on a server that others share, and those who ask it.
 
-use std::{sync::Arc, time::Duration};
+use latchgate::config::RedisUrl;
+use tokio::sync::oneshot;
 
-use latchgate::{
-    auth::Authorization,
-    config::{LimitsConfig, Millis, RedisConfig, RedisUrl},
-    engine::{AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted},
-    lifecycle::Lifecycle,
-    lock::{CallerId, IdempotencyKey, Lease, Metadata, Owner},
-    store::{
-        Store, StoreError, Unavailability, Uncertainty,
-        contract::{Attempt, Inspection, Release, Waiting},
-        redis::{RedisServers, RedisStore},
-    },
-    telemetry::metrics::Metrics,
-};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout},
-};
-
-use super::super::rig::{eventually, name, open, quick, ttl};
-use crate::support::RedisServer;
+use crate::redis::prelude::*;
 
 /// A gateway of its own.
 pub(crate) struct TestGateway {
@@ -47,8 +29,8 @@ impl TestGateway {
     pub(crate) async fn on(server: &RedisServer) -> Self {
         let before = subscribers(server).await;
         let gate = Self::at(&server.url());
-        eventually("the gateway listens", async || {
-            (subscribers(server).await > before).then_some(())
+        until("the gateway listens", async || {
+            subscribers(server).await > before
         })
         .await;
         gate
@@ -62,10 +44,9 @@ impl TestGateway {
     pub(crate) fn with(servers: impl Into<RedisServers>, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
         let store = Arc::new(open(servers, config, &lifecycle));
-        let limits = LimitsConfig {
-            reconnect_grace_ms: Millis(u64::try_from(GRACE.as_millis()).unwrap()),
-            ..LimitsConfig::default()
-        };
+        let limits = with(LimitsConfig::default(), |it| {
+            it.reconnect_grace_ms = Millis(u64::try_from(GRACE.as_millis()).unwrap());
+        });
         let engine = Engine::start(
             store.clone(),
             lifecycle.clone(),
@@ -141,12 +122,10 @@ impl TestGateway {
         let mut crowd = Vec::new();
         while crowd.len() < many {
             let group = (many - crowd.len()).min(250);
-            crowd.extend((0..group).map(|_| {
-                self.ask(AcquireRequest {
-                    wait: Duration::from_mins(5),
-                    ..request(lock)
-                })
-            }));
+            crowd.extend(
+                (0..group)
+                    .map(|_| self.ask(with(request(lock), |it| it.wait = Duration::from_mins(5)))),
+            );
             self.until_queued(lock, before + crowd.len() as u64).await;
         }
         crowd
@@ -155,6 +134,12 @@ impl TestGateway {
     pub(crate) async fn release(&self, lease: &Lease) {
         let released = self.store.release(&lease.name, &lease.token.hash()).await;
         assert_eq!(released.unwrap(), Release::Released);
+    }
+
+    /// Releases it, and the lock passes to this one.
+    pub(crate) async fn pass(&self, lease: &Lease, to: PendingAcquire) -> Lease {
+        self.release(lease).await;
+        to.lease().await
     }
 
     pub(crate) async fn look(&self, lock: &str) -> Inspection {
@@ -175,8 +160,8 @@ impl TestGateway {
 
     /// Waits until a lock has so many in its queue.
     pub(crate) async fn until_queued(&self, lock: &str, waiters: u64) {
-        eventually("the queue has this length", async || {
-            (self.look(lock).await.waiters == waiters).then_some(())
+        until("the queue has this length", async || {
+            self.look(lock).await.waiters == waiters
         })
         .await;
     }
@@ -198,11 +183,6 @@ impl PendingAcquire {
         outcome
             .expect("it is answered in time")
             .expect("the gateway answers")
-    }
-
-    /// What it is answered, if it is answered by now.
-    pub(crate) fn answered(&mut self) -> Option<(Instant, Result<Granted, AcquireError>)> {
-        self.outcome.try_recv().ok()
     }
 
     /// Why it is refused.
@@ -229,19 +209,17 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
 }
 
 pub(crate) fn request_by(lock: &str, owner: &str) -> AcquireRequest {
-    AcquireRequest {
-        owner: Some(Owner::new(owner).unwrap()),
-        ..request(lock)
-    }
+    with(request(lock), |it| {
+        it.owner = Some(Owner::new(owner).unwrap());
+    })
 }
 
 /// A request with an idempotency key made of a short text.
-pub(crate) fn keyed(lock: &str, key: &str) -> AcquireRequest {
+pub(crate) fn keyed_request(lock: &str, key: &str) -> AcquireRequest {
     let key = format!("{key:_>36}");
-    AcquireRequest {
-        idempotency_key: Some(IdempotencyKey::new(&key).unwrap()),
-        ..request(lock)
-    }
+    with(request(lock), |it| {
+        it.idempotency_key = Some(IdempotencyKey::new(&key).unwrap());
+    })
 }
 
 /// An attempt, of the store alone, that stands in the queue.
@@ -267,7 +245,7 @@ pub(crate) async fn subscribers(server: &RedisServer) -> usize {
     let reply = server
         .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
         .await;
-    let channels: Vec<String> = bb8_redis::redis::from_redis_value(reply).unwrap();
+    let channels: Vec<String> = from_redis_value(reply).unwrap();
     channels.len()
 }
 
@@ -301,4 +279,18 @@ async fn leads_nowhere(server: &RedisServer, lock: &str, key: &str) -> bool {
     let ticket = format!("lg:{{{lock}}}:of:{place}");
     let state = server.text(&["GETRANGE", &ticket, "0", "0"]).await;
     !["q", "w"].contains(&state.as_str())
+}
+
+/// A server and a gateway on it.
+pub(crate) async fn gateway() -> (RedisServer, TestGateway) {
+    let server = RedisServer::start().await;
+    let gate = TestGateway::on(&server).await;
+    (server, gate)
+}
+
+/// A server and two gateways on it.
+pub(crate) async fn two_gateways() -> (RedisServer, [TestGateway; 2]) {
+    let (server, here) = gateway().await;
+    let there = TestGateway::on(&server).await;
+    (server, [here, there])
 }

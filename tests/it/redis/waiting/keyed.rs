@@ -1,136 +1,12 @@
-//! Those with an idempotency key keep their place while they come back for it.
+//! Those with an idempotency key keep their place while they come back for it; and what is under the key meanwhile.
 
-use std::time::Duration;
+use latchgate::store::contract::TOMBSTONE;
 
-use bb8_redis::redis::{Value, from_redis_value};
-use latchgate::{
-    engine::{AcquireError, AcquireRequest},
-    store::{
-        Store,
-        contract::{Acquisition, Attempt, Leaving},
-        parking::News,
-    },
-};
-use tokio::time::Instant;
-
-use super::{
-    super::{
-        leases::keyed as keyed_attempt,
-        rig::{attempt, eventually, ttl, write_down_everything},
-    },
-    gate::{GRACE, TestGateway, keep, keyed, leftovers, request, waiting},
-};
-use crate::support::{Fault, Proxy, RedisServer};
+use super::gate::keyed_request;
+use crate::redis::prelude::*;
 
 fn brief(wait_ms: u64, request: AcquireRequest) -> AcquireRequest {
-    AcquireRequest {
-        wait: Duration::from_millis(wait_ms),
-        ..request
-    }
-}
-
-/// Waits until so many places are kept for callers that are away: their tickets name no gateway.
-async fn until_detached(server: &RedisServer, lock: &str, count: usize) {
-    eventually("so many are away", async || {
-        let queue = format!("lg:{{{lock}}}:wait");
-        let ids: Vec<String> =
-            from_redis_value(server.run(&["LRANGE", &queue, "0", "-1"]).await).unwrap();
-        let mut away = 0;
-        for id in ids {
-            let gateway = ["GETRANGE", &format!("lg:{{{lock}}}:of:{id}"), "1", "16"];
-            away += usize::from(server.text(&gateway).await.trim().is_empty());
-        }
-        (away == count).then_some(())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_request_that_is_repeated_takes_over_the_place_and_the_older_one_is_told() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let lease = here.take("place").await;
-    let mut asked = here.queue(keyed("place", "k")).await;
-    let behind = there.queue(request("place")).await;
-    // At the same gateway, at another, and back.
-    for gate in [&here, &there, &there, &here] {
-        let newer = gate.ask(keyed("place", "k"));
-        let told = asked.refusal().await;
-        assert!(matches!(told, AcquireError::Superseded), "{told:?}");
-        assert_eq!(gate.look("place").await.waiters, 2);
-        asked = newer;
-    }
-    here.release(&lease).await;
-    let lease = asked.lease().await;
-    here.release(&lease).await;
-    behind.lease().await;
-}
-
-#[tokio::test]
-async fn short_polls_stay_in_order() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let lease = here.take("polls").await;
-    let poll = || brief(100, keyed("polls", "k"));
-    for gate in [&here, &there, &there] {
-        let refused = gate.ask(poll()).refusal().await;
-        assert!(matches!(refused, AcquireError::Held { .. }), "{refused:?}");
-        assert_eq!(gate.look("polls").await.waiters, 1, "its place is kept");
-    }
-    let behind = here.queue(request("polls")).await;
-    let again = there.ask(keyed("polls", "k"));
-    until_detached(&server, "polls", 0).await;
-    here.release(&lease).await;
-    let lease = again.lease().await;
-    here.release(&lease).await;
-    behind.lease().await;
-}
-
-#[tokio::test]
-async fn a_request_in_other_words_does_not_take_over_the_place() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
-    let lease = gate.take("words").await;
-    let asked = gate.queue(keyed("words", "k")).await;
-    let mut other = keyed("words", "k");
-    other.explicit.ttl = Some(ttl(20_000));
-    let refused = gate.ask(other).refusal().await;
-    assert!(
-        matches!(refused, AcquireError::IdempotencyMismatch),
-        "{refused:?}"
-    );
-    gate.release(&lease).await;
-    asked.lease().await;
-}
-
-#[tokio::test]
-async fn what_was_granted_while_nobody_waited_is_answered_with_its_full_ttl() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let lease = here.take("detached").await;
-    here.ask(brief(50, keyed("detached", "k"))).refusal().await;
-    here.release(&lease).await;
-    let left = server.integer(&["PTTL", "lg:{detached}:lock"]).await;
-    assert!(left > 0 && left <= 1_500, "granted for the grace: {left}");
-    let lease = there.ask(keyed("detached", "k")).lease().await;
-    assert!(lease.held.expires_in > Duration::from_secs(29));
-    let left = server.integer(&["PTTL", "lg:{detached}:lock"]).await;
-    assert!(left > 29_000, "{left}");
-    // It is a lease like any other: asked for again, released, and its key is used.
-    let again = here.ask(keyed("detached", "k")).lease().await;
-    assert_eq!(again.token.hash(), lease.token.hash());
-    there.release(&lease).await;
-    let used = here.ask(keyed("detached", "k")).refusal().await;
-    assert!(matches!(used, AcquireError::IdempotencyExpired), "{used:?}");
+    with(request, |it| it.wait = Duration::from_millis(wait_ms))
 }
 
 #[tokio::test]
@@ -141,7 +17,7 @@ async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
     let there = TestGateway::at(&proxy.url());
     // From then on it grants locks.
     there.take("warm").await;
-    let mut asked = brief(50, keyed("lost", "k"));
+    let mut asked = brief(50, keyed_request("lost", "k"));
     // Longer than the test waits for it.
     asked.ttl = ttl(600_000);
     let lease = here.take("lost").await;
@@ -152,57 +28,17 @@ async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
     let again = there.engine.acquire(asked).await;
     assert_eq!(proxy.strikes(), 1);
     drop(again.expect("it is answered the lease"));
-    eventually("it is free", async || {
-        here.look("lost").await.holder.is_none().then_some(())
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_nobody_comes_back_for_is_passed_on_after_the_grace() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
-    let lease = gate.take("grace").await;
-    gate.ask(brief(50, keyed("grace", "k"))).refusal().await;
-    let behind = gate.queue(request("grace")).await;
-    let start = Instant::now();
-    gate.release(&lease).await;
-    let (at, outcome) = behind.outcome().await;
-    let lease = keep(outcome);
-    let delay = at - start;
-    assert!(delay < 10 * (GRACE + Duration::from_secs(1)), "{delay:?}");
-    // Nobody has heard of that grant, so the key is not used.
-    let late = gate.queue(keyed("grace", "k")).await;
-    gate.release(&lease).await;
-    let lease = late.lease().await;
-    gate.release(&lease).await;
-    assert_eq!(leftovers(&server, "grace").await, [""; 0]);
-}
-
-#[tokio::test]
-async fn a_place_that_nobody_comes_back_for_is_gone_after_the_grace() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
-    let lease = gate.take("unkept").await;
-    gate.ask(brief(50, keyed("unkept", "k"))).refusal().await;
-    let behind = gate.queue(request("unkept")).await;
-    tokio::time::sleep(GRACE).await;
-    gate.release(&lease).await;
-    // Else the place that is kept would be granted the lock, and its grace would begin then.
-    let state = ["GETRANGE", "lg:{unkept}:lock", "65", "65"];
-    assert_ne!(server.text(&state).await, "k");
-    behind.lease().await;
+    here.store.until_free("lost").await;
 }
 
 #[tokio::test]
 async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     let _lease = here.take("shown").await;
-    there.ask(brief(50, keyed("shown", "k"))).refusal().await;
+    there
+        .ask(brief(50, keyed_request("shown", "k")))
+        .refusal()
+        .await;
     there.kill().await;
     let _behind = here.queue(request("shown")).await;
     let shown = here.look("shown").await;
@@ -214,35 +50,11 @@ async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_keeps_its_place_for_the_grace() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let lease = here.take("hangs").await;
-    let asked = here.queue(keyed("hangs", "k")).await;
-    let behind = here.queue(request("hangs")).await;
-    drop(asked);
-    until_detached(&server, "hangs", 1).await;
-    let again = there.ask(keyed("hangs", "k"));
-    until_detached(&server, "hangs", 0).await;
-    here.release(&lease).await;
-    let lease = again.lease().await;
-    there.release(&lease).await;
-    behind.lease().await;
-}
-
-#[tokio::test]
 async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (_server, [here, there]) = two_gateways().await;
     let lease = here.take("back").await;
-    let older = waiting(keyed_attempt("back", "k"));
-    let newer = waiting(keyed_attempt("back", "k"));
+    let older = waiting(keyed("back", "k"));
+    let newer = waiting(keyed("back", "k"));
     let park = |gate: &TestGateway, attempt: &Attempt| {
         let parking = gate.store.parking();
         parking.park(attempt.name.clone(), attempt.token)
@@ -265,11 +77,7 @@ async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
 
 #[tokio::test]
 async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     let lease = here.take("leaves").await;
     let asked = waiting(attempt("leaves"));
     let parking = there.store.parking();
@@ -287,10 +95,9 @@ async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
 
 #[tokio::test]
 async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take("last").await;
-    let asked = waiting(keyed_attempt("last", "k"));
+    let asked = waiting(keyed("last", "k"));
     let parking = gate.store.parking();
     let _place = parking.park(asked.name.clone(), asked.token);
     gate.store.acquire(&asked).await.unwrap();
@@ -308,7 +115,7 @@ async fn one_that_was_overtaken(
     lock: &str,
 ) -> Attempt {
     let lease = gates[0].take(lock).await;
-    let older = waiting(keyed_attempt(lock, "k"));
+    let older = waiting(keyed(lock, "k"));
     gates[1].store.acquire(&older).await.unwrap();
     gates[0].release(&lease).await;
     let key = format!("lg:{{{lock}}}:lock");
@@ -319,32 +126,24 @@ async fn one_that_was_overtaken(
 /// A newer request is queued, the older attempt does something, and a third request under the key takes over the
 /// place of the newer one.
 async fn none_stands_beside(gate: &TestGateway, lock: &str, ends: impl Future<Output = ()>) {
-    let newer = waiting(keyed_attempt(lock, "k"));
-    let queued = gate.store.acquire(&newer).await.unwrap();
-    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let newer = waiting(keyed(lock, "k"));
+    gate.store.must_queue(&newer).await;
     ends.await;
-    let newest = waiting(keyed_attempt(lock, "k"));
-    let queued = gate.store.acquire(&newest).await.unwrap();
-    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let newest = waiting(keyed(lock, "k"));
+    gate.store.must_queue(&newest).await;
     assert_eq!(gate.look(lock).await.waiters, 1);
 }
 
 #[tokio::test]
 async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     for keep in [None, Some(GRACE)] {
         let lock = if keep.is_some() { "keeps" } else { "leaves" };
         let older = one_that_was_overtaken(&gates, &server, lock).await;
         none_stands_beside(&gates[0], lock, async {
             let left = gates[1].store.leave(&older.name, &older.token, keep).await;
-            assert!(
-                matches!(left, Ok(Leaving::Left(_) | Leaving::Superseded)),
-                "{left:?}"
-            );
+            let expected = matches!(left, Ok(Leaving::Left(_) | Leaving::Superseded));
+            assert!(expected, "{left:?}");
         })
         .await;
     }
@@ -352,11 +151,7 @@ async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one(
 
 #[tokio::test]
 async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_newer_one() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let older = one_that_was_overtaken(&gates, &server, "gives").await;
     none_stands_beside(&gates[0], "gives", async {
         let back = gates[1].store.give_back(&older.name, &older.token).await;
@@ -382,21 +177,22 @@ async fn has_lapsed(server: &RedisServer, id: &str) -> bool {
 
 #[tokio::test]
 async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     write_down_everything(&server).await;
     let lease = gate.take("lapses").await;
-    gate.ask(brief(50, keyed("lapses", "k"))).refusal().await;
+    gate.ask(brief(50, keyed_request("lapses", "k")))
+        .refusal()
+        .await;
     let older = server.text(&["LINDEX", "lg:{lapses}:wait", "0"]).await;
     gate.release(&lease).await;
     // What was granted to nobody ended, and somebody else has the lock.
     server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
-    let newer = gate.queue(keyed("lapses", "k")).await;
-    eventually("the older place lapses", async || {
-        has_lapsed(&server, &older).await.then_some(())
+    let newer = gate.queue(keyed_request("lapses", "k")).await;
+    until("the older place lapses", async || {
+        has_lapsed(&server, &older).await
     })
     .await;
-    let newest = gate.ask(keyed("lapses", "k"));
+    let newest = gate.ask(keyed_request("lapses", "k"));
     let told = newer.refusal().await;
     assert!(matches!(told, AcquireError::Superseded), "{told:?}");
     assert_eq!(gate.look("lapses").await.waiters, 1);
@@ -405,10 +201,9 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
 
 #[tokio::test]
 async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("elsewhere").await;
-    let older = gate.queue(keyed("elsewhere", "k")).await;
+    let older = gate.queue(keyed_request("elsewhere", "k")).await;
     let behind = gate.queue(request("elsewhere")).await;
     let keys = server.keys().await;
     let key = keys.iter().find(|key| key.contains(":key:")).unwrap();
@@ -423,22 +218,186 @@ async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
 
 #[tokio::test]
 async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newer_one() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, gates) = two_gateways().await;
     let lease = gates[0].take("late").await;
-    let older = waiting(keyed_attempt("late", "k"));
+    let older = waiting(keyed("late", "k"));
     // It is there, and does not get to confirm what it is granted.
     let parking = gates[1].store.parking();
     let _place = parking.park(older.name.clone(), older.token);
     gates[1].store.acquire(&older).await.unwrap();
     gates[0].release(&lease).await;
     server.run(&["DEL", "lg:{late}:lock"]).await;
-    let newer = waiting(keyed_attempt("late", "k"));
+    let newer = waiting(keyed("late", "k"));
     let granted = gates[0].store.acquire(&newer).await.unwrap();
     assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
     let late = gates[1].store.acquire(&older).await.unwrap();
     assert!(matches!(late, Acquisition::Superseded), "{late:?}");
+}
+
+/// Two gateways on a server.
+struct Pair {
+    server: RedisServer,
+    here: TestGateway,
+    there: TestGateway,
+}
+
+/// One who waits at the other gateway under an idempotency key, for a lock that is held at this one.
+struct Keyed {
+    holder: Attempt,
+    asked: Attempt,
+    parked: Parked,
+    /// Where its idempotency key is.
+    key: String,
+}
+
+/// How far the remaining times of two keys may be off that were set by one script.
+const MARGIN: i64 = 200;
+
+// === impl Pair ===
+
+impl Pair {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let here = TestGateway::on(&server).await;
+        let there = TestGateway::on(&server).await;
+        Self {
+            server,
+            here,
+            there,
+        }
+    }
+
+    /// Lets one wait at a gateway with a TTL.
+    async fn queue(&self, gate: &TestGateway, lock: &str, ttl_ms: u64) -> Keyed {
+        let holder = attempt(lock);
+        granted(self.here.store.acquire(&holder).await);
+        let asked = with(waiting(keyed(lock, "k")), |it| it.ttl = ttl(ttl_ms));
+        let parked = gate.store.stand(&asked).await;
+        let key = self.key_of(lock).await;
+        let waits = Keyed {
+            holder,
+            asked,
+            parked,
+            key,
+        };
+        assert_eq!(self.under(&waits).await, format!("q2{}", waits.asked.token));
+        waits
+    }
+
+    /// The same at the other gateway.
+    async fn queue_there(&self, lock: &str, ttl_ms: u64) -> Keyed {
+        self.queue(&self.there, lock, ttl_ms).await
+    }
+
+    /// The only idempotency key of a lock.
+    async fn key_of(&self, lock: &str) -> String {
+        let prefix = format!("lg:{{{lock}}}:key:");
+        let mut keys = self.server.keys().await;
+        keys.retain(|key| key.starts_with(&prefix));
+        assert_eq!(keys.len(), 1, "{keys:?}");
+        keys.remove(0)
+    }
+
+    async fn release(&self, holder: &Attempt) {
+        let released = self.here.store.release(&holder.name, &holder.token).await;
+        released.unwrap();
+    }
+
+    /// What is under the key.
+    async fn under(&self, waits: &Keyed) -> String {
+        self.server.text(&["GET", &waits.key]).await
+    }
+
+    async fn is_unused(&self, waits: &Keyed) {
+        assert_eq!(self.under(waits).await, "");
+    }
+
+    /// The key leads to the lease, and does so for longer than that lasts, for as long as an end is remembered.
+    async fn is_used_beyond_the_lease(&self, waits: &Keyed) {
+        assert_eq!(self.under(waits).await, format!("l2{}", waits.asked.token));
+        let lock = format!("lg:{{{}}}:lock", waits.asked.name.as_str());
+        let both = "return {redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])}";
+        let both = ["EVAL", both, "2", &lock, &waits.key];
+        let [lock, key]: [i64; 2] = from_redis_value(self.server.run(&both).await).unwrap();
+        let longer = key - lock - i64::try_from(TOMBSTONE.as_millis()).unwrap();
+        assert!(lock > 0 && longer.abs() <= MARGIN, "{lock}, {key}");
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_another_gateway_confirms_uses_the_key_for_a_minute_beyond_the_lease() {
+    let pair = Pair::start().await;
+    let mut waits = pair.queue_there("confirms", 600_000).await;
+    pair.release(&waits.holder).await;
+    assert_eq!(waits.parked.news().await, News::GrantedProvisionally);
+    // Nobody has heard of it yet.
+    let place = format!("q2{}", waits.asked.token);
+    assert_eq!(pair.under(&waits).await, place);
+    pair.there.store.must_confirm(&waits.asked).await;
+    pair.is_used_beyond_the_lease(&waits).await;
+    // As long as it is renewed the key stays.
+    let hour = Some(ttl(3_600_000));
+    pair.there.store.must_renew(&waits.asked, hour).await;
+    pair.is_used_beyond_the_lease(&waits).await;
+}
+
+#[tokio::test]
+async fn a_grant_at_the_own_gateway_uses_the_key_for_a_minute_beyond_the_lease() {
+    let pair = Pair::start().await;
+    let mut waits = pair.queue(&pair.here, "own", 600_000).await;
+    pair.release(&waits.holder).await;
+    let news = waits.parked.news().await;
+    assert!(matches!(news, News::Granted(_)), "{news:?}");
+    pair.is_used_beyond_the_lease(&waits).await;
+}
+
+#[tokio::test]
+async fn the_key_of_a_confirmed_lease_that_has_run_out_is_used() {
+    let pair = Pair::start().await;
+    let mut waits = pair.queue_there("over", 300).await;
+    pair.release(&waits.holder).await;
+    assert_eq!(waits.parked.news().await, News::GrantedProvisionally);
+    pair.there.store.must_confirm(&waits.asked).await;
+    pair.here.store.until_free("over").await;
+    let again = with(keyed("over", "k"), |it| it.ttl = ttl(300));
+    let used = pair.here.store.acquire(&again).await;
+    assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
+}
+
+#[tokio::test]
+async fn who_leaves_the_queue_leaves_nothing_under_its_key() {
+    let pair = Pair::start().await;
+    let waits = pair.queue_there("leaves", 30_000).await;
+    pair.there.store.must_leave(&waits.asked, None).await;
+    pair.is_unused(&waits).await;
+}
+
+#[tokio::test]
+async fn a_kept_place_that_lapses_leaves_nothing_under_its_key() {
+    let pair = Pair::start().await;
+    let waits = pair.queue_there("lapses", 30_000).await;
+    pair.there.store.must_leave(&waits.asked, Some(GRACE)).await;
+    // What is kept is kept no longer than its place and a minute.
+    let left = pair.server.integer(&["PTTL", &waits.key]).await;
+    let kept = i64::try_from((GRACE + TOMBSTONE).as_millis()).unwrap();
+    assert!((1..=kept).contains(&left), "{left}");
+    until_integer(&pair.server, &["LLEN", "lg:{lapses}:wait"], 0).await;
+    pair.is_unused(&waits).await;
+}
+
+#[tokio::test]
+async fn a_ticket_of_a_dead_gateway_that_is_passed_over_leaves_nothing_under_its_key() {
+    let pair = Pair::start().await;
+    let waits = pair.queue_there("dead", 30_000).await;
+    pair.there.kill().await;
+    for key in pair.server.keys().await {
+        if key.contains(":gw:") {
+            pair.server.run(&["DEL", &key]).await;
+        }
+    }
+    pair.release(&waits.holder).await;
+    assert_eq!(pair.server.text(&["GET", "lg:{dead}:lock"]).await, "");
+    pair.is_unused(&waits).await;
+    // Whoever asks again is granted it.
+    granted(pair.here.store.acquire(&keyed("dead", "k")).await);
 }

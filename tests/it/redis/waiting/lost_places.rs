@@ -1,14 +1,7 @@
 //! Whoever waits and is not queued any more finds out, although others keep the queue.
 
-use std::time::Duration;
-
-use latchgate::engine::{AcquireError, AcquireRequest};
-
-use super::{
-    super::rig::{assert_most_precede_rounds, eventually},
-    gate::{TestGateway, keyed, request},
-};
-use crate::support::RedisServer;
+use super::gate::keyed_request as keyed;
+use crate::redis::prelude::*;
 
 /// Takes the first out of the queue behind its back. Its ticket is there yet, as after a grant that has ended.
 async fn lose_first(server: &RedisServer, lock: &str) {
@@ -20,11 +13,7 @@ async fn lose_first(server: &RedisServer, lock: &str) {
 
 #[tokio::test]
 async fn one_who_lost_its_place_unheard_is_queued_again() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     let lease = here.take("unheard").await;
     let missing = there.queue(request("unheard")).await;
     let stays = here.queue(request("unheard")).await;
@@ -38,11 +27,7 @@ async fn one_who_lost_its_place_unheard_is_queued_again() {
 
 #[tokio::test]
 async fn all_places_are_looked_up_at_once_when_messages_may_have_been_missed() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     here.take_for("many", 600_000).await;
     // More than may ask at once, and than are looked up in two rounds.
     let crowd = there.crowd("many", 1_100).await;
@@ -69,11 +54,7 @@ async fn lose(server: &RedisServer, lock: &str, at: i64, state: &str) {
 
 #[tokio::test]
 async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     here.take_for("crowd", 600_000).await;
     let before = there.crowd("crowd", 600).await;
     let older = there.queue(keyed("crowd", "k")).await;
@@ -87,10 +68,7 @@ async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
     for at in [0, 300, 790] {
         lose(&server, "crowd", at, "w").await;
     }
-    eventually("they are queued again", async || {
-        (server.integer(&["LLEN", "lg:{crowd}:wait"]).await == 800).then_some(())
-    })
-    .await;
+    until_integer(&server, &["LLEN", "lg:{crowd}:wait"], 800).await;
     // As after an eviction.
     server.run(&["DEL", "lg:{crowd}:wait"]).await;
     there.until_queued("crowd", 800).await;
@@ -99,11 +77,7 @@ async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
 
 #[tokio::test]
 async fn who_is_granted_a_lock_elsewhere_does_not_stand_in_the_queue() {
-    let server = RedisServer::start().await;
-    let [here, there] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let (server, [here, there]) = two_gateways().await;
     let lease = here.take("granted").await;
     let asked = there.queue(request("granted")).await;
     let id = server.text(&["LINDEX", "lg:{granted}:wait", "0"]).await;
@@ -117,29 +91,22 @@ async fn who_is_granted_a_lock_elsewhere_does_not_stand_in_the_queue() {
 
 #[tokio::test]
 async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take("alive").await;
-    let patient = AcquireRequest {
-        wait: Duration::from_mins(5),
-        ..request("alive")
-    };
+    let patient = with(request("alive"), |it| it.wait = Duration::from_mins(5));
     let asked = gate.queue(patient).await;
     let keys = server.keys().await;
     let alive = keys.iter().find(|key| key.contains(":gw:")).unwrap();
     let mut took = Vec::new();
     for _ in 0..5 {
         assert_eq!(server.integer(&["DEL", alive]).await, 1);
-        let start = tokio::time::Instant::now();
-        eventually("its subscription ends", async || {
+        let start = Instant::now();
+        until("its subscription ends", async || {
             let ended = ["CLIENT", "KILL", "TYPE", "pubsub"];
-            (server.integer(&ended).await == 1).then_some(())
+            server.integer(&ended).await == 1
         })
         .await;
-        eventually("it has said so", async || {
-            (server.integer(&["EXISTS", alive]).await == 1).then_some(())
-        })
-        .await;
+        until_integer(&server, &["EXISTS", alive], 1).await;
         took.push(start.elapsed());
     }
     drop(asked);
@@ -148,8 +115,7 @@ async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
 
 #[tokio::test]
 async fn an_id_without_a_ticket_is_not_shown_and_not_counted() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take("shown").await;
     let asked = gate.queue(request("shown")).await;
     for (digit, memory) in [("a", Some("g")), ("b", None)] {

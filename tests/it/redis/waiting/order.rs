@@ -1,66 +1,11 @@
-//! Those who wait are served in the order in which they asked, through whichever gateway.
+//! Those who wait are served in the order in which they asked, through whichever gateway, also behind holders that are no
+//! gateways and tell nobody when they release.
 
-use std::time::Duration;
-
-use latchgate::{
-    engine::AcquireError,
-    store::contract::{Contention, Holder},
-};
-use tokio::time::Instant;
-
-use super::{
-    super::rig::eventually,
-    gate::{TestGateway, leftovers, request, request_by},
-};
-use crate::support::RedisServer;
-
-/// Ten times what is stated, for a machine that is busy with something else. How much sooner it is than a round,
-/// `short.rs` shows.
-const NOTICED: Duration = Duration::from_secs(10);
-
-#[tokio::test]
-async fn waiters_of_two_gateways_are_served_in_the_order_in_which_they_asked() {
-    let server = RedisServer::start().await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let mut lease = gates[0].take("fifo").await;
-    let mut queue = Vec::new();
-    for turn in 0..12 {
-        // Now and then two in a row through the same gateway.
-        let gate = &gates[usize::from(turn % 3 == 0)];
-        queue.push((
-            gate,
-            gate.queue(request_by("fifo", &turn.to_string())).await,
-        ));
-    }
-    let seen = gates[1].look("fifo").await;
-    let owners: Vec<_> = seen.queue.iter().map(|seen| seen.owner.clone()).collect();
-    for (turn, (gate, asked)) in queue.into_iter().enumerate() {
-        // Whoever releases does so through the other gateway.
-        gates[turn % 2].release(&lease).await;
-        let next = asked.lease().await;
-        assert_eq!(next.held.owner, owners[turn]);
-        assert!(next.held.fence > lease.held.fence);
-        assert!(next.waited > Duration::ZERO);
-        let seen = gate.look("fifo").await;
-        assert_eq!(seen.waiters, 11 - turn as u64);
-        let Some(Holder::Lease(held)) = seen.holder else {
-            panic!("it is held");
-        };
-        assert_eq!(held.fence, next.held.fence);
-        assert!(held.expires_in > Duration::from_secs(25), "its full TTL");
-        lease = next;
-    }
-    gates[0].release(&lease).await;
-    assert_eq!(leftovers(&server, "fifo").await, [""; 0]);
-}
+use crate::redis::prelude::*;
 
 #[tokio::test]
 async fn nobody_passes_those_who_wait() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("barge").await;
     let waiting = gate.queue(request("barge")).await;
     // The lock falls free without a script: whoever comes first finds a queue.
@@ -85,43 +30,12 @@ async fn nobody_passes_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_lock_passes_on_when_its_lease_ends() {
-    let server = RedisServer::start().await;
-    let [first, second] = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
-    let start = Instant::now();
-    first.take_for("ends", 700).await;
-    let mut brief = request("ends");
-    brief.ttl = super::super::rig::ttl(500);
-    let a = second.ask(brief);
-    second.until_queued("ends", 1).await;
-    let b = first.queue(request("ends")).await;
-    let (granted, outcome) = a.outcome().await;
-    super::gate::keep(outcome);
-    let waited = granted - start;
-    assert!(waited >= Duration::from_millis(690), "{waited:?}");
-    // The next holder does not release either, and another gateway looks after it.
-    let (next, outcome) = b.outcome().await;
-    super::gate::keep(outcome);
-    for late in [
-        waited.saturating_sub(Duration::from_millis(700)),
-        (next - granted).saturating_sub(Duration::from_millis(500)),
-    ] {
-        assert!(late < NOTICED, "{late:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_grant_at_the_same_gateway_comes_with_the_release_and_needs_no_message() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("reply").await;
     let asked = gate.queue(request("reply")).await;
     server.run(&["CONFIG", "RESETSTAT"]).await;
-    gate.release(&lease).await;
-    asked.lease().await;
+    gate.pass(&lease, asked).await;
     let stats = server.text(&["INFO", "commandstats"]).await;
     let line = |name: &str| {
         let name = format!("cmdstat_{name}:calls=");
@@ -133,30 +47,8 @@ async fn a_grant_at_the_same_gateway_comes_with_the_release_and_needs_no_message
 }
 
 #[tokio::test]
-async fn a_wait_that_runs_out_leaves_the_queue() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
-    gate.take("out").await;
-    let mut short = request("out");
-    short.wait = Duration::from_millis(200);
-    let refused = gate.ask(short).refusal().await;
-    let AcquireError::Held {
-        contention, waited, ..
-    } = refused
-    else {
-        panic!("{refused:?}");
-    };
-    assert!(waited >= Duration::from_millis(200));
-    assert!(matches!(contention.holder, Some(Holder::Lease(_))));
-    assert_eq!((contention.waiters, gate.look("out").await.waiters), (0, 0));
-    let left = leftovers(&server, "out").await;
-    assert_eq!(left, ["lg:{out}:lock"]);
-}
-
-#[tokio::test]
 async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let lease = gate.take("clock").await;
     let first = gate.queue(request("clock")).await;
     // It was queued when the clock showed a time in an hour from now.
@@ -181,8 +73,7 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
 
 #[tokio::test]
 async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take("longest").await;
     let waits = [5, 50, 20].map(|seconds| {
         let mut asks = request("longest");
@@ -198,17 +89,16 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     server.run(&["PEXPIRE", key, "60000"]).await;
     let another = TestGateway::on(&server).await;
     asked.push(another.queue(request("longest")).await);
-    eventually("a round is made", async || {
+    until("a round is made", async || {
         let left = server.integer(&["PTTL", key]).await;
-        (left > 60_000).then_some(())
+        left > 60_000
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     let mut first = request_by("traces", "first");
     first.wait = Duration::ZERO;
     gate.ask(first).lease().await;
@@ -219,4 +109,54 @@ async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
         panic!("it is held");
     };
     assert_eq!(held.owner, None);
+}
+
+/// Ten times a period and a second, for a machine that is busy with something else.
+const NOTICED: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_foreign_release_is_noticed_within_a_period() {
+    let (server, gate) = gateway().await;
+    let set = ["SET", "lg:{theirs}:lock", "x", "NX", "PX", "60000"];
+    server.run(&set).await;
+    let asked = gate.queue(request("theirs")).await;
+    let start = Instant::now();
+    server.run(&["DEL", "lg:{theirs}:lock"]).await;
+    let (at, outcome) = asked.outcome().await;
+    keep(outcome);
+    assert!(at - start < NOTICED, "{:?}", at - start);
+}
+
+#[tokio::test]
+async fn a_foreign_holder_without_an_expiry_is_waited_for() {
+    let (server, gate) = gateway().await;
+    server.run(&["SET", "lg:{ever}:lock", "x"]).await;
+    let asked = gate.queue(request("ever")).await;
+    // They take it again without asking anybody, for a moment.
+    server
+        .run(&["SET", "lg:{ever}:lock", "y", "PX", "500"])
+        .await;
+    let start = Instant::now();
+    let (at, outcome) = asked.outcome().await;
+    keep(outcome);
+    assert!(at - start < NOTICED, "{:?}", at - start);
+}
+
+#[tokio::test]
+async fn a_foreign_holder_is_waited_for_until_its_lock_expires() {
+    const LASTS: Duration = Duration::from_millis(600);
+    let (server, gate) = gateway().await;
+    let mut late = Vec::new();
+    for _ in 0..5 {
+        let start = Instant::now();
+        let set = ["SET", "lg:{soon}:lock", "x", "PX", "600"];
+        server.run(&set).await;
+        let (at, outcome) = gate.ask(request("soon")).outcome().await;
+        let lease = keep(outcome);
+        let waited = at - start;
+        assert!(waited >= LASTS, "{waited:?}");
+        late.push(waited.saturating_sub(LASTS));
+        gate.release(&lease).await;
+    }
+    assert_most_precede_rounds(late);
 }

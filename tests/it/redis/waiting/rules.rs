@@ -1,26 +1,7 @@
 //! What the scripts do with a queue when clock, counter, tickets or keys are not as they should be: each is run
 //! by itself, at the time that the test says.
 
-use std::time::Duration;
-
-use bb8_redis::redis::{Value, from_redis_value};
-use latchgate::{
-    lock::TokenHash,
-    store::{
-        Store,
-        contract::{Acquisition, Attempt, Waiting},
-    },
-};
-
-use super::{
-    super::{
-        foreign::fence_key,
-        leases::keyed,
-        rig::{attempt, eventually, name},
-    },
-    gate::{TestGateway, waiting},
-};
-use crate::{lua::composed, support::RedisServer};
+use crate::redis::prelude::*;
 
 /// The gateway as which a test runs a script: another than that of the waiters.
 const ANOTHER: &str = "0123456789abcdef";
@@ -67,16 +48,13 @@ const PASSING: [&str; 6] = [
 
 impl Queue {
     async fn start() -> Self {
-        let server = RedisServer::start().await;
-        let gate = TestGateway::on(&server).await;
+        let (server, gate) = gateway().await;
         let held = attempt("rules");
         let Ok(Acquisition::Granted(lease)) = gate.store.acquire(&held).await else {
             panic!("it is free");
         };
         let waits = waiting(attempt("rules"));
-        let _place = gate.store.parking().park(waits.name.clone(), waits.token);
-        let queued = gate.store.acquire(&waits).await.unwrap();
-        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+        let _place = gate.store.stand(&waits).await;
         gate.kill().await;
         for key in server.keys().await {
             if key.contains(":gw:") {
@@ -272,14 +250,13 @@ fn under_the_key(seconds: u64, longest_queue: u64) -> Attempt {
 
 #[tokio::test]
 async fn who_takes_a_place_over_stands_there_since_the_first_and_until_its_own_wait_ends() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take_for("rules", 600_000).await;
     let mut stood: Option<(u64, u64)> = None;
     // The second waits for longer than the first, and the third for less long.
     for seconds in [50, 500, 5] {
         let asked = under_the_key(seconds, 10);
-        let _place = gate.store.parking().park(asked.name.clone(), asked.token);
+        let _place = gate.store.park(&asked);
         let before = time(&server).await;
         let queued = gate.store.acquire(&asked).await.unwrap();
         assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
@@ -311,13 +288,10 @@ async fn time(server: &RedisServer) -> u64 {
 
 #[tokio::test]
 async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
-    let server = RedisServer::start().await;
-    let gate = TestGateway::on(&server).await;
+    let (server, gate) = gateway().await;
     gate.take_for("rules", 600_000).await;
     let lost = under_the_key(50, 10);
-    let place = gate.store.parking().park(lost.name.clone(), lost.token);
-    let queued = gate.store.acquire(&lost).await.unwrap();
-    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let place = gate.store.stand(&lost).await;
     let key = eventually("the key leads to the place", async || {
         let keys = server.keys().await;
         keys.into_iter()
@@ -328,7 +302,7 @@ async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
     drop(place);
     server.run(&["DEL", "lg:{rules}:wait"]).await;
     let other = waiting(attempt("rules"));
-    let _place = gate.store.parking().park(other.name.clone(), other.token);
+    let _place = gate.store.park(&other);
     gate.store.acquire(&other).await.unwrap();
     let refused = gate.store.acquire(&under_the_key(50, 1)).await;
     assert!(matches!(refused, Ok(Acquisition::QueueFull)), "{refused:?}");
@@ -341,7 +315,7 @@ async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unhe
     let ticket = format!("lg:{{rules}}:of:{SOMEBODY}");
     queue.server.run(&["RPUSH", &ticket, "mine"]).await;
     queue.server.run(&["DEL", &queue.lock]).await;
-    let before = queue.server.text(&["DEBUG", "DIGEST"]).await;
+    let before = queue.server.digest().await;
     let (text, counter) = (composed("leave"), counter_key());
     let gateway = format!("{UNSEEN:016}{ANOTHER}");
     let command = [
@@ -356,7 +330,7 @@ async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unhe
     ];
     let reply = queue.server.run(&command).await;
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-    assert_eq!(queue.server.text(&["DEBUG", "DIGEST"]).await, before);
+    assert_eq!(queue.server.digest().await, before);
 }
 
 #[tokio::test]

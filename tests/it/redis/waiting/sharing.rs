@@ -1,47 +1,20 @@
 //! Those who wait for a lock that is shared: at other gateways, through lost messages, and in crowds.
 
-use std::time::Duration;
-
-use latchgate::{
-    engine::AcquireRequest,
-    lock::{Lease, TokenHash},
-    store::{
-        Store,
-        contract::{Acquisition, Attempt, Confirmation, Holder},
-        parking::{News, Parked},
-    },
-};
-use tokio::time::Instant;
-
-use super::{
-    super::{
-        bounds::calls,
-        foreign::fence_key,
-        leases::keyed,
-        rig::{Rig, attempt, name, ttl},
-        sharing::{one_of, reader, sharing},
-    },
-    faults::without_messages,
-    gate::{TestGateway, keep, leftovers, request, waiting},
-};
-use crate::{lua::composed, support::RedisServer};
+use super::faults::without_messages;
+use crate::redis::prelude::*;
+use crate::redis::scripts::bounds::calls;
 
 /// Ten times a period and a second, for a machine that is busy with something else.
 const NOTICED: Duration = Duration::from_secs(30);
 
 fn share(limit: Option<u64>, lock: &str) -> AcquireRequest {
-    AcquireRequest {
-        sharing: Some(sharing(limit)),
-        ..request(lock)
-    }
+    with(request(lock), |it| it.sharing = Some(sharing(limit)))
 }
 
 /// An attempt that stands in the queue by the store alone.
 async fn stand(gate: &TestGateway, asked: Attempt) -> (Parked, TokenHash) {
     let asked = waiting(asked);
-    let parked = gate.store.parking().park(asked.name.clone(), asked.token);
-    let queued = gate.store.acquire(&asked).await.unwrap();
-    assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
+    let parked = gate.store.stand(&asked).await;
     (parked, asked.token)
 }
 
@@ -128,11 +101,8 @@ async fn a_round_finds_the_grants_that_its_gateway_has_not_confirmed() {
         assert!(told.contains(&word(finds)), "{told}");
         assert!(!told.contains(&word(not)), "{told}");
     }
-    let confirmed = here.store.confirm(&stays.name, &mine).await.unwrap();
-    assert!(
-        matches!(confirmed, Confirmation::Confirmed(_)),
-        "{confirmed:?}"
-    );
+    let confirmed = here.store.confirm(&stays.name, &mine).await;
+    assert!(matches!(confirmed, Ok(Confirmation::Confirmed(_))));
     let told = run_as(&server, ("advance", ""), "found", &[&floor(&me)]).await;
     assert!(!told.contains("provisional"), "it is confirmed: {told}");
 }
@@ -279,8 +249,7 @@ async fn a_gateway_that_was_looked_at_before_counts_as_dead_when_it_does_not_con
     // It does not wait, and so gives up the place under its key.
     let again = keyed("unconfirmed", "a");
     assert_ne!(again.token, writer);
-    let held = here.store.acquire(&again).await;
-    assert!(matches!(held, Ok(Acquisition::Held(_))), "{held:?}");
+    here.store.must_refuse(&again).await;
     assert_eq!(holders(&here, "unconfirmed").await, 2);
     let left = server.integer(&["PTTL", alive]).await;
     assert!(left <= 3_000, "{left}");
@@ -292,10 +261,7 @@ async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who
     let [here, there] = two_gateways(&server).await;
     let mut dead = Vec::new();
     for _ in 0..3 {
-        let asked = AcquireRequest {
-            wait: Duration::ZERO,
-            ..share(Some(3), "deleted")
-        };
+        let asked = with(share(Some(3), "deleted"), |it| it.wait = Duration::ZERO);
         dead.push(keep(here.engine.acquire(asked).await));
     }
     let waits = [
@@ -308,8 +274,7 @@ async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who
     let lease = first.lease().await;
     assert_eq!(lease.held.mode.slot(), Some(0));
     assert_eq!(holders(&here, "deleted").await, 1);
-    here.release(&lease).await;
-    let lease = alone.lease().await;
+    let lease = here.pass(&lease, alone).await;
     assert!(matches!(
         here.look("deleted").await.holder,
         Some(Holder::Lease(held)) if held.fence == lease.held.fence
@@ -353,10 +318,7 @@ async fn those_who_are_woken_by_the_last_reply_are_told_by_it() {
         parked.push(rig.store.parking().park(asked.name.clone(), asked.token));
         rig.store.acquire(&asked).await.unwrap();
     }
-    rig.store
-        .release(&writer.name, &writer.token)
-        .await
-        .unwrap();
+    rig.store.must_release(&writer).await;
     // No message and no round: it is all in the reply.
     for parked in &mut parked {
         let news = parked.try_news();
@@ -378,13 +340,10 @@ async fn a_place_is_passed_on_by_a_few_commands_however_many_share_the_lock() {
         let mut least = u64::MAX;
         for _ in 0..50 {
             let next = waiting(one_of(others, "handed"));
-            let _place = rig.store.parking().park(next.name.clone(), next.token);
+            let _place = rig.store.park(&next);
             rig.store.acquire(&next).await.unwrap();
             calls(&rig).await;
-            rig.store
-                .release(&holder.name, &holder.token)
-                .await
-                .unwrap();
+            rig.store.must_release(&holder).await;
             least = least.min(calls(&rig).await.values().sum());
             holder = next;
         }

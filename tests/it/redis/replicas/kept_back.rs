@@ -1,0 +1,185 @@
+//! Grants that are kept back until replicas have them: what a caller is told of time, memory, and servers that
+//! are others than they seem.
+
+use super::replicated::{Pair, too_few, waits};
+use crate::redis::prelude::*;
+
+/// How much longer than its deadline a request may take on a machine that is busy.
+const BUSY: Duration = Duration::from_secs(4);
+
+/// What is left of a lock, in ms.
+async fn left(pair: &Pair, lock: &str) -> i64 {
+    let key = format!("lg:{{{lock}}}:lock");
+    pair.master.integer(&["PTTL", &key]).await
+}
+
+fn deadline(config: &RedisConfig) -> Duration {
+    Duration::from_millis(config.deadline_ms.0)
+}
+
+#[tokio::test]
+async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    pair.replica.freeze();
+    let asked = attempt("a");
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        until("a second of it is over", async || {
+            let left = left(&pair, "a").await;
+            left > 0 && left < 29_000
+        })
+        .await;
+        pair.replica.thaw();
+    });
+    let lease = granted(acquired);
+    assert!(
+        lease.expires_in < Duration::from_millis(29_500),
+        "{lease:?}"
+    );
+    assert!(lease.held_for > Duration::from_millis(500), "{lease:?}");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    pair.replica.freeze();
+    let mut asked = attempt("a");
+    asked.ttl = ttl(1_000);
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        for (what, over) in [("it is granted", false), ("it is over", true)] {
+            eventually(what, async || {
+                ((left(&pair, "a").await < 0) == over).then_some(())
+            })
+            .await;
+        }
+        // Of what is left it is counted from when the gateway has heard of the grant.
+        sleep(Duration::from_secs(1)).await;
+        pair.replica.thaw();
+    });
+    let ran_out = StoreError::Unavailable(Unavailability::RanOut);
+    assert_eq!(acquired.err(), Some(ran_out));
+    pair.together().await;
+    granted(store.acquire(&attempt("a")).await);
+}
+
+#[tokio::test]
+async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
+    let pair = Pair::start().await;
+    let gate = TestGateway::with(&pair.master.url(), &waits());
+    let first = gate.take("a").await;
+    let next = gate.queue(request("a")).await;
+    pair.master.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let refused = gate.store.acquire(&attempt("b")).await.err();
+    let no_memory = StoreError::Unavailable(Unavailability::OutOfMemory);
+    assert_eq!(refused, Some(no_memory), "the fault happened");
+    let lease = gate.pass(&first, next).await;
+    assert_holds(&pair.replica, "a", &lease.token.hash(), "").await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_forgotten_the_marker_is_sent_it_again() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    pair.master.run(&["SCRIPT", "FLUSH"]).await;
+    granted(store.acquire(&attempt("a")).await);
+}
+
+#[tokio::test]
+async fn where_the_name_of_the_server_leads_to_another_one_its_replicas_stand_for_none_of_the_first()
+ {
+    let [one, other] = [Pair::start().await, Pair::start().await];
+    let (proxy, store) = behind_proxy(&one.master, &waits()).await;
+    granted(store.acquire(&attempt("first")).await);
+    // From now on nothing that the first server grants is on its replica.
+    one.replica.freeze();
+    proxy.lead_to(other.master.port());
+    one.hang_up_on_markers().await;
+    eventually("locks are granted again", async || {
+        let asked = attempt(&token().to_string());
+        match store.acquire(&asked).await {
+            Ok(Acquisition::Granted(_)) => {
+                assert_holds(&other.replica, asked.name.as_str(), &asked.token, "").await;
+                Some(())
+            }
+            Err(error) => {
+                too_few(Some(error));
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    one.replica.thaw();
+}
+
+/// As many as ask together while nobody can open a connection: each tries in vain for as long as connecting may take.
+const CONVOY: usize = 20;
+
+/// What all of them are told, each by its deadline.
+async fn convoy(store: &RedisStore) -> Vec<Result<Acquisition, StoreError>> {
+    let asked: Vec<_> = (0..CONVOY).map(|n| attempt(&format!("lock-{n}"))).collect();
+    let start = Instant::now();
+    let all = join_all(asked.iter().map(|asked| store.acquire(asked))).await;
+    let took = start.elapsed();
+    assert!(took < deadline(&waits()) + BUSY, "{took:?}");
+    all
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_others_who_cannot_open_a_line_either() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    pair.hang_up_on_markers().await;
+    pair.master.freeze();
+    for acquired in convoy(&store).await {
+        assert!(acquired.is_err(), "{acquired:?}");
+    }
+    pair.master.thaw();
+}
+
+#[tokio::test]
+async fn all_who_wait_for_an_answer_that_does_not_come_are_told_so_by_their_deadline() {
+    let pair = Pair::start().await;
+    let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
+    granted(store.acquire(&attempt("first")).await);
+    proxy.strike("marker", Fault::HoldReply);
+    for acquired in convoy(&store).await {
+        assert_eq!(too_few(acquired.err()), None);
+    }
+    proxy.let_go();
+    // The connection is given up once it has been silent for longer than it may be.
+    eventually("they are answered again", async || {
+        store.acquire(&attempt("a")).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_that_is_done_for_a_request_has_one_deadline() {
+    let pair = Pair::start().await;
+    let config = with(waits(), |it| it.wait_timeout_ms = Millis(5_000));
+    let (_proxy, store) = behind_proxy(&pair.master, &config).await;
+    let first = attempt("first");
+    granted(store.acquire(&first).await);
+    store.give_back(&first.name, &first.token).await.unwrap();
+    pair.replica.freeze();
+    let asked = attempt("a");
+    let start = Instant::now();
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        until("it is granted", async || left(&pair, "a").await > 0).await;
+        // It is not confirmed, nor is it answered whether it was taken back.
+        pair.master.freeze();
+    });
+    assert!(
+        start.elapsed() < deadline(&config) + BUSY,
+        "{:?}",
+        start.elapsed()
+    );
+    match acquired {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    pair.master.thaw();
+    pair.replica.thaw();
+}

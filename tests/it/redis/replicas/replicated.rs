@@ -1,0 +1,293 @@
+//! Grants that are answered only when replicas have them.
+
+use crate::redis::prelude::*;
+
+/// A master and its replica.
+pub(crate) struct Pair {
+    pub(crate) master: RedisServer,
+    pub(crate) replica: RedisServer,
+}
+
+// === impl Pair ===
+
+impl Pair {
+    pub(crate) async fn start() -> Self {
+        let master = RedisServer::start_with(&["--repl-diskless-sync-delay", "0"]).await;
+        let port = master.port().to_string();
+        let options = ["--replicaof", "127.0.0.1", &port];
+        let pair = Self {
+            replica: RedisServer::start_with(&options).await,
+            master,
+        };
+        pair.together().await;
+        pair
+    }
+
+    /// The same, and a store.
+    pub(crate) async fn with_store() -> (Self, RedisStore) {
+        let pair = Self::start().await;
+        let store = pair.store(&Lifecycle::new());
+        (pair, store)
+    }
+
+    /// Waits until the replica has all that the master has.
+    pub(crate) async fn together(&self) {
+        until_integer(&self.master, &["WAIT", "1", "500"], 1).await;
+    }
+
+    pub(crate) fn store(&self, lifecycle: &Lifecycle) -> RedisStore {
+        open(&self.master.url(), &waits(), lifecycle)
+    }
+
+    /// Ends the connection on which markers are written, and no other.
+    pub(crate) async fn hang_up_on_markers(&self) {
+        let clients = self.master.text(&["CLIENT", "LIST"]).await;
+        let mut lines = clients.lines().filter(|line| line.contains(" cmd=wait "));
+        let line = lines.find(|line| !line.contains(" flags=S "));
+        let id = line.and_then(|line| line.strip_prefix("id=")?.split(' ').next());
+        let id = id.expect("there is such a connection");
+        let ended = self.master.integer(&["CLIENT", "KILL", "ID", id]).await;
+        assert_eq!(ended, 1);
+    }
+
+    async fn holder(&self, lock: &str) -> String {
+        let key = format!("lg:{{{lock}}}:lock");
+        self.master.text(&["GETRANGE", &key, "1", "64"]).await
+    }
+}
+
+/// One replica must have what is granted, within a time that a busy machine does not need by itself.
+pub(crate) fn waits() -> RedisConfig {
+    RedisConfig {
+        wait_replicas: 1,
+        wait_timeout_ms: Millis(3_000),
+        command_timeout_ms: Millis(2_000),
+        deadline_ms: Millis(5_000),
+        ..quick()
+    }
+}
+
+#[track_caller]
+pub(crate) fn too_few(error: Option<StoreError>) -> Option<u32> {
+    match error {
+        Some(StoreError::Unavailable(Unavailability::TooFewReplicas {
+            wanted: 1,
+            confirmed,
+        })) => confirmed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_answered_is_on_the_replica() {
+    let (pair, store) = Pair::with_store().await;
+    for lock in ["a", "b", "c"] {
+        let asked = attempt(lock);
+        granted(store.acquire(&asked).await);
+        assert_holds(&pair.replica, lock, &asked.token, "").await;
+    }
+    assert_eq!(health(&store, "replicas").await, Some(Health::Passing));
+    assert_eq!(store.figures().replicas, Some(1));
+}
+
+#[tokio::test]
+async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_used_again() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    // It is there, and says nothing.
+    pair.replica.freeze();
+    let asked = keyed("a", "k");
+    assert_eq!(too_few(store.acquire(&asked).await.err()), Some(0));
+    assert_eq!(pair.holder("a").await, "", "nothing happened");
+    store.must_withdraw(&asked).await;
+    until_health(&store, "replicas", Health::Outage, "0 of 1 replicas").await;
+    pair.replica.thaw();
+    pair.together().await;
+    granted(store.acquire(&keyed("a", "k")).await);
+}
+
+#[tokio::test]
+async fn a_lock_that_is_handed_on_is_answered_when_the_replica_has_it() {
+    let pair = Pair::start().await;
+    let gates = [0, 1].map(|_| TestGateway::with(&pair.master.url(), &waits()));
+    let mut lease = gates[0].take("a").await;
+    // By the reply of the release, and by a message.
+    for gate in [&gates[0], &gates[1]] {
+        let next = gate.queue(request("a")).await;
+        gates[0].release(&lease).await;
+        lease = next.lease().await;
+        assert_holds(&pair.replica, "a", &lease.token.hash(), "").await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
+    let pair = Pair::start().await;
+    let gates = [0, 1].map(|_| TestGateway::with(&pair.master.url(), &waits()));
+    for gate in [&gates[0], &gates[1]] {
+        let lease = gates[0].take("a").await;
+        let next = gate.queue(request("a")).await;
+        pair.replica.freeze();
+        gates[0].release(&lease).await;
+        match next.refusal().await {
+            // The replica has its place in the queue, and may become the master.
+            AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
+                assert_eq!(too_few(Some(why.into())), Some(0));
+            }
+            other => panic!("{other:?}"),
+        }
+        pair.replica.thaw();
+        pair.together().await;
+        assert_eq!(gates[0].look("a").await, free());
+    }
+}
+
+#[tokio::test]
+async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_none() {
+    let (pair, store) = Pair::with_store().await;
+    let asked = attempt("a");
+    granted(store.acquire(&asked).await);
+    pair.replica.freeze();
+    // As they are told who are granted a lock that they have waited for.
+    let left = store.leave(&asked.name, &asked.token, None).await.err();
+    assert_eq!(too_few(left), Some(0));
+    let lost = store.confirm(&asked.name, &asked.token).await.unwrap();
+    assert_eq!(lost, Confirmation::Lost);
+    assert_eq!(pair.holder("a").await, "");
+    pair.replica.thaw();
+}
+
+#[tokio::test]
+async fn a_lease_that_somebody_may_have_heard_of_is_not_taken_back() {
+    let (pair, store) = Pair::with_store().await;
+    let asked = keyed("a", "k");
+    granted(store.acquire(&asked).await);
+    pair.replica.freeze();
+    match store.acquire(&keyed("a", "k")).await {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pair.holder("a").await, asked.token.to_string());
+    pair.replica.thaw();
+    pair.together().await;
+    let again = store.acquire(&keyed("a", "k")).await.unwrap();
+    assert!(matches!(again, Acquisition::Replayed(..)), "{again:?}");
+}
+
+#[tokio::test]
+async fn many_who_are_granted_together_share_a_marker() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    pair.master.run(&["CONFIG", "RESETSTAT"]).await;
+    let asked: Vec<_> = (0..200).map(|n| attempt(&format!("lock-{n}"))).collect();
+    let all = join_all(asked.iter().map(|asked| store.acquire(asked))).await;
+    for acquired in all {
+        granted(acquired);
+    }
+    let stats = pair.master.text(&["INFO", "commandstats"]).await;
+    let calls = stats.split("cmdstat_wait:calls=").nth(1);
+    let calls = calls.and_then(|rest| rest.split(',').next()?.parse().ok());
+    let calls: u32 = calls.expect("replicas were waited for");
+    assert!(calls < 100, "{calls} markers for 200 grants");
+}
+
+#[tokio::test]
+async fn a_grant_that_was_lost_before_it_was_marked_is_not_answered() {
+    let mut pair = Pair::start().await;
+    let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
+    granted(store.acquire(&attempt("first")).await);
+    proxy.strike("marker", Fault::HoldRequest);
+    let asked = attempt("a");
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        proxy.struck(1).await;
+        // A server without persistence forgets the grant, and its replica with it.
+        pair.master.kill();
+        pair.master.start_again().await;
+        pair.together().await;
+        proxy.let_go();
+    });
+    assert_eq!(too_few(acquired.err()), None, "nobody knows who had it");
+    assert_eq!(pair.holder("a").await, "");
+    granted(store.acquire(&attempt("a")).await);
+}
+
+#[tokio::test]
+async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
+    let pair = Pair::start().await;
+    let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
+    let first = attempt("first");
+    granted(store.acquire(&first).await);
+    // The script is known from here on, so that a late copy is carried out.
+    store.give_back(&first.name, &first.token).await.unwrap();
+    pair.replica.freeze();
+    proxy.strike("marker", Fault::HoldReply);
+    let asked = attempt("a");
+    let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
+        proxy.struck(1).await;
+        pair.master.freeze();
+        proxy.let_go();
+    });
+    match acquired {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+    pair.master.thaw();
+    pair.replica.thaw();
+    // What was sent to take it back is carried out late.
+    eventually("nobody holds it", async || {
+        let inspection = store.inspect(&name("a")).await.ok()?;
+        (inspection == free()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_for_markers_that_was_lost_costs_one_caller_at_most() {
+    let (pair, store) = Pair::with_store().await;
+    granted(store.acquire(&attempt("first")).await);
+    for round in 0..10 {
+        pair.hang_up_on_markers().await;
+        let asked: Vec<_> = (0..5)
+            .map(|n| attempt(&format!("lock-{round}-{n}")))
+            .collect();
+        let mut these = 0;
+        for asked in &asked {
+            match store.acquire(asked).await {
+                Ok(acquisition) => drop(granted(Ok(acquisition))),
+                Err(error) => {
+                    assert_eq!(too_few(Some(error)), None, "nobody knows who has it");
+                    assert_eq!(pair.holder(asked.name.as_str()).await, "");
+                    these += 1;
+                }
+            }
+        }
+        assert!(these <= 1, "{these} of five were refused");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_wait_is_told_so() {
+    let pair = Pair::start().await;
+    let rules = ["on", ">pw", "~*", "&*", "+@all", "-wait"];
+    let user = [&["ACL", "SETUSER", "gate"][..], &rules].concat();
+    assert_eq!(pair.master.run(&user).await, Value::Okay);
+    let url = pair.master.url_as("gate", "pw");
+    let store = open(&url, &waits(), &Lifecycle::new());
+    assert_misconfigured(store.acquire(&attempt("a")).await, "wait");
+    assert_health(&store, "replicas", Health::Misconfigured, "ACL SETUSER").await;
+    assert_eq!(pair.holder("a").await, "", "nothing was granted");
+}
+
+#[tokio::test]
+async fn without_a_replica_nobody_is_kept_waiting_who_does_not_ask_for_one() {
+    let server = RedisServer::start().await;
+    let store = open(&server.url(), &quick(), &Lifecycle::new());
+    granted(store.acquire(&attempt("a")).await);
+    assert_eq!(health(&store, "replicas").await, None);
+    assert_eq!(store.figures().replicas, None);
+    let stats = server.text(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_wait"), "{stats}");
+    timeout(Duration::from_mins(1), store.close())
+        .await
+        .unwrap();
+}

@@ -1,0 +1,144 @@
+//! Fencing tokens rise, whatever becomes of the counter.
+
+use crate::redis::prelude::*;
+
+/// Grants and releases, and answers the fence.
+async fn fence(rig: &Rig, lock: &str) -> u64 {
+    let asked = attempt(lock);
+    let lease = rig.grant(&asked).await;
+    rig.store.must_release(&asked).await;
+    lease.fence.get()
+}
+
+/// The server's time in microseconds.
+async fn server_time(rig: &Rig) -> u64 {
+    let time = rig.server.run(&["TIME"]).await;
+    let time: Vec<u64> = from_redis_value(time).unwrap();
+    time[0] * 1_000_000 + time[1]
+}
+
+#[tokio::test]
+async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
+    let rig = Rig::start().await;
+    let mut last = server_time(&rig).await;
+    for _ in 0..50 {
+        let next = fence(&rig, "rising").await;
+        assert!(next > last);
+        last = next;
+    }
+    let key = fence_key(&name("rising"));
+    assert_eq!(
+        rig.server.text(&["GET", &key]).await,
+        last.to_string(),
+        "all digits are kept"
+    );
+}
+
+#[tokio::test]
+async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
+    let rig = Rig::start().await;
+    let ahead = server_time(&rig).await + 3_600_000_000;
+    let key = fence_key(&name("ahead"));
+    rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+    assert_eq!(fence(&rig, "ahead").await, ahead + 1);
+    // Lost, while the clock is behind it: the gateway has seen it.
+    rig.server.run(&["DEL", &key]).await;
+    assert_eq!(fence(&rig, "ahead").await, ahead + 2);
+    // A floor holds in its slot alone.
+    assert!(fence(&rig, "another-slot").await < ahead);
+}
+
+#[tokio::test]
+async fn a_fence_that_was_shown_is_never_fallen_below() {
+    let rig = Rig::start().await;
+    let other = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let ahead = server_time(&rig).await + 3_600_000_000;
+    let key = fence_key(&name("shown"));
+    for (turn, seen_by) in ["acquire", "inspect", "renew"].iter().enumerate() {
+        // Each turn begins with a counter that only the other gateway has met.
+        let ahead = ahead + 1_000_000 * u64::try_from(turn).unwrap();
+        rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+        let held = attempt("shown");
+        assert_eq!(granted(other.acquire(&held).await).fence.get(), ahead + 1);
+        match *seen_by {
+            "acquire" => drop(rig.store.acquire(&attempt("shown")).await.unwrap()),
+            "inspect" => drop(rig.store.inspect(&held.name).await.unwrap()),
+            _ => drop(
+                rig.store
+                    .renew(&held.name, &held.token, None)
+                    .await
+                    .unwrap(),
+            ),
+        }
+        // Counter and lease are lost, and the clock is behind both.
+        rig.server.run(&["FLUSHALL"]).await;
+        assert_eq!(fence(&rig, "shown").await, ahead + 2, "{seen_by}");
+    }
+}
+
+#[tokio::test]
+async fn a_counter_that_was_lost_issues_no_old_number() {
+    let rig = Rig::start().await;
+    let before = fence(&rig, "lost").await;
+    rig.server.run(&["FLUSHALL"]).await;
+    let after = fence(&rig, "lost").await;
+    assert!(after > before);
+    // And through a gateway that has seen nothing.
+    let rig = Rig::on(rig.server);
+    rig.server.run(&["FLUSHALL"]).await;
+    assert!(fence(&rig, "lost").await > after);
+}
+
+#[tokio::test]
+async fn names_of_one_slot_share_a_counter() {
+    let rig = Rig::start().await;
+    let slot = Slot::of(b"one");
+    let mut names = (0..).map(|n| format!("other-{n}"));
+    let other = names
+        .find(|other| Slot::of(other.as_bytes()) == slot)
+        .unwrap();
+    let before = fence(&rig, "one").await;
+    assert!(fence(&rig, &other).await > before);
+    assert_eq!(rig.server.keys().await, [fence_key(&name("one"))]);
+    let keyslot = ["CLUSTER", "KEYSLOT", &fence_key(&name(&other))];
+    let sharded = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
+    let theirs = usize::try_from(sharded.integer(&keyslot).await).unwrap();
+    assert_eq!(theirs, slot.index(), "the counter lives where its names do");
+}
+
+#[tokio::test]
+async fn after_the_last_fence_there_is_none() {
+    let rig = Rig::start().await;
+    let key = fence_key(&name("last"));
+    let last = FencingToken::MAX.get();
+    rig.server
+        .run(&["SET", &key, &(last - 1).to_string()])
+        .await;
+    assert_eq!(fence(&rig, "last").await, last);
+    let before = rig.server.digest().await;
+    let refused = rig.store.acquire(&attempt("last")).await.unwrap_err();
+    assert_eq!(refused, StoreError::FenceExhausted);
+    assert_eq!(rig.server.digest().await, before, "nothing was written");
+}
+
+#[tokio::test]
+async fn no_fence_is_made_from_an_impossible_time() {
+    let rig = Rig::start().await;
+    let script = composed("acquire");
+    // 1970, 2001, the last second of 2024, and 2200.
+    for seconds in ["25", "1000000000", "1735689599", "7258118400"] {
+        // The script as it is, on a server whose clock shows this.
+        let script = script.replace("redis.call('TIME')", &format!("{{ '{seconds}', '0' }}"));
+        let (key, counter) = ("lg:{l}:lock", "lg:{f}:fence");
+        let gateway = format!("{:016}{}", 0, "0123456789abcdef");
+        let mut command = vec!["EVAL", &script, "2", key, counter];
+        command.extend(["token", "1000", "rest", &gateway, "", "", "", "9"]);
+        let refused = format!("clock token 0:10:{seconds:0>10}");
+        assert_eq!(rig.server.text(&command).await, refused);
+    }
+    assert_eq!(
+        rig.server.integer(&["DBSIZE"]).await,
+        0,
+        "nothing was written"
+    );
+}

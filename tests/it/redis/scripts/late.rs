@@ -1,0 +1,136 @@
+//! Commands that are carried out after their caller has given up.
+
+use crate::redis::prelude::*;
+
+/// Lets go of the copy that the proxy holds, and waits until the server has run it. What was sent behind
+/// it on the same connection, and given up as well, comes after it.
+pub(super) async fn let_late_copy_arrive(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
+    write_down_everything(&rig.server).await;
+    assert_eq!(runs(&rig.server, &asked.token).await, 0);
+    proxy.let_go();
+    until_runs(&rig.server, &asked.token, 1).await;
+}
+
+#[tokio::test]
+async fn a_late_copy_does_not_take_a_lock_that_was_released() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("late");
+    proxy.strike("{late}", Fault::HoldRequest);
+    rig.grant(&asked).await;
+    assert_eq!(proxy.strikes(), 1, "the second copy was granted");
+    rig.store.must_release(&asked).await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
+    rig.store.must_be_free(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_either() {
+    for [holder, asked] in [
+        [attempt("busy"), attempt("busy")],
+        [one_of(1, "busy"), one_of(1, "busy")],
+    ] {
+        let (rig, proxy) = Rig::with_proxy().await;
+        rig.grant(&holder).await;
+        proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
+        rig.store.must_refuse(&asked).await;
+        assert_eq!(proxy.strikes(), 1);
+        rig.store.must_release(&holder).await;
+        let_late_copy_arrive(&rig, &proxy, &asked).await;
+        rig.store.must_be_free(&asked.name).await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_unknown_while_a_late_copy_cannot_be_withdrawn() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let (holder, asked) = (attempt("stuck"), attempt("stuck"));
+    rig.grant(&holder).await;
+    proxy.strike(
+        &format!("{}\r\n$5\r\n30000\r\n", asked.token),
+        Fault::HoldRequest,
+    );
+    // What is followed by a floor and a gateway is the give-back.
+    let give_back = format!("{}\r\n$32\r\n", asked.token);
+    for _ in 0..1_000 {
+        proxy.strike(&give_back, Fault::CutRequest);
+    }
+    assert_unknown(rig.store.acquire(&asked).await);
+    assert!(proxy.strikes() > 2, "the give-back was tried");
+}
+
+#[tokio::test]
+async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_does() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("gone");
+    proxy.strike("{gone}", Fault::HoldRequest);
+    // Its caller hangs up.
+    tokio::select! {
+        answered = rig.store.acquire(&asked) => panic!("{answered:?}"),
+        () = proxy.struck(1) => {}
+    }
+    rig.store
+        .must_give_back(&asked, GiveBack::NothingHeld)
+        .await;
+    let_late_copy_arrive(&rig, &proxy, &asked).await;
+    rig.store.must_be_free(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
+    let rig = Rig::start().await;
+    rig.grant(&attempt("warm")).await;
+    let asked = attempt("frozen");
+    rig.server.freeze();
+    assert_unknown(rig.store.acquire(&asked).await);
+    // No connection can be made any more, so this is known not to have been sent.
+    assert_unavailable(rig.store.give_back(&asked.name, &asked.token).await);
+    rig.server.thaw();
+    // Every copy of the acquire is carried out now, before or after what comes next.
+    let give_back = timeout(TIMEOUT, rig.store.give_back(&asked.name, &asked.token));
+    give_back.await.expect("the server answers again").unwrap();
+    rig.store.must_withdraw(&asked).await;
+    rig.store.must_be_free(&asked.name).await;
+    rig.grant(&attempt("frozen")).await;
+}
+
+#[tokio::test]
+async fn a_pause_shorter_than_the_deadline_is_survived() {
+    let rig = Rig::with(&patient()).await;
+    let asked = attempt("paused");
+    rig.grant(&attempt("warm")).await;
+    rig.server.freeze();
+    let thaw = async {
+        // Longer than one command may take, so that at least one copy was given up.
+        sleep(Duration::from_millis(1_200)).await;
+        rig.server.thaw();
+    };
+    let (lease, ()) = tokio::join!(rig.grant(&asked), thaw);
+    let fence = rig
+        .server
+        .text(&["GETRANGE", "lg:{paused}:lock", "70", "85"])
+        .await;
+    assert_eq!(fence, lease.fence.to_string(), "all copies are one grant");
+    rig.store.must_release(&asked).await;
+}
+
+#[tokio::test]
+async fn late_copies_of_a_renewal_do_not_make_a_lease_end_earlier_than_its_holder_was_told() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    let asked = attempt("shorter");
+    rig.grant(&asked).await;
+    let (name, token) = (&asked.name, &asked.token);
+    for _ in 0..100 {
+        let renewal = format!("{token}\r\n$4\r\n5000\r\n");
+        proxy.strike(&renewal, Fault::HoldRequest);
+    }
+    assert_unknown(rig.store.renew(name, token, Some(ttl(5_000))).await);
+    rig.store.must_renew(&asked, Some(ttl(60_000))).await;
+    write_down_everything(&rig.server).await;
+    proxy.let_go();
+    until("all copies arrive", async || {
+        runs(&rig.server, token).await == proxy.strikes()
+    })
+    .await;
+    let left = rig.server.integer(&["PTTL", "lg:{shorter}:lock"]).await;
+    assert!(left > 40_000, "{left}");
+}

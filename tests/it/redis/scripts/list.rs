@@ -1,0 +1,260 @@
+//! Lists on servers with all sorts of keys, and on servers that change.
+
+use std::cell::Cell;
+
+use latchgate::store::cursor::Cursor;
+
+use crate::redis::prelude::*;
+
+pub(crate) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
+    ListQuery {
+        filter: ListFilter::default(),
+        limit,
+        cursor,
+    }
+}
+
+async fn walk(rig: &Rig, mut cursor: Option<Cursor>) -> BTreeMap<String, Holder> {
+    let mut walked = BTreeMap::new();
+    loop {
+        let page = rig.store.list(&all(100, cursor)).await.unwrap();
+        let locks = page.locks.into_iter();
+        walked.extend(locks.map(|lock| (lock.name.to_string(), lock.holder)));
+        cursor = page.next;
+        if cursor.is_none() {
+            return walked;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
+    let rig = Rig::start().await;
+    let server = &rig.server;
+    rig.grant(&attempt("ours")).await;
+    for held in ["expires", "2newer"] {
+        let key = format!("lg:{{{held}}}:lock");
+        server.run(&["SET", &key, held, "PX", "60000"]).await;
+    }
+    server.run(&["SET", "lg:{for-ever}:lock", "x"]).await;
+    server.run(&["RPUSH", "lg:{odd-lock}:lock", "x"]).await;
+    for (key, value) in [
+        ("lg:{a}:x}:lock", "no name"),
+        ("lg:{}:lock", "no name"),
+        ("lg:{ä}:lock", "no name"),
+        ("xlg:{b}:lock", "no lock"),
+        ("lg:{b}:of:2", "no lock"),
+    ] {
+        server.run(&["SET", key, value]).await;
+    }
+    let walked = walk(&rig, None).await;
+    let names: Vec<&str> = walked.keys().map(String::as_str).collect();
+    let expected = ["2newer", "expires", "for-ever", "odd-lock", "ours"];
+    assert_eq!(names, expected);
+    for (name, holder) in walked {
+        match (name.as_str(), holder) {
+            ("ours", Holder::Lease(_))
+            | (
+                "for-ever",
+                Holder::Foreign {
+                    expires_in: None,
+                    mark: Some(_),
+                },
+            )
+            | (
+                "odd-lock",
+                Holder::Foreign {
+                    expires_in: None,
+                    mark: None,
+                },
+            ) => {}
+            (
+                _,
+                Holder::Foreign {
+                    expires_in: Some(left),
+                    ..
+                },
+            ) => {
+                assert!(left > Duration::from_secs(50), "{name}: {left:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn as_many_wait_as_an_inspect_says_although_a_place_that_is_over_still_stands() {
+    let rig = Rig::start().await;
+    let held = attempt("waited-for");
+    rig.grant(&held).await;
+    let gone = open(&rig.server.url(), &quick(), &Lifecycle::new());
+    let kept = waiting(keyed("waited-for", "k"));
+    let _place = gone.stand(&kept).await;
+    let waits = waiting(keyed("waited-for", "l"));
+    let _place = rig.store.park(&waits);
+    rig.store.acquire(&waits).await.unwrap();
+    // Its gateway dies, and nobody takes it out when its time is over.
+    let grace = Some(Duration::from_millis(200));
+    gone.leave(&kept.name, &kept.token, grace).await.unwrap();
+    gone.close().await;
+    until("an inspect does not count it", async || {
+        let inspected = rig.store.inspect(&held.name).await.unwrap();
+        inspected.waiters == 1
+    })
+    .await;
+    let queue = "lg:{waited-for}:wait";
+    assert_eq!(rig.server.integer(&["LLEN", queue]).await, 2);
+    let page = rig.store.list(&all(10, None)).await.unwrap();
+    let waiters: Vec<_> = page.locks.iter().map(|lock| lock.waiters).collect();
+    assert_eq!(waiters, [1]);
+}
+
+#[tokio::test]
+async fn a_server_that_was_started_anew_is_walked_through_anew() {
+    // Else what is written while the log is synchronised may not be in it yet.
+    let logged = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut rig = Rig::on(RedisServer::start_with(&logged).await);
+    for number in 0..200 {
+        rig.grant(&attempt(&format!("lock:{number}"))).await;
+    }
+    let first = rig.store.list(&all(20, None)).await.unwrap();
+    assert!(first.next.is_some());
+    rig.server.kill();
+    rig.server.start_again().await;
+    // What another run has answered would lead somewhere into the middle.
+    let walked = eventually("the server is back", async || {
+        rig.store.list(&all(1, None)).await.ok()?;
+        Some(walk(&rig, first.next).await)
+    })
+    .await;
+    assert_eq!(walked.len(), 200);
+}
+
+#[tokio::test]
+async fn a_replica_shows_nothing() {
+    let rig = Rig::start().await;
+    rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    assert_unavailable(rig.store.list(&all(100, None)).await);
+    rig.server.run(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(rig.store.list(&all(100, None)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_lost_reply_costs_another_question() {
+    let (rig, proxy) = Rig::with_proxy().await;
+    rig.grant(&attempt("lost")).await;
+    for part in ["SCAN", "{lost}"] {
+        proxy.strike(part, Fault::CutReply);
+        let page = rig.store.list(&all(100, None)).await.unwrap();
+        assert_eq!(page.locks.len(), 1);
+    }
+    assert_eq!(proxy.strikes(), 2);
+}
+
+#[tokio::test]
+async fn the_work_for_a_page_is_bounded_whatever_is_found() {
+    let rig = Rig::start().await;
+    rig.server.run(&["DEBUG", "POPULATE", "200000"]).await;
+    rig.grant(&attempt("needle")).await;
+    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    let (mut pages, mut cursor, mut found) = (0_u64, None, 0);
+    loop {
+        let Page { locks, next } = rig.store.list(&all(100, cursor)).await.unwrap();
+        found += locks.len();
+        pages += 1;
+        cursor = next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, 1);
+    assert!(pages > 10, "{pages} pages, most of them empty");
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    assert!(!stats.contains("cmdstat_keys"), "{stats}");
+    let of = |field: &str| {
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_scan:"));
+        let rest = line.unwrap().split_once(field).unwrap().1;
+        let number = rest.split(',').next().unwrap();
+        number.parse::<f64>().unwrap()
+    };
+    assert!(of("calls=") <= 32.0 * pages as f64, "{stats}");
+    assert!(
+        of("usec_per_call=") < 2_000.0,
+        "one step blocks the server: {stats}"
+    );
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_list_is_told_so_at_once_and_takes_locks_all_the_same() {
+    let rig = Rig::start().await;
+    rig.grant(&attempt("held")).await;
+    let connection = &mut rig.server.connection().await;
+    let words = [
+        "ACL", "SETUSER", "noscan", "on", ">pw", "~*", "&*", "+@all", "-scan",
+    ];
+    cmd(&words).query_async::<()>(connection).await.unwrap();
+    let url = rig.server.url_as("noscan", "pw");
+    let store = open(&url, &quick(), &rig.lifecycle);
+    let refused = store.list(&all(1, None)).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("scan") && refused.contains("ACL SETUSER"),
+        "{refused}"
+    );
+    let Some(Health::Misconfigured(what)) = health(&store, "permissions").await else {
+        panic!("ready without SCAN");
+    };
+    assert!(what.starts_with("the user may not run SCAN;"), "{what}");
+    let taken = attempt("no-list");
+    granted(store.acquire(&taken).await);
+    store.must_release(&taken).await;
+}
+
+#[tokio::test]
+async fn leases_are_shown_without_a_script_for_each() {
+    let rig = Rig::start().await;
+    for number in 0..300 {
+        rig.grant(&attempt(&format!("lock:{number}"))).await;
+    }
+    rig.server.run(&["SET", "lg:{foreign}:lock", "x"]).await;
+    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    assert_eq!(walk(&rig, None).await.len(), 301);
+    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    let calls = |command: &str| {
+        let prefix = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+        line.map_or(0, |line| {
+            line.split(',').next().unwrap().parse::<u32>().unwrap()
+        })
+    };
+    assert!(calls("getrange") >= 301, "{stats}");
+    // The foreign lock, and the probe.
+    assert!(calls("evalsha") + calls("eval") < 20, "{stats}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_passes_on_while_it_is_looked_at_is_never_taken_for_a_foreign_one() {
+    let rig = Rig::start().await;
+    let looks = Cell::new(0);
+    let passing = async {
+        let mut passed = 0;
+        while passed < 400 || looks.get() <= 20 {
+            passed += 1;
+            let (one, two) = (attempt("passes"), attempt("still"));
+            rig.grant(&one).await;
+            rig.grant(&two).await;
+            rig.store.must_release(&one).await;
+            rig.store.must_release(&two).await;
+        }
+    };
+    let mut passing = std::pin::pin!(passing);
+    loop {
+        let page = tokio::select! {
+            () = &mut passing => break,
+            page = async { rig.store.list(&all(100, None)).await } => page.unwrap(),
+        };
+        looks.set(looks.get() + 1);
+        for lock in page.locks {
+            assert!(matches!(lock.holder, Holder::Lease(_)), "{lock:?}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The clock of the server is set while locks are held and waited for, and that of a gateway is wrong.
+
+use latchgate::clock::Clock as _;
+
+use crate::redis::prelude::*;
+
+/// By how many seconds it is set: longer than a lease of these tests lasts.
+const STEP: i64 = 60;
+/// Ten times the few seconds for which a gateway may count as dead and the next period.
+const NOTICED: Duration = Duration::from_mins(1);
+
+async fn rig() -> (Rig, Clock) {
+    let clock = Clock::ahead(0);
+    let rig = Rig::on(RedisServer::start_on(clock.clone(), &[]).await);
+    (rig, clock)
+}
+
+/// Acquires and releases, and answers the fence.
+async fn turn(store: &RedisStore) -> u64 {
+    let asked = attempt("turn");
+    let lease = granted(store.acquire(&asked).await);
+    store.must_release(&asked).await;
+    lease.fence.get()
+}
+
+#[tokio::test]
+async fn set_forward_it_ends_leases_early_and_fences_rise() {
+    let (rig, clock) = rig().await;
+    let held = attempt("held");
+    let lease = rig.grant(&held).await;
+    clock.set(STEP);
+    let next = rig.grant(&attempt("held")).await;
+    assert!(next.fence > lease.fence);
+    rig.store.must_lose(&held, Loss::HeldByAnother).await;
+    // Set right again: what was counted by the wrong time is gone on from.
+    clock.set(0);
+    assert!(turn(&rig.store).await > lease.fence.get());
+    rig.store.must_refuse(&attempt("held")).await;
+}
+
+#[tokio::test]
+async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
+    let (rig, clock) = rig().await;
+    let mut last = turn(&rig.store).await;
+    let brief = with(attempt("brief"), |it| it.ttl = ttl(500));
+    let lease = rig.grant(&brief).await;
+    let granted_at = Instant::now();
+    clock.set(-STEP);
+    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    for store in [&rig.store, &fresh, &rig.store] {
+        let next = turn(store).await;
+        assert!(next > last, "{next} after {last}");
+        last = next;
+    }
+    while granted_at.elapsed() < Duration::from_secs(1) {
+        fresh.must_refuse(&attempt("brief")).await;
+    }
+    // Nobody has to wait for as long.
+    fresh
+        .break_lock(&brief.name, Some(lease.fence.into()))
+        .await
+        .unwrap();
+    let next = granted(fresh.acquire(&attempt("brief")).await);
+    assert!(next.fence > lease.fence);
+}
+
+#[tokio::test]
+async fn a_fence_comes_again_only_if_data_and_time_are_lost_and_the_gateway_was_started_anew() {
+    let (rig, clock) = rig().await;
+    let before = turn(&rig.store).await;
+    rig.server.run(&["FLUSHALL"]).await;
+    clock.set(-STEP);
+    // This one has seen what was granted.
+    let after = turn(&rig.store).await;
+    assert!(after > before, "{after} after {before}");
+    rig.server.run(&["FLUSHALL"]).await;
+    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    // The documentation says so (docs/stores/redis.md, "Fencing tokens"): this is the hole that is left.
+    assert!(turn(&fresh).await < before);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_ever_although_it_is_set() {
+    for (step, at_once) in [(STEP, true), (-STEP, false)] {
+        let clock = Clock::ahead(0);
+        let server = RedisServer::start_on(clock.clone(), &[]).await;
+        let gates = [
+            TestGateway::on(&server).await,
+            TestGateway::on(&server).await,
+        ];
+        let lease = gates[0].take("clock").await;
+        let first = gates[1].queue(request("clock")).await;
+        let second = gates[0].queue(request("clock")).await;
+        clock.set(step);
+        let start = Instant::now();
+        if !at_once {
+            gates[0].release(&lease).await;
+        }
+        // Forward: the lease is over, and so is what said that the gateways are alive.
+        let (one, other) = tokio::join!(
+            async {
+                let lease = first.lease().await;
+                gates[1].release(&lease).await;
+                lease.held.fence
+            },
+            async {
+                let lease = second.lease().await;
+                gates[0].release(&lease).await;
+                lease.held.fence
+            }
+        );
+        assert!(start.elapsed() < NOTICED, "{step}: {:?}", start.elapsed());
+        assert!(one != other && one.min(other) > lease.held.fence);
+    }
+}
+
+#[tokio::test]
+async fn that_of_a_gateway_decides_nothing() {
+    let server = RedisServer::start().await;
+    let lifecycle = Lifecycle::new();
+    let (wall, hour) = (SystemClock.wall(), Duration::from_hours(1));
+    let gateway = |clock| RedisStore::open(&server.url(), &quick(), Arc::new(clock), &lifecycle);
+    let gateways = [
+        gateway(ManualClock::at(wall - hour)),
+        gateway(ManualClock::at(wall + hour)),
+    ];
+    leases_last(400, &gateways).await;
+}
+
+/// Two gateways take turns, and each is granted the lock when the lease of the other is over, which lasts for
+/// so many milliseconds, and not before.
+pub(crate) async fn leases_last(ms: u64, gateways: &[impl Store; 2]) {
+    let (lasts, mut last) = (Duration::from_millis(ms), 0);
+    for turn in 0..4 {
+        let (here, there) = (&gateways[turn % 2], &gateways[1 - turn % 2]);
+        let brief = with(attempt("lock"), |it| it.ttl = ttl(ms));
+        let asked = Instant::now();
+        let lease = granted(here.acquire(&brief).await);
+        assert!(lease.fence.get() > last, "{} after {last}", lease.fence);
+        last = lease.fence.get();
+        assert!(lease.expires_in <= lasts);
+        let next = attempt("lock");
+        let next_lease = eventually("the lease is over", async || {
+            match there.acquire(&next).await {
+                Ok(Acquisition::Granted(lease)) => Some(lease),
+                Ok(Acquisition::Held(_)) => None,
+                other => panic!("{other:?}"),
+            }
+        })
+        .await;
+        assert!(asked.elapsed() >= lasts);
+        last = last.max(next_lease.fence.get());
+        there.must_release(&next).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
+    let (rig, clock) = rig().await;
+    let asked = attempt("spoilt");
+    let lease = rig.grant(&asked).await;
+    let now = SystemClock.wall().duration_since(std::time::UNIX_EPOCH);
+    let now = i64::try_from(now.unwrap().as_secs()).unwrap();
+    // Half a minute after the beginning of 1970.
+    clock.set(30 - now);
+    let renewed = rig.store.must_renew(&asked, None).await;
+    assert_eq!(renewed.fence, lease.fence);
+    let seen = rig.store.inspect(&asked.name).await.unwrap();
+    assert!(matches!(seen.holder, Some(Holder::Lease(_))), "{seen:?}");
+    rig.store.must_release(&asked).await;
+}
+
+#[tokio::test]
+async fn of_another_server_makes_no_lease_longer_than_it_lasts() {
+    let rig = Rig::start().await;
+    let asked = attempt("moved");
+    rig.grant(&asked).await;
+    // A server to which its slot was moved has taken over what was left of it, and its clock is behind.
+    rig.server
+        .run(&["PEXPIRE", "lg:{moved}:lock", "5000"])
+        .await;
+    let again = granted(rig.store.acquire(&asked).await);
+    assert!(again.expires_in <= Duration::from_secs(5), "{again:?}");
+}

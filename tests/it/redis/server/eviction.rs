@@ -1,0 +1,141 @@
+//! A server that evicts keys frees locks that are held.
+
+use super::examination::{COMMANDS, store_as};
+use crate::redis::prelude::*;
+
+/// Whether an acquire is refused because keys are evicted by this policy. Until it is, it may be
+/// carried out, or the server be away.
+async fn refused_for(store: &RedisStore, policy: &str) -> Option<()> {
+    match store.acquire(&attempt("evicted")).await {
+        Err(StoreError::Unavailable(Unavailability::Misconfigured(what))) => {
+            assert!(what.contains(&format!("({policy})")), "{what}");
+            Some(())
+        }
+        Err(StoreError::Unavailable(Unavailability::Connect(_))) | Ok(_) => None,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_evicts_grants_nothing_and_keeps_what_is_held() {
+    let rig = Rig::start().await;
+    let [renewed, released] = ["renewed", "released"].map(attempt);
+    for asked in [&renewed, &released] {
+        rig.grant(asked).await;
+    }
+    rig.server
+        .run(&["CONFIG", "SET", "maxmemory", "100mb"])
+        .await;
+    assert_eq!(rig.health("eviction").await, Some(Health::Passing));
+    rig.server
+        .run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"])
+        .await;
+    // A new connection is a reason to look again; so is somebody who asks.
+    eventually("the policy is found", async || {
+        rig.store.check().await;
+        refused_for(&rig.store, "volatile-ttl").await
+    })
+    .await;
+    assert_health(&rig.store, "eviction", Health::Misconfigured, "").await;
+    let renewal = rig
+        .store
+        .renew(&renewed.name, &renewed.token, None)
+        .await
+        .unwrap();
+    assert!(matches!(renewal, Renewal::Renewed(..)));
+    rig.store.must_release(&released).await;
+    let inspection = rig.store.inspect(&renewed.name).await.unwrap();
+    assert!(matches!(
+        inspection,
+        Inspection {
+            holder: Some(_),
+            ..
+        }
+    ));
+
+    let lifecycle = Lifecycle::new();
+    let config = with(quick(), |it| it.accept_eviction = true);
+    let accepting = open(&rig.server.url(), &config, &lifecycle);
+    granted(accepting.acquire(&attempt("accepted")).await);
+    assert_health(&accepting, "eviction", Health::Warning, "").await;
+    rig.server
+        .run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+        .await;
+    eventually("acquires are let through", async || {
+        rig.store.acquire(&attempt("new")).await.ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_with_another_policy_is_looked_at_again() {
+    let server = RedisServer::start().await;
+    let mut rig = Rig::on(server);
+    rig.grant(&attempt("before")).await;
+    rig.server.kill();
+    rig.server
+        .start_again_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"])
+        .await;
+    eventually("the policy is found", async || {
+        refused_for(&rig.store, "allkeys-lru").await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_be_read_any_more_is_the_one_that_was_read_last() {
+    for policy in ["noeviction", "allkeys-lru"] {
+        let options = ["--maxmemory", "100mb", "--maxmemory-policy", policy];
+        let server = RedisServer::start_with(&options).await;
+        let lifecycle = Lifecycle::new();
+        let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
+        let store = store_as(&server, &lifecycle, &rules).await;
+        let before = health(&store, "eviction").await.unwrap();
+        server.run(&["ACL", "SETUSER", "gate", "-info"]).await;
+        let now = eventually("the policy is not told any more", async || {
+            let health = health(&store, "eviction").await?;
+            (health != before).then_some(health)
+        })
+        .await;
+        if policy == "noeviction" {
+            assert!(matches!(now, Health::Warning(_)), "{now:?}");
+            granted(store.acquire(&attempt("unread")).await);
+        } else {
+            assert!(matches!(now, Health::Misconfigured(_)), "{now:?}");
+            let refused = refused_for(&store, "allkeys-lru").await;
+            assert!(refused.is_some(), "it evicts as before");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_examination_that_is_cut_off_leaves_the_verdict_as_it_was() {
+    for policy in ["noeviction", "allkeys-lru"] {
+        let (rig, proxy) = Rig::with_proxy().await;
+        for setting in [["maxmemory", "100mb"], ["maxmemory-policy", policy]] {
+            let set = ["CONFIG", "SET", setting[0], setting[1]];
+            rig.server.run(&set).await;
+        }
+        let safe = policy == "noeviction";
+        until("the policy is found", async || {
+            let found = matches!(rig.health("eviction").await, Some(Health::Passing));
+            found == safe
+        })
+        .await;
+        for _ in 0..1_000 {
+            proxy.strike("memory", Fault::CutReply);
+        }
+        until("it cannot be read any more", async || {
+            let health = rig.health("connection").await;
+            matches!(health, Some(Health::Outage(_)))
+        })
+        .await;
+        assert!(proxy.strikes() > 0);
+        if safe {
+            rig.grant(&attempt("cut-off")).await;
+        } else {
+            let refused = refused_for(&rig.store, "allkeys-lru").await;
+            assert!(refused.is_some(), "it evicts as before");
+        }
+    }
+}

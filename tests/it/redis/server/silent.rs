@@ -1,0 +1,196 @@
+//! Servers that are silent, slow or crowded.
+
+use tokio::task::yield_now;
+
+use crate::redis::prelude::*;
+
+/// Ten times three seconds for a grant that nobody confirms, and a period.
+const NOTICED: Duration = Duration::from_secs(50);
+
+fn by(cable: &Cable) -> latchgate::config::RedisUrl {
+    url(&format!("redis://127.0.0.1:{}", cable.port()))
+}
+
+#[tokio::test]
+async fn what_is_sent_over_them_is_given_up_in_time_and_a_new_one_serves() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let cable = Cable::to(server.port(), &lifecycle).await;
+    let store = open(&by(&cable), &quick(), &lifecycle);
+    let held = attempt("held");
+    granted(store.acquire(&held).await);
+    cable.cut();
+    let start = Instant::now();
+    let unknown = store.acquire(&attempt("lock")).await;
+    let expected = matches!(
+        unknown,
+        Err(StoreError::Indeterminate(_) | StoreError::Unavailable(_))
+    );
+    assert!(expected, "{unknown:?}");
+    assert!(start.elapsed() < Duration::from_secs(30), "it is told");
+    let nothing = server.text(&["GET", "lg:{lock}:lock"]).await;
+    assert_eq!(nothing, "", "nothing came through");
+    cable.mend();
+    eventually("it serves again", async || {
+        store.release(&held.name, &held.token).await.ok()
+    })
+    .await;
+    granted(store.acquire(&attempt("held")).await);
+}
+
+#[tokio::test]
+async fn a_gateway_that_has_no_others_delays_those_behind_it_once_and_loses_no_waiter() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let cable = Cable::to(server.port(), &lifecycle).await;
+    let here = TestGateway::on(&server).await;
+    // It is cut off for as long as `quick` has patience.
+    let there = TestGateway::with(&by(&cable), &patient());
+    let lease = here.take("lock").await;
+    let first = there.queue(request("lock")).await;
+    let second = here.queue(request("lock")).await;
+    cable.cut();
+    let start = Instant::now();
+    here.release(&lease).await;
+    // The first is granted it and hears nothing.
+    let lease = second.lease().await;
+    assert!(start.elapsed() < NOTICED, "{:?}", start.elapsed());
+    cable.mend();
+    here.release(&lease).await;
+    let mended = Instant::now();
+    let last = first.lease().await;
+    assert!(mended.elapsed() < NOTICED, "{:?}", mended.elapsed());
+    assert!(last.held.fence > lease.held.fence);
+    there.release(&last).await;
+}
+
+/// For how long a reply is under way.
+const LATE: Duration = Duration::from_millis(500);
+/// The TTL of every lease here.
+const TTL_MS: u64 = 6_000;
+
+#[tokio::test]
+async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
+    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
+    let proxy = Proxy::start(server.port(), &lifecycle).await;
+    let config = with(patient(), |it| it.command_timeout_ms = Millis(TTL_MS));
+    let gate = TestGateway::with(&proxy.url(), &config);
+    // From then on the server knows the scripts.
+    let warm = gate.take("warm").await;
+    gate.engine
+        .renew(warm.name.clone(), warm.token.clone(), RenewalTtl::default())
+        .await
+        .unwrap();
+    let mut asked = request("slow");
+    asked.ttl = ttl(TTL_MS);
+    asked.wait = Duration::ZERO;
+    let mut hold = gate.engine.hold(asked).await.unwrap();
+    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    proxy.strike("{slow}", Fault::HoldReply);
+    let held_back = async {
+        proxy.struck(1).await;
+        let since = Instant::now();
+        sleep(LATE).await;
+        proxy.let_go();
+        since
+    };
+    let (event, since) = tokio::join!(hold.next(), held_back);
+    let Some(HoldEvent::Renewed(lease)) = event else {
+        panic!("{event:?}");
+    };
+    let now = Instant::now();
+    let (left, took) = (lease.left_at(now), now - since);
+    assert!(took >= LATE);
+    assert!(
+        left + took <= lease.ttl.duration(),
+        "{left:?} after {took:?}"
+    );
+    assert!(!left.is_zero());
+}
+
+/// How many ask.
+const MANY: usize = 3_000;
+/// How many of them may be sent at once.
+const SENT: usize = 1_024;
+
+/// Time-outs that no machine is slow enough to reach while a pause lasts.
+fn endless() -> RedisConfig {
+    RedisConfig {
+        command_timeout_ms: Millis(60_000),
+        deadline_ms: Millis(60_000),
+        ..RedisConfig::default()
+    }
+}
+
+/// How many of the locks were granted before the lease was renewed, by their expiries: all have the
+/// same TTL.
+const BEFORE: &str = "local renewed, before = redis.call('PEXPIRETIME', 'lg:{held}:lock'), 0 \
+    for n = 1, tonumber(ARGV[1]) do \
+        local granted = redis.call('PEXPIRETIME', 'lg:{n' .. n .. '}:lock') \
+        if granted > 0 and granted < renewed then before = before + 1 end \
+    end \
+    return before";
+
+/// What came of one round.
+struct Round {
+    /// How many asks found room in time.
+    granted: usize,
+    /// How many of them were served before the renewal.
+    before: i64,
+}
+
+#[tokio::test]
+async fn a_renewal_stands_in_line_behind_few_of_those_who_ask() {
+    for _ in 0..10 {
+        let round = round().await;
+        // On a machine that is slow, most were turned away before anything was served, and it is not
+        // seen who comes before whom.
+        if round.granted > 2 * SENT {
+            // Where there are several connections, one of them may be a batch of commands ahead.
+            let few = i64::try_from(SENT + SENT / 2).unwrap();
+            assert!(round.before <= few, "{} were served first", round.before);
+            return;
+        }
+    }
+    panic!("never did more than {} find room", 2 * SENT);
+}
+
+/// Many ask while the server serves nobody, then somebody renews, then all are served.
+async fn round() -> Round {
+    let rig = Rig::with(&endless()).await;
+    let held = attempt("held");
+    rig.grant(&held).await;
+    let asked: Vec<_> = (1..=MANY).map(|n| attempt(&format!("n{n}"))).collect();
+    // Nobody is served before all have asked, however long that takes.
+    rig.server.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    let begun = AtomicUsize::new(0);
+    let all = join_all(asked.iter().map(async |attempt| {
+        begun.fetch_add(1, Ordering::Relaxed);
+        rig.store.acquire(attempt).await
+    }));
+    let renewal = async {
+        while begun.load(Ordering::Relaxed) < MANY {
+            yield_now().await;
+        }
+        let renewal = rig.store.renew(&held.name, &held.token, None);
+        let serve = async {
+            // By now it has been asked for, and stands in the queue before a connection has been made.
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            rig.server.run(&["CLIENT", "UNPAUSE"]).await;
+        };
+        tokio::join!(biased; renewal, serve).0
+    };
+    let (renewed, answers) = tokio::join!(renewal, all);
+    assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+    // Whoever finds no room is told that nothing happened.
+    let overloaded = StoreError::from(Unavailability::Overloaded);
+    let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+    for error in refused {
+        assert_eq!(*error, overloaded);
+    }
+    let counted = ["EVAL", BEFORE, "0", &MANY.to_string()];
+    Round {
+        granted: answers.iter().filter(|answer| answer.is_ok()).count(),
+        before: rig.server.integer(&counted).await,
+    }
+}

@@ -1,0 +1,7 @@
+//! What nearly every test of the quorum names.
+
+pub(crate) use super::{
+    nodes::{self, Nodes, quick},
+    rig::{Rig, fence_key},
+};
+pub(crate) use crate::redis::prelude::*;

@@ -1,0 +1,195 @@
+//! Gateways that contend for one lock, with an observer beside them, and more callers at once than the nodes answer in time.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::redlock::prelude::*;
+
+const CLIENTS: u64 = 50;
+/// Ten times as long as it takes on a busy machine.
+const BOUND: Duration = Duration::from_mins(1);
+
+/// Sees who is inside without asking anybody.
+#[derive(Default)]
+struct Observer {
+    inside: AtomicBool,
+    fence: AtomicU64,
+    visits: AtomicU64,
+}
+
+fn engine(nodes: &Nodes) -> Engine {
+    let lifecycle = Lifecycle::new();
+    let store = Arc::new(nodes.open(&lifecycle));
+    let limits = LimitsConfig::default();
+    Engine::start(store, lifecycle, &limits, Metrics::default())
+}
+
+fn request() -> AcquireRequest {
+    AcquireRequest {
+        sharing: None,
+        name: name("contended"),
+        ttl: ttl(30_000),
+        hold_limit: None,
+        explicit: ExplicitTerms::default(),
+        wait: BOUND,
+        owner: None,
+        metadata: Metadata::default(),
+        caller: CallerId::ANONYMOUS,
+        authorization: Authorization::default(),
+        idempotency_key: None,
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
+    let nodes = Nodes::start(3).await;
+    let engine = engine(&nodes);
+    for has_slot in [false, true] {
+        let limit = Limit::new(3).unwrap();
+        let shared = with(request(), |it| {
+            it.sharing = Some(Sharing { limit, has_slot });
+        });
+        let refused = timeout(BOUND, engine.acquire(shared)).await.unwrap();
+        let expected = matches!(refused, Err(AcquireError::CannotShare));
+        assert!(expected, "{refused:?}");
+    }
+    let alone = timeout(BOUND, engine.acquire(request())).await.unwrap();
+    assert!(alone.is_ok(), "the lock is free: {alone:?}");
+}
+
+async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
+    for _ in 0..turns {
+        let granted = timeout(BOUND, engine.acquire(request())).await;
+        let granted = granted.expect("its turn comes").unwrap();
+        granted.delivery.delivered();
+        let fence = granted.lease.held.fence.get();
+        assert!(
+            !observer.inside.swap(true, Ordering::SeqCst),
+            "two are inside"
+        );
+        let before = observer.fence.swap(fence, Ordering::SeqCst);
+        assert!(before < fence, "{fence} after {before}");
+        tokio::task::yield_now().await;
+        observer.inside.store(false, Ordering::SeqCst);
+        observer.visits.fetch_add(1, Ordering::SeqCst);
+        let released = engine.release(name("contended"), granted.hash).await;
+        released.unwrap();
+    }
+}
+
+/// Each takes the lock so many times.
+async fn all_are_served(nodes: &Nodes, turns: u64) {
+    let engines = [engine(nodes), engine(nodes)];
+    let observer = Arc::new(Observer::default());
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let engine = engines[usize::try_from(client % 2).unwrap()].clone();
+        clients.spawn(visits(engine, Arc::clone(&observer), turns));
+    }
+    let start = Instant::now();
+    while let Some(client) = clients.join_next().await {
+        client.unwrap();
+    }
+    assert_eq!(observer.visits.load(Ordering::SeqCst), CLIENTS * turns);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_clients_at_two_gateways_are_each_alone_with_rising_fences() {
+    all_are_served(&Nodes::start(3).await, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_with_two_of_five_nodes_frozen() {
+    // At first all of them are needed.
+    let nodes = Rig::start(5).await.nodes;
+    for node in [0, 3] {
+        nodes.servers[node].freeze();
+    }
+    // The three that are left must all agree, so that the gateways split them often.
+    all_are_served(&nodes, 1).await;
+    for node in [0, 3] {
+        nodes.servers[node].thaw();
+    }
+}
+
+/// How long a hand-off may take: ten times what one of a hundred may.
+const HAND_OFF: Duration = Duration::from_millis(500);
+
+/// A holder that got the lock from the queue releases it through the other gateway, where nobody waits and
+/// whose queue therefore hands nothing on: the gateway of those who wait must hear of it from the nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_next_although_the_holder_releases_at_another_gateway() {
+    let nodes = Nodes::start(3).await;
+    let [here, there] = [engine(&nodes), engine(&nodes)];
+    let mut slow = Vec::new();
+    for _ in 0..5 {
+        let first = here.acquire(request()).await.unwrap();
+        first.delivery.delivered();
+        let mut waiting = JoinSet::new();
+        for waiters in 1..=2 {
+            let engine = here.clone();
+            waiting.spawn(async move {
+                let granted = engine.acquire(request()).await.unwrap();
+                granted.delivery.delivered();
+                granted.hash
+            });
+            until("it waits", async || {
+                let shown = here.inspect(&name("contended")).await.unwrap();
+                shown.waiters == waiters
+            })
+            .await;
+        }
+        let released = here.release(name("contended"), first.hash).await;
+        released.unwrap();
+        let mut next = async || {
+            let next = timeout(BOUND, waiting.join_next()).await;
+            next.expect("its turn comes").unwrap().unwrap()
+        };
+        let second = next().await;
+        let released = there.release(name("contended"), second).await;
+        released.unwrap();
+        let began = Instant::now();
+        let third = next().await;
+        let took = began.elapsed();
+        if took >= HAND_OFF {
+            slow.push(took);
+        }
+        there.release(name("contended"), third).await.unwrap();
+    }
+    assert!(slow.len() <= 1, "{slow:?}");
+}
+
+/// As many as a busy machine serves within the time for which they wait for room.
+const CALLERS: usize = 300;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_are_granted_their_locks_one_after_the_other() {
+    let rig = Rig::start(3).await;
+    // As it is where nothing else is said.
+    let config = with(quick(), |it| {
+        it.node_timeout_ms = RedlockConfig::default().node_timeout_ms;
+    });
+    let store = nodes::open(&rig.nodes.url(), &config, &rig.lifecycle);
+    let begun = Instant::now();
+    let callers = (0..CALLERS).map(async |caller| {
+        let asked = attempt(&format!("lock:{caller}"));
+        let outcome = store.acquire(&asked).await;
+        (asked, outcome)
+    });
+    let mut refused = Vec::new();
+    for (asked, outcome) in join_all(callers).await {
+        match outcome {
+            Ok(Acquisition::Granted(_)) => {
+                store.must_release(&asked).await;
+            }
+            other => refused.push(other),
+        }
+    }
+    println!("{CALLERS} callers at once: {:?}", begun.elapsed());
+    assert!(
+        refused.is_empty(),
+        "{} of {CALLERS}: {:?}",
+        refused.len(),
+        refused[0]
+    );
+}

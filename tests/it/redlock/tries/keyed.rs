@@ -1,0 +1,175 @@
+//! Idempotency keys over a quorum, and who keeps a lease that is at several nodes.
+
+use crate::redlock::prelude::*;
+
+fn keyed(key: IdempotencyHash) -> Attempt {
+    let plain = attempt("lock");
+    let fingerprint = Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata);
+    Attempt {
+        idempotency: Some(Idempotency {
+            hash: key,
+            fingerprint,
+            salt: Salt::random(),
+        }),
+        ..plain
+    }
+}
+
+fn key() -> IdempotencyHash {
+    IdempotencyHash::from_bytes(*attempt("key").token.as_bytes())
+}
+
+#[tokio::test]
+async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
+    let rig = Rig::start(3).await;
+    let (key, first, lease) = eventually("all have accepted it", async || {
+        let key = key();
+        let first = keyed(key);
+        let lease = rig.grant(&first).await;
+        if rig.have_accepted(&first.name, &lease).await == 3 {
+            return Some((key, first, lease));
+        }
+        rig.release(&first).await;
+        None
+    })
+    .await;
+    // One has lost it, one is silent: it may live, for all that anybody knows.
+    rig.server(1).run(&["FLUSHALL"]).await;
+    rig.server(2).freeze();
+    assert_unavailable(rig.store.acquire(&keyed(key)).await);
+    rig.server(2).thaw();
+    let again = eventually("it is answered again", async || {
+        rig.store.acquire(&keyed(key)).await.ok()
+    })
+    .await;
+    let Acquisition::Replayed(again, _, _) = again else {
+        panic!("another answer: {again:?}");
+    };
+    assert_eq!(again.fence, lease.fence);
+    rig.release(&first).await;
+    let after = eventually("a majority knows of its end", async || {
+        rig.store.acquire(&keyed(key)).await.ok()
+    })
+    .await;
+    assert_eq!(after, Acquisition::IdempotencyExpired);
+}
+
+/// Queues an attempt and lets it leave: its place is kept.
+async fn queue_and_leave(rig: &Rig, left: &Attempt) {
+    let _parked = rig.store.park(left);
+    rig.store.must_queue(left).await;
+    let grace = Some(Duration::from_secs(30));
+    rig.store.must_leave(left, grace).await;
+}
+
+#[tokio::test]
+async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_are_lost() {
+    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
+    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    // From then on every node knows the script that answers a lease again.
+    let known = key();
+    let first = keyed(known);
+    rig.grant(&first).await;
+    rig.store.acquire(&keyed(known)).await.unwrap();
+    rig.release(&first).await;
+
+    let holder = attempt("lock");
+    rig.grant(&holder).await;
+    let key = key();
+    let left = Attempt {
+        wait: Some(Waiting {
+            max_wait: Duration::from_mins(1),
+            longest_queue: 10,
+        }),
+        ..keyed(key)
+    };
+    queue_and_leave(&rig, &left).await;
+    rig.release(&holder).await;
+    let lease = eventually("its place is granted the lock", async || {
+        match rig.store.inspect(&left.name).await.ok()?.holder? {
+            Holder::Lease(lease) => Some(lease),
+            Holder::Shared(_) | Holder::Foreign { .. } => None,
+        }
+    })
+    .await;
+
+    let ask_and_lose_replies = async || {
+        for proxy in &proxies {
+            proxy.strike(&left.token.to_string(), Fault::CutReply);
+        }
+        let answer = rig.store.acquire(&keyed(key)).await.unwrap();
+        let strikes = proxies.iter().map(Proxy::strikes);
+        (answer, strikes.sum::<usize>())
+    };
+    let (answer, lost) = ask_and_lose_replies().await;
+    assert!(lost > 0, "no reply was lost");
+    let Acquisition::Collected(held, salt, _) = answer else {
+        panic!("{answer:?}");
+    };
+    let own = left.idempotency.as_ref().unwrap();
+    assert_eq!((held.fence, salt), (lease.fence, own.salt));
+    // Whoever asks next is not the first, however often its replies are lost.
+    let (answer, lost_then) = ask_and_lose_replies().await;
+    assert!(lost_then > lost, "no reply was lost");
+    let Acquisition::Replayed(held, ..) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(held.fence, lease.fence);
+    rig.release(&left).await;
+}
+
+/// What the node took later could come after the lease was collected, and would stay provisional there.
+#[tokio::test]
+async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() {
+    let rig = Rig::start(3).await;
+    let holder = attempt("lock");
+    rig.grant(&holder).await;
+    let left = Attempt {
+        wait: Some(Waiting {
+            max_wait: Duration::from_mins(1),
+            longest_queue: 10,
+        }),
+        ..keyed(key())
+    };
+    queue_and_leave(&rig, &left).await;
+    let theirs = ["SET", "lg:{lock}:lock", "theirs"];
+    rig.server(2).run(&theirs).await;
+    rig.release(&holder).await;
+    eventually("its place is granted the lock", async || {
+        let inspection = rig.store.inspect(&left.name).await.ok()?;
+        matches!(inspection.holder, Some(Holder::Lease(_))).then_some(())
+    })
+    .await;
+    rig.server(2).run(&["DEL", "lg:{lock}:lock"]).await;
+    // Longer than a node is asked again to take a lease.
+    sleep(Duration::from_millis(1_200)).await;
+    assert_eq!(rig.holds(&left.name).await, 2);
+    rig.release(&left).await;
+}
+
+#[tokio::test]
+async fn whoever_keeps_it_no_more_ends_nothing_at_the_nodes_that_it_has_not_heard_of() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let (asked, _) = rig.grant_everywhere("lock").await;
+    let (first, second) = (KeeperId::of_attempt(&asked.token), KeeperId::random());
+    rig.store
+        .must_renew_as(Renewer::Adopter(second), &asked)
+        .await;
+    // The adoption did not get through to one node, and another answers late.
+    let forget = ["HDEL", "lg:{lock}:info", "keeper"];
+    rig.server(2).run(&forget).await;
+    write_down_everything(rig.server(0)).await;
+    proxies[1].strike(&asked.token.to_string(), Fault::HoldReply);
+    let release = rig
+        .store
+        .release_as(Some(first), &asked.name, &asked.token)
+        .await;
+    assert!(release != Ok(Release::Released), "{release:?}");
+    proxies[1].let_go();
+    // What is left is swept: here, in two commands, and there is nothing to sweep.
+    until_runs(rig.server(0), &asked.token, 3).await;
+    rig.store
+        .must_renew_as(Renewer::Keeper(second), &asked)
+        .await;
+    assert_eq!(rig.holds(&asked.name).await, 2);
+}

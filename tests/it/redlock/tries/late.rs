@@ -1,0 +1,216 @@
+//! What comes late, or is never answered, takes no lock and leaves nothing behind.
+
+use crate::redlock::prelude::*;
+
+#[tokio::test]
+async fn a_reservation_that_arrives_after_the_release_is_refused() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    write_down_everything(rig.server(2)).await;
+    let asked = attempt("lock");
+    proxies[2].strike(&asked.token.to_string(), Fault::HoldRequest);
+    rig.grant(&asked).await;
+    proxies[2].struck(1).await;
+    assert_eq!(rig.holds(&asked.name).await, 2);
+    rig.release(&asked).await;
+    proxies[2].let_go();
+    until_runs(rig.server(2), &asked.token, 2).await;
+    rig.nothing_left(&asked.name).await;
+    rig.turn("lock").await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_frozen_during_the_first_round_carries_it_out_later_in_vain() {
+    let rig = Rig::start(3).await;
+    rig.turn("lock").await;
+    rig.server(1).freeze();
+    let asked = attempt("lock");
+    rig.grant(&asked).await;
+    rig.release(&asked).await;
+    let fence = rig.turn("lock").await;
+    rig.server(1).thaw();
+    rig.nothing_left(&asked.name).await;
+    assert!(rig.turn("lock").await > fence);
+}
+
+#[tokio::test]
+async fn where_the_replies_of_a_majority_are_lost_the_try_is_withdrawn_and_another_granted() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    for proxy in &proxies[..2] {
+        proxy.strike(&asked.token.to_string(), Fault::CutReply);
+    }
+    let lease = rig.grant(&asked).await;
+    for proxy in &proxies[..2] {
+        proxy.struck(1).await;
+    }
+    assert!(rig.holds(&asked.name).await >= 2);
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
+    assert!(rig.turn("lock").await > lease.fence.get());
+}
+
+#[tokio::test]
+async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    let asked = attempt("lock");
+    for proxy in &proxies[..2] {
+        // The first that has the token goes through: it is the reservation.
+        proxy.strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
+    }
+    let lease = rig.grant(&asked).await;
+    for proxy in &proxies[..2] {
+        proxy.struck(1).await;
+    }
+    // By another try, with a fence of its own that a majority has.
+    let mut same = 0;
+    for server in &rig.nodes.servers {
+        let shown = server.text(&["HGET", "lg:{lock}:info", "fence"]).await;
+        same += usize::from(shown == lease.fence.to_string());
+    }
+    assert!(same >= 2, "{same} nodes have the fence");
+    rig.release(&asked).await;
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn what_was_given_back_is_not_granted_by_a_copy_that_comes_late() {
+    let rig = Rig::start(3).await;
+    let asked = attempt("lock");
+    rig.store
+        .must_give_back(&asked, GiveBack::NothingHeld)
+        .await;
+    rig.server(0).freeze();
+    let late = rig.store.acquire(&asked).await;
+    rig.server(0).thaw();
+    assert_eq!(late.unwrap_err().label(), "unavailable");
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_release_reaches_a_node_that_was_away_when_it_is_back() {
+    let rig = Rig::start(3).await;
+    let asked = attempt("lock");
+    rig.grant(&asked).await;
+    rig.server(2).freeze();
+    rig.release(&asked).await;
+    rig.server(2).thaw();
+    rig.nothing_left(&asked.name).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_in_the_middle_leaves_nothing_behind() {
+    // In the first round, which is the reservation, and in the second.
+    for first in [0, 1] {
+        let (rig, proxies) = Rig::with_proxies(3).await;
+        let asked = attempt("lock");
+        for proxy in &proxies {
+            proxy.strike_later(&asked.token.to_string(), Fault::HoldReply, first);
+        }
+        hang_up_when_struck(&rig, &asked, &proxies, 1).await;
+        for proxy in &proxies {
+            proxy.let_go();
+        }
+        rig.nothing_left(&asked.name).await;
+        rig.turn("lock").await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    for node in [0, 1] {
+        let taken = ["SET", "lg:{lock}:lock", "theirs", "NX", "PX", "30000"];
+        rig.server(node).run(&taken).await;
+    }
+    let asked = attempt("lock");
+    let token = asked.token.to_string();
+    // Those that refuse answer last: otherwise the caller may be answered before the one that has reserved
+    // the lock is, and then there is nobody to hang up while that is withdrawn.
+    for proxy in &proxies[..2] {
+        proxy.strike(&token, Fault::HoldReply);
+    }
+    proxies[2].strike_later(&token, Fault::CutRequest, 1);
+    let refused = async {
+        for proxy in &proxies[..2] {
+            proxy.struck(1).await;
+        }
+        until("it is reserved", async || {
+            let reserved = rig.server(2).text(&["GET", "lg:{lock}:lock"]).await;
+            !reserved.is_empty()
+        })
+        .await;
+        for proxy in &proxies[..2] {
+            proxy.let_go();
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = hang_up_when_struck(&rig, &asked, &proxies[2..], 1) => {}
+        () = refused => {}
+    }
+    until_integer(rig.server(2), &["EXISTS", "lg:{lock}:lock"], 0).await;
+}
+
+/// Acquires, and hangs up when the proxies have struck so often.
+async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], times: usize) {
+    let acquire = rig.store.acquire(asked);
+    tokio::select! {
+        biased;
+        () = async { for proxy in proxies { proxy.struck(times).await } } => {}
+        outcome = acquire => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn who_is_told_of_a_loss_hears_of_the_holder_although_the_node_that_decides_it_is_late() {
+    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
+    // Longer than anybody waits for a node on which nothing depends.
+    let a_while = Duration::from_millis(300);
+    for renews in [false, true] {
+        let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+        rig.grant_everywhere("lock").await;
+        // A majority has the lease, and one node has not.
+        let forgotten = ["DEL", "lg:{lock}:lock", "lg:{lock}:info"];
+        rig.server(0).run(&forgotten).await;
+        let other = attempt("lock");
+        proxies[2].strike(&other.token.to_string(), Fault::HoldReply);
+        let mut told = Box::pin(async {
+            if renews {
+                rig.store.must_lose(&other, Loss::HeldByAnother).await;
+            } else {
+                rig.store
+                    .must_not_release(&other, Loss::HeldByAnother)
+                    .await;
+            }
+        });
+        let early = timeout(a_while, &mut told).await;
+        assert!(early.is_err(), "nobody can know yet");
+        proxies[2].let_go();
+        told.await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_refused_a_lease_does_not_take_it_after_its_release() {
+    let (rig, proxies) = Rig::with_proxies(3).await;
+    write_down_everything(rig.server(2)).await;
+    let theirs = ["SET", "lg:{lock}:lock", "theirs"];
+    rig.server(2).run(&theirs).await;
+    let asked = attempt("lock");
+    // The first that has the token is refused; the second asks again after the grant.
+    proxies[2].strike_later(&asked.token.to_string(), Fault::HoldRequest, 1);
+    rig.grant(&asked).await;
+    proxies[2].struck(1).await;
+    rig.server(2).run(&["DEL", "lg:{lock}:lock"]).await;
+    rig.release(&asked).await;
+    let (ended, attempt_ended) = ("lg:{lock}:ended", format!("g:{}", asked.token));
+    until("the node knows of the release", async || {
+        let until = rig.server(2).text(&["ZSCORE", ended, &attempt_ended]).await;
+        !until.is_empty()
+    })
+    .await;
+    let before = runs(rig.server(2), &asked.token).await;
+    proxies[2].let_go();
+    until_runs(rig.server(2), &asked.token, before + 1).await;
+    rig.nothing_left(&asked.name).await;
+}

@@ -1,0 +1,92 @@
+//! The machine of one node loses its power: the end of its log is missing. And an old log is put in its
+//! place.
+
+use std::fs;
+
+use super::{
+    delayed::forgetful,
+    learning::{NODE, rises_without_the_first, run_ahead},
+};
+use crate::redis::server::power_loss::{length, log, lose_the_end, read_again};
+use crate::redlock::prelude::*;
+
+/// A quorum whose nodes may forget, and do not wait for what they may have forgotten.
+async fn may_forget() -> Rig {
+    let config = with(forgetful(60_000), |it| it.vote_at_once = true);
+    let rig = Rig::on(Nodes::start(3).await, &config);
+    rig.all_vote().await;
+    rig
+}
+
+/// For which run of its server a node has learnt.
+async fn run(rig: &Rig, node: usize) -> String {
+    rig.server(node).text(&["HGET", NODE, "run"]).await
+}
+
+/// The lease is at all nodes but one, and that is enough.
+async fn is_held_by_the_others(rig: &Rig, held: &Attempt, lease: &HeldLease) {
+    assert_eq!(rig.have_accepted(&held.name, lease).await, 2);
+    let other = rig.store.acquire(&attempt(held.name.as_str())).await;
+    assert!(matches!(other, Ok(Acquisition::Held(_))), "{other:?}");
+    let renewal = rig.store.renew(&held.name, &held.token, None).await;
+    let expected = matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence);
+    assert!(expected, "{renewal:?}");
+}
+
+#[tokio::test]
+async fn what_one_node_has_forgotten_the_others_hold_and_fences_rise_without_another_one() {
+    let mut rig = Rig::start(3).await;
+    let before = length(rig.server(1));
+    let (held, lease) = rig.grant_everywhere("held").await;
+    let last = rig.turn("lock").await;
+    lose_the_end(rig.server_mut(1), before + 1).await;
+    is_held_by_the_others(&rig, &held, &lease).await;
+    rig.release(&held).await;
+    rises_without_the_first(&rig, last).await;
+}
+
+#[tokio::test]
+async fn a_node_that_may_forget_learns_first_how_far_fences_had_come_in_the_end_that_is_missing() {
+    let mut rig = may_forget().await;
+    let run_before = run(&rig, 1).await;
+    let before = length(rig.server(1));
+    let (held, lease) = rig.grant_everywhere("held").await;
+    let last = run_ahead(&rig).await;
+    lose_the_end(rig.server_mut(1), before + 1).await;
+    rig.all_vote().await;
+    assert_ne!(run(&rig, 1).await, run_before);
+    is_held_by_the_others(&rig, &held, &lease).await;
+    rig.release(&held).await;
+    rises_without_the_first(&rig, last).await;
+}
+
+#[tokio::test]
+async fn a_backup_that_is_restored_at_one_node_gives_nobody_an_old_lease_and_fences_rise() {
+    let mut rig = may_forget().await;
+    let (old, _) = rig.grant_everywhere("held").await;
+    let backup = fs::read(log(rig.server(1))).unwrap();
+    rig.release(&old).await;
+    rig.nothing_left(&old.name).await;
+    let (current, lease) = rig.grant_everywhere("held").await;
+    let last = run_ahead(&rig).await;
+    let run_before = run(&rig, 1).await;
+    rig.server_mut(1).kill();
+    fs::write(log(rig.server(1)), backup).unwrap();
+    read_again(rig.server_mut(1)).await;
+    rig.all_vote().await;
+    assert_ne!(run(&rig, 1).await, run_before);
+    let restored = rig.server(1).text(&["GET", "lg:{held}:lock"]).await;
+    assert_eq!(restored, old.token.to_string());
+
+    let shown = rig.store.inspect(&old.name).await.unwrap();
+    let expected = matches!(&shown.holder, Some(Holder::Lease(held)) if held.fence == lease.fence);
+    assert!(expected, "{shown:?}");
+    is_held_by_the_others(&rig, &current, &lease).await;
+    rig.release(&current).await;
+    let next = attempt("held");
+    assert!(rig.grant(&next).await.fence > lease.fence);
+    rig.store.must_lose(&old, Loss::HeldByAnother).await;
+    rig.release(&next).await;
+    rig.nothing_left(&old.name).await;
+    rises_without_the_first(&rig, last).await;
+}

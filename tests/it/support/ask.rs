@@ -1,0 +1,246 @@
+//! Short ways to ask a store about an attempt, and to say what the answer must be.
+
+use std::{fmt::Debug, time::Duration};
+
+use latchgate::{
+    lock::{BreakTarget, HeldLease, LockName, Ttl},
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{
+            Acquisition, Attempt, Breaking, Confirmation, GiveBack, Health, Holder, Inspection,
+            Leaving, Loss, Release, Renewal, RenewalTtl, Renewer,
+        },
+        parking::Parked,
+    },
+};
+
+use super::{eventually, until};
+
+/// Commands of a store about an attempt. Each panics if the answer is another one than its name says.
+pub(crate) trait Ask: Store {
+    /// Renews a lease, which lives.
+    async fn must_renew(&self, asked: &Attempt, ttl: Option<Ttl>) -> HeldLease {
+        match self.renew(&asked.name, &asked.token, ttl).await {
+            Ok(Renewal::Renewed(held, _)) => held,
+            other => panic!("{} is not renewed: {other:?}", asked.name),
+        }
+    }
+
+    /// Renews a lease, which lives, as the one who is named.
+    async fn must_renew_as(&self, renewer: Renewer, asked: &Attempt) -> HeldLease {
+        let (name, token, ttl) = (&asked.name, &asked.token, RenewalTtl::default());
+        match self.renew_as(renewer, name, token, ttl).await {
+            Ok(Renewal::Renewed(held, _)) => held,
+            other => panic!("{name} is not renewed: {other:?}"),
+        }
+    }
+
+    /// Breaks a lock, which is held by what is meant.
+    async fn must_break(&self, lock: &LockName, target: Option<BreakTarget>) -> Holder {
+        match self.break_lock(lock, target).await {
+            Ok(Breaking::Broken(holder)) => holder,
+            other => panic!("{lock} is not broken: {other:?}"),
+        }
+    }
+
+    /// Confirms a grant, which lives.
+    async fn must_confirm(&self, asked: &Attempt) -> HeldLease {
+        match self.confirm(&asked.name, &asked.token).await {
+            Ok(Confirmation::Confirmed(held)) => held,
+            other => panic!("{} is not confirmed: {other:?}", asked.name),
+        }
+    }
+
+    /// Leaves the queue, in which the attempt waits.
+    async fn must_leave(&self, asked: &Attempt, grace: Option<Duration>) {
+        let left = self.leave(&asked.name, &asked.token, grace).await;
+        assert!(matches!(left, Ok(Leaving::Left(_))), "{left:?}");
+    }
+
+    /// Renews a lease, which was lost.
+    async fn must_lose(&self, asked: &Attempt, loss: Loss) {
+        let renewal = self.renew(&asked.name, &asked.token, None).await;
+        assert_eq!(renewal, Ok(Renewal::Lost(loss)), "{}", asked.name);
+    }
+
+    /// Releases a lease, which lives.
+    async fn must_release(&self, asked: &Attempt) {
+        let release = self.release(&asked.name, &asked.token).await;
+        assert_eq!(release, Ok(Release::Released), "{}", asked.name);
+    }
+
+    /// Releases a lease, which was lost.
+    async fn must_not_release(&self, asked: &Attempt, loss: Loss) {
+        let release = self.release(&asked.name, &asked.token).await;
+        assert_eq!(release, Ok(Release::Lost(loss)), "{}", asked.name);
+    }
+
+    /// Gives back what an attempt was granted.
+    async fn must_give_back(&self, asked: &Attempt, expected: GiveBack) {
+        let outcome = self.give_back(&asked.name, &asked.token).await;
+        assert_eq!(outcome, Ok(expected), "{}", asked.name);
+    }
+
+    /// Acquires a lock that somebody else holds.
+    async fn must_refuse(&self, asked: &Attempt) {
+        match self.acquire(asked).await {
+            Ok(Acquisition::Held(_)) => {}
+            other => panic!("{} is not held by another: {other:?}", asked.name),
+        }
+    }
+
+    /// Acquires a lock for an attempt that was given back.
+    async fn must_withdraw(&self, asked: &Attempt) {
+        let answer = self.acquire(asked).await;
+        assert_eq!(
+            answer,
+            Err(Unavailability::Withdrawn.into()),
+            "{}",
+            asked.name
+        );
+    }
+
+    /// Acquires a lock for an attempt that waits in the queue then.
+    async fn must_queue(&self, asked: &Attempt) {
+        match self.acquire(asked).await {
+            Ok(Acquisition::Queued(_)) => {}
+            other => panic!("{} is not queued for: {other:?}", asked.name),
+        }
+    }
+
+    /// Parks an attempt at this gateway.
+    fn park(&self, asked: &Attempt) -> Parked {
+        self.parking().park(asked.name.clone(), asked.token)
+    }
+
+    /// Parks an attempt and lets it stand in the queue.
+    async fn stand(&self, asked: &Attempt) -> Parked {
+        let parked = self.park(asked);
+        self.must_queue(asked).await;
+        parked
+    }
+
+    /// Looks at a lock that nobody holds or waits for.
+    async fn must_be_free(&self, lock: &LockName) {
+        let free = Inspection {
+            holder: None,
+            queue: Vec::new(),
+            waiters: 0,
+        };
+        assert_eq!(self.inspect(lock).await, Ok(free), "{lock}");
+    }
+
+    /// Waits until nobody holds a lock any more.
+    async fn until_free(&self, lock: &str) {
+        let name = LockName::new(lock).unwrap();
+        until(&format!("the lease of {lock} ends"), async || {
+            self.inspect(&name).await.unwrap().holder.is_none()
+        })
+        .await;
+    }
+}
+
+impl<S: Store> Ask for S {}
+
+/// Waits until a check of a store finds nothing.
+pub(crate) async fn until_passing(store: &impl Store, check: &str) {
+    until(&format!("{check} passes"), async || {
+        let checks = store.check().await;
+        let mut found = checks.iter().filter(|found| found.name == check);
+        found.any(|found| found.health == Health::Passing)
+    })
+    .await;
+}
+
+/// What a check of a store says; whether that is of this kind and has this text.
+async fn says(
+    store: &impl Store,
+    check: &str,
+    kind: fn(String) -> Health,
+    text: &str,
+) -> (bool, Option<Health>) {
+    let checks = store.check().await;
+    let found = checks.into_iter().find(|found| found.name == check);
+    let health = found.map(|found| found.health);
+    let is_so = match &health {
+        Some(Health::Warning(why) | Health::Outage(why) | Health::Misconfigured(why)) => {
+            health == Some(kind(why.clone())) && why.contains(text)
+        }
+        Some(Health::Passing) | None => false,
+    };
+    (is_so, health)
+}
+
+/// A check of a store finds something of this kind, with this text.
+pub(crate) async fn assert_health(
+    store: &impl Store,
+    check: &str,
+    kind: fn(String) -> Health,
+    text: &str,
+) {
+    let (is_so, health) = says(store, check, kind, text).await;
+    assert!(is_so, "{check}: {health:?}");
+}
+
+/// Waits until a check of a store finds something of this kind, with this text.
+pub(crate) async fn until_health(
+    store: &impl Store,
+    check: &str,
+    kind: fn(String) -> Health,
+    text: &str,
+) {
+    until(text, async || says(store, check, kind, text).await.0).await;
+}
+
+/// Waits until no check of a store finds anything.
+pub(crate) async fn until_all_pass(store: &impl Store) {
+    until("all checks pass", async || {
+        let checks = store.check().await;
+        checks.iter().all(|check| check.health == Health::Passing)
+    })
+    .await;
+}
+
+/// Asks until an attempt is granted its lock.
+pub(crate) async fn until_granted(store: &impl Store, asked: &Attempt) -> HeldLease {
+    eventually("it is granted", async || match store.acquire(asked).await {
+        Ok(Acquisition::Granted(lease)) => Some(lease),
+        _ => None,
+    })
+    .await
+}
+
+/// It may have happened, and it may not.
+#[track_caller]
+pub(crate) fn assert_unknown<T: Debug>(answer: Result<T, StoreError>) {
+    match answer {
+        Err(StoreError::Indeterminate(_)) => {}
+        other => panic!("it is not unknown: {other:?}"),
+    }
+}
+
+/// Nothing happened, because the store is not available.
+#[track_caller]
+pub(crate) fn assert_unavailable<T: Debug>(answer: Result<T, StoreError>) {
+    match answer {
+        Err(StoreError::Unavailable(_)) => {}
+        other => panic!("it is not unavailable: {other:?}"),
+    }
+}
+
+/// A mistake in the configuration, which is told with this text.
+#[track_caller]
+pub(crate) fn assert_misconfigured<T: Debug>(answer: Result<T, StoreError>, text: &str) {
+    match answer {
+        Err(StoreError::Unavailable(Unavailability::Misconfigured(why))) => {
+            assert!(why.contains(text), "{why}");
+        }
+        other => panic!("it is no mistake in the configuration: {other:?}"),
+    }
+}
+
+/// A value with a change.
+pub(crate) fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}

@@ -1,0 +1,50 @@
+//! What nearly every test of a store names.
+
+pub(crate) use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+pub(crate) use bb8_redis::redis::{Value, from_redis_value};
+pub(crate) use futures_util::future::join_all;
+pub(crate) use latchgate::{
+    auth::Authorization,
+    clock::{ManualClock, SystemClock},
+    config::{LimitsConfig, Millis, RedisConfig, RedlockConfig, StoreUrl},
+    engine::{
+        AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted, Hold, HoldEnd, HoldEvent,
+        LossReason,
+    },
+    lifecycle::Lifecycle,
+    lock::{
+        BreakTarget, CallerId, FencingToken, Fingerprint, ForeignMark, HeldLease, HoldLimit,
+        IdempotencyHash, IdempotencyKey, KeeperId, Lease, Limit, LockName, Metadata, Mode, Owner,
+        Reason, ReleaseRequest, Salt, Sharing, Token, TokenHash, Ttl,
+    },
+    store::{
+        AnyStore, Store, StoreError, Unavailability, Uncertainty,
+        contract::{
+            Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Health, Holder,
+            Idempotency, Inspection, Leaving, ListQuery, Loss, Page, Release, Renewal, RenewalTtl,
+            Renewer, Requesting, SharedHolders, Waiting,
+        },
+        list_filter::ListFilter,
+        parking::{News, Parked},
+        redis::{RedisServers, RedisStore, RedlockStore, Slot, SlotTags},
+    },
+    telemetry::metrics::Metrics,
+};
+pub(crate) use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+pub(crate) use super::{
+    Ask, Cable, Clock, Fault, Proxy, Random, RedisServer, assert_health, assert_misconfigured,
+    assert_unavailable, assert_unknown, cmd, eventually, free_port, full, until, until_all_pass,
+    until_granted, until_health, until_passing, url, with,
+};
