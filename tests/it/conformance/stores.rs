@@ -3,14 +3,16 @@
 use std::future::ready;
 
 use super::{
-    breaks,
-    embedded::Embedded,
-    exclusion, expiry, fences, give_back, groups, idempotency, keepers, late, list, random,
-    redis::Redis,
-    redlock::Redlock,
-    release, renew, requests, told,
+    fixture::{embedded::Embedded, redis::Redis, redlock::Redlock},
+    groups, late,
+    leases::{
+        breaks, exclusion, expiry, fences, give_back, idempotency, keepers, release, renew,
+        requests,
+    },
+    list, random, told,
     waiting::{
-        broken, crowd, expiries, histories, leaving, order, orphans, places, queue, sequences,
+        broken, crowd, expiries, leaving, order, orphans, places, queue,
+        random::{histories, sequences},
         streams,
     },
 };
@@ -222,10 +224,8 @@ mod sharing {
     use std::future::ready;
 
     use super::super::{
-        embedded::Embedded,
-        redis::Redis,
-        sharing::{breaks, grants, keys, leases, sequences, shown, slots},
-        waiting::{shared as queue, shared_ends as ends},
+        fixture::{embedded::Embedded, redis::Redis},
+        sharing::{breaks, ends, grants, keys, leases, queue, sequences, shown, slots},
     };
 
     conformance! {

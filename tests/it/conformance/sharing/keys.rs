@@ -1,6 +1,6 @@
 //! Clauses 3, 8 and 9 for locks that are shared: what may be repeated, given back and adopted.
 
-use crate::conformance::{keepers::superseded, prelude::*};
+use crate::conformance::{leases::keepers::superseded, prelude::*};
 
 /// Two of those who share the lock, as many as may, of whom the first has a key.
 async fn full(fixture: &dyn Fixture, key: IdempotencyHash) -> [Attempt; 2] {

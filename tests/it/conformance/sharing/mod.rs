@@ -1,9 +1,11 @@
 //! Locks that several hold: who may share one with whom, and that every clause holds for each of their leases.
 
 pub(super) mod breaks;
+pub(super) mod ends;
 pub(super) mod grants;
 pub(super) mod keys;
 pub(super) mod leases;
+pub(super) mod queue;
 pub(super) mod sequences;
 pub(super) mod shown;
 pub(super) mod slots;

@@ -4,18 +4,13 @@
 pub(super) mod broken;
 pub(super) mod crowd;
 pub(super) mod expiries;
-mod gateways;
-pub(super) mod histories;
+pub(super) mod gateways;
 pub(super) mod leaving;
-mod observer;
 pub(super) mod order;
 pub(super) mod orphans;
 pub(super) mod places;
 pub(super) mod queue;
-mod queue_model;
-pub(super) mod sequences;
-pub(super) mod shared;
-pub(super) mod shared_ends;
+pub(super) mod random;
 pub(super) mod streams;
 
 pub(crate) use gateways::{Gateways, LATE, new_key, request, sharing};

@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-pub(super) async fn frees_the_lock(fixture: &dyn Fixture) {
+pub(crate) async fn frees_the_lock(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &attempt("lock", 2 * SHORT)).await;
     refused(&store, &attempt("lock", SHORT)).await;
@@ -10,7 +10,7 @@ pub(super) async fn frees_the_lock(fixture: &dyn Fixture) {
     granted(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn ends_what_renew_and_release_may_do(fixture: &dyn Fixture) {
+pub(crate) async fn ends_what_renew_and_release_may_do(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", SHORT);
     granted(&store, &first).await;
@@ -21,7 +21,7 @@ pub(super) async fn ends_what_renew_and_release_may_do(fixture: &dyn Fixture) {
     store.must_not_release(&first, Loss::HeldByAnother).await;
 }
 
-pub(super) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn Fixture) {
+pub(crate) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn Fixture) {
     let store = fixture.store();
     let asked = Instant::now();
     granted(&store, &attempt("lock", SHORT)).await;
@@ -41,7 +41,7 @@ pub(super) async fn is_neither_earlier_nor_much_later_than_the_ttl(fixture: &dyn
     assert!(free - answered < ttl + late, "the lease outlived its TTL");
 }
 
-pub(super) async fn goes_on_through_a_restart(fixture: &dyn Fixture) {
+pub(crate) async fn goes_on_through_a_restart(fixture: &dyn Fixture) {
     let asked = Instant::now();
     let asked_for = attempt("lock", 2_000);
     let before = granted(&fixture.store(), &asked_for).await;

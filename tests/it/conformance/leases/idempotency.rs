@@ -14,7 +14,7 @@ fn assert_not_renewed(lease: &HeldLease, gone: Duration) {
     assert!(lease.expires_in <= left + room, "{lease:?} after {gone:?}");
 }
 
-pub(super) async fn the_token_of_the_living_lease_answers_that_lease(fixture: &dyn Fixture) {
+pub(crate) async fn the_token_of_the_living_lease_answers_that_lease(fixture: &dyn Fixture) {
     let store = fixture.store();
     for first in [attempt("plain", LONG), keyed("keyed", LONG, key())] {
         let held = granted(&store, &first).await;
@@ -28,7 +28,7 @@ pub(super) async fn the_token_of_the_living_lease_answers_that_lease(fixture: &d
     }
 }
 
-pub(super) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn Fixture) {
+pub(crate) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn Fixture) {
     let key = key();
     let first = keyed("lock", LONG, key);
     let held = granted(&fixture.store(), &first).await;
@@ -47,7 +47,7 @@ pub(super) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn F
     released(&fixture.store(), &first).await;
 }
 
-pub(super) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixture) {
+pub(crate) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let first = keyed("lock", LONG, key);
@@ -61,14 +61,14 @@ pub(super) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixt
     released(&store, &first).await;
 }
 
-pub(super) async fn another_key_is_somebody_else(fixture: &dyn Fixture) {
+pub(crate) async fn another_key_is_somebody_else(fixture: &dyn Fixture) {
     let store = fixture.store();
     granted(&store, &keyed("lock", LONG, key())).await;
     refused(&store, &keyed("lock", LONG, key())).await;
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fixture) {
+pub(crate) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fixture) {
     for is_released in [true, false] {
         let store = fixture.store();
         let key = key();
@@ -90,7 +90,7 @@ pub(super) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fi
     }
 }
 
-pub(super) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {
+pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {
     let key = key();
     let mut attempts = JoinSet::new();
     for _ in 0..32 {

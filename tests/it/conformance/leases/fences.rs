@@ -18,28 +18,28 @@ async fn rise_over(
     }
 }
 
-pub(super) async fn rise_over_release(fixture: &dyn Fixture) {
+pub(crate) async fn rise_over_release(fixture: &dyn Fixture) {
     rise_over(fixture, (20, LONG), async |store, held| {
         released(store, held).await
     })
     .await;
 }
 
-pub(super) async fn rise_over_expiry(fixture: &dyn Fixture) {
+pub(crate) async fn rise_over_expiry(fixture: &dyn Fixture) {
     rise_over(fixture, (3, 100), async |store, _| {
         store.until_free("lock").await
     })
     .await;
 }
 
-pub(super) async fn rise_over_give_back(fixture: &dyn Fixture) {
+pub(crate) async fn rise_over_give_back(fixture: &dyn Fixture) {
     let end = async |store: &AnyStore, held: &Attempt| {
         store.must_give_back(held, GiveBack::GivenBack).await;
     };
     rise_over(fixture, (3, LONG), end).await;
 }
 
-pub(super) async fn rise_over_restarts(fixture: &dyn Fixture) {
+pub(crate) async fn rise_over_restarts(fixture: &dyn Fixture) {
     let end = async |store: &AnyStore, held: &Attempt| {
         released(store, held).await;
         fixture.restart().await;
@@ -47,7 +47,7 @@ pub(super) async fn rise_over_restarts(fixture: &dyn Fixture) {
     rise_over(fixture, (4, LONG), end).await;
 }
 
-pub(super) async fn are_the_same_for_the_same_lease(fixture: &dyn Fixture) {
+pub(crate) async fn are_the_same_for_the_same_lease(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = keyed("lock", LONG, key());
     let fence = granted(&store, &first).await.fence;

@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-pub(super) async fn ends_a_grant(fixture: &dyn Fixture) {
+pub(crate) async fn ends_a_grant(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", LONG);
     granted(&store, &first).await;
@@ -15,7 +15,7 @@ pub(super) async fn ends_a_grant(fixture: &dyn Fixture) {
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn before_the_acquire_arrives_refuses_it(fixture: &dyn Fixture) {
+pub(crate) async fn before_the_acquire_arrives_refuses_it(fixture: &dyn Fixture) {
     let late = attempt("lock", LONG);
     let store = fixture.store();
     store.must_give_back(&late, GiveBack::NothingHeld).await;
@@ -25,7 +25,7 @@ pub(super) async fn before_the_acquire_arrives_refuses_it(fixture: &dyn Fixture)
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(super) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture) {
+pub(crate) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture) {
     for turn in 0..30 {
         let lock = format!("lock:{turn}");
         let attempt = attempt(&lock, LONG);
@@ -44,7 +44,7 @@ pub(super) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture
     }
 }
 
-pub(super) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn Fixture) {
+pub(crate) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn Fixture) {
     let key = key();
     let first = keyed("lock", LONG, key);
     granted(&fixture.store(), &first).await;
@@ -57,7 +57,7 @@ pub(super) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn
     released(&fixture.store(), &first).await;
 }
 
-pub(super) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn Fixture) {
+pub(crate) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let first = keyed("lock", LONG, key);
@@ -68,7 +68,7 @@ pub(super) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn
     assert_eq!(outcome, Acquisition::IdempotencyExpired);
 }
 
-pub(super) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
+pub(crate) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;
@@ -80,7 +80,7 @@ pub(super) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
     released(&store, &holder).await;
 }
 
-pub(super) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
     let store = fixture.store();
     let gone = attempt("released", LONG);
     granted(&store, &gone).await;
@@ -99,7 +99,7 @@ async fn answered_again(store: &AnyStore, again: &Attempt) {
     assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
 }
 
-pub(super) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture: &dyn Fixture) {
+pub(crate) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let first = keyed("lock", LONG, key);
@@ -114,7 +114,7 @@ pub(super) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture
     released(&store, &next).await;
 }
 
-pub(super) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &dyn Fixture) {
+pub(crate) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let [first, newer, next] = [(); 3].map(|()| keyed("lock", LONG, key));

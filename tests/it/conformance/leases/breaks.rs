@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-pub(super) async fn end_whoever_holds_the_lock(fixture: &dyn Fixture) {
+pub(crate) async fn end_whoever_holds_the_lock(fixture: &dyn Fixture) {
     let first = granted(&fixture.store(), &attempt("lock", LONG)).await;
     assert_eq!(broken(fixture, None).await.fence, first.fence);
     for restarted in [false, true] {
@@ -15,7 +15,7 @@ pub(super) async fn end_whoever_holds_the_lock(fixture: &dyn Fixture) {
     }
 }
 
-pub(super) async fn with_a_fence_end_the_lease_that_has_it(fixture: &dyn Fixture) {
+pub(crate) async fn with_a_fence_end_the_lease_that_has_it(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = granted(&store, &attempt("lock", LONG)).await;
     granted(&store, &attempt("other", LONG)).await;
@@ -24,7 +24,7 @@ pub(super) async fn with_a_fence_end_the_lease_that_has_it(fixture: &dyn Fixture
     assert!(!is_free(&store, "other").await);
 }
 
-pub(super) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
     let (store, asked) = (fixture.store(), attempt("lock", LONG));
     let mark = ForeignMark::new(&"0".repeat(ForeignMark::DIGITS)).unwrap();
     let free = store.break_lock(&asked.name, Some(mark.into())).await;
@@ -41,7 +41,7 @@ pub(super) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
     released(&store, &asked).await;
 }
 
-pub(super) async fn of_a_free_lock_say_that_it_is_free(fixture: &dyn Fixture) {
+pub(crate) async fn of_a_free_lock_say_that_it_is_free(fixture: &dyn Fixture) {
     let store = fixture.store();
     let held = granted(&store, &attempt("lock", SHORT)).await;
     store.until_free("lock").await;
@@ -52,7 +52,7 @@ pub(super) async fn of_a_free_lock_say_that_it_is_free(fixture: &dyn Fixture) {
     }
 }
 
-pub(super) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fixture) {
+pub(crate) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = granted(&store, &attempt("lock", LONG)).await;
     let (next, target) = (attempt("lock", LONG), Some(first.fence.into()));
@@ -65,7 +65,7 @@ pub(super) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fix
     released(&store, &next).await;
 }
 
-pub(super) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
+pub(crate) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
     let asked = attempt("lock", LONG);
     granted(&fixture.store(), &asked).await;
     broken(fixture, None).await;
@@ -87,7 +87,7 @@ pub(super) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
     }
 }
 
-pub(super) async fn are_told_to_that_token_and_for_that_lock_alone(fixture: &dyn Fixture) {
+pub(crate) async fn are_told_to_that_token_and_for_that_lock_alone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = ["lock", "lock"].map(|lock| attempt(lock, LONG));
     granted(&store, &first).await;
@@ -99,7 +99,7 @@ pub(super) async fn are_told_to_that_token_and_for_that_lock_alone(fixture: &dyn
     assert_eq!(renewal.unwrap(), Renewal::Lost(Loss::Free));
 }
 
-pub(super) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture) {
+pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture) {
     let id = key();
     for asked in [attempt("lock", LONG), keyed("lock", LONG, id)] {
         granted(&fixture.store(), &asked).await;
@@ -117,7 +117,7 @@ pub(super) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
     }
 }
 
-pub(super) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
+pub(crate) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
     let store = fixture.store();
     let asked = attempt("lock", LONG);
     granted(&store, &asked).await;

@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-pub(super) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture) {
+pub(crate) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     kept(fixture, &lease, first(&lease)).await;
     not_kept(fixture, &lease, KeeperId::random()).await;
@@ -11,7 +11,7 @@ pub(super) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture)
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(super) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
     not_kept(fixture, &lease, first(&lease)).await;
@@ -21,7 +21,7 @@ pub(super) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixtu
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(super) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture: &dyn Fixture) {
+pub(crate) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     adopted(fixture, &lease).await;
     let older = Renewer::Keeper(first(&lease));
@@ -33,7 +33,7 @@ pub(super) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture
     assert!(unchanged, "{renewal:?}");
 }
 
-pub(super) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
+pub(crate) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let second = adopted(fixture, &lease).await;
     let third = adopted(fixture, &lease).await;
@@ -43,7 +43,7 @@ pub(super) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
     kept(fixture, &lease, third).await;
 }
 
-pub(super) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fixture) {
+pub(crate) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let stores = fixture.gateways();
     let adopters: Vec<_> = (0..20).map(|_| KeeperId::random()).collect();
@@ -70,7 +70,7 @@ pub(super) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fix
     assert_eq!(keepers, 1);
 }
 
-pub(super) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
+pub(crate) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let id = KeeperId::random();
     for _ in 0..3 {
@@ -81,7 +81,7 @@ pub(super) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
     not_kept(fixture, &lease, first(&lease)).await;
 }
 
-pub(super) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture: &dyn Fixture) {
+pub(crate) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
     let renewal = renewed_as(fixture, &lease, Renewer::Bearer, LONG).await;
@@ -92,7 +92,7 @@ pub(super) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture
     assert_eq!(release, Release::Lost(Loss::Free));
 }
 
-pub(super) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture) {
+pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let lease = keyed("lock", LONG, key);
@@ -115,7 +115,7 @@ pub(super) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture
     assert_eq!(release, Release::Released);
 }
 
-pub(super) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
+pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     fixture: &dyn Fixture,
 ) {
     let key = key();
@@ -128,7 +128,7 @@ pub(super) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     kept(fixture, &older, first(&newer)).await;
 }
 
-pub(super) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
+pub(crate) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
     let store = fixture.store();
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
@@ -136,7 +136,7 @@ pub(super) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
     kept(fixture, &lease, adopter).await;
 }
 
-pub(super) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
+pub(crate) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let adopter = adopted(fixture, &lease).await;
     released(&fixture.store(), &lease).await;
@@ -147,7 +147,7 @@ pub(super) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fi
     kept(fixture, &next, first(&next)).await;
 }
 
-pub(super) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
+pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let before = adopted(fixture, &lease).await;
     fixture.restart().await;
@@ -158,7 +158,7 @@ pub(super) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
     kept(fixture, &lease, after).await;
 }
 
-pub(super) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
+pub(crate) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     released(&fixture.store(), &lease).await;
     let adopter = Renewer::Adopter(KeeperId::random());
@@ -168,7 +168,7 @@ pub(super) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
 }
 
 /// Whatever the older one asks next, from whichever gateway: its answer may have been lost.
-pub(super) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
+pub(crate) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
     for store in fixture.gateways() {
         let Attempt { name, token, .. } = older;
         let again = store.acquire(older).await.unwrap();

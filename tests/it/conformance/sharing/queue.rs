@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicI64;
 
 use latchgate::store::contract::QueuePosition;
 
-use super::gateways::all_granted;
-use crate::conformance::prelude::*;
+use crate::conformance::{prelude::*, waiting::gateways::all_granted};
 
 fn at_once(request: AcquireRequest) -> AcquireRequest {
     with(request, |it| it.wait = Duration::ZERO)

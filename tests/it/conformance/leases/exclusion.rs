@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-pub(super) async fn one_of_many_concurrent_attempts_is_granted(fixture: &dyn Fixture) {
+pub(crate) async fn one_of_many_concurrent_attempts_is_granted(fixture: &dyn Fixture) {
     let mut attempts = JoinSet::new();
     for _ in 0..64 {
         let store = fixture.store();
@@ -15,7 +15,7 @@ pub(super) async fn one_of_many_concurrent_attempts_is_granted(fixture: &dyn Fix
     assert_eq!(grants.into_iter().filter(|granted| *granted).count(), 1);
 }
 
-pub(super) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture) {
+pub(crate) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture) {
     let store = fixture.store();
     let held = granted(&store, &attempt("held", LONG)).await;
     let outcome = store.acquire(&attempt("held", LONG)).await.unwrap();
@@ -32,7 +32,7 @@ pub(super) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture
     assert!(holder.expires_in <= held.ttl.duration());
 }
 
-pub(super) async fn names_do_not_exclude_each_other(fixture: &dyn Fixture) {
+pub(crate) async fn names_do_not_exclude_each_other(fixture: &dyn Fixture) {
     let store = fixture.store();
     for lock in ["a", "A", "a:b", "a:b:c", "b"] {
         granted(&store, &attempt(lock, LONG)).await;
@@ -40,7 +40,7 @@ pub(super) async fn names_do_not_exclude_each_other(fixture: &dyn Fixture) {
     refused(&store, &attempt("a:b", LONG)).await;
 }
 
-pub(super) async fn nobody_is_inside_together(fixture: &dyn Fixture) {
+pub(crate) async fn nobody_is_inside_together(fixture: &dyn Fixture) {
     const TURNS: usize = 40;
     let inside = Arc::new(AtomicBool::new(false));
     let turns = Arc::new(AtomicUsize::new(0));
@@ -63,7 +63,7 @@ pub(super) async fn nobody_is_inside_together(fixture: &dyn Fixture) {
     clients.join_all().await;
 }
 
-pub(super) async fn a_lease_survives_a_restart_and_still_excludes(fixture: &dyn Fixture) {
+pub(crate) async fn a_lease_survives_a_restart_and_still_excludes(fixture: &dyn Fixture) {
     let holder = attempt("kept", LONG);
     granted(&fixture.store(), &holder).await;
     fixture.restart().await;

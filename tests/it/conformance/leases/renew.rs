@@ -9,7 +9,7 @@ const GRAIN: Duration = Duration::from_millis(20);
 /// A TTL within which a lease can be renewed on any machine.
 const FIRST: u64 = 1_500;
 
-pub(super) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
+pub(crate) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", FIRST);
     granted(&store, &first).await;
@@ -19,7 +19,7 @@ pub(super) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
+pub(crate) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
     let store = fixture.store();
     let renewal = store.renew(&name("lock"), &token(), None).await.unwrap();
     assert_eq!(renewal, Renewal::Lost(Loss::Free));
@@ -28,7 +28,7 @@ pub(super) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
     assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
 }
 
-pub(super) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
+pub(crate) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
     let store = fixture.store();
     let gone = attempt("released", LONG);
     granted(&store, &gone).await;
@@ -44,7 +44,7 @@ pub(super) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
     }
 }
 
-pub(super) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
+pub(crate) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
     let store = fixture.store();
     let limit = Duration::from_millis(2_500);
     let asked = Instant::now();
@@ -77,7 +77,7 @@ pub(super) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
     granted(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) {
+pub(crate) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) {
     let first = attempt("lock", LONG);
     granted(&fixture.store(), &first).await;
     for (given, own) in [(Some(30_000), 30_000), (None, 30_000), (Some(LONG), LONG)] {
@@ -89,7 +89,7 @@ pub(super) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) 
     }
 }
 
-pub(super) async fn gives_no_more_than_the_longest_ttl_of_its_caller(fixture: &dyn Fixture) {
+pub(crate) async fn gives_no_more_than_the_longest_ttl_of_its_caller(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", 30_000);
     granted(&store, &first).await;
@@ -113,7 +113,7 @@ pub(super) async fn gives_no_more_than_the_longest_ttl_of_its_caller(fixture: &d
     }
 }
 
-pub(super) async fn keeps_the_fence_and_everything_else(fixture: &dyn Fixture) {
+pub(crate) async fn keeps_the_fence_and_everything_else(fixture: &dyn Fixture) {
     let first = limited("lock", LONG, 2 * LONG);
     let asked = Instant::now();
     let before = granted(&fixture.store(), &first).await;
@@ -126,7 +126,7 @@ pub(super) async fn keeps_the_fence_and_everything_else(fixture: &dyn Fixture) {
     assert!(after.hold_expires_in <= before.hold_expires_in.map(|left| left + since));
 }
 
-pub(super) async fn may_be_repeated(fixture: &dyn Fixture) {
+pub(crate) async fn may_be_repeated(fixture: &dyn Fixture) {
     let first = attempt("lock", LONG);
     let held = granted(&fixture.store(), &first).await;
     for _ in 0..3 {
@@ -135,7 +135,7 @@ pub(super) async fn may_be_repeated(fixture: &dyn Fixture) {
     }
 }
 
-pub(super) async fn survives_a_restart(fixture: &dyn Fixture) {
+pub(crate) async fn survives_a_restart(fixture: &dyn Fixture) {
     let first = attempt("lock", FIRST);
     granted(&fixture.store(), &first).await;
     let over = Instant::now() + Duration::from_millis(FIRST);

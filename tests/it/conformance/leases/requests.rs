@@ -50,7 +50,7 @@ fn is_asked_for(lease: &HeldLease, within: Duration) {
     );
 }
 
-pub(super) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
+pub(crate) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     let lease = granted(&store, &holder).await;
@@ -82,7 +82,7 @@ pub(super) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
-pub(super) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixture) {
+pub(crate) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     let lease = granted(&store, &holder).await;
@@ -109,7 +109,7 @@ pub(super) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixtur
     store.must_lose(&holder, Loss::Broken { held: true }).await;
 }
 
-pub(super) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
+pub(crate) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
     let holder = attempt("lock", LONG);
     granted(&fixture.store(), &holder).await;
     asked(fixture, None, SOON).await;
@@ -117,7 +117,7 @@ pub(super) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
     fixture.store().until_free("lock").await;
 }
 
-pub(super) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
+pub(crate) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;
@@ -130,7 +130,7 @@ pub(super) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
     fixture.store().until_free("lock").await;
 }
 
-pub(super) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
+pub(crate) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG / 4);
     granted(&store, &holder).await;
@@ -141,7 +141,7 @@ pub(super) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
     is_asked_for(&lease, Duration::from_millis(LONG));
 }
 
-pub(super) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn Fixture) {
+pub(crate) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn Fixture) {
     for ending in ["released", "given back", "over"] {
         let store = fixture.store();
         let holder = attempt("lock", SHORT);
@@ -158,7 +158,7 @@ pub(super) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn F
     }
 }
 
-pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
+pub(crate) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     let lease = granted(&store, &holder).await;
@@ -176,7 +176,7 @@ pub(super) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
     assert_eq!(store.must_renew(&next, None).await.release_requested, None);
 }
 
-pub(super) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
+pub(crate) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
     let store = fixture.store();
     assert_eq!(requested(fixture, None, LATER).await, Requesting::NotHeld);
     let holder = attempt("lock", LONG);
@@ -196,7 +196,7 @@ pub(super) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
     is_asked_for(&store.must_renew(&holder, None).await, LATER);
 }
 
-pub(super) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
+pub(crate) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
     let store = fixture.store();
     let key = key();
     let holder = keyed("lock", LONG, key);
@@ -207,7 +207,7 @@ pub(super) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
     assert_eq!(again, Acquisition::IdempotencyExpired);
 }
 
-pub(super) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
+pub(crate) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
     let store = fixture.store();
     let holder = attempt("lock", LONG);
     granted(&store, &holder).await;

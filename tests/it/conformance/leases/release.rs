@@ -2,7 +2,7 @@
 
 use crate::conformance::prelude::*;
 
-pub(super) async fn frees_the_lock_for_the_next(fixture: &dyn Fixture) {
+pub(crate) async fn frees_the_lock_for_the_next(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = attempt("lock", LONG);
     granted(&store, &first).await;
@@ -15,7 +15,7 @@ pub(super) async fn frees_the_lock_for_the_next(fixture: &dyn Fixture) {
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
+pub(crate) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
     let store = fixture.store();
     let stranger = attempt("lock", LONG);
     store.must_not_release(&stranger, Loss::Free).await;
@@ -24,7 +24,7 @@ pub(super) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
     refused(&store, &attempt("lock", LONG)).await;
 }
 
-pub(super) async fn of_a_lease_with_a_key_may_be_repeated(fixture: &dyn Fixture) {
+pub(crate) async fn of_a_lease_with_a_key_may_be_repeated(fixture: &dyn Fixture) {
     let store = fixture.store();
     let first = keyed("lock", LONG, key());
     granted(&store, &first).await;

@@ -1,0 +1,12 @@
+//! What a lease is from its grant to its end: the clauses that concern one holder alone.
+
+pub(super) mod breaks;
+pub(super) mod exclusion;
+pub(super) mod expiry;
+pub(super) mod fences;
+pub(super) mod give_back;
+pub(super) mod idempotency;
+pub(super) mod keepers;
+pub(super) mod release;
+pub(super) mod renew;
+pub(super) mod requests;
