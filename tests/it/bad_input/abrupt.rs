@@ -1,12 +1,12 @@
-//! Callers who stop in the middle, and callers who are too slow.
+//! Callers who stop in the middle, callers who are too slow, and signals that are no reason to end.
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::sleep};
 
+use super::bench::{Bench, RawResponse};
 use crate::support::gateway::Setup;
-
-use super::{answer::RawResponse, bench::Bench};
 
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                        Content-Length: 16\r\n\r\n{\"ttl_ms\": 1000}";
@@ -95,6 +95,33 @@ async fn a_request_that_comes_in_single_bytes_is_read_or_given_up_in_time() {
                 (408, "request-timeout")
             );
         }
+    }
+    bench.unharmed().await;
+}
+
+#[tokio::test]
+async fn a_gateway_outlives_signals_that_do_not_ask_it_to_end() {
+    let bench = Bench::start().await;
+    for _ in 0..50 {
+        for signal in [
+            Signal::HUP,
+            Signal::USR1,
+            Signal::USR2,
+            Signal::PIPE,
+            Signal::CHILD,
+            Signal::WINCH,
+            Signal::URG,
+            Signal::CONT,
+        ] {
+            bench.gateway.signal(signal);
+        }
+        let shown = bench.ask("GET /healthz", "", "").await;
+        assert_eq!(shown.status, 200);
+    }
+    for _ in 0..5 {
+        bench.gateway.signal(Signal::STOP);
+        bench.gateway.stands_still();
+        bench.gateway.signal(Signal::CONT);
     }
     bench.unharmed().await;
 }

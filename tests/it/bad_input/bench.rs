@@ -1,23 +1,17 @@
-//! A real gateway with a lock that is held, and what must be so after whatever it was sent.
+//! A real gateway with a lock that is held: the cases, how they are sent, and what must be so afterwards.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 use serde_json::Value;
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{Duration, Instant},
+    time::{Duration, Instant, error::Elapsed, timeout},
 };
 
 use crate::support::{
-    eventually,
+    Random, eventually, full,
     gateway::{Gateway, Setup},
-};
-
-use super::{
-    answer::RawResponse,
-    case::{Case, Expected},
-    sample::sample_and,
 };
 
 /// A gateway under attack.
@@ -272,4 +266,225 @@ impl Bench {
 fn is_bare(case: &Case, answer: &RawResponse) -> bool {
     let may_be = matches!(case.expected, Expected::Declined | Expected::Sane);
     may_be && answer.body.is_empty() && answer.header("connection") == Some("close")
+}
+
+/// A request as it is written to the connection.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    /// What is said of it if it fails.
+    pub(super) what: String,
+    pub(super) bytes: Vec<u8>,
+    pub(super) expected: Expected,
+}
+
+/// What must come of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// This problem.
+    Refused(u16, &'static str),
+    /// Any problem with a status below 500, or a connection that is closed without an answer.
+    Declined,
+    /// This status.
+    Answered(u16),
+    /// A lease, which is released again.
+    Granted,
+    /// Any of these: what is sent may be right by chance.
+    Sane,
+}
+
+/// What is wrong with a request that is read well.
+pub(super) const INVALID: Expected = Expected::Refused(400, "invalid-request");
+
+// === impl Case ===
+
+impl Case {
+    /// A request with a body of JSON, which is left out if it is empty.
+    pub(super) fn new(
+        line: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        expected: Expected,
+    ) -> Self {
+        let shown = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        let mut bytes = format!("{line} HTTP/1.1\r\n").into_bytes();
+        let has = |wanted: &str| {
+            headers
+                .iter()
+                .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        };
+        if !has("host") {
+            bytes.extend_from_slice(b"Host: localhost\r\n");
+        }
+        if !body.is_empty() && !has("content-type") {
+            bytes.extend_from_slice(b"Content-Type: application/json\r\n");
+        }
+        for (name, value) in headers {
+            bytes.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        bytes.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+        bytes.extend_from_slice(body);
+        Self {
+            what: format!("{line} {headers:?} {shown}"),
+            bytes,
+            expected,
+        }
+    }
+
+    /// A request with nothing but its line.
+    pub(super) fn bare(line: impl AsRef<str>, expected: Expected) -> Self {
+        Self::new(line.as_ref(), &[], b"", expected)
+    }
+
+    /// A request with one header.
+    pub(super) fn with(line: impl AsRef<str>, header: (&str, &str), expected: Expected) -> Self {
+        Self::new(line.as_ref(), &[header], b"", expected)
+    }
+
+    /// A request with a body.
+    pub(super) fn body(line: impl AsRef<str>, body: impl AsRef<[u8]>, expected: Expected) -> Self {
+        Self::new(line.as_ref(), &[], body.as_ref(), expected)
+    }
+
+    /// Bytes that may be no request at all.
+    pub(super) fn raw(bytes: impl Into<Vec<u8>>, expected: Expected) -> Self {
+        let bytes = bytes.into();
+        Self {
+            what: bytes[..bytes.len().min(400)].escape_ascii().to_string(),
+            bytes,
+            expected,
+        }
+    }
+
+    /// An acquire of `a` with a body.
+    pub(super) fn acquire(body: impl AsRef<[u8]>, expected: Expected) -> Self {
+        Self::new("POST /locks/a", &[], body.as_ref(), expected)
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(super) struct RawResponse {
+    pub(super) status: u16,
+    /// In lower case.
+    head: String,
+    pub(super) body: String,
+}
+
+/// Longer than a machine takes that does other things as well.
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+
+// === impl RawResponse ===
+
+impl RawResponse {
+    /// Reads one; none if the connection is closed before it begins.
+    pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> Option<Self> {
+        let answer = Self::read_within(TIMEOUT, from).await;
+        answer.expect("it is answered or closed")
+    }
+
+    /// The same, unless it takes longer.
+    pub(super) async fn read_within(
+        time: Duration,
+        from: &mut (impl AsyncRead + Unpin),
+    ) -> Result<Option<Self>, Elapsed> {
+        let answer = timeout(time, Self::read_whole(from)).await?;
+        // However it is closed.
+        Ok(answer.ok())
+    }
+
+    pub(super) async fn read_whole(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+        loop {
+            let head = head(from).await?;
+            let status = head
+                .split(' ')
+                .nth(1)
+                .and_then(|status| status.parse().ok());
+            let mut answer = Self {
+                status: status.unwrap_or_else(|| panic!("no status: {head}")),
+                head,
+                body: String::new(),
+            };
+            if answer.status == 100 {
+                continue;
+            }
+            if let Some(length) = answer.header("content-length") {
+                let mut body = vec![0; length.parse().unwrap()];
+                // The answer to HEAD says a length and has no body: the connection is closed then.
+                if from.read_exact(&mut body).await.is_ok() {
+                    answer.body = String::from_utf8(body).unwrap();
+                }
+            }
+            return Ok(answer);
+        }
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find_map(|(field, value)| (field == name).then_some(value))
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The code of a problem document that is as it should be.
+    pub(super) fn problem(&self) -> String {
+        let media = self.header("content-type");
+        assert_eq!(media, Some("application/problem+json"), "{self:?}");
+        let body = self.json();
+        assert_eq!(body["status"], self.status, "{self:?}");
+        let id = body["request_id"].as_str().unwrap();
+        let sent = self.header("x-request-id");
+        assert_eq!(Some(id.to_ascii_lowercase().as_str()), sent, "{self:?}");
+        for member in ["title", "detail"] {
+            let text = body[member].as_str().unwrap();
+            assert!(
+                !text.is_empty() && !text.contains(char::is_control),
+                "{self:?}"
+            );
+        }
+        let code = body["code"].as_str().unwrap().to_owned();
+        let of_list = latchgate::http::ProblemCode::from_slug(&code);
+        assert_eq!(
+            of_list.map(|code| code.status().as_u16()),
+            Some(self.status)
+        );
+        assert_eq!(body["type"], format!("/problems/{code}"));
+        code
+    }
+}
+
+async fn head(from: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(from.read_u8().await?);
+    }
+    Ok(String::from_utf8(bytes).unwrap().to_ascii_lowercase())
+}
+
+/// Every so many of them, from one of the first on that changes from run to run. Says how many these
+/// are, and how to have the same again.
+pub(super) fn sample<T>(cases: Vec<T>, every: usize) -> Vec<T> {
+    sample_and(cases, every, |_| false)
+}
+
+/// The same with those that are tried always.
+#[expect(clippy::print_stdout, reason = "this is not the program but its tests")]
+pub(super) fn sample_and<T>(cases: Vec<T>, every: usize, always: impl Fn(&T) -> bool) -> Vec<T> {
+    let all = cases.len();
+    if full() {
+        println!("all {all} cases");
+        return cases;
+    }
+    let mut random = Random::seeded();
+    let from = random.below(every);
+    let chosen = |&(at, ref case): &(usize, T)| at % every == from || always(case);
+    let numbered = cases.into_iter().enumerate().filter(chosen);
+    let chosen: Vec<_> = numbered.map(|(_, case)| case).collect();
+    println!(
+        "{} of {all} cases, {}",
+        chosen.len(),
+        random.how_to_repeat()
+    );
+    chosen
 }

@@ -8,28 +8,12 @@
 //! A case whose answer is right, and not refused, says so: a corpus of refusals alone would pass a gateway
 //! that refuses everything.
 
-mod answer;
 mod bench;
-mod case;
-mod sample;
 
 mod abrupt;
-mod browsers;
-mod configuration;
-mod content;
+mod callers;
+mod fields;
 mod files;
 mod framing;
-mod http2;
-mod idempotency;
-mod json;
-mod keys;
-mod metadata;
-mod methods;
-mod names;
-mod numbers;
-mod over_redis;
-mod replies;
-mod resp_server;
-mod signals;
-mod streams;
-mod tokens;
+mod redis;
+mod requests;

@@ -1,4 +1,4 @@
-//! The audit log of the real program.
+//! The audit log of the real program, and the line of a request in either format.
 
 use std::{
     fs,
@@ -10,9 +10,10 @@ use latchgate::auth::ApiKey;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::keys::{File, Made};
 use crate::support::{
     gateway::{Gateway, Setup},
-    program::latchgate,
+    program::{latchgate, typed},
 };
 
 fn events(path: &Path) -> Vec<(String, Value)> {
@@ -72,15 +73,14 @@ fn one_that_cannot_be_opened_stops_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("none/audit");
     let store = format!("embedded:{}", directory.path().join("data").display());
-    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0", "--store", &store])
+    let ran = typed(&format!("serve --listen 127.0.0.1:0 --store {store}"))
         .env("LATCHGATE_AUDIT_PATH", path.to_str().unwrap())
-        .read();
-    assert_eq!(ran.code, Some(2), "{ran:?}");
+        .ends(2);
     let said = format!(
         "audit.path: cannot open the audit log {}: No such file",
         path.display()
     );
-    assert!(ran.err.contains(&said), "{ran:?}");
+    ran.says(&said);
 }
 
 #[test]
@@ -179,4 +179,102 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
     assert!(broken["fencing_token"].as_u64() > Some(7), "{broken}");
     assert_eq!(broken["remote"], "127.0.0.1");
     assert!(broken["request_id"].is_string(), "{broken}");
+}
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// The lines of a request that was granted a lock and of one that was refused it.
+fn lines(format: &str) -> [String; 2] {
+    let key = Made::new("ci", &["--acquire", "*"]);
+    let keys = File::new(&key.toml);
+    let setup = Setup::default()
+        .with("LATCHGATE_AUTH_KEYS_FILE", keys.path())
+        .with("LATCHGATE_LOG_FORMAT", format)
+        .with("LATCHGATE_LOG_REQUESTS", "all");
+    let gateway = Gateway::start_with(setup);
+    for _ in 0..2 {
+        gateway
+            .typed("acquire deploy")
+            .key(&key.key)
+            .env("TRACEPARENT", PARENT)
+            .read();
+    }
+    // The last answer may overtake its line.
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+    loop {
+        let log = gateway.log();
+        let of = |status: &str| {
+            let (text, json) = (format!("status={status}"), format!("\"status\":{status}"));
+            let is_of = |line: &&str| line.contains(&text) || line.contains(&json);
+            let mut lines = log.lines().filter(|line| line.contains(TRACE));
+            lines.find(is_of).map(str::to_owned)
+        };
+        if let (Some(granted), Some(refused)) = (of("201"), of("423")) {
+            return [granted, refused];
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{log}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn as_text() {
+    let [granted, refused] = lines("text");
+    for (line, status) in [(&granted, "status=201"), (&refused, "status=423")] {
+        for part in [
+            "INFO",
+            "method=\"POST\"",
+            "route=\"/locks/{name}\"",
+            status,
+            "us=",
+            "id=\"",
+            "key=\"ci\"",
+            &format!("trace_id={TRACE}"),
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+    }
+    assert!(refused.contains("code=\"locked\""), "{refused}");
+    assert!(!granted.contains("code="), "{granted}");
+}
+
+#[test]
+fn as_json() {
+    let [granted, refused] = lines("json");
+    for (line, status) in [(&granted, 201), (&refused, 423)] {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["message"], "request");
+        assert_eq!(line["method"], "POST");
+        assert_eq!(line["route"], "/locks/{name}");
+        assert_eq!(line["status"], status);
+        assert_eq!(line["key"], "ci");
+        assert_eq!(line["trace_id"], TRACE);
+        assert!(line["us"].as_u64().unwrap() > 0, "{line}");
+        assert!(line["id"].as_str().unwrap().len() > 16, "{line}");
+        assert!(line["timestamp"].is_string(), "{line}");
+    }
+    let refused: Value = serde_json::from_str(&refused).unwrap();
+    assert_eq!(refused["code"], "locked");
+    let granted: Value = serde_json::from_str(&granted).unwrap();
+    assert!(granted.get("code").is_none(), "{granted}");
+}
+
+#[test]
+fn a_reason_does_not_pretend_to_be_another_text() {
+    let reason = "\u{202e}txt.exe\u{200b}";
+    for (format, escaped) in [
+        ("text", r"\u{202e}txt.exe\u{200b}"),
+        ("json", r"\u202etxt.exe\u200b"),
+    ] {
+        let setup = Setup::default().with("LATCHGATE_LOG_FORMAT", format);
+        let gateway = Gateway::start_with(setup);
+        let url = gateway.url();
+        typed(&format!("acquire deploy --url {url}")).read();
+        typed(&format!("break deploy --yes --reason {reason} --url {url}")).read();
+        // The answer comes after the line.
+        let log = gateway.logged(escaped);
+        assert!(!log.contains('\u{202e}'), "{log}");
+    }
 }

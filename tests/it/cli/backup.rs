@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::key_fixture::{File, Made};
+use super::keys::{File, Made};
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
@@ -27,12 +27,10 @@ use crate::support::{
 
 /// The lease of a lock that is acquired for an hour.
 fn acquire(gateway: &Gateway, name: &str) -> Value {
-    let acquire = ["acquire", name, "--ttl", "1h", "--json"];
-    let ran = latchgate(&acquire)
-        .env("LATCHGATE_URL", &gateway.url())
-        .read();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    serde_json::from_str(&ran.out).unwrap()
+    let ran = gateway
+        .typed(&format!("acquire {name} --ttl 1h --json"))
+        .ends(0);
+    ran.json()
 }
 
 fn fence(lease: &Value) -> u64 {
@@ -42,9 +40,9 @@ fn fence(lease: &Value) -> u64 {
 /// The code of a command with the token of a lease.
 fn command(gateway: &Gateway, command: &str, lease: &Value) -> Option<i32> {
     let name = lease["name"].as_str().unwrap();
-    latchgate(&[command, name])
-        .env("LATCHGATE_URL", &gateway.url())
-        .env("LATCHGATE_TOKEN", lease["token"].as_str().unwrap())
+    gateway
+        .typed(&format!("{command} {name}"))
+        .token(lease["token"].as_str().unwrap())
         .read()
         .code
 }
@@ -120,7 +118,7 @@ fn a_backup_replaces_a_file_only_if_it_is_told_to() {
     fs::write(&file, "of somebody").unwrap();
     let refused = back_up(&gateway, &file, &[]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.err.contains("--force"), "{refused:?}");
+    refused.says("--force");
     assert_eq!(fs::read(&file).unwrap(), b"of somebody");
     let replaced = back_up(&gateway, &file, &["--force"]);
     assert_eq!(replaced.code, Some(0), "{replaced:?}");
@@ -154,7 +152,7 @@ fn a_backup_follows_a_link_and_replaces_nothing_but_a_file() {
     ] {
         let refused = back_up(&gateway, &at(name), &["--force"]);
         assert_eq!(refused.code, Some(1), "{name}: {refused:?}");
-        assert!(refused.err.contains(said), "{name}: {refused:?}");
+        refused.says(said);
     }
     let kind = fs::symlink_metadata(at("socket")).unwrap().file_type();
     assert!(kind.is_socket());
@@ -200,11 +198,10 @@ fn a_backup_is_logged_before_it_is_sent_and_head_makes_none() {
     // Nothing was made, so nobody knows how long it is.
     assert!(!answer.contains("content-length"), "{answer}");
 
-    let ran = latchgate(&["backup", file.to_str().unwrap()])
-        .env("LATCHGATE_URL", &gateway.url())
-        .env("LATCHGATE_KEY", &key.key)
-        .read();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    gateway
+        .typed(&format!("backup {}", file.to_str().unwrap()))
+        .key(&key.key)
+        .ends(0);
     let audited = fs::read_to_string(&audit).unwrap();
     let backups: Vec<Value> = audited
         .lines()
@@ -233,7 +230,7 @@ async fn a_gateway_on_redis_has_no_backup() {
     let file = place.path().join("file");
     let refused = back_up(&gateway, &file, &[]);
     assert_eq!(refused.code, Some(106), "{refused:?}");
-    assert!(refused.err.contains("backups of its own"), "{refused:?}");
+    refused.says("backups of its own");
     assert!(!file.exists());
 }
 
@@ -254,7 +251,7 @@ fn an_old_file_beside_the_newest_is_not_read() {
     gateway.restart();
     assert!(!beside.exists(), "it would be read if the newest were lost");
     for name in ["a", "b", "c"] {
-        let ran = latchgate(&["acquire", name, "--url", &gateway.url()]).read();
+        let ran = gateway.typed(&format!("acquire {name}")).read();
         assert_ne!(ran.code, Some(0), "{name} was forgotten: {ran:?}");
     }
 }

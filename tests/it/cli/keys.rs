@@ -1,13 +1,87 @@
-//! API keys: made, listed, used.
+//! API keys: made, listed, used, replaced and taken back while gateways run.
 
-use serde_json::Value;
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::time::{Duration, Instant};
 
 use crate::support::{
     gateway::{Gateway, Setup},
-    program::latchgate,
+    program::{Ran, latchgate, typed},
+    spawn,
 };
 
-use super::key_fixture::{File, Made, inspect, soon};
+/// A keys file that goes away.
+pub(super) struct File {
+    directory: TempDir,
+    pub(super) path: PathBuf,
+}
+
+/// A key as `key new --json` prints it.
+pub(super) struct Made {
+    pub(super) key: String,
+    pub(super) secret: String,
+    pub(super) toml: String,
+}
+
+// === impl File ===
+
+impl File {
+    pub(super) fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys.toml");
+        let file = Self { directory, path };
+        file.write(text);
+        file
+    }
+
+    /// In one go, as a careful program does it.
+    pub(super) fn write(&self, text: &str) {
+        let new = self.directory.path().join("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, &self.path).unwrap();
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    pub(super) fn gateway(&self) -> Gateway {
+        let setup = Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", self.path());
+        Gateway::start_with(setup.with("LATCHGATE_LOG_LEVEL", "trace"))
+    }
+}
+
+// === impl Made ===
+
+impl Made {
+    pub(super) fn new(name: &str, flags: &[&str]) -> Self {
+        let ran = latchgate(&[&["key", "new", "--json", "--name", name], flags].concat()).ends(0);
+        let made = ran.json();
+        let text = |field: &str| made[field].as_str().unwrap().to_owned();
+        assert!(!text("toml").contains(&text("key")[15..58]));
+        Self {
+            key: text("key"),
+            secret: text("secret"),
+            toml: text("toml"),
+        }
+    }
+}
+
+pub(super) fn inspect(gateway: &Gateway, lock: &str, key: &str) -> Ran {
+    let ran = gateway.typed(&format!("inspect {lock}"));
+    ran.key(key).read()
+}
+
+/// Waits until something is so.
+pub(super) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 #[test]
 fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
@@ -20,9 +94,9 @@ fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
     assert_eq!(inspect(&gateway, "ci:a", &key.key).code, Some(0));
     let refused = inspect(&gateway, "ci2:a", &key.key);
     assert_eq!(refused.code, Some(106), "{refused:?}");
-    assert!(refused.err.contains("no permission `view`"), "{refused:?}");
+    refused.says("no permission `view`");
     let cut = inspect(&gateway, "ci:a", &key.key[..60]);
-    assert!(cut.err.contains("cut off or mistyped"), "{cut:?}");
+    cut.says("cut off or mistyped");
     let log = gateway.logged("key=\"ci\"");
     assert!(
         !log.contains(&key.key[15..58]) && !log.contains(&key.secret[18..]),
@@ -65,7 +139,7 @@ fn a_new_key_is_printed_with_what_to_paste() {
     // All of the output is a keys file, but for the key.
     let file = File::new(&ran.out.replace(key, ""));
     assert_eq!(
-        latchgate(&["key", "list", "--keys", file.path()])
+        typed(&format!("key list --keys {}", file.path()))
             .read()
             .code,
         Some(0)
@@ -77,30 +151,22 @@ fn a_new_key_is_added_to_a_file_and_works() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("keys.toml");
     let path = path.to_str().unwrap();
-    let new = |name: &str| {
-        latchgate(&[
-            "key", "new", "--name", name, "--view", "*", "--append", path,
-        ])
-        .read()
-    };
+    let new = |name: &str| typed(&format!("key new --name {name} --view * --append {path}")).read();
     let first = new("first");
     let made = Gateway::start_with(Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", path));
     let second = new("second");
     for ran in [&first, &second] {
         assert_eq!((ran.code, ran.out.len()), (Some(0), 65), "{ran:?}");
-        assert!(ran.err.contains(&format!(" to {path}; ")), "{ran:?}");
-        assert!(!ran.err.contains(&ran.out[15..58]), "{ran:?}");
+        ran.says(&format!(" to {path}; "));
+        ran.says_not(&ran.out[15..58]);
     }
     assert_eq!(inspect(&made, "a", first.out.trim_end()).code, Some(0));
     soon("the gateway has read it again", || {
         inspect(&made, "a", second.out.trim_end()).code == Some(0)
     });
     let again = new("second");
-    assert_eq!((again.code, again.out.as_str()), (Some(2), ""), "{again:?}");
-    assert!(
-        again.err.contains("a name that no other key has"),
-        "{again:?}"
-    );
+    again.gives(2, "");
+    again.says("a name that no other key has");
 }
 
 #[test]
@@ -114,15 +180,15 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     };
     let early = rotate(&["--finish"]);
     assert_eq!(early.code, Some(2), "{early:?}");
-    assert!(early.err.contains("the key ci has one secret"), "{early:?}");
+    early.says("the key ci has one secret");
     let begun = rotate(&[]);
     assert_eq!(begun.code, Some(0), "{begun:?}");
     let new = begun.out.trim_end();
     let undo = format!("--finish --keep {}` removes it", &old.key[4..14]);
     for part in ["`latchgate key rotate ci --finish`", &undo] {
-        assert!(begun.err.contains(part), "{begun:?}");
+        begun.says(part);
     }
-    assert!(!begun.err.contains(&new[15..58]), "{begun:?}");
+    begun.says_not(&new[15..58]);
     soon("the new secret is known", || {
         inspect(&gateway, "a", new).code == Some(0)
     });
@@ -130,21 +196,21 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     let twice = rotate(&[]);
     assert_eq!(twice.code, Some(2), "{twice:?}");
     let both = format!("has two secrets: {} and {};", &old.key[4..14], &new[4..14]);
-    assert!(twice.err.contains(&both), "{twice:?}");
+    twice.says(&both);
     let finished = rotate(&["--finish", "--json"]);
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    let answer: Value = serde_json::from_str(&finished.out).unwrap();
+    let answer = finished.json();
     assert_eq!(answer["removed_id"], old.key[4..14]);
     assert_eq!(answer["kept_id"], new[4..14]);
     soon("the old secret is gone", || {
         inspect(&gateway, "a", &old.key).code == Some(106)
     });
     assert_eq!(inspect(&gateway, "a", new).code, Some(0));
-    let text = std::fs::read_to_string(&file.path).unwrap();
+    let text = fs::read_to_string(&file.path).unwrap();
     assert!(text.starts_with("# Ours.\n"), "{text}");
     // If the new key cannot be printed, the error names the command that removes it.
-    let full = std::fs::File::options().write(true).open("/dev/full");
-    let lost = latchgate(&["key", "rotate", "ci", "--keys", file.path()])
+    let full = fs::File::options().write(true).open("/dev/full");
+    let lost = typed(&format!("key rotate ci --keys {}", file.path()))
         .out(full.unwrap())
         .run();
     assert_eq!(lost.code, Some(1), "{lost:?}");
@@ -152,7 +218,7 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
         "`latchgate key rotate ci --finish --keep {}` removes it",
         &new[4..14]
     );
-    assert!(lost.err.contains(&undo), "{lost:?}");
+    lost.says(&undo);
 }
 
 #[test]
@@ -181,8 +247,8 @@ fn what_a_gateway_would_refuse_is_not_made() {
         (&["--name", "a\"\nx = 1"], "name of"),
     ] {
         let ran = latchgate(&[&["key", "new"], flags].concat()).read();
-        assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{ran:?}");
-        assert!(ran.err.contains(part), "{ran:?}");
+        ran.gives(2, "");
+        ran.says(part);
         assert!(
             !ran.err.contains("lgk_") && !ran.err.contains("sha256"),
             "{ran:?}"
@@ -209,7 +275,7 @@ fn the_list_says_who_may_do_what_and_never_a_secret() {
     );
     assert!(lines[2].contains("2020-01-01T00:00:00Z EXPIRED"), "{ran:?}");
     let json = latchgate(&[&list[..], &["--json"]].concat()).read();
-    let keys: Value = serde_json::from_str(&json.out).unwrap();
+    let keys = json.json();
     assert_eq!(keys["keys"][0]["acquire"], serde_json::json!(["ci:"]));
     assert_eq!(keys["keys"][0]["ids"][0], ci.key[4..14]);
     assert_eq!(
@@ -222,11 +288,10 @@ fn the_list_says_who_may_do_what_and_never_a_secret() {
         }
     }
     // The configuration may name the file.
-    let configured = latchgate(&["key", "list"]).env("LATCHGATE_AUTH_KEYS_FILE", file.path());
+    let configured = typed("key list").env("LATCHGATE_AUTH_KEYS_FILE", file.path());
     assert_eq!(configured.read().out, ran.out);
-    let none = latchgate(&["key", "list"]).read();
-    assert_eq!(none.code, Some(2));
-    assert!(none.err.contains("no keys file"), "{none:?}");
+    let none = typed("key list").ends(2);
+    none.says("no keys file");
 }
 
 #[test]
@@ -242,9 +307,8 @@ fn a_keys_file_that_cannot_be_used_stops_the_start() {
         ] {
             let ran = latchgate(command)
                 .env("LATCHGATE_AUTH_KEYS_FILE", path)
-                .read();
-            assert_eq!(ran.code, Some(2), "{ran:?}");
-            assert!(ran.err.contains(part), "{ran:?}");
+                .ends(2);
+            ran.says(part);
         }
     }
 }
@@ -259,4 +323,74 @@ fn with_keys_an_open_address_is_served() {
     assert_eq!(inspect(&gateway, "a", "").code, Some(2));
     assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
     assert!(!gateway.log().contains("there is no authentication"));
+}
+
+#[test]
+fn a_file_that_became_invalid_keeps_the_old_keys_and_is_a_warning() {
+    let key = Made::new("ci", &["--view", "*"]);
+    let file = File::new(&key.toml);
+    let gateway = file.gateway();
+    let ready = || {
+        let curl = spawn::command("curl")
+            .args([
+                "--silent",
+                "--show-error",
+                &format!("{}/readyz", gateway.url()),
+            ])
+            .output()
+            .unwrap();
+        String::from_utf8(curl.stdout).unwrap()
+    };
+    let shows =
+        |what: &str| ready().contains(&format!("{{\"name\":\"keys\",\"status\":\"{what}\""));
+    assert!(shows("passing"), "{}", ready());
+    for broken in ["", "[[key]]\nname = 1"] {
+        file.write(broken);
+        soon("there is a warning", || shows("warning"));
+        assert!(ready().contains("\"status\":\"ready\""), "{}", ready());
+        assert!(!ready().contains("keys.toml"), "{}", ready());
+        assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
+        gateway.logged("the keys file cannot be used");
+        file.write(&key.toml);
+        soon("the warning is gone", || shows("passing"));
+    }
+    let everybody = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(&file.path, everybody).unwrap();
+    soon("it is said who can write the file", || {
+        gateway.log().contains("can write the keys file")
+    });
+    fs::remove_file(&file.path).unwrap();
+    gateway.signal(Signal::HUP);
+    soon("there is a warning", || shows("warning"));
+    assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
+}
+
+#[test]
+fn a_stream_ends_when_its_key_is_taken_back_or_expires() {
+    let other = Made::new("other", &["--view", "*"]);
+    let brief = Made::new("soon", &["--acquire", "*", "--expires", "4s"]);
+    let gone = Made::new("gone", &["--acquire", "*"]);
+    let file = File::new(&(other.toml.clone() + &brief.toml + &gone.toml));
+    let gateway = file.gateway();
+    let hold = |lock: &str, key: &Made| {
+        spawn::command("curl")
+            .args(["--silent", "--no-buffer", "-X", "POST", "-H"])
+            .arg(format!("Authorization: Bearer {}", key.key))
+            .arg(format!("{}/locks/{lock}/hold", gateway.url()))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let streams = [hold("a", &brief), hold("b", &gone)];
+    let is_held = |lock: &str| inspect(&gateway, lock, &other.key).out.contains("held");
+    soon("both are held", || is_held("a") && is_held("b"));
+    file.write(&(other.toml.clone() + &brief.toml));
+    for stream in streams {
+        let out = stream.wait_with_output().unwrap();
+        let out = String::from_utf8(out.stdout).unwrap();
+        assert!(
+            out.contains("event: granted") && out.contains("\"reason\":\"revoked\""),
+            "{out}"
+        );
+    }
 }

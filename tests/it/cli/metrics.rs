@@ -1,23 +1,28 @@
-//! What a gateway counts, scraped as Prometheus does it.
+//! What a gateway counts, scraped as Prometheus does it, and what a scrape costs.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    ops::Range,
+};
 
 use latchgate::telemetry::metrics::CATALOGUE;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     task::JoinSet,
+    time::Instant,
 };
 
+use super::keys::{File, Made};
 use crate::support::{
-    Caller, RedisServer, eventually,
+    Caller, Connection, HttpRequest, RedisServer, eventually,
     gateway::{Gateway, Setup},
-    program::latchgate,
+    program::{latchgate, typed},
+    raise_the_limit, rows,
 };
-
-use super::key_fixture::{File, Made};
 
 /// Samples by name and labels, all as they are written.
 type Samples = BTreeMap<String, String>;
@@ -64,7 +69,7 @@ async fn use_it(gateway: &Gateway) {
     let url = gateway.url();
     let run = |arguments: &[&str], token: &str| {
         let ran = latchgate(arguments).env("LATCHGATE_URL", &url);
-        let ran = ran.env("LATCHGATE_TOKEN", token).read();
+        let ran = ran.token(token).read();
         (ran.code, ran.out)
     };
     let mut first = Caller::connect(gateway.address).await;
@@ -105,38 +110,27 @@ async fn use_it(gateway: &Gateway) {
 }
 
 fn check(samples: &Samples) {
-    for (name, value) in [
-        ("latchgate_acquires_total{outcome=\"granted\"}", "3"),
-        ("latchgate_acquires_total{outcome=\"held\"}", "1"),
-        ("latchgate_wait_seconds_count{outcome=\"granted\"}", "1"),
-        ("latchgate_handoffs_total{by=\"this\"}", "1"),
-        (
-            "latchgate_renewals_total{by=\"caller\",outcome=\"renewed\"}",
-            "1",
-        ),
-        (
-            "latchgate_renewals_total{by=\"caller\",outcome=\"lost\"}",
-            "2",
-        ),
-        ("latchgate_renew_margin_seconds_count{by=\"caller\"}", "1"),
-        ("latchgate_expired_while_held_total{seen_by=\"renew\"}", "1"),
-        ("latchgate_releases_total{outcome=\"released\"}", "1"),
-        ("latchgate_hold_seconds_count", "1"),
-        ("latchgate_broken_leases_total", "1"),
-        ("latchgate_fence_regressions_total", "0"),
-        ("latchgate_waiters", "0"),
-        ("latchgate_draining", "0"),
-        (
-            "latchgate_store_duration_seconds_count{operation=\"break\"}",
-            "1",
-        ),
-        (
-            "latchgate_http_requests_total{method=\"POST\",route=\"/locks/{name}\",status=\"423\"}",
-            "1",
-        ),
-    ] {
-        let found = samples.get(name).map(String::as_str);
-        assert_eq!(found, Some(value), "{name}: {samples:#?}");
+    let cases = r#"
+        latchgate_acquires_total{outcome="granted"} => 3
+        latchgate_acquires_total{outcome="held"} => 1
+        latchgate_wait_seconds_count{outcome="granted"} => 1
+        latchgate_handoffs_total{by="this"} => 1
+        latchgate_renewals_total{by="caller",outcome="renewed"} => 1
+        latchgate_renewals_total{by="caller",outcome="lost"} => 2
+        latchgate_renew_margin_seconds_count{by="caller"} => 1
+        latchgate_expired_while_held_total{seen_by="renew"} => 1
+        latchgate_releases_total{outcome="released"} => 1
+        latchgate_hold_seconds_count => 1
+        latchgate_broken_leases_total => 1
+        latchgate_fence_regressions_total => 0
+        latchgate_waiters => 0
+        latchgate_draining => 0
+        latchgate_store_duration_seconds_count{operation="break"} => 1
+        latchgate_http_requests_total{method="POST",route="/locks/{name}",status="423"} => 1
+    "#;
+    for (name, value) in rows(cases) {
+        let found = samples.get(&name);
+        assert_eq!(found, Some(&value), "{name}: {samples:#?}");
     }
     let text = format!("{samples:?}");
     assert!(!text.contains("secret"), "{text}");
@@ -252,10 +246,145 @@ async fn on_an_address_of_its_own_they_are_there_during_the_delay_and_gone_with_
 
 #[test]
 fn an_address_that_is_none_stops_the_start_and_is_named() {
-    let ran = latchgate(&["serve"])
+    let ran = typed("serve")
         .env("LATCHGATE_METRICS_LISTEN", "everywhere")
         .read();
     assert_ne!(ran.code, Some(0));
-    assert!(ran.err.contains("metrics.listen"), "{ran:?}");
-    assert!(ran.err.contains("IP:PORT"), "{ran:?}");
+    ran.says("metrics.listen");
+    ran.says("IP:PORT");
+}
+
+/// For each of them one waits.
+const LOCKS: usize = 1_000;
+/// Each of them holds a lock more.
+const STREAMS: usize = 100;
+const WAIT_MS: u64 = 300_000;
+/// How often it is scraped for the median.
+const SCRAPES: usize = 21;
+
+/// What a scrape says: the series, how many bytes, and the gauges of what goes on.
+struct Scrape {
+    series: BTreeSet<String>,
+    bytes: usize,
+    /// Leases, waiters, streams.
+    gauges: [usize; 3],
+}
+
+#[tokio::test]
+async fn a_scrape_is_no_larger_for_a_thousand_locks_than_for_one() {
+    raise_the_limit();
+    println!(
+        "embedded: {}",
+        measure(&Gateway::start_with(patient())).await
+    );
+    let redis = RedisServer::start().await;
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let gateway = Gateway::start_with(patient().with("LATCHGATE_STORE", &store));
+    println!("Redis: {}", measure(&gateway).await);
+}
+
+/// Nobody's wait runs out before all have come.
+fn patient() -> Setup {
+    Setup::default().with("LATCHGATE_LIMITS_MAX_WAIT_MS", &WAIT_MS.to_string())
+}
+
+/// Says how long a scrape took, and how large it was.
+async fn measure(gateway: &Gateway) -> String {
+    // It counts itself from the next one on.
+    scraped(gateway).await;
+    let _first = begin(gateway.address, 0..1).await;
+    let one = scraped_with(gateway, [2, 1, 1]).await;
+    let _rest = begin(gateway.address, 1..LOCKS).await;
+    let many = scraped_with(gateway, [LOCKS + STREAMS, LOCKS, STREAMS]).await;
+    let more: Vec<_> = many.series.difference(&one.series).collect();
+    assert!(more.is_empty(), "{more:?}");
+    // Numbers have more digits now.
+    assert!(
+        many.bytes < one.bytes + one.bytes / 10,
+        "{} bytes after {}",
+        many.bytes,
+        one.bytes
+    );
+    let mut times = Vec::new();
+    for _ in 0..SCRAPES {
+        let asked = Instant::now();
+        scraped(gateway).await;
+        times.push(asked.elapsed());
+    }
+    times.sort();
+    format!(
+        "{:?} (median; {:?} at most), {} series, {} bytes",
+        times[SCRAPES / 2],
+        times[SCRAPES - 1],
+        many.series.len(),
+        many.bytes
+    )
+}
+
+/// Some who hold a lock by a stream, and locks for which somebody waits.
+async fn begin(to: SocketAddr, numbers: Range<usize>) -> Vec<Connection<TcpStream>> {
+    let mut all = Vec::new();
+    for number in numbers {
+        all.push(waiter(to, number).await);
+        if number < STREAMS {
+            all.push(stream(to, number).await);
+        }
+    }
+    all
+}
+
+async fn connect(to: SocketAddr) -> Connection<TcpStream> {
+    Connection::new(TcpStream::connect(to).await.unwrap())
+}
+
+async fn waiter(to: SocketAddr, number: usize) -> Connection<TcpStream> {
+    let mut connection = connect(to).await;
+    let path = format!("/locks/held:{number}");
+    let lease = HttpRequest::new("POST", path.clone()).body(long());
+    assert_eq!(connection.ask(&lease).await.unwrap().0, 201);
+    let wait = HttpRequest::new("POST", path).body(json!({"wait_ms": WAIT_MS}));
+    connection.send(&wait).await.unwrap();
+    connection
+}
+
+async fn stream(to: SocketAddr, number: usize) -> Connection<TcpStream> {
+    let mut connection = connect(to).await;
+    let hold = HttpRequest::new("POST", format!("/locks/streamed:{number}/hold")).body(long());
+    assert_eq!(connection.open(&hold).await.unwrap(), None);
+    connection
+}
+
+/// Nothing is to be renewed meanwhile, which would be counted as well.
+fn long() -> Value {
+    json!({"ttl_ms": 600_000})
+}
+
+/// A scrape when so much goes on as is asked for.
+async fn scraped_with(gateway: &Gateway, gauges: [usize; 3]) -> Scrape {
+    eventually("all of it goes on", async || {
+        let scrape = scraped(gateway).await;
+        (scrape.gauges == gauges).then_some(scrape)
+    })
+    .await
+}
+
+async fn scraped(gateway: &Gateway) -> Scrape {
+    let (status, _, text) = get(&format!("{}/metrics", gateway.url()), None).await;
+    assert_eq!(status, 200);
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let samples: Vec<_> = samples.map(|line| line.rsplit_once(' ').unwrap()).collect();
+    let gauge = |wanted: &str| {
+        let found = samples.iter().find(|(name, _)| *name == wanted);
+        found.unwrap().1.parse().unwrap()
+    };
+    let gauges = [
+        "latchgate_leases",
+        "latchgate_waiters",
+        "latchgate_held_streams",
+    ];
+    Scrape {
+        gauges: gauges.map(gauge),
+        series: samples.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        bytes: text.len(),
+    }
 }

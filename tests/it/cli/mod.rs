@@ -1,32 +1,15 @@
 //! The real program, from the outside.
 
-mod access_lines;
 mod audit;
 mod backup;
-mod delay;
-mod dispositions;
-mod endless_files;
-mod events;
-mod exit_codes;
-mod frozen;
-mod generated;
-mod groups;
-mod healthcheck;
-mod key_fixture;
-mod key_reload;
+mod commands;
+mod gateways;
 mod keys;
 mod leases;
-mod list_and_break;
 mod metrics;
-mod on_redis;
+mod operators;
 mod run;
-mod scrape;
-mod secrets;
 mod serve;
-mod service_manager;
-mod sessions;
 mod shared;
-mod shared_on_a_store;
 mod shutdown;
-mod unread_log;
-mod waiting;
+mod supervisors;

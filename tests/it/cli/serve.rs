@@ -1,15 +1,19 @@
-//! `latchgate serve`: starting, and what stops it from starting.
+//! `latchgate serve`: starting, what stops it from starting, and a log that nobody reads.
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    net::TcpListener,
-    process::Stdio,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Stdio},
+    time::Duration,
 };
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::Instant;
 
 use crate::support::{
     gateway::{Gateway, Setup},
-    program::{latchgate, program},
+    program::{program, typed},
     spawn,
 };
 
@@ -31,8 +35,7 @@ fn the_line_to_paste_takes_a_lock() {
 fn without_a_command_it_serves() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let ran = latchgate(&["--listen", &address]).read();
-    assert_eq!(ran.code, Some(110), "{ran:?}");
+    typed(&format!("--listen {address}")).ends(110);
 }
 
 #[test]
@@ -42,8 +45,8 @@ fn a_port_that_is_taken_is_110_and_touches_no_store() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let store = format!("embedded:{}", data.display());
-    let ran = latchgate(&["serve", "--listen", &address, "--store", &store]).read();
-    assert_eq!((ran.code, ran.out.as_str()), (Some(110), ""), "{ran:?}");
+    let ran = typed(&format!("serve --listen {address} --store {store}")).read();
+    ran.gives(110, "");
     assert!(
         ran.err.contains(&address)
             && ran.err.contains("listen: cannot listen on")
@@ -57,21 +60,20 @@ fn a_port_that_is_taken_is_110_and_touches_no_store() {
 fn an_address_for_metrics_that_is_taken_is_blamed_on_its_own_key() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0"]);
-    let ran = ran.env("LATCHGATE_METRICS_LISTEN", &address).read();
-    assert_eq!(ran.code, Some(110), "{ran:?}");
+    let ran = typed("serve --listen 127.0.0.1:0");
+    let ran = ran.env("LATCHGATE_METRICS_LISTEN", &address).ends(110);
     let said = format!("metrics.listen: cannot listen on {address}");
-    assert!(ran.err.contains(&said), "{ran:?}");
-    assert!(!ran.err.contains("--listen"), "{ran:?}");
+    ran.says(&said);
+    ran.says_not("--listen");
 }
 
 #[test]
 fn a_store_that_another_gateway_has_is_111() {
     let gateway = Gateway::start();
     let store = format!("embedded:{}", gateway.data().display());
-    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0", "--store", &store]).read();
-    assert_eq!((ran.code, ran.out.as_str()), (Some(111), ""), "{ran:?}");
-    assert!(ran.err.contains("cannot open the store"), "{ran:?}");
+    let ran = typed(&format!("serve --listen 127.0.0.1:0 --store {store}")).read();
+    ran.gives(111, "");
+    ran.says("cannot open the store");
 }
 
 #[test]
@@ -80,39 +82,35 @@ fn a_store_that_is_no_directory_is_111() {
     let file = directory.path().join("file");
     fs::write(&file, "something else").unwrap();
     let store = format!("embedded:{}", file.display());
-    let ran = latchgate(&["serve", "--listen", "127.0.0.1:0", "--store", &store]).read();
-    assert_eq!(ran.code, Some(111), "{ran:?}");
+    typed(&format!("serve --listen 127.0.0.1:0 --store {store}")).ends(111);
     assert_eq!(fs::read_to_string(&file).unwrap(), "something else");
 }
 
 #[test]
 fn an_open_address_without_authentication_is_refused_unless_it_is_meant() {
-    let ran = latchgate(&["serve", "--listen", "0.0.0.0:0"]).read();
-    assert_eq!(ran.code, Some(2));
-    assert!(ran.err.contains("--insecure-no-auth"), "{ran:?}");
+    let ran = typed("serve --listen 0.0.0.0:0").ends(2);
+    ran.says("--insecure-no-auth");
     let gateway = Gateway::start_with(Setup {
         listen: Some("0.0.0.0:0"),
         ..Setup::default().with("LATCHGATE_INSECURE_NO_AUTH", "true")
     });
     gateway.logged("there is no authentication");
-    let inspected = latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
-    assert_eq!(inspected.code, Some(0), "{inspected:?}");
+    gateway.typed("inspect deploy").ends(0);
 }
 
 #[test]
 fn what_was_granted_survives_kill_9() {
     let mut gateway = Gateway::start();
     let url = gateway.url();
-    let acquired = latchgate(&["acquire", "deploy", "--url", &url, "--ttl", "1m"]).read();
+    let acquired = typed(&format!("acquire deploy --url {url} --ttl 1m")).read();
     let token = acquired.out.trim_end();
     gateway.kill();
     gateway.restart();
     let url = gateway.url();
-    let again = latchgate(&["acquire", "deploy", "--url", &url]).read();
-    assert_eq!(again.code, Some(100), "{again:?}");
-    let renew = ["renew", "deploy", "--url", &url];
-    let renewed = latchgate(&renew).env("LATCHGATE_TOKEN", token).read();
-    assert_eq!(renewed.code, Some(0), "{renewed:?}");
+    typed(&format!("acquire deploy --url {url}")).ends(100);
+    typed(&format!("renew deploy --url {url}"))
+        .token(token)
+        .ends(0);
 }
 
 #[test]
@@ -123,33 +121,17 @@ fn no_log_shows_a_token() {
             .with("LATCHGATE_LOG_REQUESTS", "all"),
     );
     let url = gateway.url();
-    let token = latchgate(&["acquire", "deploy", "--url", &url]).read().out;
+    let token = typed(&format!("acquire deploy --url {url}")).read().out;
     let token = token.trim_end();
-    let release = ["release", "deploy", "--url", &url];
     assert_eq!(
-        latchgate(&release)
-            .env("LATCHGATE_TOKEN", token)
+        typed(&format!("release deploy --url {url}"))
+            .token(token)
             .read()
             .code,
         Some(0)
     );
     let log = gateway.logged("/locks/");
     assert!(!log.contains(token), "{log}");
-}
-
-#[test]
-fn a_log_in_json_is_one_object_per_line() {
-    let gateway = Gateway::start_with(
-        Setup::default()
-            .with("LATCHGATE_LOG_FORMAT", "json")
-            .with("LATCHGATE_LOG_REQUESTS", "all"),
-    );
-    latchgate(&["inspect", "deploy", "--url", &gateway.url()]).read();
-    let log = gateway.logged("}\n");
-    for line in log.lines() {
-        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(entry["level"].is_string(), "{line}");
-    }
 }
 
 #[test]
@@ -168,8 +150,80 @@ fn a_gateway_whose_log_nobody_reads_any_more_serves_all_the_same() {
         .read_line(&mut greeting)
         .unwrap();
     let (_, url) = greeting.trim_end().split_once(" listens on ").unwrap();
-    let ran = latchgate(&["acquire", "deploy", "--url", url]).read();
+    let ran = typed(&format!("acquire deploy --url {url}")).read();
     gateway.kill().unwrap();
     gateway.wait().unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// Killed if the test ends early.
+struct Unread(Child);
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_gateway_whose_log_nobody_reads_goes_on_and_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut gateway = Unread(
+        program()
+            .env("LATCHGATE_LOG_LEVEL", "trace")
+            .env("LATCHGATE_LOG_REQUESTS", "all")
+            .args(["serve", "--listen", "127.0.0.1:0", "--store"])
+            .arg(format!("embedded:{}", directory.path().display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(gateway.0.stdout.take().unwrap()).lines();
+    let line = lines
+        .find(|line| line.as_ref().unwrap().contains("http://"))
+        .unwrap()
+        .unwrap();
+    let (_, address) = line.split_once("http://").unwrap();
+    let end = address
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != ':')
+        .unwrap_or(address.len());
+    let mut caller = TcpStream::connect(&address[..end]).unwrap();
+    caller
+        .set_read_timeout(Some(Duration::from_mins(1)))
+        .unwrap();
+    // Far more lines than a pipe holds, which is 64 KiB.
+    let mut answer = [0; 4_096];
+    for _ in 0..1_500 {
+        let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        caller.write_all(request.as_bytes()).unwrap();
+        let read = caller.read(&mut answer).unwrap();
+        assert!(answer[..read].starts_with(b"HTTP/1.1 200"));
+    }
+    kill_process(Pid::from_child(&gateway.0), Signal::TERM).unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let status = loop {
+        if let Some(status) = gateway.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(0));
+    let mut log = Vec::new();
+    gateway
+        .0
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_end(&mut log)
+        .unwrap();
+    assert!(
+        log.len() >= 32 * 1024,
+        "the pipe was never full: {}",
+        log.len()
+    );
 }

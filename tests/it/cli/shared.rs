@@ -1,10 +1,12 @@
-//! Shared locks on the command line: what is sent, and what is shown. Gateways answer as the tests say.
+//! Shared locks on the command line: what is sent and shown, and from end to end on the embedded store.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::run::{inspect, run_sh, until, waiters};
 use crate::support::{
     fake_gateway::{FakeGateway, Reply},
-    program::{Ran, latchgate},
+    gateway::Gateway,
+    program::{Ran, latchgate, typed},
 };
 
 const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
@@ -24,14 +26,14 @@ fn lease(mode: &str, slot: Option<u16>) -> Reply {
     Reply::Answer(201, lease.to_string())
 }
 
-fn holder(fence: u64, slot: u16) -> serde_json::Value {
+fn holder(fence: u64, slot: u16) -> Value {
     json!({
         "owner": "ci", "fencing_token": fence, "mode": "shared", "slot": slot, "expires_in_ms": 9_000,
     })
 }
 
 /// A lock that these hold, of so many.
-fn shown(holders: &[serde_json::Value], count: u64) -> Reply {
+fn shown(holders: &[Value], count: u64) -> Reply {
     let lock = json!({"name": "gpu", "state": "held", "holders": holders, "holder_count": count});
     Reply::Answer(200, lock.to_string())
 }
@@ -58,11 +60,11 @@ fn the_mode_and_the_limit_are_sent_and_the_slot_is_told() {
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert_eq!(ran.out, format!("{TOKEN}\n"));
         assert_eq!(ran.err.contains(", slot 2,"), slot.is_some(), "{ran:?}");
-        let body: serde_json::Value = serde_json::from_str(&gateway.received()[0].body).unwrap();
+        let body: Value = serde_json::from_str(&gateway.received()[0].body).unwrap();
         let (mode, limit) = sent.unwrap_or_default();
         assert_eq!((&body["mode"], &body["limit"]), (&mode, &limit));
         let fields = body.as_object().unwrap();
-        assert!(!fields.values().any(serde_json::Value::is_null), "{body}");
+        assert!(!fields.values().any(Value::is_null), "{body}");
     }
 }
 
@@ -82,7 +84,7 @@ fn what_is_no_limit_is_refused_before_anything_is_sent() {
         ] {
             let ran = on(&gateway, arguments);
             assert_eq!(ran.code, Some(2), "{ran:?}");
-            assert!(ran.err.contains(why), "{ran:?}");
+            ran.says(why);
         }
         assert!(gateway.received().is_empty());
     }
@@ -100,7 +102,7 @@ fn a_command_finds_its_slot_and_never_that_of_somebody_else() {
         let command = ["--", "sh", "-c", r#"echo "${LATCHGATE_SLOT-none}""#];
         let run = [&["run", "gpu", "--wait", "0"], arguments, &command].concat();
         let ran = on(&gateway, &run);
-        assert_eq!((ran.code, ran.out.as_str()), (Some(0), found), "{ran:?}");
+        ran.gives(0, found);
     }
 }
 
@@ -110,7 +112,7 @@ fn a_store_that_cannot_share_is_a_refusal() {
     let gateway = FakeGateway::new([Reply::problem(422, "unsupported-by-store", more)]);
     let ran = on(&gateway, &["acquire", "gpu", "--shared"]);
     assert_eq!(ran.code, Some(106), "{ran:?}");
-    assert!(ran.err.contains("A quorum cannot share a lock"), "{ran:?}");
+    ran.says("A quorum cannot share a lock");
     assert_eq!(gateway.received().len(), 1);
 }
 
@@ -152,7 +154,7 @@ fn of_those_who_share_a_lock_a_break_wants_to_know_which() {
         let ran = on(&gateway, &arguments);
         assert_eq!(ran.code, Some(2), "{ran:?}");
         for told in ["--all", "--fencing-token", "ci, fencing token 45, slot 1"] {
-            assert!(ran.err.contains(told), "{ran:?}");
+            ran.says(told);
         }
         assert_eq!(gateway.received().len(), 1, "nothing was to be broken");
     }
@@ -174,8 +176,11 @@ fn a_break_of_all_is_sent_once_and_not_together_with_one() {
     assert_eq!(received.len(), 1, "a copy would hit those who have come");
     assert_eq!(received[0].body, r#"{"all":true,"reason":"x"}"#);
     for other in ["--any", "--fencing-token=1", "--foreign-mark=x"] {
-        let both = ["break", "gpu", "--reason", "x", "--all", other];
-        assert_eq!(on(&gateway, &both).code, Some(2), "{other}");
+        assert_eq!(
+            on(&gateway, &["break", "gpu", "--reason", "x", "--all", other]).code,
+            Some(2),
+            "{other}"
+        );
     }
 }
 
@@ -224,7 +229,7 @@ fn each_of_several_locks_has_a_slot_of_its_own() {
         let command = ["--", "sh", "-c", show];
         let run = [&["run", "db", "gpus", "--wait", "0"], arguments, &command].concat();
         let ran = on_with_slots(&gateway, &run);
-        assert_eq!((ran.code, ran.out.as_str()), (Some(0), found), "{ran:?}");
+        ran.gives(0, found);
     }
 }
 
@@ -235,4 +240,71 @@ fn on_with_slots(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
         .env("LATCHGATE_SLOT", "77")
         .env("LATCHGATE_SLOTS", r#"{"db":77}"#)
         .read()
+}
+
+fn on_gateway(gateway: &Gateway, arguments: &[&str]) -> Ran {
+    latchgate(arguments)
+        .env("LATCHGATE_URL", &gateway.url())
+        .read()
+}
+
+fn lock(gateway: &Gateway, name: &str) -> Value {
+    let inspected = gateway.typed(&format!("inspect {name} --json")).read();
+    inspected.json()
+}
+
+#[test]
+fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let script = r#"echo "slot $LATCHGATE_SLOT"; exec sleep 60"#;
+    let limit = ["gpu", "--limit", "2"];
+    let first = run_sh(&url, &limit, script);
+    first.printed("slot 0");
+    let second = run_sh(&url, &limit, script);
+    second.printed("slot 1");
+    gateway.typed("acquire gpu --limit 2").ends(100);
+    let third = run_sh(&url, &limit, script);
+    until("the third waits", || waiters(&url, "gpu") == 1);
+    let fence = lock(&gateway, "gpu")["holders"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|holder| holder["slot"] == 0)
+        .map(|holder| holder["fencing_token"].to_string())
+        .unwrap();
+    let one = ["break", "gpu", "--reason", "x", "--fencing-token", &fence];
+    assert_eq!(on_gateway(&gateway, &one).code, Some(0));
+    third.printed("slot 0");
+    assert_eq!(lock(&gateway, "gpu")["holder_count"], 2);
+    let all = gateway.typed("break gpu --reason x --all").ends(0);
+    assert_eq!(all.err.lines().count(), 2, "{all:?}");
+    assert_eq!(inspect(&url, "gpu"), "gpu is free\n");
+}
+
+#[test]
+fn readers_are_together_and_nobody_passes_a_writer() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let reader = |owner: &str| {
+        let ran = gateway
+            .typed(&format!("acquire book --shared --ttl 1h --owner {owner}"))
+            .ends(0);
+        ran.out.trim_end().to_owned()
+    };
+    let tokens = [reader("one"), reader("two")];
+    let shown = inspect(&url, "book");
+    assert!(shown.starts_with("book is shared by 2\n"), "{shown}");
+    gateway.typed("break book --reason x --any").ends(2);
+    let writer = run_sh(&url, &["book"], "echo writes; exec sleep 60");
+    until("the writer waits", || waiters(&url, "book") == 1);
+    gateway.typed("acquire book --shared").ends(100);
+    for token in tokens {
+        typed("release book")
+            .env("LATCHGATE_URL", &url)
+            .token(&token)
+            .ends(0);
+    }
+    writer.printed("writes");
+    assert_eq!(lock(&gateway, "book")["holders"][0]["mode"], "exclusive");
 }

@@ -1,8 +1,8 @@
-//! How a gateway ends.
+//! How a gateway ends: the signal, the delay, the drain; and requests that came while it did not run.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 use crate::support::{
     gateway::{Gateway, Setup},
-    program::{Ran, latchgate, with_path_alone},
+    program::{Ran, latchgate, typed, with_path_alone},
     spawn,
 };
 
 fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
     latchgate(arguments)
         .env("LATCHGATE_URL", url)
-        .env("LATCHGATE_TOKEN", token)
+        .token(token)
         .read()
 }
 
@@ -337,4 +337,129 @@ fn a_second_signal_ends_it_at_once_with_a_code_of_its_own() {
     drains(&gateway);
     gateway.signal(Signal::INT);
     assert_eq!(gateway.wait().code(), Some(112), "{}", gateway.log());
+}
+
+/// Longer than any machine takes for what a test does meanwhile.
+const LONG: Duration = Duration::from_mins(5);
+const SHORT: Duration = Duration::from_millis(1_500);
+
+fn delaying(delay: Duration) -> Gateway {
+    let ms = |time: Duration| time.as_millis().to_string();
+    let setup = Setup::default().with("LATCHGATE_SHUTDOWN_DELAY_MS", &ms(delay));
+    Gateway::start_with(setup.with("LATCHGATE_SHUTDOWN_GRACE_MS", &ms(2 * delay)))
+}
+
+fn is_ready(gateway: &Gateway) -> bool {
+    let listen = gateway.address.to_string();
+    let asked = typed(&format!("healthcheck --ready --listen {listen}")).read();
+    asked.code == Some(0)
+}
+
+fn until_not_ready(gateway: &Gateway) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while is_ready(gateway) {
+        assert!(Instant::now() < deadline, "{}", gateway.log());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn it_is_not_ready_at_once_and_serves_everything_during_the_delay() {
+    let gateway = delaying(LONG);
+    gateway.typed("acquire held --ttl 1500ms").read();
+    gateway.signal(Signal::TERM);
+    until_not_ready(&gateway);
+    let listen = gateway.address.to_string();
+    // Who asks whether it is alive need not start it again.
+    typed(&format!("healthcheck --listen {listen}")).ends(0);
+    // A new connection for each; one of them waits for its turn.
+    gateway.typed("acquire held --wait 50s --ttl 100ms").ends(0);
+    assert!(!gateway.log().contains("draining"), "{}", gateway.log());
+}
+
+#[test]
+fn it_drains_when_the_delay_is_over() {
+    let mut gateway = delaying(SHORT);
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    let took = begin.elapsed();
+    assert!(took >= SHORT, "{took:?}");
+    let log = gateway.log();
+    let (about, drains) = (
+        log.find("about to stop").unwrap(),
+        log.find("draining").unwrap(),
+    );
+    assert!(about < drains, "{log}");
+}
+
+#[test]
+fn a_second_signal_ends_the_delay_too() {
+    let mut gateway = delaying(LONG);
+    let begin = Instant::now();
+    gateway.signal(Signal::TERM);
+    until_not_ready(&gateway);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.wait().code(), Some(112), "{}", gateway.log());
+    assert!(begin.elapsed() < LONG, "{:?}", begin.elapsed());
+}
+
+/// How long anything may take on a machine that does other things as well.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+fn token(acquired: &Ran) -> String {
+    let lease = acquired.json();
+    lease["token"].as_str().unwrap().to_owned()
+}
+
+fn until_free(url: &str) {
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        let inspected = typed(&format!("inspect deploy --url {url}")).read();
+        if inspected.out.contains("is free") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{inspected:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_release_that_came_while_it_was_frozen_is_carried_out_although_its_caller_has_gone() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let by_delete = |token: &str| {
+        format!("DELETE /locks/deploy HTTP/1.1\r\nhost: localhost\r\nlock-token: {token}\r\n\r\n")
+    };
+    let by_post = |token: &str| {
+        let body = format!(r#"{{"token":"{token}"}}"#);
+        format!(
+            "POST /locks/deploy/release HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
+             application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let requests: [&dyn Fn(&str) -> String; 2] = [&by_delete, &by_post];
+    for request in requests {
+        for connected_before in [false, true] {
+            let request = request(&token(
+                &typed(&format!("acquire deploy --ttl 1h --json --url {url}")).read(),
+            ));
+            let connect = || TcpStream::connect(gateway.address).unwrap();
+            let mut caller = connected_before.then(|| {
+                let mut caller = connect();
+                let look = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+                caller.write_all(look).unwrap();
+                assert!(caller.read(&mut [0; 4096]).unwrap() > 0);
+                caller
+            });
+            gateway.signal(Signal::STOP);
+            gateway.stands_still();
+            let caller = caller.get_or_insert_with(connect);
+            caller.write_all(request.as_bytes()).unwrap();
+            caller.shutdown(Shutdown::Both).unwrap();
+            gateway.signal(Signal::CONT);
+            until_free(&url);
+        }
+    }
 }

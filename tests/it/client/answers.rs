@@ -1,16 +1,58 @@
-//! What an answer means.
+//! What an answer means, also one with numbers that no gateway gives.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use latchgate::{
-    client::{AcquireMode, AcquireRequest, ApiKey, Client, ClientError, ClientOptions, LockState},
-    lock::{BreakTarget, IdempotencyKey, Limit, Metadata, Mode, Owner, Reason},
+    client::{
+        AcquireMode, AcquireRequest, ApiKey, Client, ClientError, ClientOptions, Lease,
+        LeaseRenewer, LeaseState, LockState,
+    },
+    lock::{
+        BreakTarget, GroupNames, IdempotencyKey, Limit, LockName, Metadata, Mode, Owner, Reason,
+        Token,
+    },
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::fake_gateway::{FakeGateway, Reply};
 
-use super::fixture::{TOKEN, acquire, client, lease, name, token};
+/// The token in [`lease`].
+pub(super) const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
+
+pub(super) fn lease() -> Reply {
+    let body = format!(
+        r#"{{"name":"deploy","token":"{TOKEN}","fencing_token":42,"ttl_ms":30000,"expires_in_ms":29000,"expires_at":"2026-11-20T12:00:30.000Z","acquired_at":"2026-11-20T12:00:00.000Z","renew_after_ms":9666,"hold_expires_in_ms":null,"owner":"me","metadata":{{"job":"7"}},"waited_ms":0,"from_the_future":[1]}}"#
+    );
+    Reply::Answer(201, body)
+}
+
+pub(super) fn client(gateway: &FakeGateway) -> Client {
+    client_of(&gateway.url)
+}
+
+pub(super) fn client_of(url: &str) -> Client {
+    let options = ClientOptions {
+        url: url.to_owned(),
+        request_timeout: Duration::from_millis(500),
+        attempts: 3,
+        ..ClientOptions::default()
+    };
+    Client::new(options).unwrap()
+}
+
+pub(super) fn name() -> LockName {
+    LockName::new("deploy").unwrap()
+}
+
+pub(super) fn token() -> Token {
+    Token::parse(TOKEN).unwrap()
+}
+
+pub(super) async fn acquire(gateway: &FakeGateway) -> Result<Lease, ClientError> {
+    client(gateway)
+        .acquire(&name(), &AcquireRequest::default())
+        .await
+}
 
 #[tokio::test]
 async fn an_acquire_says_what_it_was_asked_to_say() {
@@ -224,4 +266,134 @@ async fn a_lock_is_free_or_held() {
     let lock = client(&gateway).inspect(&name()).await.unwrap();
     assert_eq!(lock.state, LockState::Held);
     assert!(lock.holders[0].foreign);
+}
+
+/// How long anything may take on a machine that does other things as well.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A lease of 3 s with some other numbers.
+fn lease_with(numbers: &[(&str, &str)]) -> Reply {
+    let mut body = serde_json::json!({
+        "name": "deploy", "token": TOKEN, "fencing_token": 42,
+        "ttl_ms": 3_000, "expires_in_ms": 3_000, "renew_after_ms": 1_000,
+    });
+    for (field, number) in numbers {
+        body[field] = serde_json::from_str(number).unwrap();
+    }
+    Reply::Answer(201, body.to_string())
+}
+
+async fn keep(gateway: &FakeGateway) -> LeaseRenewer {
+    let lease = acquire(gateway).await.unwrap();
+    LeaseRenewer::start(&client(gateway), lease).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_with_them_is_no_lease() {
+    for numbers in [
+        [("ttl_ms", "0")],
+        [("ttl_ms", "-1")],
+        [("ttl_ms", "1e3")],
+        [("ttl_ms", "null")],
+        [("ttl_ms", "18446744073709551615")],
+        [("expires_in_ms", "-1")],
+        [("expires_in_ms", "18446744073709551616")],
+        [("expires_in_ms", "9007199254740992")],
+        [("expires_in_ms", "1e300")],
+        [("renew_after_ms", "0.5")],
+        [("renew_after_ms", "9007199254740992")],
+        [("hold_expires_in_ms", "-1")],
+        [("hold_expires_in_ms", "9007199254740992")],
+        [("waited_ms", "9007199254740992")],
+        [("fencing_token", "0")],
+        [("fencing_token", "-42")],
+    ] {
+        let gateway = FakeGateway::new([lease_with(&numbers)]);
+        let error = acquire(&gateway).await.unwrap_err();
+        let unknown = matches!(error, ClientError::OutcomeUnknown { .. });
+        assert!(unknown, "{numbers:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn no_lease_is_believed_to_last_longer_than_its_ttl() {
+    let longer = lease_with(&[("expires_in_ms", "9007199254740991")]);
+    let gateway = FakeGateway::new([longer]);
+    let renewer = keep(&gateway).await;
+    let until = renewer.until().unwrap();
+    assert!(until < Instant::now() + Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn a_gateway_that_wants_renewals_at_once_is_not_asked_without_end() {
+    let begun = Instant::now();
+    let gateway = FakeGateway::new([lease_with(&[("renew_after_ms", "0")])]);
+    let _renewer = keep(&gateway).await;
+    sleep(Duration::from_secs(1)).await;
+    // A twentieth of what is left, and up to a tenth of that sooner.
+    let most = begun.elapsed().as_millis() / 135 + 2;
+    assert!(gateway.received().len() as u128 <= most);
+}
+
+#[tokio::test]
+async fn a_gateway_that_wants_no_renewal_in_time_is_asked_in_time() {
+    let gateway = FakeGateway::new([lease_with(&[("renew_after_ms", "9007199254740991")])]);
+    let renewer = keep(&gateway).await;
+    let lost = timeout(Duration::from_secs(5), renewer.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+}
+
+#[tokio::test]
+async fn the_renewal_of_another_lease_is_not_believed() {
+    let gateway = FakeGateway::new([lease_with(&[]), lease_with(&[("fencing_token", "43")])]);
+    at_risk(&keep(&gateway).await).await;
+}
+
+#[tokio::test]
+async fn of_several_locks_all_must_be_renewed() {
+    let group = format!(
+        r#"{{"leases":[{{"name":"a","fencing_token":1}},{{"name":"b","fencing_token":2}}],"token":"{TOKEN}","ttl_ms":3000,"expires_in_ms":3000,"renew_after_ms":1000}}"#
+    );
+    let a = r#"{"name":"a","code":null,"expires_in_ms":3000}"#;
+    for others in [
+        "",
+        r#",{"name":"b","code":null}"#,
+        r#",{"name":"c","code":null,"expires_in_ms":3000}"#,
+        r#",{"name":"b","code":null,"expires_in_ms":9007199254740992}"#,
+    ] {
+        let renewed = format!(r#"{{"results":[{a}{others}],"renew_after_ms":1000}}"#);
+        let gateway = FakeGateway::new([
+            Reply::Answer(201, group.clone()),
+            Reply::Answer(200, renewed),
+        ]);
+        let client = client(&gateway);
+        let names = GroupNames::parse(["a", "b"]).unwrap();
+        let request = AcquireRequest::default();
+        let lease = client.acquire_all(&names, &request).await.unwrap();
+        at_risk(&LeaseRenewer::start(&client, lease).await.unwrap()).await;
+    }
+}
+
+async fn at_risk(renewer: &LeaseRenewer) {
+    let mut state = renewer.watch();
+    let at_risk = |state: &LeaseState| matches!(state, LeaseState::AtRisk { .. });
+    let found = timeout(TIMEOUT, state.wait_for(at_risk)).await;
+    found.expect("the renewal fails").unwrap();
+}
+
+#[tokio::test]
+async fn a_pause_without_end_ends_before_the_call_does() {
+    for (status, code) in [(503, "overloaded"), (429, "rate-limited")] {
+        let never = r#","retry_after_ms":18446744073709551615"#;
+        let busy = Reply::problem(status, code, never);
+        let gateway = FakeGateway::new([busy, lease_with(&[])]);
+        let client = Client::new(ClientOptions {
+            url: gateway.url.clone(),
+            deadline: Duration::from_secs(4),
+            ..ClientOptions::default()
+        });
+        let request = AcquireRequest::default();
+        client.unwrap().acquire(&name(), &request).await.unwrap();
+        assert_eq!(gateway.received().len(), 2);
+    }
 }

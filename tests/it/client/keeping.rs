@@ -1,16 +1,18 @@
-//! A lease that is kept, and how its loss is told.
+//! A lease that is kept, work under it, and how its loss is told.
 
-use std::time::Duration;
+use std::{future, time::Duration};
 
 use latchgate::{
-    client::{AcquireRequest, Client, ClientError, ClientOptions, LeaseRenewer, LeaseState, Loss},
+    client::{
+        AcquireRequest, Client, ClientError, ClientOptions, LeaseRenewer, LeaseState, Loss,
+        WithLockError,
+    },
     lock::{GroupNames, LockName},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use super::answers::{self, TOKEN, client, client_of, name};
 use crate::support::fake_gateway::{FakeGateway, Reply};
-
-use super::fixture::{TOKEN, client_of, name};
 
 /// So long that an answer which takes a tenth of it, and is not trusted then, does not come by chance.
 const TTL: Duration = Duration::from_secs(6);
@@ -46,7 +48,7 @@ async fn keep(client: &Client) -> LeaseRenewer {
 /// Waits until the lease stands so.
 async fn stands(renewer: &LeaseRenewer, so: impl FnMut(&LeaseState) -> bool) {
     let mut state = renewer.watch();
-    let found = tokio::time::timeout(TIMEOUT, state.wait_for(so)).await;
+    let found = timeout(TIMEOUT, state.wait_for(so)).await;
     found.expect("it comes to stand so").unwrap();
 }
 
@@ -273,7 +275,7 @@ async fn who_is_asked_for_the_lock_is_told_once_and_keeps_it_no_longer_than_that
     let renewer = keep(&client).await;
     let mut requests = renewer.requests();
     assert_eq!(*requests.borrow(), None);
-    let heard = tokio::time::timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
+    let heard = timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
     let heard = heard.expect("it is told").unwrap().clone().unwrap();
     let told = Instant::now();
     assert_eq!(
@@ -283,7 +285,7 @@ async fn who_is_asked_for_the_lock_is_told_once_and_keeps_it_no_longer_than_that
     assert_eq!(heard.within_ms, 2_000);
     // Not as long as the lease would last if the gateway that asked had died.
     assert!(renewer.until().unwrap() <= told + heard.within());
-    let loss = tokio::time::timeout(TIMEOUT, renewer.lost()).await.unwrap();
+    let loss = timeout(TIMEOUT, renewer.lost()).await.unwrap();
     assert!(matches!(loss, Loss::NotReleased), "{loss}");
 }
 
@@ -304,7 +306,94 @@ async fn of_several_locks_the_one_is_told_that_somebody_has_asked_for() {
     let lease = client.acquire_all(&names, &request).await.unwrap();
     let renewer = LeaseRenewer::start(&client, lease).await.unwrap();
     let mut requests = renewer.requests();
-    let heard = tokio::time::timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
+    let heard = timeout(TIMEOUT, requests.wait_for(Option::is_some)).await;
     let heard = heard.expect("it is told").unwrap().clone().unwrap();
     assert_eq!(heard.name.as_deref(), Some("b"));
+}
+
+fn ended() -> Reply {
+    Reply::problem(410, "lease-lost", "")
+}
+
+async fn with_lock<T>(
+    gateway: &FakeGateway,
+    work: impl AsyncFnOnce(&latchgate::client::Lease) -> T,
+) -> Result<T, WithLockError> {
+    let (client, name) = (client(gateway), name());
+    let request = AcquireRequest::default();
+    let with = client.with_lock(&name, &request, work);
+    timeout(TIMEOUT, with).await.expect("it comes to an end")
+}
+
+#[tokio::test]
+async fn the_lock_is_released_when_the_work_is_done() {
+    let gateway = FakeGateway::new([answers::lease(), Reply::Answer(204, String::new())]);
+    let fence = with_lock(&gateway, async |lease| lease.fence.get()).await;
+    assert_eq!(fence.unwrap(), 42);
+    let received = gateway.received();
+    assert_eq!(received.len(), 2);
+    assert_eq!(received[1].line, "DELETE /locks/deploy HTTP/1.1");
+}
+
+#[tokio::test]
+async fn work_is_not_begun_without_the_lock() {
+    let gateway = FakeGateway::new([Reply::problem(423, "locked", "")]);
+    let done = with_lock(&gateway, async |_lease| panic!("nobody has the lock")).await;
+    let error = done.unwrap_err();
+    assert!(
+        matches!(error, WithLockError::NotAcquired(ClientError::Held(_))),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn work_is_dropped_when_the_lease_is_lost() {
+    // Soon over, so that it is renewed soon.
+    let Reply::Answer(status, body) = answers::lease() else {
+        panic!("a lease is an answer");
+    };
+    let soon = body.replace("\"renew_after_ms\":9666", "\"renew_after_ms\":100");
+    let short = Reply::Answer(status, soon);
+    let gateway = FakeGateway::new([short, ended()]);
+    let done = with_lock(&gateway, async |_lease| future::pending::<()>().await).await;
+    let error = done.unwrap_err();
+    assert!(
+        matches!(error, WithLockError::Lost(Loss::Ended(_))),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn work_that_outlived_its_lease_is_not_taken_for_done() {
+    let gateway = FakeGateway::new([answers::lease(), ended()]);
+    let error = with_lock(&gateway, async |_lease| ()).await.unwrap_err();
+    assert!(
+        matches!(error, WithLockError::Lost(Loss::Ended(_))),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_release_that_is_not_answered_does_not_take_away_what_was_done() {
+    let away = || Reply::problem(503, "store-unavailable", "");
+    let gateway = FakeGateway::new([
+        answers::lease(),
+        away(),
+        away(),
+        Reply::Answer(204, String::new()),
+    ]);
+    assert_eq!(with_lock(&gateway, async |_lease| 7).await.unwrap(), 7);
+    assert_eq!(gateway.received().len(), 4);
+}
+
+#[tokio::test]
+async fn several_locks_are_held_as_one() {
+    let gateway = FakeGateway::new([Reply::problem(423, "locked", "")]);
+    let names = GroupNames::parse(["a", "b"]).unwrap();
+    let request = AcquireRequest::default();
+    let client = client(&gateway);
+    let done = client.with_locks(&names, &request, async |_lease| ());
+    let error = timeout(TIMEOUT, done).await.unwrap().unwrap_err();
+    assert!(matches!(error, WithLockError::NotAcquired(_)), "{error:?}");
+    assert_eq!(gateway.received()[0].line, "POST /locks HTTP/1.1");
 }

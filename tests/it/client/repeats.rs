@@ -8,9 +8,8 @@ use latchgate::{
 };
 use tokio::time::Instant;
 
+use super::answers::{TOKEN, acquire, client, client_of, lease, name, token};
 use crate::support::fake_gateway::{FakeGateway, Reply};
-
-use super::fixture::{TOKEN, acquire, client, client_of, lease, name, token};
 
 fn expired() -> Reply {
     Reply::problem(409, "idempotency-expired", "")

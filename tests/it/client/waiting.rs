@@ -11,9 +11,8 @@ use latchgate::{
 };
 use tokio::time::Instant;
 
+use super::answers::{TOKEN, client, client_of, lease, name};
 use crate::support::fake_gateway::{FakeGateway, Received, Reply};
-
-use super::fixture::{TOKEN, client, client_of, lease, name};
 
 const FOR_EVER: Duration = AcquireRequest::FOR_EVER;
 
@@ -208,7 +207,7 @@ async fn a_wait_goes_on_at_the_next_address() {
     assert_eq!(key(&first[0]), key(&second[0]));
     // And stays there.
     client
-        .renew(&name(), &super::fixture::token(), None)
+        .renew(&name(), &super::answers::token(), None)
         .await
         .unwrap();
     assert_eq!(takes.received().len(), 2);

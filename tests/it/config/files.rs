@@ -1,10 +1,16 @@
-//! The files under `config/`.
+//! The files under `config/`; default, file, environment, flag: the later wins.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use latchgate::config::{Config, Loaded, Sources};
+use latchgate::config::{Config, Loaded, Millis, Source, Sources};
 
-use crate::support::program::latchgate;
+use crate::support::{
+    program::{latchgate, typed},
+    words,
+};
 
 fn load(name: &str) -> Loaded {
     let sources = Sources {
@@ -21,7 +27,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn names() -> Vec<String> {
-    let entries = std::fs::read_dir(path("")).unwrap();
+    let entries = fs::read_dir(path("")).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -97,22 +103,16 @@ fn every_file_can_be_opened_to_other_machines() {
         keys.to_str().unwrap(),
     ];
     assert_eq!(latchgate(&new).read().code, Some(0));
-    for name in [
-        "redis.toml",
-        "sentinel.toml",
-        "cluster.toml",
-        "redlock.toml",
-    ] {
-        let text = std::fs::read_to_string(path(name)).unwrap();
+    for name in words("redis.toml sentinel.toml cluster.toml redlock.toml") {
+        let text = fs::read_to_string(path(name)).unwrap();
         let opened = text
             .replace("#listen", "listen")
             .replace("#[auth]", "[auth]")
             .replace("#keys_file", "keys_file")
             .replace("/etc/latchgate/keys.toml", keys.to_str().unwrap());
         let file = directory.path().join(name);
-        std::fs::write(&file, opened).unwrap();
-        let ran = latchgate(&["config", "check", file.to_str().unwrap()]).read();
-        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        fs::write(&file, opened).unwrap();
+        let ran = typed(&format!("config check {}", file.to_str().unwrap())).ends(0);
         assert!(ran.out.contains("  listen = \"0.0.0.0:7420\""), "{ran:?}");
         assert!(ran.out.contains("  auth.keys_file = "), "{ran:?}");
     }
@@ -125,8 +125,7 @@ fn every_file_passes_the_check_as_it_is() {
             &["config", "check", "--config", path(&name).to_str().unwrap()][..],
             &["config", "check", path(&name).to_str().unwrap()],
         ] {
-            let ran = latchgate(arguments).read();
-            assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+            let ran = latchgate(arguments).ends(0);
             assert!(ran.out.starts_with("the configuration is valid; it sets"));
         }
     }
@@ -145,4 +144,80 @@ fn every_file_has_a_test() {
             "sentinel.toml"
         ]
     );
+}
+
+fn variables(list: &[(&str, &str)]) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    list.iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
+}
+
+#[test]
+fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("lg.toml");
+    fs::write(
+        &file,
+        "listen = '127.0.0.1:1'\nstore = 'embedded:file'\n[limits]\nmin_ttl_ms = 200\nmax_ttl_ms = 60_000\n",
+    )
+    .unwrap();
+    let sources = Sources {
+        variables: variables(&[
+            ("LATCHGATE_STORE", "embedded:environment"),
+            ("LATCHGATE_LISTEN", "127.0.0.1:2"),
+            ("LATCHGATE_LIMITS_MIN_TTL_MS", "300"),
+        ]),
+        file: Some(file.clone()),
+        flags: vec![("listen", "--listen", "127.0.0.1:3".to_owned())],
+    };
+    let loaded = sources.load().unwrap();
+    let config = loaded.config;
+    assert_eq!(config.listen.port(), 3);
+    assert_eq!(config.store.to_string(), "embedded:environment");
+    assert_eq!(config.limits.min_ttl_ms, Millis(300));
+    assert_eq!(config.limits.max_ttl_ms, Millis(60_000));
+    assert_eq!(config.limits.default_ttl_ms, Millis(30_000));
+    let line_5 = Source::File {
+        path: file,
+        line: 5,
+    };
+    assert!(
+        loaded
+            .set
+            .contains(&("limits.max_ttl_ms".to_owned(), "60000".to_owned(), line_5))
+    );
+    assert_eq!(loaded.set[0].2, Source::Flag("--listen"));
+}
+
+#[test]
+fn the_environment_may_name_the_file_and_the_flag_beats_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, port: u16| {
+        let path = directory.path().join(name);
+        fs::write(&path, format!("listen = '127.0.0.1:{port}'")).unwrap();
+        path
+    };
+    let (a, b) = (write("a", 1), write("b", 2));
+    let named = variables(&[("LATCHGATE_CONFIG", a.to_str().unwrap())]);
+    let mut sources = Sources {
+        variables: named,
+        ..Sources::default()
+    };
+    assert_eq!(sources.load().unwrap().config.listen.port(), 1);
+    sources.file = Some(b);
+    assert_eq!(sources.load().unwrap().config.listen.port(), 2);
+}
+
+#[test]
+fn every_key_can_be_set_by_its_variable() {
+    for key in latchgate::config::Key::all() {
+        let value = key.default.trim_matches(['"', '[', ']']);
+        let sources = Sources {
+            variables: variables(&[(&key.variable(), value)]),
+            ..Sources::default()
+        };
+        let loaded = sources.load().unwrap();
+        assert_eq!(loaded.set.len(), 1, "{}", key.path);
+        assert_eq!(loaded.set[0].2, Source::Variable(key.variable()));
+    }
 }

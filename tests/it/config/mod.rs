@@ -1,5 +1,4 @@
 //! The configuration as `latchgate serve` would have it.
 
 mod files;
-mod layers;
 mod refusals;

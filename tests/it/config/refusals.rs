@@ -4,6 +4,8 @@ use std::{ffi::OsString, fs};
 
 use latchgate::config::Sources;
 
+use crate::support::rows;
+
 /// What is said against a file, its directory left out.
 fn file(text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
@@ -25,60 +27,60 @@ fn variable(name: &str, value: impl Into<OsString>) -> String {
     sources.load().unwrap_err().to_string()
 }
 
+/// Each row is a setting, and what is said against it: lines of a file, with `|` between them, or a variable.
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
-    assert_eq!(
-        file("[limits]\n\ndefault_ttl = 3"),
-        "there is no key limits.default_ttl (line 3 of lg.toml); did you mean limits.default_ttl_ms?"
-    );
-    assert_eq!(
-        file("[tls]\ncert = 'x'"),
-        "there is no key tls.cert (line 2 of lg.toml); `latchgate config default` prints every key"
-    );
-    assert_eq!(
-        file("[htp]"),
-        "there is no key htp (line 1 of lg.toml); did you mean http?"
-    );
-}
-
-#[test]
-fn a_value_of_the_wrong_type_is_named_with_what_is_allowed() {
-    assert_eq!(
-        file("[limits]\nmin_ttl_ms = '100'"),
-        "limits.min_ttl_ms is \"100\" (line 2 of lg.toml); allowed is a whole number from 100 to \
-         86400000"
-    );
-    assert_eq!(
-        file("insecure_no_auth = 1"),
-        "insecure_no_auth is 1 (line 1 of lg.toml); allowed is true or false"
-    );
-    assert_eq!(
-        file("limits = 1"),
-        "limits is 1 (line 1 of lg.toml); allowed is a table"
-    );
-    assert_eq!(
-        file("[listen]\na = 1"),
-        "there is no key listen.a (line 2 of lg.toml); did you mean listen?"
-    );
-    assert_eq!(
-        variable("LATCHGATE_REDIS_CONNECTIONS", "many"),
-        "redis.connections is \"many\" (the environment variable LATCHGATE_REDIS_CONNECTIONS); \
-         allowed is a whole number from 0 to 256"
-    );
-    assert_eq!(
-        variable("LATCHGATE_LOG_FORMAT", "xml"),
-        "log.format is \"xml\" (the environment variable LATCHGATE_LOG_FORMAT); \
-         allowed is text or json"
-    );
-}
-
-#[test]
-fn a_value_that_contradicts_another_names_both() {
-    assert_eq!(
-        file("[limits]\nmax_ttl_ms = 20000"),
-        "limits.default_ttl_ms is 30000 (the default); allowed is at most 20000, \
-         the value of limits.max_ttl_ms (line 2 of lg.toml)"
-    );
+fn what_cannot_be_is_named_with_where_it_stands_and_what_is_allowed() {
+    let cases = r#"
+        [limits]||default_ttl = 3 => there is no key limits.default_ttl (line 3 of lg.toml);
+            .. did you mean limits.default_ttl_ms?
+        [tls]|cert = 'x' => there is no key tls.cert (line 2 of lg.toml);
+            .. `latchgate config default` prints every key
+        [htp] => there is no key htp (line 1 of lg.toml); did you mean http?
+        [limits]|min_ttl_ms = '100'
+            => limits.min_ttl_ms is "100" (line 2 of lg.toml); allowed is a whole number
+            .. from 100 to 86400000
+        insecure_no_auth = 1 => insecure_no_auth is 1 (line 1 of lg.toml); allowed is true or false
+        limits = 1 => limits is 1 (line 1 of lg.toml); allowed is a table
+        [listen]|a = 1 => there is no key listen.a (line 2 of lg.toml); did you mean listen?
+        [limits]|max_ttl_ms = 20000
+            => limits.default_ttl_ms is 30000 (the default); allowed is at most 20000,
+            .. the value of limits.max_ttl_ms (line 2 of lg.toml)
+        [http]|allowed_origins = 'https://a'
+            => http.allowed_origins is "https://a" (line 2 of lg.toml); allowed is a list of texts
+        |threads = 99999999999999999999 => threads is 100000000000000000000.0 (line 2 of lg.toml);
+            .. allowed is a whole number from 0 to 512
+        REDIS_CONNECTIONS=many => redis.connections is "many" HERE; allowed is a whole number
+            .. from 0 to 256
+        LOG_FORMAT=xml => log.format is "xml" HERE; allowed is text or json
+        LISTEN=localhost:7420 => listen is "localhost:7420" HERE; allowed is IP:PORT,
+            .. such as 127.0.0.1:7420 or [::1]:7420
+        STORE=mysql://a,b,c => store is "mysql:***" HERE; STORES (this one has no scheme of these)
+        STORE= => store is "" HERE; STORES (this one is empty)
+        CONFIG= => the environment variable LATCHGATE_CONFIG is empty; name a configuration file,
+            .. or leave it out for none
+        HTTP_ALLOWED_HOSTS=a.example, *.example
+            => http.allowed_hosts is ["a.example", "*.example"] HERE; allowed is a name or an
+            .. IP address (IPv6 in brackets), and perhaps a port: locks.example.com, 127.0.0.1:7420,
+            .. [::1]
+    "#;
+    let stores = "allowed is embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
+         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
+         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
+         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS";
+    for (setting, said) in rows(&cases.replace("STORES", stores)) {
+        let name = setting.split('=').next().unwrap_or_default();
+        if name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+        {
+            let name = format!("LATCHGATE_{name}");
+            let here = format!("(the environment variable {name})");
+            let (_, value) = setting.split_once('=').unwrap();
+            assert_eq!(variable(&name, value), said.replace("HERE", &here));
+        } else {
+            assert_eq!(file(&setting.replace('|', "\n")), said);
+        }
+    }
 }
 
 #[test]
@@ -103,25 +105,6 @@ fn an_origin_that_cannot_be_listed_is_refused_with_the_reason() {
         let message = listed(origin);
         assert!(message.contains("origins such as https://"), "{message}");
     }
-    assert_eq!(
-        variable("LATCHGATE_HTTP_ALLOWED_HOSTS", "a.example, *.example"),
-        "http.allowed_hosts is [\"a.example\", \"*.example\"] (the environment variable \
-         LATCHGATE_HTTP_ALLOWED_HOSTS); allowed is a name or an IP address (IPv6 in \
-         brackets), and perhaps a port: locks.example.com, 127.0.0.1:7420, [::1]"
-    );
-    assert_eq!(
-        file("[http]\nallowed_origins = 'https://a'"),
-        "http.allowed_origins is \"https://a\" (line 2 of lg.toml); allowed is a list of texts"
-    );
-}
-
-#[test]
-fn an_address_is_an_ip_address_and_a_port() {
-    assert_eq!(
-        variable("LATCHGATE_LISTEN", "localhost:7420"),
-        "listen is \"localhost:7420\" (the environment variable LATCHGATE_LISTEN); \
-         allowed is IP:PORT, such as 127.0.0.1:7420 or [::1]:7420"
-    );
 }
 
 #[test]
@@ -170,30 +153,11 @@ fn a_debug_output_shows_no_password() {
 }
 
 #[test]
-fn a_store_of_another_kind_is_told_which_there_are() {
-    let message = variable("LATCHGATE_STORE", "mysql://a,b,c");
-    assert_eq!(
-        message,
-        "store is \"mysql:***\" (the environment variable LATCHGATE_STORE); allowed is \
-         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
-         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
-         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
-         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS \
-         (this one has no scheme of these)"
-    );
-}
-
-#[test]
 fn a_file_that_is_not_toml_or_not_there_is_named() {
     let message = file("listen = '127.0.0.1:1'\nstore =");
     assert!(
         message.starts_with("line 2 of lg.toml is not TOML: "),
         "{message}"
-    );
-    assert_eq!(
-        file("\nthreads = 99999999999999999999"),
-        "threads is 100000000000000000000.0 (line 2 of lg.toml); allowed is a whole number from 0 \
-         to 512"
     );
     let message = variable("LATCHGATE_CONFIG", "/does/not/exist");
     assert!(
@@ -202,24 +166,6 @@ fn a_file_that_is_not_toml_or_not_there_is_named() {
              (the environment variable LATCHGATE_CONFIG): No such file"
         ),
         "{message}"
-    );
-}
-
-#[test]
-fn what_is_set_and_empty_is_not_the_same_as_nothing() {
-    assert_eq!(
-        variable("LATCHGATE_CONFIG", ""),
-        "the environment variable LATCHGATE_CONFIG is empty; name a configuration file, or leave it \
-         out for none"
-    );
-    assert_eq!(
-        variable("LATCHGATE_STORE", ""),
-        "store is \"\" (the environment variable LATCHGATE_STORE); allowed is \
-         embedded:DIR, redis://[USER:PASSWORD@]HOST[:PORT][/DB], \
-         redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB], \
-         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
-         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS \
-         (this one is empty)"
     );
 }
 

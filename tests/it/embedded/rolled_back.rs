@@ -5,8 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::place::{data_file, open, open_again, take, with_log};
-use crate::api::lines::Lines;
-use crate::support::prelude::*;
+use crate::{api::fixture::Lines, support::prelude::*};
 
 const LOCKS: usize = 20;
 

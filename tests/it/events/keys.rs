@@ -1,37 +1,28 @@
-//! Who may hear what.
+//! Who may hear what, and secrets that are in no event.
 
 use std::time::Duration;
 
-use http::Method;
-use latchgate::{
-    auth::{Gate, KeysFile},
-    config::Config,
-};
+use futures_util::StreamExt;
+use http_body_util::BodyExt;
+use latchgate::config::Config;
+use serde_json::json;
 use tokio::time::timeout;
 
-use crate::api::{
-    key::Key,
-    service::{JSON, Service},
-};
-
-use super::reader::Reader;
+use super::fixture::{self, Reader, Site, hold, release, renew};
+use crate::api::fixture::{JSON, Key, Service, read_until, replaces};
 
 /// How long something that must come is waited for.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-fn replace(gate: &Gate, file: &str) {
-    gate.replace(KeysFile::new("keys.toml").parse(file).unwrap());
-}
-
 async fn acquire(service: &Service, key: &Key, lock: &str) {
     let target = format!("/locks/{lock}");
-    let answer = service.ask(Method::POST, &target, &[key.auth()], "").await;
+    let answer = service.call(&format!("POST {target}"), &[key.auth()]).await;
     assert_eq!(answer.status, 201, "{}", answer.body);
 }
 
-async fn refused(service: &Service, headers: &[(&str, &str)]) -> (u16, String) {
+async fn refused(service: &Service, headers: &[(&str, &str)]) -> (u16, &'static str) {
     service
-        .ask(Method::GET, "/events?prefix=team", headers, "")
+        .call("GET /events?prefix=team", headers)
         .await
         .problem()
 }
@@ -64,7 +55,7 @@ async fn who_may_view_a_lock_hears_who_broke_it_and_who_asked_for_it() {
     for (grace, status, kind) in [(60_000, 202, "release-requested"), (0, 200, "broken")] {
         let body = format!(r#"{{"reason":"it hangs","grace_ms":{grace}}}"#);
         let headers = [operator.auth(), JSON[0]];
-        let answer = service.ask(Method::POST, "/locks/a/break", &headers, body);
+        let answer = service.ask("POST /locks/a/break", &headers, body);
         assert_eq!(answer.await.status, status);
         let event = reader.expect(kind).await;
         assert_eq!(
@@ -79,14 +70,11 @@ async fn a_key_without_view_and_nobody_at_all_hears_nothing() {
     let worker = Key::new();
     let service = Service::with_keys(&worker.entry("worker", "acquire = ['*']\nbreak = ['*']"));
     let forbidden = refused(&service, &[worker.auth()]).await;
-    assert_eq!(forbidden, (403, "forbidden".to_owned()));
-    assert_eq!(
-        refused(&service, &[]).await,
-        (401, "unauthorized".to_owned())
-    );
+    assert_eq!(forbidden, (403, "forbidden"));
+    assert_eq!(refused(&service, &[]).await, (401, "unauthorized"));
     let unknown = Key::new();
     let unknown = refused(&service, &[unknown.auth()]).await;
-    assert_eq!(unknown, (401, "unauthorized".to_owned()));
+    assert_eq!(unknown, (401, "unauthorized"));
 }
 
 #[tokio::test]
@@ -97,7 +85,7 @@ async fn a_key_that_may_see_less_hears_less_at_once() {
     let mut reader = Reader::sending(&service, "", Some(key.auth())).await;
     acquire(&service, &key, "a").await;
     reader.expect("acquired").await;
-    replace(&gate, &key.entry("ops", "acquire = ['*']\nview = ['b']"));
+    replaces(&gate, &key.entry("ops", "acquire = ['*']\nview = ['b']"));
     for lock in ["a", "b"] {
         acquire(&service, &key, lock).await;
     }
@@ -111,19 +99,19 @@ async fn a_page_is_told_that_its_key_may_do_something_else_by_now_and_no_other_c
     let less = key.entry("ops", "acquire = ['*']\nview = ['*']");
     let (service, gate, _) = Service::with_gate(Config::default(), &all);
     let body = serde_json::json!({ "key": key.key.expose() }).to_string();
-    let signed_in = service.ask(Method::POST, "/session", JSON, body).await;
+    let signed_in = service.ask("POST /session", JSON, body).await;
     let (cookie, _) = signed_in.header("set-cookie").split_once(';').unwrap();
     let mut page = Reader::sending(&service, "", Some(("cookie", cookie))).await;
     let mut caller = Reader::sending(&service, "", Some(key.auth())).await;
     for file in [&less, &all] {
-        replace(&gate, file);
+        replaces(&gate, file);
         // Heartbeats come all the time.
         let told = timeout(TIMEOUT, page.expect("session")).await.unwrap();
         assert_eq!(told, serde_json::json!({ "kind": "session" }));
     }
     // Also one that comes while nobody asks for more.
     acquire(&service, &key, "a").await;
-    replace(&gate, &less);
+    replaces(&gate, &less);
     let heard = page.up_to(|heard| heard.kind == "session");
     let heard = timeout(TIMEOUT, heard).await.unwrap();
     assert!(heard.len() <= 2, "{heard:?}");
@@ -139,7 +127,7 @@ async fn a_key_that_is_gone_or_may_see_nothing_more_ends_the_stream() {
         let (service, gate, _) = Service::with_gate(Config::default(), &all);
         let mut reader = Reader::sending(&service, "", Some(key.auth())).await;
         let holder = if left.is_empty() { &other } else { &key };
-        replace(&gate, &holder.entry("ops", "acquire = ['*']"));
+        replaces(&gate, &holder.entry("ops", "acquire = ['*']"));
         assert_eq!(reader.expect("end").await["reason"], "revoked");
         reader.ends().await;
     }
@@ -155,4 +143,79 @@ async fn a_stream_counts_for_its_key_as_long_as_it_lasts() {
     assert_eq!(refused.0, 429, "{refused:?}");
     drop(reader);
     Reader::sending(&service, "", Some(key.auth())).await;
+}
+
+const KEY: &str = "plantedplantedplanted-5f0c2f5e";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn they_are_in_no_event_and_in_no_message_between_gateways() {
+    let site = Site::redis(2).await;
+    let mut reader = site.reader().await;
+    let (here, there) = (&site.gateways[0], &site.gateways[1]);
+    let server = site.server.as_ref().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let client = bb8_redis::redis::Client::open(url).unwrap();
+    let mut messages = client.get_async_pubsub().await.unwrap();
+    messages
+        .subscribe(&["lg:events", "lg:gw:all"])
+        .await
+        .unwrap();
+
+    let mut secrets = vec![KEY.to_owned()];
+    // A listener here, so that there is something to be sent from here as well.
+    let mut other = site.reader_at(1).await;
+    for gateway in [here, there] {
+        let key = [("idempotency-key", KEY)];
+        let answer = gateway.call("POST /locks/keyed", &key).await;
+        let lease = answer.json();
+        secrets.push(lease["token"].as_str().unwrap().to_owned());
+        renew(gateway, &lease).await;
+        let body = json!({"ttl_ms": 300, "max_hold_ms": 400});
+        let mut holding = hold(gateway, "held", &body).await;
+        let granted = read_until(&mut holding, "token\":\"").await;
+        let (_, token) = granted.split_once("token\":\"").unwrap();
+        secrets.push(token[..43].to_owned());
+        while holding.frame().await.is_some() {}
+        drop(gateway.open("POST /locks/abandoned", &[], "").await);
+        let short = fixture::acquire(gateway, "short", &json!({"ttl_ms": 100})).await;
+        secrets.push(short["token"].as_str().unwrap().to_owned());
+        reader
+            .up_to(|heard| heard.brief() == "expired short -")
+            .await;
+    }
+    let last = fixture::acquire(there, "last", &json!({})).await;
+    release(here, &last).await;
+    secrets.push(last["token"].as_str().unwrap().to_owned());
+    for reader in [&mut reader, &mut other] {
+        reader
+            .up_to(|heard| heard.brief() == "released last -")
+            .await;
+    }
+    let mut sent = String::new();
+    let mut messages = messages.into_on_message();
+    while !sent.contains("\"released\",\"at_ms\"") || !sent.contains("\"name\":\"last\"") {
+        let message = messages.next().await.unwrap();
+        sent.push_str(&message.get_payload::<String>().unwrap());
+    }
+    let hashes: Vec<_> = secrets[1..]
+        .iter()
+        .map(|token| {
+            latchgate::lock::Token::parse(token)
+                .unwrap()
+                .hash()
+                .to_string()
+        })
+        .collect();
+    for secret in secrets.iter().chain(&hashes) {
+        for (what, text) in [
+            ("events", &reader.raw),
+            ("events", &other.raw),
+            ("messages", &sent),
+        ] {
+            assert!(
+                !text.contains(secret.as_str()),
+                "{what}: {secret} in {text}"
+            );
+        }
+    }
 }

@@ -2,17 +2,12 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use http::Method;
 use latchgate::{engine::events::EventKind, http::openapi};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::{api::service::JSON, support::eventually};
-
-use super::{
-    reader::Reader,
-    site::{Site, acquire, hold, post, release, renew},
-};
+use super::fixture::{Reader, ReceivedEvent, Site, acquire, hold, post, release, renew};
+use crate::{api::fixture::JSON, support::eventually};
 
 /// Makes a test of each case for each store.
 macro_rules! on_every_store {
@@ -93,12 +88,9 @@ async fn a_lease_that_was_released_does_not_expire(site: Site) {
     let lease = acquire(gateway, "a", &json!({"ttl_ms": 1_500})).await;
     release(gateway, &lease).await;
     acquire(gateway, "b", &json!({"ttl_ms": 1_600})).await;
-    let is_last = |heard: &super::reader::ReceivedEvent| heard.kind == "expired";
+    let is_last = |heard: &ReceivedEvent| heard.kind == "expired";
     let heard: Vec<_> = reader.up_to(is_last).await;
-    let heard: Vec<_> = heard
-        .iter()
-        .map(super::reader::ReceivedEvent::brief)
-        .collect();
+    let heard: Vec<_> = heard.iter().map(ReceivedEvent::brief).collect();
     assert_eq!(
         heard,
         [
@@ -150,16 +142,16 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
     key.extend(JSON);
     let ask = async |wait_ms: u64| {
         let body = json!({"wait_ms": wait_ms, "owner": "patient"}).to_string();
-        gateway.ask(Method::POST, "/locks/a", &key, body).await
+        gateway.ask("POST /locks/a", &key, body).await
     };
     for pieces in 1..=2 {
         let refused = ask(PIECE).await;
         assert_eq!(refused.status, 423);
-        let waited = refused.json()["waited_ms"].as_u64().unwrap();
+        let waited = refused["waited_ms"].as_u64().unwrap();
         assert!(waited >= pieces * PIECE - MOMENT, "{waited}");
     }
     let stats = async || {
-        let stats = gateway.ask(Method::GET, "/stats", &[], "").await;
+        let stats = gateway.get("/stats").await;
         stats.json()
     };
     let began = Instant::now();
@@ -288,9 +280,8 @@ async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
 async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
     let gateway = site.gateway();
     let mut reader = Reader::of(gateway).await;
-    let request = http::Request::post("/locks/a").body(axum::body::Body::empty());
     // Its body is never read: the caller has gone.
-    drop(gateway.unread(request.unwrap()).await);
+    drop(gateway.open("POST /locks/a", &[], "").await);
     let fence = reader.expect("acquired").await["fencing_token"].clone();
     let released = reader.expect("released").await;
     assert_eq!(released["reason"], "abandoned");
@@ -302,7 +293,7 @@ async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
     let mut reader = Reader::of(gateway).await;
     let key = [("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11")];
     for status in [201, 200] {
-        let asked = gateway.ask(Method::POST, "/locks/a", &key, "").await;
+        let asked = gateway.call("POST /locks/a", &key).await;
         assert_eq!(asked.status, status);
     }
     post(gateway, "/locks/b", &json!({})).await;
@@ -320,7 +311,7 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
     key.extend(JSON);
     let ask = async || {
         let body = json!({"wait_ms": 50, "owner": "away"}).to_string();
-        gateway.ask(Method::POST, "/locks/a", &key, body).await
+        gateway.ask("POST /locks/a", &key, body).await
     };
     assert_eq!(ask().await.status, 423);
     release(gateway, &first).await;
@@ -329,7 +320,7 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
     }
     let lease = ask().await;
     assert_eq!(lease.status, 200);
-    let waited = lease.json()["waited_ms"].as_u64().unwrap();
+    let waited = lease["waited_ms"].as_u64().unwrap();
     assert!(
         waited >= 50,
         "it waited {waited} ms while it asked and was away"
@@ -338,7 +329,7 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
     release(gateway, &lease.json()).await;
     for kind in ["acquired", "released"] {
         let event = reader.expect(kind).await;
-        assert_eq!(event["fencing_token"], lease.json()["fencing_token"]);
+        assert_eq!(event["fencing_token"], lease["fencing_token"]);
         assert_eq!(event["owner"], "away");
     }
 }

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use super::program::{Run, typed};
+
 /// What becomes of one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
@@ -91,6 +93,11 @@ impl FakeGateway {
             }
         });
         Self { url, received }
+    }
+
+    /// The program with the arguments of a line, asking this gateway.
+    pub(crate) fn typed(&self, line: &str) -> Run {
+        typed(line).env("LATCHGATE_URL", &self.url)
     }
 
     /// What has arrived so far.

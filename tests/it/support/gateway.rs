@@ -16,7 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::{program::program, stopped::stands_still};
+use super::{
+    program::{Run, program, typed},
+    stopped::stands_still,
+};
 
 /// How long a gateway may take to start or to end on a machine that does other things as well.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -80,6 +83,11 @@ impl Gateway {
             "http"
         };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// The program with the arguments of a line, asking this gateway.
+    pub(crate) fn typed(&self, line: &str) -> Run {
+        typed(line).env("LATCHGATE_URL", &self.url())
     }
 
     /// The directory of its embedded store.

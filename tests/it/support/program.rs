@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::spawn;
@@ -56,6 +57,59 @@ pub(crate) fn latchgate(arguments: &[&str]) -> Run {
     }
 }
 
+/// The program with the arguments of a line, whose words may stand in single quotes.
+pub(crate) fn typed(line: &str) -> Run {
+    let mut arguments = Vec::new();
+    for (number, part) in line.split('\'').enumerate() {
+        if number % 2 == 1 {
+            arguments.push(part);
+        } else {
+            arguments.extend(part.split_ascii_whitespace());
+        }
+    }
+    latchgate(&arguments)
+}
+
+// === impl Ran ===
+
+impl Ran {
+    /// The exit code and what was printed are these.
+    #[track_caller]
+    pub(crate) fn gives(&self, code: i32, out: &str) {
+        assert_eq!(
+            (self.code, self.out.as_str()),
+            (Some(code), out),
+            "{self:?}"
+        );
+    }
+
+    /// People are told this, besides whatever else.
+    #[track_caller]
+    pub(crate) fn says(&self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        assert!(self.err.contains(text), "{text}: {self:?}");
+    }
+
+    /// People are not told this.
+    #[track_caller]
+    pub(crate) fn says_not(&self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        assert!(!self.err.contains(text), "{text}: {self:?}");
+    }
+
+    /// What people are told begins so.
+    #[track_caller]
+    pub(crate) fn begins(&self, text: impl AsRef<str>) {
+        let text = text.as_ref();
+        assert!(self.err.starts_with(text), "{text}: {self:?}");
+    }
+
+    /// What was printed, as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
 // === impl Run ===
 
 impl Run {
@@ -63,6 +117,16 @@ impl Run {
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
+    }
+
+    /// Gives it a token.
+    pub(crate) fn token(self, token: &str) -> Self {
+        self.env("LATCHGATE_TOKEN", token)
+    }
+
+    /// Gives it an API key.
+    pub(crate) fn key(self, key: &str) -> Self {
+        self.env("LATCHGATE_KEY", key)
     }
 
     /// Writes to its standard input.
@@ -107,6 +171,14 @@ impl Run {
     /// Runs it with its output read.
     pub(crate) fn read(self) -> Ran {
         self.out(Stdio::piped()).run()
+    }
+
+    /// The same, and its exit code must be this.
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32) -> Ran {
+        let ran = self.read();
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        ran
     }
 }
 

@@ -1,19 +1,23 @@
-//! Locks over HTTPS, with HTTP/1.1 and with HTTP/2.
+//! Locks over HTTPS, with HTTP/1.1 and with HTTP/2: requests that share a connection, a line that can die, a gateway
+//! that is about to stop.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use h2::RecvStream;
 use http::Method;
+use latchgate::lifecycle::Lifecycle;
 use rustix::process::Signal;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
-
-use crate::support::{RedisServer, eventually, gateway::Setup};
-
-use super::{
-    certified::Certified,
-    h2_client::{H2, head, piece, read},
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::{Instant, sleep, timeout},
 };
+
+use super::fixture::{Certified, H2, head, piece, read, tls_connect};
+use crate::support::{RedisServer, eventually, gateway::Setup};
 
 #[test]
 fn curl_takes_and_releases_a_lock_with_either_version() {
@@ -113,10 +117,10 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
         } else {
             let address = certified.gateway.address;
             let authority = &certified.authority;
-            let mut waiter = super::tls_client::connect(authority, address, &[protocol]).await;
+            let mut waiter = tls_connect(authority, address, &[protocol]).await;
             let request = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 17\r\n\
                            content-type: application/json\r\n\r\n{\"wait_ms\":50000}";
-            tokio::io::AsyncWriteExt::write_all(&mut waiter, request.as_bytes())
+            AsyncWriteExt::write_all(&mut waiter, request.as_bytes())
                 .await
                 .unwrap();
             Box::new(waiter)
@@ -221,4 +225,180 @@ async fn queued(h2: &mut H2, lock: &str, waiters: usize) {
         }
     })
     .await;
+}
+
+/// A line. When it is dead nothing passes, and each end is told that the other has it: so does a
+/// load balancer before a machine that is gone.
+pub(crate) struct Line {
+    pub(crate) address: SocketAddr,
+    is_alive: watch::Sender<bool>,
+    lifecycle: Lifecycle,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(crate) async fn to(gateway: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (is_alive, alive) = watch::channel(true);
+        let lifecycle = Lifecycle::new();
+        let tasks = lifecycle.clone();
+        lifecycle.spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(gateway).await.unwrap();
+                let (from_client, to_client) = split(client);
+                let (from_server, to_server) = split(server);
+                tasks.spawn(carry(from_client, to_server, alive.clone()));
+                tasks.spawn(carry(from_server, to_client, alive.clone()));
+            }
+        });
+        Self {
+            address,
+            is_alive,
+            lifecycle,
+        }
+    }
+
+    pub(crate) fn die(&self) {
+        self.is_alive.send_replace(false);
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Without a runtime that goes on nothing is left of it.
+        drop(self.lifecycle.stop(Duration::ZERO));
+    }
+}
+
+async fn carry(
+    mut from: ReadHalf<TcpStream>,
+    mut to: WriteHalf<TcpStream>,
+    mut alive: watch::Receiver<bool>,
+) {
+    let mut bytes = vec![0; 65_536];
+    while let Ok(read @ 1..) = from.read(&mut bytes).await {
+        if alive.wait_for(|&is_alive| is_alive).await.is_err()
+            || to.write_all(&bytes[..read]).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// A client with room for the answers of many requests, and little for that of each.
+fn roomy() -> h2::client::Builder {
+    let mut builder = h2::client::Builder::new();
+    builder.initial_connection_window_size(1 << 20);
+    builder
+}
+
+/// Holds a lock by a stream, of which nothing but the grant has been read.
+async fn hold(h2: &mut H2, lock: &str, body: &str) -> RecvStream {
+    let path = format!("/locks/{lock}/hold");
+    let answer = h2.send(Method::POST, &path, &[], body).await.unwrap();
+    let answer = head(answer).await;
+    assert_eq!(answer.status(), 200);
+    let mut events = answer.into_body();
+    until(&mut events, "event: granted", 1).await;
+    events
+}
+
+/// Reads events until one has come so often.
+async fn until(events: &mut RecvStream, what: &str, times: usize) {
+    let mut text = String::new();
+    while text.matches(what).count() < times {
+        let piece = piece(events).await.unwrap_or_else(|| panic!("{text}"));
+        text += std::str::from_utf8(&piece).unwrap();
+    }
+}
+
+async fn is_free(h2: &mut H2, lock: &str) {
+    eventually("the lock is free", || {
+        let mut h2 = h2.clone();
+        async move { (h2.inspect(lock).await["state"] == "free").then_some(()) }
+    })
+    .await;
+}
+
+async fn waited_for(h2: &mut H2, lock: &str, waiters: u64) {
+    eventually("so many wait", || {
+        let mut h2 = h2.clone();
+        async move { (h2.inspect(lock).await["waiter_count"] == waiters).then_some(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_reset_ends_and_the_others_on_its_connection_go_on() {
+    let certified = Certified::start();
+    let mut h2 = H2::connect_with(&certified, &roomy()).await;
+    let given_up = hold(&mut h2, "a", r#"{"ttl_ms": 2000}"#).await;
+    let mut held = hold(&mut h2, "b", r#"{"ttl_ms": 2000}"#).await;
+    let wait = r#"{"wait_ms": 50000}"#;
+    let waiting = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
+    waited_for(&mut h2, "a", 1).await;
+    drop(given_up);
+    let (status, lease) = read(waiting).await;
+    assert_eq!(status, 201, "{lease}");
+    until(&mut held, "event: renewed", 2).await;
+}
+
+#[tokio::test]
+async fn a_dead_line_costs_all_its_requests_within_two_pings() {
+    let certified = Certified::start();
+    let line = Line::to(certified.gateway.address).await;
+    let mut h2 = H2::connect_by(&certified, line.address, &roomy()).await;
+    let mut observer = H2::connect(&certified).await;
+    let mut held = hold(&mut h2, "held", r#"{"ttl_ms": 60000}"#).await;
+    let (_, lease) = observer.acquire("other", r#"{"ttl_ms": 3600000}"#).await;
+    assert!(lease["token"].is_string(), "{lease}");
+    let wait = r#"{"wait_ms": 50000}"#;
+    let waiting = h2.send(Method::POST, "/locks/other", &[], wait).await;
+    waited_for(&mut observer, "other", 1).await;
+    // A line that lives is no nuisance for as long as many pings take.
+    let alive = until(&mut held, "event: renewed", 1);
+    assert!(timeout(Duration::from_secs(12), alive).await.is_err());
+    waited_for(&mut observer, "other", 1).await;
+
+    line.die();
+    let died = Instant::now();
+    is_free(&mut observer, "held").await;
+    waited_for(&mut observer, "other", 0).await;
+    // Five seconds between two pings, and as many for the answer.
+    assert!(died.elapsed() < Duration::from_secs(30));
+    drop(waiting);
+}
+
+#[tokio::test]
+async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_served() {
+    let mut certified = Certified::start_with(|_| {
+        Setup::default()
+            .with("LATCHGATE_SHUTDOWN_DELAY_MS", "3000")
+            .with("LATCHGATE_SHUTDOWN_GRACE_MS", "60000")
+    });
+    let (mut idle, mut holder) = (H2::connect(&certified).await, H2::connect(&certified).await);
+    idle.inspect("a").await;
+    let held = holder.send(Method::POST, "/locks/a/hold", &[], "").await;
+    let mut events = head(held.unwrap()).await.into_body();
+    certified.gateway.signal(Signal::TERM);
+    // The client is told to go, and has nothing left to wait for.
+    idle.ended().await;
+    let log = certified.gateway.log();
+    assert!(!log.contains("draining"), "{log}");
+    // A balancer that has not heard of it yet sends somebody here.
+    let mut late = H2::connect(&certified).await;
+    assert_eq!(late.inspect("a").await["state"], "held");
+    assert_eq!(late.acquire("b", r#"{"ttl_ms": 100}"#).await.0, 201);
+    let mut text = String::new();
+    while let Some(piece) = piece(&mut events).await {
+        text += std::str::from_utf8(&piece).unwrap();
+    }
+    assert!(text.contains("event: draining"), "{text}");
+    // While this waits for the gateway, no client of this thread can close its connection.
+    holder.ended().await;
+    late.ended().await;
+    let status = certified.gateway.wait();
+    assert!(status.success(), "{status}: {}", certified.gateway.log());
 }

@@ -1,28 +1,22 @@
-//! Certificates that are replaced while the gateway serves.
+//! Certificates that are replaced while the gateway serves, and one that is about to expire.
 
 use std::{
     fs,
     os::unix::fs::symlink,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::{
-    fs::{CWD, FileType, Mode, mknodat},
-    process::Signal,
-};
+use latchgate::clock::{Clock, SystemClock};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
+use super::fixture::{Certified, tls_connect};
 use crate::support::{Authority, Files, eventually, gateway::Setup};
-
-use super::{certified::Certified, h2_client::H2, tls_client};
 
 /// The certificate that a new connection is shown, as its bytes.
 pub(super) async fn shown(certified: &Certified) -> Vec<u8> {
     let address = certified.gateway.address;
-    let stream = tls_client::connect(&certified.authority, address, &[]).await;
+    let stream = tls_connect(&certified.authority, address, &[]).await;
     let chain = stream.get_ref().1.peer_certificates().unwrap();
     chain[0].to_vec()
 }
@@ -37,49 +31,6 @@ pub(super) async fn replaced(certified: &Certified, old: &[u8]) -> Vec<u8> {
 }
 
 pub(super) const NAMES: &[&str] = &["localhost", "127.0.0.1"];
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_is_replaced_under_load_without_a_failed_request() {
-    let certified = Arc::new(Certified::start());
-    let (stop, count) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicUsize::new(0)),
-    );
-    let load = latchgate::lifecycle::Lifecycle::new();
-    for worker in 0..4 {
-        let (certified, stop) = (Arc::clone(&certified), Arc::clone(&stop));
-        let count = Arc::clone(&count);
-        load.spawn(async move {
-            let mut kept = H2::connect(&certified).await;
-            while !stop.load(Ordering::SeqCst) {
-                // One on a connection that stays, one on a new connection.
-                kept.inspect("a").await;
-                if worker % 2 == 0 {
-                    H2::connect(&certified).await.inspect("a").await;
-                }
-                count.fetch_add(1, Ordering::SeqCst);
-            }
-        });
-    }
-    let mut now = shown(&certified).await;
-    for by_signal in [true, false, true] {
-        certified.files.write(&certified.authority.sign(NAMES));
-        if by_signal {
-            certified.gateway.signal(Signal::HUP);
-        }
-        now = replaced(&certified, &now).await;
-        let before = count.load(Ordering::SeqCst);
-        eventually("they go on", || async {
-            (count.load(Ordering::SeqCst) > before + 20).then_some(())
-        })
-        .await;
-    }
-    stop.store(true, Ordering::SeqCst);
-    load.stop(std::time::Duration::from_mins(1)).await.unwrap();
-    let log = certified.gateway.log();
-    assert!(!log.contains("did not come to TLS"), "{log}");
-    assert!(!log.contains("PRIVATE"), "{log}");
-}
 
 #[tokio::test]
 async fn a_broken_certificate_leaves_the_old_one_and_is_a_warning() {
@@ -161,4 +112,71 @@ async fn a_link_that_is_exchanged_as_kubernetes_does_is_followed() {
     put(&certified.authority, directory.path(), "..2");
     fs::remove_dir_all(at("..1")).unwrap();
     replaced(&certified, &old).await;
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// When the certificate ends, as the metrics have it.
+fn scraped(certified: &Certified) -> u64 {
+    let page = certified.curl(&[], "/metrics").body;
+    let name = "latchgate_certificate_expiry_timestamp_seconds ";
+    let line = page.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+async fn warned(certified: &Certified, times: usize) {
+    eventually("so many warnings", || async {
+        let log = certified.gateway.log();
+        let warnings = log.matches("the certificate is about to expire").count();
+        assert!(warnings <= times, "{log}");
+        (warnings == times).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn is_warned_of_at_the_start_and_when_another_one_is_read_and_shows_in_the_metrics() {
+    let authority = Authority::new();
+    let soon = SystemClock.wall() + 5 * DAY;
+    let files = authority.of_this_machine();
+    files.write(&authority.sign_until(soon));
+    let certified = Certified::of(authority, files, Setup::default());
+    assert_eq!(scraped(&certified), seconds(soon));
+    warned(&certified, 1).await;
+    let log = certified.gateway.log();
+    assert!(
+        log.contains("days_left=4") && log.contains("gateway.pem"),
+        "{log}"
+    );
+
+    // A new one that has long to go says nothing, and one that has not says so at once.
+    for (ends, warnings) in [(SystemClock.wall() + 90 * DAY, 1), (soon + DAY, 2)] {
+        certified.files.write(&certified.authority.sign_until(ends));
+        eventually("it is read again", || async {
+            (scraped(&certified) == seconds(ends)).then_some(())
+        })
+        .await;
+        warned(&certified, warnings).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_has_expired_is_warned_of_and_serves_those_who_do_not_mind() {
+    let authority = Authority::new();
+    let files = authority.of_this_machine();
+    files.write(&authority.sign_until(SystemClock.wall() - DAY));
+    let certified = Certified::of(authority, files, Setup::default());
+    eventually("the warning", || async {
+        certified
+            .gateway
+            .log()
+            .contains("the certificate has expired")
+            .then_some(())
+    })
+    .await;
+    assert_eq!(certified.curl(&["--insecure"], "/healthz").status, 200);
 }

@@ -1,11 +1,12 @@
-//! What the command finds, and what its end is told as.
+//! What the command finds, what its end is told as, and what it hears when somebody asks for the lock.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, time::Duration};
 
 use rustix::process::Signal;
+use tokio::time::Instant;
 
 use super::fixture::{inspect, run, run_sh, until, waiters};
-use crate::support::gateway::Gateway;
+use crate::support::{gateway::Gateway, program::latchgate};
 
 #[test]
 fn the_command_holds_the_lock_and_its_exit_code_is_ours() {
@@ -13,11 +14,7 @@ fn the_command_holds_the_lock_and_its_exit_code_is_ours() {
     let url = gateway.url();
     let script = r#"echo "$LATCHGATE_NAME"; "$LATCHGATE" inspect "$LATCHGATE_NAME" | grep -q "fencing token  $LATCHGATE_FENCING_TOKEN" && exit 7"#;
     let ran = run_sh(&url, &["deploy"], script).wait();
-    assert_eq!(
-        (ran.code, ran.out.as_str()),
-        (Some(7), "deploy\n"),
-        "{ran:?}"
-    );
+    ran.gives(7, "deploy\n");
     assert_eq!(ran.err, "");
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
@@ -35,12 +32,7 @@ fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
     let url = gateway.url();
     let found = run(&url, &["deploy", "--", "/no/such/command"]).wait();
     assert_eq!(found.code, Some(127), "{found:?}");
-    assert!(
-        found
-            .err
-            .starts_with("latchgate: cannot start /no/such/command: "),
-        "{found:?}"
-    );
+    found.begins("latchgate: cannot start /no/such/command: ");
     let executable = run(&url, &["deploy", "--", "/dev/null"]).wait();
     assert_eq!(executable.code, Some(126), "{executable:?}");
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
@@ -66,7 +58,7 @@ fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
         let ran = run(&url, &["deploy", "--", command]).wait();
         assert_eq!(ran.code, Some(code), "{ran:?}");
         let said = format!("latchgate: cannot start {command}: ");
-        assert!(ran.err.starts_with(&said), "{ran:?}");
+        ran.begins(&said);
         assert_eq!(ran.err.lines().count(), 1, "it did not wait: {ran:?}");
     }
     assert_eq!(waiters(&url, "deploy"), 0);
@@ -90,19 +82,15 @@ fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() 
     let holder = run_sh(&url, &["deploy", "--owner", "me"], "echo up; exec sleep 60");
     holder.printed("up");
     let held = run_sh(&url, &["deploy", "--wait", "0"], "echo ran").wait();
-    assert_eq!((held.code, held.out.as_str()), (Some(100), ""), "{held:?}");
+    held.gives(100, "");
     let waited = run_sh(&url, &["deploy", "--wait", "1500ms"], "echo ran").wait();
-    assert_eq!(
-        (waited.code, waited.out.as_str()),
-        (Some(101), ""),
-        "{waited:?}"
-    );
+    waited.gives(101, "");
     let last = waited.err.lines().last().unwrap_or_default();
     assert!(
         last.starts_with("latchgate: the wait ran out: the lock is held by me"),
         "{waited:?}"
     );
-    assert!(!waited.err.contains('\x1b'), "{waited:?}");
+    waited.says_not("\x1b");
     // One that does not wait says nothing of a wait.
     assert_eq!(held.err.lines().count(), 1, "{held:?}");
 }
@@ -115,11 +103,7 @@ fn runs_take_turns_without_a_limit_to_the_wait() {
     first.printed("up");
     let mut second = run_sh(&url, &["deploy"], "echo second");
     let ran = second.wait();
-    assert_eq!(
-        (ran.code, ran.out.as_str()),
-        (Some(0), "second\n"),
-        "{ran:?}"
-    );
+    ran.gives(0, "second\n");
 }
 
 #[test]
@@ -144,7 +128,7 @@ fn where_there_is_no_gateway_nothing_is_run() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let ran = run_sh(&url, &["deploy"], "echo ran").wait();
-    assert_eq!((ran.code, ran.out.as_str()), (Some(103), ""), "{ran:?}");
+    ran.gives(103, "");
 }
 
 #[test]
@@ -156,7 +140,7 @@ fn times_that_cannot_work_are_refused_before_anything_is_asked() {
         let arguments = [&["deploy"], times].concat();
         let ran = run_sh("http://127.0.0.1:1", &arguments, "echo ran").wait();
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(ran.err.contains(&format!("{flag} must be at ")), "{ran:?}");
+        ran.says(&format!("{flag} must be at "));
     }
 }
 
@@ -173,4 +157,107 @@ fn a_wait_that_is_given_up_is_not_in_the_way_of_the_next() {
     holder.signal(Signal::TERM);
     assert_eq!(holder.wait().code, Some(143));
     assert_eq!(patient.wait().out, "patient\n");
+}
+
+/// A command that says when it was asked to end, and takes a while to end.
+const TIDY: &str = r#"trap "echo asked; sleep 0.3; echo tidied; exit 5" TERM; echo up; while :; do sleep 0.02; done"#;
+/// A command that does not want to end.
+const STUBBORN: &str = r#"trap "echo asked" TERM; echo up; while :; do sleep 0.02; done"#;
+
+fn ask_for(url: &str, grace: &str) {
+    let arguments = [
+        "break",
+        "deploy",
+        "--reason",
+        "a newer one",
+        "--yes",
+        "--grace",
+        grace,
+    ];
+    let asked = latchgate(&arguments).env("LATCHGATE_URL", url).ends(0);
+    let what = format!("asked for deploy within {grace}: ");
+    asked.says(&what);
+}
+
+#[test]
+fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], TIDY);
+    running.printed("up");
+    // Far longer than the lease: it is renewed until the command has ended.
+    ask_for(&url, "5m");
+    assert!(inspect(&url, "deploy").contains("asked for by somebody: a newer one"));
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert_eq!(ran.out, "up\nasked\ntidied\n");
+    ran.says("latchgate: deploy: to be released within ");
+    assert!(ran.err.contains("asked for by somebody: a newer one"));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[test]
+fn the_lease_is_renewed_while_the_command_ends() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let slow = r#"trap "echo asked; sleep 5; echo tidied; exit 0" TERM; echo up; while :; do sleep 0.02; done"#;
+    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], slow);
+    running.printed("up");
+    ask_for(&url, "5m");
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.out, "up\nasked\ntidied\n");
+    assert_eq!(ran.err.matches("to be released").count(), 1, "{ran:?}");
+}
+
+#[test]
+fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], STUBBORN);
+    running.printed("up");
+    let began = Instant::now();
+    ask_for(&url, "6s");
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(102), "{ran:?}");
+    assert_eq!(ran.out, "up\nasked\n");
+    let why = "somebody asked for the lock, and it was not released in time";
+    ran.says(why);
+    assert!(
+        began.elapsed() > Duration::from_secs(3),
+        "it had time to end"
+    );
+}
+
+#[test]
+fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let arguments = [
+        "deploy",
+        "--ttl",
+        "3s",
+        "--on-request",
+        "ignore",
+        "--on-lost",
+        "continue",
+    ];
+    let script =
+        r#"trap "echo asked" TERM; echo up; while [ ! -e "$GO" ]; do sleep 0.02; done; exit 5"#;
+    let directory = tempfile::tempdir().unwrap();
+    let go = directory.path().join("go");
+    let script = format!("GO={}; {script}", go.display());
+    let mut running = run_sh(&url, &arguments, &script);
+    running.printed("up");
+    ask_for(&url, "3s");
+    running.said("to be released within ");
+    until("it is broken", || {
+        inspect(&url, "deploy") == "deploy is free\n"
+    });
+    running.said("the lease is lost, the command goes on");
+    assert!(!running.has_ended());
+    std::fs::write(&go, "").unwrap();
+    let ran = running.wait();
+    // What is left running gets a TERM when the command has ended, and not before.
+    ran.gives(5, "up\n");
 }

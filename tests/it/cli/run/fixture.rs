@@ -12,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::time::Instant;
 
-use crate::support::program::{Ran, latchgate, program};
+use crate::support::program::{Ran, program, typed};
 
 /// How long anything may take on a machine that does other things as well.
 pub(in crate::cli) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -55,7 +55,7 @@ pub(in crate::cli) fn start(url: &str, mut command: Command) -> Running {
 
 /// What `latchgate` says of a lock.
 pub(in crate::cli) fn inspect(url: &str, name: &str) -> String {
-    latchgate(&["inspect", name])
+    typed(&format!("inspect {name}"))
         .env("LATCHGATE_URL", url)
         .read()
         .out
@@ -63,7 +63,7 @@ pub(in crate::cli) fn inspect(url: &str, name: &str) -> String {
 
 /// How many wait for a lock.
 pub(in crate::cli) fn waiters(url: &str, name: &str) -> u64 {
-    let inspected = latchgate(&["inspect", name, "--json"]).env("LATCHGATE_URL", url);
+    let inspected = typed(&format!("inspect {name} --json")).env("LATCHGATE_URL", url);
     let lock: serde_json::Value = serde_json::from_str(&inspected.read().out).unwrap();
     lock["waiter_count"].as_u64().unwrap()
 }

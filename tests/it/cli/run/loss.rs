@@ -1,15 +1,15 @@
-//! A lease that is lost: the command must not go on.
+//! A lease that is lost, and gateways that go away while a command runs or while it is waited for.
 
-use std::time::Duration;
+use std::{fs, net::TcpListener, time::Duration};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
-use super::fixture::{inspect, is_alive, run_sh, until, waiters};
+use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
 use crate::support::{
     RedisServer,
     gateway::{Gateway, Setup},
-    program::latchgate,
+    program::{latchgate, program},
 };
 
 fn on(redis: &RedisServer) -> Gateway {
@@ -19,8 +19,7 @@ fn on(redis: &RedisServer) -> Gateway {
 
 fn break_lock(url: &str) {
     let arguments = ["break", "deploy", "--reason", "it hangs", "--yes"];
-    let broken = latchgate(&arguments).env("LATCHGATE_URL", url).read();
-    assert_eq!(broken.code, Some(0), "{broken:?}");
+    latchgate(&arguments).env("LATCHGATE_URL", url).ends(0);
 }
 
 #[tokio::test]
@@ -38,7 +37,7 @@ async fn a_command_that_does_not_want_to_end_is_killed_before_somebody_else_has_
     assert_eq!(winning.wait().out, "mine\n");
     let lost = losing.wait();
     assert_eq!(lost.code, Some(102), "{lost:?}");
-    assert!(lost.err.contains("stopping the command"), "{lost:?}");
+    lost.says("stopping the command");
     ours.signal(Signal::CONT);
 }
 
@@ -87,10 +86,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
     let released = Instant::now();
     let lost = losing.wait();
     assert_eq!(lost.code, Some(102), "{lost:?}");
-    assert!(
-        lost.err.contains("the gateway says that it has ended"),
-        "{lost:?}"
-    );
+    lost.says("the gateway says that it has ended");
     // Renewed more often than every two seconds.
     assert!(released.elapsed() < Duration::from_secs(20));
 }
@@ -174,13 +170,9 @@ fn a_command_may_go_on_without_its_lease_if_that_is_wanted() {
     losing.printed("up");
     gateway.kill();
     losing.said("the lease is lost, the command goes on");
-    std::fs::write(lost, "").unwrap();
+    fs::write(lost, "").unwrap();
     let ran = losing.wait();
-    assert_eq!(
-        (ran.code, ran.out.as_str()),
-        (Some(5), "up\ndone\n"),
-        "{ran:?}"
-    );
+    ran.gives(5, "up\ndone\n");
 }
 
 #[test]
@@ -190,5 +182,194 @@ fn a_hold_limit_ends_the_command_like_any_other_loss() {
     let mut losing = run_sh(&gateway.url(), &arguments, "exec sleep 60");
     let lost = losing.wait();
     assert_eq!(lost.code, Some(102), "{lost:?}");
-    assert!(lost.err.contains("hold limit"), "{lost:?}");
+    lost.says("hold limit");
+}
+
+fn both(first: &Gateway, second: &Gateway) -> String {
+    format!("{},{}", first.url(), second.url())
+}
+
+#[test]
+fn the_command_ends_as_it_ends_although_nobody_takes_the_release() {
+    let mut gateway = Gateway::start();
+    let mut running = run_sh(
+        &gateway.url(),
+        &["deploy", "--ttl", "4s"],
+        "echo up; sleep 1; exit 9",
+    );
+    running.printed("up");
+    gateway.kill();
+    let begin = Instant::now();
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(9), "{ran:?}");
+    ran.says("could not release the lock");
+    assert!(begin.elapsed() < Duration::from_secs(8));
+}
+
+#[test]
+fn a_release_is_tried_until_somebody_takes_it() {
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    let mut running = run_sh(
+        &url,
+        &["deploy", "--ttl", "30s"],
+        "echo up; sleep 0.2; echo done",
+    );
+    running.printed("up");
+    gateway.signal(Signal::STOP);
+    gateway.stands_still();
+    running.printed("done");
+    gateway.signal(Signal::CONT);
+    assert_eq!(running.wait().code, Some(0));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+/// Whether a process hears a signal.
+fn hears(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+    mask & (1 << (signal.as_raw() - 1)) != 0
+}
+
+#[test]
+fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
+    // Longer than anybody is asked who is not there.
+    const NOT_THERE: Duration = Duration::from_secs(4);
+    let gateway = Gateway::start();
+    let url = gateway.url();
+    gateway.signal(Signal::STOP);
+    gateway.stands_still();
+    let mut running = run_sh(&url, &["deploy"], "echo ran");
+    until("it hears signals", || hears(running.pid(), Signal::TERM));
+    running.signal(Signal::TERM);
+    running.said("the gateway has not answered the withdrawal yet");
+    let begin = Instant::now();
+    until("nobody would be asked any more", || {
+        assert!(!running.has_ended(), "{}", running.err());
+        begin.elapsed() > NOT_THERE
+    });
+    // All that was asked for is carried out now.
+    gateway.signal(Signal::CONT);
+    let ran = running.wait();
+    ran.gives(143, "");
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+/// A gateway that comes back at the same address.
+fn one_that_can_come_back() -> Gateway {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    Gateway::start_with(Setup {
+        listen: Some(address.leak()),
+        ..Setup::default()
+    })
+}
+
+#[test]
+fn a_wait_that_nobody_answers_is_told_once_and_so_is_its_end() {
+    for arguments in [
+        &["run", "deploy", "--", "echo", "ran"][..],
+        &["acquire", "deploy", "--wait", "5m"],
+    ] {
+        let mut gateway = one_that_can_come_back();
+        let url = gateway.url();
+        let on = |arguments: &[&str]| latchgate(arguments).env("LATCHGATE_URL", &url);
+        let token = on(&["acquire", "deploy", "--ttl", "1h"]).read().out;
+        let mut command = program();
+        command.args(arguments);
+        let mut waiting = start(&url, command);
+        until("it waits", || waiters(&url, "deploy") == 1);
+        gateway.kill();
+        waiting.said("latchgate: deploy: the gateway cannot be asked, trying again: ");
+        gateway.restart();
+        until("it waits again", || waiters(&url, "deploy") == 1);
+        let released = on(&["release", "deploy"]).token(token.trim_end());
+        assert_eq!(released.read().code, Some(0));
+        let ran = waiting.wait();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let again = "latchgate: deploy: the gateway answers again\n";
+        assert_eq!(ran.err.matches(again).count(), 1, "{ran:?}");
+        let cannot = "the gateway cannot be asked, trying again: ";
+        assert_eq!(ran.err.matches(cannot).count(), 1, "{ran:?}");
+    }
+}
+
+#[test]
+fn an_outage_shorter_than_the_lease_is_survived() {
+    let mut gateway = one_that_can_come_back();
+    let url = gateway.url();
+    // It has eight seconds to come back, from the first renewal that fails until the command is stopped.
+    let mut running = run_sh(
+        &url,
+        &["deploy", "--ttl", "15s", "--kill-after", "1s"],
+        "trap 'exit 3' USR1; echo up; while :; do sleep 0.1; done",
+    );
+    running.printed("up");
+    gateway.kill();
+    running.said("could not be renewed, trying again");
+    gateway.restart();
+    running.said("is renewed again");
+    running.signal(Signal::USR1);
+    assert_eq!(running.wait().code, Some(3));
+    assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
+}
+
+#[tokio::test]
+async fn the_lease_is_kept_at_the_next_address_when_a_gateway_drains() {
+    is_kept_at_the_next_address_after(Signal::TERM).await;
+}
+
+#[tokio::test]
+async fn the_lease_is_kept_at_the_next_address_when_a_gateway_dies() {
+    is_kept_at_the_next_address_after(Signal::KILL).await;
+}
+
+async fn is_kept_at_the_next_address_after(signal: Signal) {
+    let redis = RedisServer::start().await;
+    let (mut first, second) = (on(&redis), on(&redis));
+    // Longer than the TTL, which leaves three seconds for the renewal that finds the other address.
+    let script = r#"echo up; sleep 7; "$LATCHGATE" inspect deploy | grep -q "token  $LATCHGATE_FENCING_TOKEN" && exit 3"#;
+    let arguments = ["deploy", "--ttl", "5s", "--kill-after", "300ms"];
+    let mut running = run_sh(&both(&first, &second), &arguments, script);
+    running.printed("up");
+    first.signal(signal);
+    first.wait();
+    let ran = running.wait();
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert_eq!(inspect(&second.url(), "deploy"), "deploy is free\n");
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_at_another_gateway_when_its_own_drains_or_dies() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let redis = RedisServer::start().await;
+        let (mut first, second) = (on(&redis), on(&redis));
+        let mut holder = run_sh(&second.url(), &["deploy"], "echo up; exec sleep 60");
+        holder.printed("up");
+        let mut early = run_sh(
+            &both(&first, &second),
+            &["deploy", "--ttl", "20s"],
+            "date +%s%N",
+        );
+        until("it waits", || waiters(&second.url(), "deploy") == 1);
+        let mut late = run_sh(&second.url(), &["deploy", "--ttl", "21s"], "date +%s%N");
+        until("both wait", || waiters(&second.url(), "deploy") == 2);
+        first.signal(signal);
+        first.wait();
+        holder.signal(Signal::TERM);
+        holder.wait();
+        let (early, late) = (early.wait(), late.wait());
+        assert_eq!(
+            (early.code, late.code),
+            (Some(0), Some(0)),
+            "{early:?} {late:?}"
+        );
+        let at = |out: &str| out.trim_end().parse::<u64>().unwrap();
+        assert!(
+            at(&early.out) < at(&late.out),
+            "{signal:?}: the place was lost"
+        );
+    }
 }

@@ -5,10 +5,7 @@ mod commands;
 mod containers;
 mod fixture;
 mod loss;
-mod outage;
-mod requests;
 mod signals;
-mod supervision;
 mod terminal;
 
 pub(super) use fixture::{inspect, run_sh, start, until, waiters};

@@ -2,7 +2,7 @@
 //! except where a test says so.
 
 use crate::redis::prelude::*;
-use crate::{api::lines::Lines, redlock};
+use crate::{api::fixture::Lines, redlock};
 
 const AWAY: &str = "the store's server is unavailable";
 const BACK: &str = "the store's server is available again";

@@ -1,17 +1,23 @@
-//! What the clients of a rotation have in common.
+//! Clients that take, renew and hold a lock of their own each, half of them over HTTP/2.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
-use tokio::task::JoinSet;
+use h2::RecvStream;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, task::JoinSet, time::sleep};
+use tokio_rustls::client::TlsStream;
 
-use super::{
-    super::certified::Certified,
-    clients::{acquire, hold, renew},
+use crate::{
+    support::{Connection, Event, HttpRequest, Tally, eventually, read_event},
+    tls::fixture::{Certified, H2, head, piece, tls_connect},
 };
-use crate::support::{HttpRequest, Tally, eventually};
 
 /// What the clients have in common.
 pub(super) struct Load {
@@ -98,4 +104,194 @@ impl Load {
         })
         .await;
     }
+}
+
+/// A stream renews at a third of it.
+const TTL_MS: u64 = 4_000;
+/// Of a lease that is renewed all the time.
+const LONG_MS: u64 = 60_000;
+/// How often the others ask: there is more to do on this machine.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Which part of all requests comes over a connection of its own.
+const NEW: u64 = 8;
+
+/// Takes a lock and gives it back, over a connection that stays and over new ones.
+pub(super) async fn acquire(load: Arc<Load>, number: u16) {
+    let is_two = number.is_multiple_of(2);
+    let path = format!("/locks/taken:{number}");
+    let mut kept = Either::connect(&load.certified, is_two).await;
+    let mut last = 0;
+    for turn in 0.. {
+        if load.is_over() {
+            return;
+        }
+        let mut new = None;
+        if u64::is_multiple_of(turn, NEW) {
+            new = Some(Either::connect(&load.certified, is_two).await);
+            load.tally.count("new connections");
+        }
+        let connection = new.as_mut().unwrap_or(&mut kept);
+        let (status, lease) = connection.ask(&load.asks("POST", &path)).await;
+        assert_eq!(status, 201, "{lease}");
+        assert!(fence(&lease) > last, "{lease} after {last}");
+        last = fence(&lease);
+        let (status, problem) = connection
+            .ask(&with(load.asks("DELETE", &path), &lease))
+            .await;
+        assert_eq!(status, 204, "{problem}");
+        load.tally.count("turns");
+        sleep(PAUSE).await;
+    }
+}
+
+/// Renews a lease, over a connection that stays.
+pub(super) async fn renew(load: Arc<Load>, number: u16) {
+    let path = format!("/locks/renewed:{number}");
+    let mut kept = Either::connect(&load.certified, number.is_multiple_of(2)).await;
+    let wanted = load.asks("POST", &path).body(json!({"ttl_ms": LONG_MS}));
+    let (status, lease) = kept.ask(&wanted).await;
+    assert_eq!(status, 201, "{lease}");
+    while !load.is_over() {
+        let renewal = load.asks("PUT", &format!("{path}/renew"));
+        let (status, renewed) = kept.ask(&with(renewal, &lease)).await;
+        assert_eq!(status, 200, "{renewed}");
+        assert_eq!(fence(&renewed), fence(&lease));
+        load.tally.count("renewals");
+        sleep(PAUSE).await;
+    }
+}
+
+/// Holds a lock by one stream for as long as what it has shown is shown, and then goes on by another.
+pub(super) async fn hold(load: Arc<Load>, number: u16) {
+    let is_two = number.is_multiple_of(2);
+    let path = format!("/locks/held:{number}/hold");
+    let open = async |asked: &HttpRequest| {
+        let connection = Either::connect(&load.certified, is_two).await;
+        let mut events = connection.open(asked).await;
+        let (name, lease) = events.next().await;
+        assert_eq!(name, "granted", "{lease}");
+        (events, lease)
+    };
+    let mut shown = load.key();
+    let wanted = load.asks("POST", &path).body(json!({"ttl_ms": TTL_MS}));
+    let (mut events, lease) = open(&wanted).await;
+    while !load.is_over() {
+        let (name, left) = events.next().await;
+        assert_eq!(name, "renewed", "{left}");
+        load.tally.count("renewals by streams");
+        if load.key() != shown {
+            shown = load.key();
+            let (newer, adopted) = open(&with(load.asks("POST", &path), &lease)).await;
+            assert_eq!(fence(&adopted), fence(&lease));
+            events = newer;
+            load.tally.count("adoptions");
+        }
+    }
+}
+
+fn with(asked: HttpRequest, lease: &Value) -> HttpRequest {
+    asked.with("lock-token", lease["token"].as_str().unwrap())
+}
+
+fn fence(lease: &Value) -> u64 {
+    lease["fencing_token"].as_u64().unwrap()
+}
+
+/// A connection of either version. Whatever goes wrong on it fails the test.
+pub(super) enum Either {
+    One(Box<Connection<TlsStream<TcpStream>>>),
+    Two(H2),
+}
+
+/// The events of a stream, on a connection of its own.
+pub(super) enum Events {
+    One(Box<Connection<TlsStream<TcpStream>>>),
+    Two {
+        _connection: H2,
+        body: RecvStream,
+        text: String,
+    },
+}
+
+// === impl Either ===
+
+impl Either {
+    pub(super) async fn connect(to: &Certified, is_two: bool) -> Self {
+        if is_two {
+            return Self::Two(H2::connect(to).await);
+        }
+        let address = to.gateway.address;
+        let stream = tls_connect(&to.authority, address, &[b"http/1.1"]).await;
+        Self::One(Box::new(Connection::new(stream)))
+    }
+
+    /// Asks and reads the whole answer.
+    pub(super) async fn ask(&mut self, asked: &HttpRequest) -> (u16, Value) {
+        match self {
+            Self::One(connection) => connection.ask(asked).await.unwrap(),
+            Self::Two(h2) => {
+                let (method, headers, body) = in_frames(asked);
+                h2.ask(method, &asked.path, &headers, &body).await
+            }
+        }
+    }
+
+    /// Asks for a stream, which there must be.
+    pub(super) async fn open(self, asked: &HttpRequest) -> Events {
+        match self {
+            Self::One(mut connection) => {
+                assert_eq!(connection.open(asked).await.unwrap(), None);
+                Events::One(connection)
+            }
+            Self::Two(mut h2) => {
+                let (method, headers, body) = in_frames(asked);
+                let answer = h2.send(method, &asked.path, &headers, &body).await.unwrap();
+                let answer = head(answer).await;
+                assert_eq!(answer.status(), 200);
+                Events::Two {
+                    _connection: h2,
+                    body: answer.into_body(),
+                    text: String::new(),
+                }
+            }
+        }
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    /// The next event. The stream must not end.
+    pub(super) async fn next(&mut self) -> Event {
+        let (body, text) = match self {
+            Self::One(connection) => return connection.event().await.unwrap().unwrap(),
+            Self::Two { body, text, .. } => (body, text),
+        };
+        loop {
+            if let Some((block, rest)) = text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                *text = rest;
+                if let Some(event) = read_event(&block) {
+                    return event;
+                }
+                continue;
+            }
+            let piece = piece(body).await.expect("the stream goes on");
+            *text += std::str::from_utf8(&piece).unwrap();
+        }
+    }
+}
+
+/// What HTTP/2 wants to know of a request.
+fn in_frames(asked: &HttpRequest) -> (Method, Vec<(&str, &str)>, String) {
+    let headers = asked.headers.iter();
+    let headers = headers
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
+    let body = if asked.body.is_null() {
+        String::new()
+    } else {
+        asked.body.to_string()
+    };
+    (asked.method.parse().unwrap(), headers, body)
 }

@@ -1,0 +1,5 @@
+//! Connections, and callers that leave them.
+
+mod connections;
+mod delivery;
+mod hang_ups;

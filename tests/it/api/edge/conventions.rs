@@ -1,0 +1,285 @@
+//! What other APIs have too: `Prefer: wait`, `ETag`, `Link`, `RateLimit`, and a key that may be short.
+
+use std::time::Duration;
+
+use latchgate::{
+    config::{Config, Millis},
+    lock::{FencingToken, ForeignMark, LockName, Ttl},
+    store::{
+        contract::{Acquisition, HeldLock, Holder, Page},
+        cursor::{Cursor, Scanned},
+    },
+};
+
+use crate::api::fixture::{
+    ApiResponse, JSON, Key, Service, StoreCall, WITH_TOKEN, contention, free, held, queued, shown,
+};
+
+/// Asks for `a`, for which one other waits before, with these headers.
+async fn wait(service: &Service, headers: &[(&str, &str)], body: &str) -> ApiResponse {
+    ask(service, queued(1), headers, body).await
+}
+
+/// Asks for `a`, which is held, without a wait that counts.
+async fn refused(service: &Service, prefer: &str, body: &str) {
+    let held = Acquisition::Held(contention(1));
+    let answer = ask(service, held, &[("prefer", prefer)], body).await;
+    assert_eq!(answer.header("preference-applied"), "", "{prefer}");
+    assert_eq!(waited(&answer), 0, "{prefer}");
+}
+
+async fn ask(
+    service: &Service,
+    store: Acquisition,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> ApiResponse {
+    service.script.acquire.ok(store);
+    let headers = [JSON, headers].concat();
+    let body = body.to_owned();
+    service.ask("POST /locks/a", &headers, body).await
+}
+
+fn waited(answer: &ApiResponse) -> u64 {
+    assert_eq!(answer.problem(), (423, "locked"));
+    answer["waited_ms"].as_u64().unwrap()
+}
+
+// === Prefer ===
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_can_be_preferred_in_a_header_and_is_said_to_be_applied() {
+    let service = Service::start();
+    for prefer in ["wait=2", "respond-async, Wait=\"2\"; x=y"] {
+        let answer = wait(&service, &[("prefer", prefer)], "").await;
+        assert_eq!(answer.header("preference-applied"), "wait=2", "{prefer}");
+        assert!((2_000..3_000).contains(&waited(&answer)), "{}", answer.body);
+    }
+    // Also where the lock is free, and where null stands for nothing.
+    let headers = [JSON[0], ("prefer", "wait=7")];
+    let granted = service
+        .ask("POST /locks/a", &headers, r#"{"wait_ms": null}"#)
+        .await;
+    assert_eq!(granted.status, 201);
+    assert_eq!(granted.header("preference-applied"), "wait=7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_in_the_body_counts_before_the_preferred_one() {
+    let service = Service::start();
+    let prefer = [("prefer", "wait=20")];
+    let answer = wait(&service, &prefer, r#"{"wait_ms": 1500}"#).await;
+    assert_eq!(answer.header("preference-applied"), "");
+    assert!((1_500..2_500).contains(&waited(&answer)), "{}", answer.body);
+    // 0 is a wait that is said.
+    refused(&service, "wait=20", r#"{"wait_ms": 0}"#).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preferred_wait_is_cut_to_what_is_allowed_and_never_refused() {
+    let mut config = Config::default();
+    config.limits.max_wait_ms = Millis(1_900);
+    let service = Service::with(config);
+    let answer = wait(&service, &[("prefer", "wait=600")], "").await;
+    assert_eq!(answer.header("preference-applied"), "wait=1");
+    assert!((1_000..1_900).contains(&waited(&answer)), "{}", answer.body);
+    for prefer in ["wait", "wait=", "wait=soon", "wait=-1", "handling=lenient"] {
+        refused(&service, prefer, "").await;
+    }
+    let answer = wait(&Service::start(), &[("prefer", "wait=3600")], "").await;
+    assert_eq!(answer.header("preference-applied"), "wait=55");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_can_prefer_to_wait_and_one_that_adopts_waits_for_nobody() {
+    let service = Service::start();
+    for (headers, applied) in [(&[][..], "wait=9"), (WITH_TOKEN, "")] {
+        let headers = [&[("prefer", "wait=9")], headers].concat();
+        let answer = service.peek("POST /locks/a/hold", &headers).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("preference-applied"), applied);
+    }
+}
+
+// === Idempotency key ===
+
+#[tokio::test]
+async fn a_key_from_16_characters_on_is_taken_and_a_short_one_is_warned_of() {
+    let service = Service::start();
+    for line in ["POST /locks/a", "POST /locks/a/hold"] {
+        for (length, is_taken, is_warned) in [
+            (10, false, false),
+            (15, false, false),
+            (16, true, true),
+            (21, true, true),
+            (22, true, false),
+            (36, true, false),
+        ] {
+            let key = "k".repeat(length);
+            let answer = service.peek(line, &[("idempotency-key", &key)]).await;
+            assert_eq!(answer.status < 300, is_taken, "{line} {length}");
+            let warning = answer.header("latchgate-warning");
+            assert_eq!(!warning.is_empty(), is_warned, "{line} {length}");
+            assert!(!is_warned || warning.contains("22 characters"), "{warning}");
+        }
+    }
+}
+
+// === ETag of inspect ===
+
+#[tokio::test]
+async fn the_tag_of_a_lock_names_its_holder_and_nothing_that_changes_meanwhile() {
+    let service = Service::start();
+    let look = async |holder: Option<Holder>, headers: &[(&str, &str)]| {
+        let inspection = holder.map_or_else(free, shown);
+        service.script.inspect.ok(inspection);
+        service.call("GET /locks/a", headers).await
+    };
+    let mut renewed = held();
+    renewed.expires_in = Duration::from_secs(3);
+    renewed.ttl = Ttl::from_millis(90_000).unwrap();
+    let mut next = held();
+    next.fence = FencingToken::new(43).unwrap();
+    let foreign = |mark: &str| Holder::Foreign {
+        expires_in: None,
+        mark: ForeignMark::new(mark).ok(),
+    };
+    let (mark, other) = ("0123456789abcdef0123456789abcdef01234567", "f".repeat(40));
+    let states = [
+        (Some(Holder::Lease(held())), "W/\"held-42\"".to_owned()),
+        (Some(Holder::Lease(next)), "W/\"held-43\"".to_owned()),
+        (Some(foreign(mark)), format!("W/\"foreign-{mark}\"")),
+        (Some(foreign(&other)), format!("W/\"foreign-{other}\"")),
+        (Some(foreign("")), "W/\"foreign\"".to_owned()),
+        (None, "W/\"free\"".to_owned()),
+    ];
+    for (holder, tag) in &states {
+        let shown = look(holder.clone(), &[]).await;
+        assert_eq!((shown.status, shown.header("etag")), (200, &**tag));
+        for (_, seen) in &states {
+            let answer = look(holder.clone(), &[("if-none-match", seen.as_str())]).await;
+            let expected = if seen == tag { 304 } else { 200 };
+            assert_eq!(answer.status, expected, "{tag}, seen {seen}");
+            assert_eq!(answer.body.is_empty(), seen == tag);
+            assert_eq!(answer.header("etag"), tag);
+            assert_eq!(answer.header("cache-control"), "no-store");
+        }
+    }
+    for seen in ["*", "\"held-42\"", "W/\"x\", W/\"held-42\""] {
+        let answer = look(
+            Some(Holder::Lease(renewed.clone())),
+            &[("if-none-match", seen)],
+        )
+        .await;
+        assert_eq!(answer.status, 304, "{seen}");
+    }
+}
+
+// === Link of lists ===
+
+#[tokio::test]
+async fn a_page_names_the_next_one_by_its_path_and_the_last_none() {
+    let mut config = Config::default();
+    config.http.base_path = "/gate".to_owned();
+    let service = Service::with(config);
+    let list = async |target: &str, next: Option<Cursor>| {
+        let locks = vec![HeldLock {
+            name: LockName::new("a").unwrap(),
+            holder: Holder::Lease(held()),
+            waiters: 0,
+        }];
+        let page = Page { locks, next };
+        service.script.list.ok(page);
+        let answer = service.get(target).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer
+    };
+    let cursor = Cursor::Redis {
+        node: 0,
+        scanned: Scanned {
+            run: 7,
+            scan: 4_711,
+            split: None,
+        },
+    };
+    let query = "prefix=deploy%3A&owner=J%C3%BCrgen+%3E%22%26&limit=7";
+    let first = list(&format!("/gate/locks?{query}"), Some(cursor)).await;
+    let next = first["next_cursor"].as_str().unwrap().to_owned();
+    let link = first.header("link");
+    let target = link.strip_prefix('<').unwrap();
+    let target = target.strip_suffix(">; rel=\"next\"").unwrap();
+    assert!(target.starts_with("/gate/locks?"), "{link}");
+    assert!(target.contains(&format!("cursor={next}")), "{link}");
+    // The cursor belongs to prefix and owner: with others it would be refused.
+    let second = list(target, None).await;
+    assert_eq!(second.header("link"), "");
+    let Some(StoreCall::List(asked)) = service.script.asked().pop() else {
+        panic!("not a list");
+    };
+    assert_eq!(asked.filter.prefix.as_str(), "deploy:");
+    assert_eq!(
+        asked.filter.owner.as_ref().unwrap().as_str(),
+        "J\u{fc}rgen >\"&"
+    );
+    assert!(
+        asked.cursor.is_some() && target.contains("limit=7"),
+        "{link}"
+    );
+    let plain = list("/gate/locks", Some(cursor)).await;
+    assert!(!plain.header("link").contains("owner="));
+}
+
+// === Rate limits ===
+
+#[tokio::test(start_paused = true)]
+async fn a_key_with_a_rate_is_told_of_it_before_it_is_refused() {
+    let (key, other) = (Key::new(), Key::new());
+    let all = "acquire = ['*']\nview = ['*']";
+    let file = key.entry("ci", &format!("{all}\nrequests_per_second = 1\nburst = 3"))
+        + &other.entry("other", &format!("{all}\nmax_leases = 5"));
+    let service = Service::with_keys(&file);
+    let ask = async |line: &str, key: &Key| {
+        let answer = service.peek(line, &[key.auth(), WITH_TOKEN[0]]).await;
+        let limits = ["ratelimit-policy", "ratelimit"].map(|name| answer.header(name).to_owned());
+        (answer.status, limits.join(" "))
+    };
+    let left = |left: &str| format!("\"requests\";q=3;w=3 \"requests\";{left}");
+    for (line, status, told) in [
+        ("GET /locks/a", 200, "r=2;t=1"),
+        ("POST /locks/a", 201, "r=1;t=2"),
+        // It is not counted, and what is left is told all the same.
+        ("PUT /locks/a/renew", 200, "r=1;t=2"),
+        ("POST /locks/a/hold", 200, "r=1;t=2"),
+        ("GET /locks", 200, "r=0;t=3"),
+        ("GET /locks/a", 429, "r=0;t=3"),
+    ] {
+        assert_eq!(ask(line, &key).await, (status, left(told)), "{line}");
+    }
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(ask("GET /locks/a", &key).await, (200, left("r=1;t=2")));
+    for line in ["GET /locks/a", "GET /locks", "GET /healthz"] {
+        assert_eq!(ask(line, &other).await, (200, " ".to_owned()), "{line}");
+    }
+}
+
+// === Forms ===
+
+#[tokio::test]
+async fn what_curl_sends_with_d_is_taken_if_it_is_empty_and_else_told_what_to_type() {
+    let service = Service::start();
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let empty = service.call("POST /locks/a", &form).await;
+    assert_eq!(empty.status, 201, "{}", empty.body);
+    for body in ["ttl_ms=5000", "{\"ttl_ms\": 5000}"] {
+        let refused = service.ask("POST /locks/a", &form, body).await;
+        assert_eq!(refused.problem(), (415, "unsupported-media-type"));
+        let detail = refused["detail"].as_str().unwrap().to_owned();
+        for typed in [
+            "-d",
+            "--json '{..}'",
+            "-H 'Content-Type: application/json' -d '{..}'",
+        ] {
+            assert!(detail.contains(typed), "{typed}: {detail}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! API keys and sessions.
+
+mod cookies;
+mod limits;
+mod permissions;
+mod revoked;
+mod sessions;

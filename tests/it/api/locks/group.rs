@@ -1,0 +1,315 @@
+//! `POST`, `PUT` and `DELETE /locks`.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Method;
+use latchgate::{
+    clock::SystemClock,
+    config::Config,
+    lock::{LockName, Token},
+    store::{contract::Holder, embedded::EmbeddedStore},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    api::fixture::{ApiResponse, JSON, Key, Service, StoreCall, TOKEN, held, held_by},
+    support::rows,
+};
+
+/// A gateway over a store of its own.
+struct Gateway {
+    service: Service,
+    _directory: TempDir,
+}
+
+impl Gateway {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock)).unwrap();
+        Self {
+            service: Service::over(Arc::new(store), Config::default()),
+            _directory: directory,
+        }
+    }
+
+    async fn acquire(&self, body: &Value) -> ApiResponse {
+        let body = body.to_string();
+        self.service.ask("POST /locks", JSON, body).await
+    }
+
+    async fn with_token(&self, method: Method, path: &str, token: &str) -> ApiResponse {
+        let headers = [("lock-token", token)];
+        self.service
+            .call(&format!("{method} {path}"), &headers)
+            .await
+    }
+
+    async fn state(&self, name: &str) -> Value {
+        let answer = self.service.get(&format!("/locks/{name}")).await;
+        let lock: Value = serde_json::from_str(&answer.body).unwrap();
+        json!([lock["state"], lock["holders"][0]["group"]])
+    }
+}
+
+fn parsed(answer: &ApiResponse) -> Value {
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// What came of each, in one word.
+fn results(answer: &ApiResponse) -> Value {
+    let body = parsed(answer);
+    let results = body["results"].as_array().unwrap().iter();
+    results
+        .map(|it| json!([it["name"], it["code"]]))
+        .collect::<Value>()
+}
+
+#[tokio::test]
+async fn several_locks_are_one_lease_object_with_one_token() {
+    let gateway = Gateway::start();
+    let asked =
+        json!({"names": ["b", "a"], "ttl_ms": 20_000, "owner": "me", "metadata": {"k": "v"}});
+    let answer = gateway.acquire(&asked).await;
+    assert_eq!(answer.status, 201, "{}", answer.body);
+    assert_eq!(answer.headers.get("location"), None);
+    let lease = parsed(&answer);
+    let names: Vec<_> = lease["leases"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        (&names[0]["name"], &names[1]["name"]),
+        (&json!("a"), &json!("b"))
+    );
+    assert!(names.iter().all(|it| it["fencing_token"].is_u64()));
+    assert_eq!(
+        (&lease["ttl_ms"], &lease["owner"], &lease["metadata"]),
+        (&json!(20_000), &json!("me"), &json!({"k": "v"}))
+    );
+    assert_eq!(lease["waited_ms"], 0);
+    let left = lease["expires_in_ms"].as_u64().unwrap();
+    assert!((15_000..=20_000).contains(&left), "{left}");
+    let token = lease["token"].as_str().unwrap();
+    assert!(Token::parse(token).is_ok());
+
+    let group = json!({"first": "a", "count": 2});
+    assert_eq!(gateway.state("a").await, json!(["held", group]));
+    assert_eq!(gateway.state("b").await, json!(["held", group]));
+
+    let renewed = gateway
+        .with_token(Method::PUT, "/locks?names=a,b", token)
+        .await;
+    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    assert_eq!(results(&renewed), json!([["a", null], ["b", null]]));
+    let body = parsed(&renewed);
+    assert_eq!(
+        body["results"][1]["fencing_token"],
+        lease["leases"][1]["fencing_token"]
+    );
+
+    let released = gateway
+        .with_token(Method::DELETE, "/locks?names=b,a", token)
+        .await;
+    assert_eq!(released.status, 200, "{}", released.body);
+    assert_eq!(results(&released), json!([["a", null], ["b", null]]));
+    assert_eq!(gateway.state("a").await, json!(["free", null]));
+}
+
+#[tokio::test]
+async fn each_part_can_be_released_by_itself_and_the_rest_is_told_of_it() {
+    let gateway = Gateway::start();
+    let answer = gateway.acquire(&json!({"names": ["a", "b", "c"]})).await;
+    let lease = parsed(&answer);
+    let token = lease["token"].as_str().unwrap();
+    let released = gateway.with_token(Method::DELETE, "/locks/b", token).await;
+    assert_eq!(released.status, 204);
+    let names = "/locks?names=a,b,c";
+    let lost = json!([["a", null], ["b", "lease-lost"], ["c", null]]);
+    let renewed = gateway.with_token(Method::PUT, names, token).await;
+    assert_eq!((renewed.status, results(&renewed)), (200, lost.clone()));
+    let released = gateway.with_token(Method::DELETE, names, token).await;
+    assert_eq!((released.status, results(&released)), (200, lost));
+    let all = json!([
+        ["a", "lease-lost"],
+        ["b", "lease-lost"],
+        ["c", "lease-lost"]
+    ]);
+    for method in [Method::PUT, Method::DELETE] {
+        let gone = gateway.with_token(method, names, token).await;
+        assert_eq!(gone.problem(), (410, "lease-lost"));
+        assert_eq!(results(&gone), all);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_held_is_named() {
+    let gateway = Gateway::start();
+    let other = gateway
+        .service
+        .ask("POST /locks/b", JSON, r#"{"owner": "other"}"#)
+        .await;
+    assert_eq!(other.status, 201);
+    let answer = gateway.acquire(&json!({"names": ["a", "b", "c"]})).await;
+    assert_eq!(answer.problem(), (423, "locked"));
+    let problem = parsed(&answer);
+    assert_eq!(problem["name"], "b");
+    assert_eq!(problem["holders"][0]["owner"], "other");
+    // `a` was taken, and is given back.
+    let is_free = async || gateway.state("a").await == json!(["free", null]);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_free().await {
+        assert!(Instant::now() < deadline, "`a` is held still");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_answered_200_with_the_same_token() {
+    let gateway = Gateway::start();
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11"),
+    ];
+    let ask = |body: &'static str| gateway.service.ask("POST /locks", &headers, body);
+    let first = ask(r#"{"names": ["a", "b"]}"#).await;
+    let again = ask(r#"{"names": ["b", "a"]}"#).await;
+    assert_eq!((first.status, again.status), (201, 200));
+    assert_eq!(parsed(&first)["token"], parsed(&again)["token"]);
+    for other in [
+        r#"{"names": ["0", "b"]}"#,
+        r#"{"names": ["a", "b"], "owner": "x"}"#,
+    ] {
+        let mismatch = ask(other).await;
+        assert_eq!(mismatch.problem(), (409, "idempotency-mismatch"), "{other}");
+    }
+}
+
+#[tokio::test]
+async fn what_names_no_group_is_refused_and_says_why() {
+    let service = Service::start();
+    let cases = r#"
+        {} => names: is missing; it has 2 to 16 names of locks
+        {"names": null} => names: is missing; it has 2 to 16 names of locks
+        {"names": "a,b"} => names: is a text; a list of texts is expected
+        {"names": {"a": "b"}} => names: is an object; a list of texts is expected
+        {"names": []} => names: has 0 names; a group has 2 to 16
+        {"names": ["a"]} => names: has 1 names; a group has 2 to 16
+        {"names": MANY} => names: has 17 names; a group has 2 to 16
+        {"names": ["a", "b", "a"]} => names: has a more than once
+        {"names": ["a", 7]} => names[1]: is 7; a text is expected
+        {"names": ["a", ["b"]]} => names[1]: is a list; a text is expected
+        {"names": ["a", "b/c"]}
+            => names[1]: has '/' in it; allowed are ASCII letters, digits and . _ : @ ~ -
+        {"names": ["..", "a"]} => names[0]: is "..", which HTTP clients remove from a path
+    "#;
+    let many: Vec<_> = (0..17).map(|n| format!("n{n}")).collect();
+    for (body, error) in rows(&cases.replace("MANY", &format!("{many:?}"))) {
+        let answer = service.ask("POST /locks", JSON, body.clone()).await;
+        assert_eq!(answer.errors(), [error], "{body}");
+    }
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_query_that_names_no_group_is_refused() {
+    let service = Service::start();
+    let token = [("lock-token", TOKEN)];
+    for query in [
+        "",
+        "?names=",
+        "?names=a",
+        "?names=a,a",
+        "?names=a,b,",
+        "?names=a,b%2Fc",
+        "?names=a,b&x=1",
+        "?names=a,b&names=c,d",
+        "?names=a;b",
+    ] {
+        for method in [Method::PUT, Method::DELETE] {
+            let path = format!("/locks{query}");
+            let answer = service.call(&format!("{method} {path}"), &token).await;
+            assert_eq!(answer.problem(), (400, "invalid-request"), "{path}");
+        }
+    }
+    assert!(
+        service.script.asked().is_empty(),
+        "nothing was asked of the store"
+    );
+}
+
+#[tokio::test]
+async fn every_name_needs_the_permission() {
+    let key = Key::new();
+    let service = Service::with_keys(&key.entry("team", "acquire = ['team:']"));
+    let authorization = key.header.clone();
+    let headers = [
+        ("content-type", "application/json"),
+        ("authorization", authorization.as_str()),
+        ("lock-token", TOKEN),
+    ];
+    let acquire = r#"{"names": ["team:a", "other:b"]}"#;
+    let answer = service.ask("POST /locks", &headers, acquire).await;
+    assert_eq!(answer.problem(), (403, "forbidden"));
+    assert!(answer.body.contains("`other:b`"), "{}", answer.body);
+    let path = "/locks?names=team:a,other:b";
+    let answer = service.call(&format!("PUT {path}"), &headers).await;
+    assert_eq!(answer.problem(), (403, "forbidden"));
+    assert!(service.script.asked().is_empty());
+}
+
+#[tokio::test]
+async fn the_options_count_for_every_lock() {
+    let service = Service::start();
+    service.script.acquire.ok(held_by(Holder::Lease(held())));
+    let body = r#"{"names": ["b", "a"], "ttl_ms": 60000, "max_hold_ms": 90000, "limit": 3}"#;
+    service.ask("POST /locks", JSON, body).await;
+    let asked = service.script.asked();
+    let StoreCall::Acquire(attempt) = &asked[0] else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(attempt.name, LockName::new("a").unwrap());
+    assert_eq!(attempt.ttl.as_millis(), 9_999, "until all are taken");
+    assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
+    assert_eq!(attempt.sharing.unwrap().limit.get(), 3);
+}
+
+#[tokio::test]
+async fn a_release_without_the_token_is_told_of_the_header_alone() {
+    let service = Service::start();
+    let body = json!({"token": TOKEN}).to_string();
+    let answer = service.ask("DELETE /locks?names=a,b", JSON, body);
+    let answer = answer.await;
+    assert_eq!(answer.problem(), (400, "invalid-request"));
+    let reason = "is missing; send the token in this header";
+    let error = json!({"field": "Lock-Token", "reason": reason});
+    assert_eq!(parsed(&answer)["errors"], json!([error]));
+}
+
+#[tokio::test]
+async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
+    let (all, team) = (Key::new(), Key::new());
+    let keys = all.entry("all", "acquire = ['*']\nview = ['*']")
+        + &team.entry("team", "view = ['team:']\nbreak = ['team:']");
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(directory.path(), Arc::new(SystemClock)).unwrap();
+    let service = Service::over_with_keys(Arc::new(store), &keys);
+    let names = json!({"names": ["secret:a", "team:x"]}).to_string();
+    let headers = [all.auth(), JSON[0]];
+    let acquired = service.ask("POST /locks", &headers, names).await;
+    assert_eq!(acquired.status, 201, "{}", acquired.body);
+    let look = async |key: &Key, path| {
+        let answer = service.call(&format!("GET {path}"), &[key.auth()]).await;
+        parsed(&answer)
+    };
+    let shown = json!({"first": "secret:a", "count": 2});
+    let hidden = json!({"first": null, "count": 2});
+    for (key, group) in [(&all, &shown), (&team, &hidden)] {
+        let inspected = look(key, "/locks/team:x").await;
+        assert_eq!(&inspected["holders"][0]["group"], group);
+        let page = look(key, "/locks?prefix=team:").await;
+        assert_eq!(&page["locks"][0]["holders"][0]["group"], group);
+    }
+    let headers = [team.auth(), JSON[0]];
+    let body = r#"{"reason": "test", "all": true}"#;
+    let broken = service.ask("POST /locks/team:x/break", &headers, body);
+    assert_eq!(parsed(&broken.await)["holders"][0]["group"], hidden);
+}

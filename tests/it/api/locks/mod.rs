@@ -1,0 +1,12 @@
+//! The operations on locks.
+
+mod acquire;
+mod breaks;
+mod contended;
+mod group;
+mod hold;
+mod lease;
+mod look;
+mod requests;
+mod shared;
+mod waiting;

@@ -1,0 +1,285 @@
+//! Who was refused stands in the audit log, and no secret does.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use http::Method;
+use latchgate::{
+    audit::{BreakAttempt, ReloadedKeys, Requester},
+    auth::{Gate, KeysFile, SessionSeal},
+    clock::ManualClock,
+    config::Config,
+    lock::{FencingToken, LockName},
+};
+use serde_json::{Value, json};
+
+use crate::api::fixture::{Key, Script, Scripted, Service, TOKEN, audit, audit_lines, until};
+
+/// A gateway with an audit log in this directory, for those who have one of these keys.
+fn service(directory: &Path, keys: &str) -> Service {
+    let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
+    let gate = if keys.is_empty() {
+        Gate::open()
+    } else {
+        let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
+        Gate::guarded(ring, SessionSeal::random(), &Config::default().auth, clock)
+    };
+    let store = Scripted(Arc::new(Script::default()));
+    Service::audited(
+        store,
+        Config::default(),
+        gate,
+        audit(&directory.join("log")),
+    )
+}
+
+#[tokio::test]
+async fn every_refusal_is_a_line_that_says_who_and_what() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let key = Key::new();
+    let service = service(directory.path(), &key.entry("weak", "view = ['team:']"));
+    let stranger = Key::new();
+    let id = |id: &'static str| ("x-request-id", id);
+    let ask = async |method, target: &str, headers: &[(&str, &str)]| {
+        service
+            .call(&format!("{method} {target}"), headers)
+            .await
+            .status
+    };
+    assert_eq!(
+        ask(Method::POST, "/locks/team2:a", &[key.auth(), id("1")]).await,
+        403
+    );
+    assert_eq!(
+        ask(Method::GET, "/locks/a", &[stranger.auth(), id("2")]).await,
+        401
+    );
+    let foreign = ("origin", "https://evil.example");
+    assert_eq!(
+        ask(Method::PUT, "/locks/b/renew", &[foreign, id("3")]).await,
+        403
+    );
+    // Whoever puts a token in the place of a name gets no line that shows it.
+    let target = format!("/locks/{TOKEN}");
+    assert_eq!(
+        ask(Method::GET, &target, &[id("4"), ("lock-token", TOKEN)]).await,
+        401
+    );
+    assert_eq!(
+        ask(Method::GET, "/locks/team:a", &[key.auth(), id("5")]).await,
+        200
+    );
+    until("all are written", || audit_lines(&path).len() == 4).await;
+    let mut written = audit_lines(&path);
+    for line in &mut written {
+        assert_eq!(line["at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(line["event"], "refused");
+        let reason = line.as_object_mut().unwrap().remove("reason").unwrap();
+        assert!(reason.as_str().unwrap().len() > 10);
+        line.as_object_mut().unwrap().remove("at");
+        line.as_object_mut().unwrap().remove("event");
+    }
+    let name = "/locks/{name}";
+    assert_eq!(
+        written,
+        [
+            json!({"key": "weak", "request_id": "1", "method": "POST", "route": name,
+                "name": "team2:a", "outcome": "forbidden"}),
+            json!({"request_id": "2", "method": "GET", "route": name, "name": "a",
+                "outcome": "unauthorized"}),
+            json!({"request_id": "3", "method": "PUT", "route": "/locks/{name}/renew",
+                "name": "b", "outcome": "origin-refused"}),
+            json!({"request_id": "4", "method": "GET", "route": name, "outcome": "unauthorized"}),
+        ]
+    );
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("https://evil.example"), "{text}");
+    for secret in [TOKEN, key.key.expose(), stranger.key.expose()] {
+        assert!(!text.contains(secret.to_string().as_str()), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_caller_chooses_stays_on_its_line_and_within_bounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = service(directory.path(), "");
+    let long = format!("https://{}.example", "a".repeat(4_000));
+    let forged = "https://a\",\"event\":\"start";
+    for origin in [long.as_str(), forged] {
+        let headers = [("origin", origin)];
+        let refused = service.call("POST /locks/a", &headers).await;
+        assert_eq!(refused.status, 403);
+    }
+    let path = directory.path().join("log");
+    until("both are written", || audit_lines(&path).len() == 2).await;
+    for line in audit_lines(&path) {
+        assert_eq!(line["event"], "refused");
+        assert!(line["reason"].as_str().unwrap().len() <= 512, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_break_is_on_the_disk_before_it_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let audit = audit(&path);
+    let name = LockName::new("deploy").unwrap();
+    let broken = BreakAttempt {
+        requester: Requester {
+            key: Some("ops"),
+            request_id: "r1",
+            remote: Some("192.0.2.7".parse().unwrap()),
+        },
+        name: &name,
+        fencing_tokens: &[FencingToken::new(42).ok(), FencingToken::new(43).ok()],
+        reason: "the holder's machine is gone\n{}",
+        outcome: "broken",
+    };
+    audit.lock_broken(&broken).await;
+    // No waiting here: it is there.
+    assert_eq!(
+        audit_lines(&path),
+        [
+            json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
+            "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 42,
+            "reason": "the holder's machine is gone\n{}", "outcome": "broken"}),
+            json!({"at": "1970-01-01T00:00:00.000Z", "event": "break", "key": "ops",
+            "request_id": "r1", "remote": "192.0.2.7", "name": "deploy", "fencing_token": 43,
+            "reason": "the holder's machine is gone\n{}", "outcome": "broken"})
+        ]
+    );
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_stops_nothing_and_is_a_warning() {
+    let audit = audit(Path::new("/dev/full"));
+    let store = Scripted(Arc::new(Script::default()));
+    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    for _ in 0..3 {
+        let headers = [("origin", "null")];
+        let refused = service.call("POST /locks/a", &headers).await;
+        assert_eq!(refused.problem(), (403, "origin-refused"));
+    }
+    until("all are counted", || audit.missing() == 3).await;
+    let ready = service.get("/readyz").await;
+    assert_eq!(ready.status, 200);
+    let checks = ready["checks"].as_array().unwrap().clone();
+    let check = checks
+        .iter()
+        .find(|check| check["name"] == "audit")
+        .unwrap();
+    assert_eq!(check["status"], "warning");
+    // Everybody may ask: why is for the log.
+    let detail = check["detail"].as_str().unwrap();
+    assert!(!detail.contains("space"), "{detail}");
+    let trouble = audit.trouble().unwrap();
+    assert!(
+        trouble.starts_with("3 lines could not be written: No space left"),
+        "{trouble}"
+    );
+}
+
+#[tokio::test]
+async fn a_moved_log_goes_on_in_a_new_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
+    let audit = audit(&path);
+    audit.keys_reloaded(Ok(&ReloadedKeys {
+        count: 3,
+        ..ReloadedKeys::default()
+    }));
+    audit.flush(Duration::from_mins(1)).await;
+    fs::rename(&path, &moved).unwrap();
+    audit.reopen();
+    audit.keys_reloaded(Err("line 3 is no key"));
+    audit.flush(Duration::from_mins(1)).await;
+    assert_eq!(audit_lines(&moved)[0]["count"], 3);
+    assert_eq!(audit_lines(&path)[0]["reason"], "line 3 is no key");
+    assert_eq!(
+        (audit_lines(&moved).len(), audit_lines(&path).len()),
+        (1, 1)
+    );
+}
+
+/// Who is refused, over and over, by name of the key.
+async fn refuse(service: &Service, times: usize) {
+    for _ in 0..times {
+        let headers = [("origin", "null")];
+        let refused = service.call("POST /locks/a", &headers).await;
+        assert_eq!(refused.status, 403);
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let audit = audit(&path);
+    let store = Scripted(Arc::new(Script::default()));
+    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    refuse(&service, 1_000).await;
+    audit.stopped("TERM");
+    audit.flush(Duration::from_mins(1)).await;
+    let lines = audit_lines(&path);
+    let (stop, refused) = lines.split_last().unwrap();
+    assert_eq!(refused.len(), 60);
+    assert!(refused.iter().all(|line| line["event"] == "refused"));
+    assert_eq!(stop["event"], "stop");
+    assert_eq!(stop["refusals_left_out"], 940);
+    assert_eq!(audit.missing(), 0);
+}
+
+#[tokio::test]
+async fn a_line_that_broke_off_is_not_gone_on_with_after_a_start_or_a_hup() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    let half = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"ev";
+    fs::write(&path, half).unwrap();
+    let audit = audit(&path);
+    let wait = Duration::from_secs(10);
+    audit.stopped("first");
+    audit.flush(wait).await;
+    fs::write(&path, half).unwrap();
+    audit.reopen();
+    audit.stopped("second");
+    audit.flush(wait).await;
+    audit.reopen();
+    audit.stopped("third");
+    audit.flush(wait).await;
+    let text = fs::read_to_string(&path).unwrap();
+    let reasons: Vec<_> = text
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["reason"].clone())
+        .collect();
+    assert_eq!(reasons, ["second", "third"]);
+    assert!(text.starts_with(&format!("{half}\n")), "{text}");
+}
+
+#[tokio::test]
+async fn a_break_that_cannot_be_written_is_counted() {
+    let audit = audit(Path::new("/dev/full"));
+    let name = LockName::new("deploy").unwrap();
+    let broken = BreakAttempt {
+        requester: Requester {
+            key: None,
+            request_id: "r1",
+            remote: None,
+        },
+        name: &name,
+        fencing_tokens: &[None, None],
+        reason: "hangs",
+        outcome: "broken",
+    };
+    audit.lock_broken(&broken).await;
+    audit.lock_broken(&broken).await;
+    assert_eq!(audit.missing(), 4);
+}

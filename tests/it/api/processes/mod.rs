@@ -1,0 +1,5 @@
+//! Whole gateways that are killed, end or are besieged.
+
+mod ends;
+mod killed;
+mod siege;

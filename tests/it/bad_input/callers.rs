@@ -1,0 +1,253 @@
+//! Web pages of elsewhere, API keys that are none, and permissions at the edges of their prefixes.
+
+use latchgate::auth::ApiKey;
+
+use super::bench::{Bench, Case, Expected, HELD, INVALID};
+use crate::support::{
+    gateway::Setup,
+    operations::{Operation, operations},
+    words,
+};
+
+const REFUSED: Expected = Expected::Refused(403, "origin-refused");
+const WRONG_HOST: Expected = Expected::Refused(421, "wrong-host");
+const FOREIGN: [(&str, &str); 16] = [
+    ("Origin", "https://evil.example"),
+    ("Origin", "null"),
+    ("Origin", ""),
+    ("Origin", "http://localhost"),
+    ("Origin", "http://localhost:1"),
+    ("Origin", "https://localhost"),
+    ("Origin", "http://localhost.evil.example"),
+    ("Origin", "http://localhost@evil.example"),
+    ("Origin", "file://"),
+    ("Origin", "chrome-extension://abcdefgh"),
+    ("Origin", "*"),
+    ("Origin", "http://localhost:7420, https://evil.example"),
+    ("Sec-Fetch-Site", "cross-site"),
+    ("Sec-Fetch-Site", "same-site"),
+    ("Sec-Fetch-Site", "x"),
+    ("Sec-Fetch-Site", ""),
+];
+const HOSTS: &str = r"
+    evil.example evil.example:7420 localhost.evil.example a.localhost 127.0.0.1.evil.example
+    127.0.0.1.nip.io 0.0.0.0 [::] 192.0.2.1 127.1 2130706433 0x7f000001 017700000001 [2001:db8::1]
+    xn--lcalhost-55a metadata
+";
+
+fn browsers_cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let guarded = operations().into_iter().filter(Operation::is_guarded);
+    for line in guarded.map(|it| it.line(HELD)) {
+        for header in FOREIGN {
+            // On another port, so that no origin here is the gateway's own.
+            let headers = [("Host", "localhost:7420"), header];
+            cases.push(Case::new(&line, &headers, b"", REFUSED));
+        }
+    }
+    for host in words(HOSTS) {
+        for line in [
+            "POST /locks/a",
+            "GET /locks",
+            "DELETE /locks/witness",
+            "GET /dashboard",
+        ] {
+            cases.push(Case::with(line, ("Host", host), WRONG_HOST));
+        }
+    }
+    for method in ["PUT", "POST", "DELETE", "x"] {
+        let headers = [
+            ("Origin", "https://evil.example"),
+            ("Access-Control-Request-Method", method),
+            ("Access-Control-Request-Headers", "lock-token"),
+        ];
+        // A preflight changes nothing; what counts is what it allows.
+        cases.push(Case::new("OPTIONS /locks/a", &headers, b"", Expected::Sane));
+    }
+    cases
+}
+
+#[tokio::test]
+async fn no_page_of_elsewhere_takes_or_releases_a_lock() {
+    Bench::start().await.run(browsers_cases()).await;
+}
+
+const UNAUTHORIZED: Expected = Expected::Refused(401, "unauthorized");
+const FORBIDDEN: Expected = Expected::Refused(403, "forbidden");
+
+/// The keys of the gateway: one that may do everything, and one that may do it under a prefix.
+struct Keys {
+    all: ApiKey,
+    team: ApiKey,
+    viewer: ApiKey,
+}
+
+// === impl Keys ===
+
+impl Keys {
+    fn new() -> Self {
+        let [all, team, viewer] = std::array::from_fn(|_| ApiKey::random());
+        Self { all, team, viewer }
+    }
+
+    fn file(&self) -> String {
+        let entry = |name: &str, key: &ApiKey, lines: &str| {
+            let (id, hash) = (key.id(), key.hash());
+            format!("[[key]]\nname = '{name}'\nsecrets = ['{id}:sha256:{hash}']\n{lines}\n")
+        };
+        let everything = "acquire = ['*']\nview = ['*']\nbreak = ['*']\nmetrics = true";
+        let team = "acquire = ['team:']\nview = ['team:']\nbreak = ['team:']\nmax_ttl_ms = 60000";
+        let viewer = "view = ['*']";
+        [
+            entry("all", &self.all, everything),
+            entry("team", &self.team, team),
+            entry("viewer", &self.viewer, viewer),
+        ]
+        .concat()
+    }
+}
+
+/// The lines of what needs a permission on a lock, and their bodies. What only looks is the last.
+fn lines(lock: &str) -> Vec<(String, &'static [u8])> {
+    let of_locks = operations().into_iter();
+    let mut of_locks: Vec<_> = of_locks
+        .filter(|it| it.names_lock() && it.answers("forbidden"))
+        .collect();
+    of_locks.sort_by_key(|it| it.method == "GET");
+    let with_body = |it: &Operation| match it.body_is_required() {
+        Some(true) => &b"{\"reason\": \"x\"}"[..],
+        _ => b"",
+    };
+    of_locks
+        .iter()
+        .map(|it| (it.line(lock), with_body(it)))
+        .collect()
+}
+
+fn no_keys(key: &str) -> Vec<String> {
+    let (id, rest) = key.rsplit_once('_').unwrap();
+    let mut wrong = vec![
+        String::new(),
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        "Bearer x".to_owned(),
+        key.to_owned(),
+        format!("Basic {key}"),
+        format!("Bearer{key}"),
+        format!("Bearer {}", &key[..key.len() - 1]),
+        format!("Bearer {}", &key[1..]),
+        format!("Bearer {key}x"),
+        format!("Bearer {key} {key}"),
+        format!("Bearer {id}"),
+        format!("Bearer {id}_"),
+        format!("Bearer {rest}"),
+        format!("Bearer {}", key.to_uppercase()),
+        format!("Bearer {}", "x".repeat(8_000)),
+        format!("Bearer \"{key}\""),
+        format!("Bearer {}", ApiKey::random().expose()),
+    ];
+    // Each character in the place of its neighbour.
+    wrong.extend((0..key.len() - 1).filter_map(|at| {
+        let mut other = key.as_bytes().to_vec();
+        other.swap(at, at + 1);
+        let other = String::from_utf8(other).unwrap();
+        (other != key).then(|| format!("Bearer {other}"))
+    }));
+    wrong
+}
+
+fn keys_cases(keys: &Keys) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let all = keys.all.expose();
+    for wrong in no_keys(all) {
+        for (line, body) in lines(HELD) {
+            let headers = [("Authorization", wrong.as_str())];
+            cases.push(Case::new(&line, &headers, body, UNAUTHORIZED));
+        }
+    }
+    let others = operations().into_iter();
+    for other in others.filter(|it| !it.names_lock() && it.answers("forbidden")) {
+        let line = other.line("a");
+        cases.push(Case::bare(&line, UNAUTHORIZED));
+        if other.method != "GET" {
+            continue;
+        }
+        let cookie = [(
+            "Cookie",
+            "latchgate-session=lgs_AAAA; __Host-latchgate-session=lgs_AAAA",
+        )];
+        cases.push(Case::new(&line, &cookie, b"", UNAUTHORIZED));
+    }
+    let bearer = |key: &ApiKey| format!("Bearer {}", key.expose());
+    let (team, viewer, all) = (bearer(&keys.team), bearer(&keys.viewer), bearer(&keys.all));
+    // Beside the prefix, and never within it.
+    for lock in [
+        "team", "team2", "team2:a", "Team:a", "tea", "team.a", "xteam:a", "team-:", "t", "witness",
+    ] {
+        for (line, body) in lines(lock) {
+            cases.push(Case::new(
+                &line,
+                &[("Authorization", &team)],
+                body,
+                FORBIDDEN,
+            ));
+        }
+    }
+    for lock in ["team:", "team:a", "team::", "team:a:b"] {
+        let acquire = format!("POST /locks/{lock}");
+        cases.push(Case::with(
+            acquire,
+            ("Authorization", &team),
+            Expected::Granted,
+        ));
+    }
+    for body in ["{\"ttl_ms\": 60001}", "{\"ttl_ms\": 86400000}"] {
+        let expected = Expected::Refused(403, "limit-exceeded");
+        let headers = [("Authorization", team.as_str())];
+        cases.push(Case::new(
+            "POST /locks/team:a",
+            &headers,
+            body.as_bytes(),
+            expected,
+        ));
+    }
+    for lock in ["a", HELD, "team:a"] {
+        for (line, body) in lines(lock).split_last().unwrap().1 {
+            cases.push(Case::new(
+                line,
+                &[("Authorization", &viewer)],
+                body,
+                FORBIDDEN,
+            ));
+        }
+    }
+    for key in [&team, &viewer] {
+        cases.push(Case::with(
+            "GET /metrics",
+            ("Authorization", key),
+            FORBIDDEN,
+        ));
+    }
+    let twice = [
+        ("Authorization", all.as_str()),
+        ("authorization", all.as_str()),
+    ];
+    cases.push(Case::new("POST /locks/a", &twice, b"", INVALID));
+    cases
+}
+
+#[tokio::test]
+async fn no_key_opens_what_it_was_not_made_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = Keys::new();
+    let file = directory.path().join("keys.toml");
+    std::fs::write(&file, keys.file()).unwrap();
+    let setup = Setup::default().with("LATCHGATE_AUTH_KEYS_FILE", file.to_str().unwrap());
+    let all = keys.all.expose();
+    let mut bench = Bench::start_with(setup, &format!("Authorization: Bearer {all}\r\n")).await;
+    for key in [&keys.all, &keys.team, &keys.viewer] {
+        bench.keep_secret(key.expose());
+    }
+    let cases = keys_cases(&keys);
+    bench.run(cases).await;
+}

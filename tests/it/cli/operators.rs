@@ -1,0 +1,465 @@
+//! The commands of operators: `list`, `break` and `events`.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, ChildStdout, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::support::{
+    RedisServer,
+    fake_gateway::{FakeGateway, Reply},
+    gateway::{Gateway, Setup},
+    program::{Ran, latchgate, program, typed},
+};
+
+fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
+    latchgate(arguments)
+        .env("LATCHGATE_URL", &gateway.url())
+        .read()
+}
+
+fn acquire(gateway: &Gateway, lock: &str, owner: &str) {
+    gateway
+        .typed(&format!("acquire {lock} --ttl 1h --owner '{owner}'"))
+        .ends(0);
+}
+
+fn fence(gateway: &Gateway, lock: &str) -> String {
+    let inspected = gateway.typed(&format!("inspect {lock} --json")).read();
+    let lock = inspected.json();
+    lock["holders"][0]["fencing_token"].to_string()
+}
+
+#[test]
+fn a_list_walks_through_all_pages() {
+    let gateway = Gateway::start();
+    let nothing = gateway.typed("list").read();
+    assert_eq!(
+        (nothing.code, nothing.out.as_str(), nothing.err.as_str()),
+        (Some(0), "", "no lock is held\n")
+    );
+    for (lock, owner) in [("b:1", "ci"), ("a:1", "o\u{202e}ps"), ("a:2", "ci")] {
+        acquire(&gateway, lock, owner);
+    }
+    let listed = gateway.typed("list").read();
+    let lines: Vec<&str> = listed.out.lines().collect();
+    assert!(lines[0].starts_with("LOCK  MODE       EXPIRES IN  FENCING TOKEN "));
+    assert_eq!(lines[0].find("OWNER"), lines[2].find("ci"));
+    assert!(lines[1].starts_with("a:1   exclusive  59m "), "{listed:?}");
+    assert!(lines[1].ends_with(r"  o\u{202e}ps"), "{listed:?}");
+    assert!(lines[2].starts_with("a:2 ") && lines[3].starts_with("b:1 "));
+
+    let json = |arguments: &[&str]| {
+        let listed = on(&gateway, &[&["list", "--json"], arguments].concat());
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        let name = |line: &str| {
+            let lock: Value = serde_json::from_str(line).unwrap();
+            lock["name"].as_str().unwrap().to_owned()
+        };
+        let mut names: Vec<_> = listed.out.lines().map(name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(json(&[]), ["a:1", "a:2", "b:1"]);
+    assert_eq!(json(&["--prefix", "a:"]), ["a:1", "a:2"]);
+    assert_eq!(json(&["--owner", "ci"]), ["a:2", "b:1"]);
+    assert_eq!(json(&["--prefix", "a:", "--owner", "ci"]), ["a:2"]);
+    assert_eq!(json(&["--limit", "2"]).len(), 2);
+    assert!(json(&["--prefix", "c"]).is_empty());
+}
+
+#[test]
+fn a_lock_that_comes_twice_is_shown_once() {
+    let page = |names: &[&str], next: &str| {
+        let locks = names.iter().map(|name| {
+            format!(r#"{{"name":"{name}","holders":[{{"foreign":true,"expires_in_ms":null}}]}}"#)
+        });
+        let locks = locks.collect::<Vec<_>>().join(",");
+        Reply::Answer(
+            200,
+            format!(r#"{{"locks":[{locks}],"next_cursor":{next}}}"#),
+        )
+    };
+    let gateway = FakeGateway::new([
+        page(&["a"], "\"x\""),
+        page(&[], "\"y\""),
+        page(&["a", "b"], "null"),
+    ]);
+    let listed = gateway.typed("list").read();
+    assert_eq!(
+        listed.out,
+        "LOCK  MODE  EXPIRES IN  FENCING TOKEN  OWNER\n\
+         a     -     never       -              (a client that uses no gateway)\n\
+         b     -     never       -              (a client that uses no gateway)\n"
+    );
+    let received = gateway.received();
+    let target = |at: usize| received[at].line.clone();
+    assert!(
+        target(0).contains("/locks?prefix=&limit=500 "),
+        "{}",
+        target(0)
+    );
+    assert!(target(2).contains("&cursor=y "), "{}", target(2));
+}
+
+#[test]
+fn a_break_hits_the_lease_that_was_shown() {
+    let gateway = Gateway::start();
+    gateway.typed("break deploy --reason x --yes").ends(107);
+
+    acquire(&gateway, "deploy", "me@here");
+    let fence = fence(&gateway, "deploy");
+    let asked = gateway.typed("break deploy --reason hangs").ends(2);
+    asked.says("is held by me@here");
+    gateway
+        .typed("break deploy --reason x --fencing-token 7")
+        .ends(108);
+
+    let broken = gateway.typed("break deploy --reason hangs --yes").read();
+    broken.gives(0, "");
+    let whom = format!("broke deploy: me@here, fencing token {fence}, ");
+    broken.says(&whom);
+    gateway.logged("reason=\"hangs\"");
+    gateway
+        .typed(&format!("break deploy --reason x --fencing-token {fence}"))
+        .ends(107);
+
+    acquire(&gateway, "deploy", "me again");
+    let any = gateway.typed("break deploy --reason x --any --json").read();
+    let lock = any.json();
+    assert_eq!(lock["holders"][0]["owner"], "me again");
+}
+
+#[test]
+fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() {
+    let lock =
+        r#"{"state":"held","holders":[{"owner":"a","fencing_token":42,"expires_in_ms":9000}]}"#;
+    let shown = Reply::Answer(200, lock.to_owned());
+    let gone = Reply::problem(409, "not-held", "");
+    let gateway = FakeGateway::new([shown, Reply::Lost, gone]);
+    let run = |gateway: &FakeGateway, arguments: &[&str]| {
+        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
+        latchgate(&arguments)
+            .env("LATCHGATE_URL", &gateway.url)
+            .read()
+    };
+    let unknown = run(&gateway, &["--yes"]);
+    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    let received = gateway.received();
+    assert_eq!(received.len(), 3);
+    for copy in &received[1..] {
+        assert_eq!(copy.body, r#"{"fencing_token":42,"reason":"x"}"#);
+    }
+
+    let shown = Reply::Answer(200, lock.to_owned());
+    let broken =
+        r#"{"name":"deploy","holders":[{"owner":"a","fencing_token":42,"expires_in_ms":9}]}"#;
+    let gateway = FakeGateway::new([shown, Reply::Lost, Reply::Answer(200, broken.to_owned())]);
+    let any = run(&gateway, &["--any"]);
+    assert_eq!(any.code, Some(0), "{any:?}");
+    any.begins("broke deploy: a, fencing token 42, with 9ms left");
+    for copy in &gateway.received()[1..] {
+        assert_eq!(copy.body, r#"{"fencing_token":42,"reason":"x"}"#);
+    }
+
+    let odd = r#"{"state":"held","holders":[{"foreign":true,"expires_in_ms":null}]}"#;
+    let odd = Reply::Answer(200, odd.to_owned());
+    let unseen = Reply::problem(403, "forbidden", "");
+    for nothing_to_tell_it_by in [odd, unseen] {
+        let gateway = FakeGateway::new([nothing_to_tell_it_by, Reply::Lost]);
+        let unknown = run(&gateway, &["--any"]);
+        assert_eq!(unknown.code, Some(105), "{unknown:?}");
+        let received = gateway.received();
+        assert_eq!(received.len(), 2, "a copy would hit the next one");
+        assert_eq!(received[1].body, r#"{"reason":"x"}"#);
+    }
+}
+
+#[test]
+fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itself() {
+    let mark = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
+    let holder = format!(r#"{{"foreign":true,"foreign_mark":"{mark}","expires_in_ms":null}}"#);
+    let shown = || Reply::Answer(200, format!(r#"{{"state":"held","holders":[{holder}]}}"#));
+    let run = |gateway: &FakeGateway, arguments: &[&str]| {
+        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
+        latchgate(&arguments)
+            .env("LATCHGATE_URL", &gateway.url)
+            .read()
+    };
+    let sent = format!(r#"{{"foreign_mark":"{mark}","reason":"x"}}"#);
+    for flag in ["--yes", "--any"] {
+        let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holders":[{holder}]}}"#));
+        let gateway = FakeGateway::new([shown(), broken]);
+        let ran = run(&gateway, &[flag]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.says("broke deploy: a client that uses no gateway");
+        assert_eq!(gateway.received()[1].body, sent);
+    }
+    // It may have come back meanwhile, and write the same again.
+    let gateway = FakeGateway::new([Reply::Lost]);
+    let unknown = run(&gateway, &["--foreign-mark", mark]);
+    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    let received = gateway.received();
+    assert_eq!(received.len(), 1, "a copy could hit the next one");
+    assert_eq!(received[0].body, sent);
+}
+
+#[test]
+fn where_nothing_is_seen_only_any_breaks() {
+    let free = Reply::Answer(200, r#"{"state":"free"}"#.to_owned());
+    let gateway = FakeGateway::new([free]);
+    let run = |gateway: &FakeGateway, flag: &str| {
+        gateway
+            .typed(&format!("break deploy --reason x {flag}"))
+            .read()
+    };
+    let free = run(&gateway, "--any");
+    assert_eq!(free.code, Some(107), "{free:?}");
+    assert_eq!(gateway.received().len(), 1);
+
+    let gateway = FakeGateway::new([Reply::problem(403, "forbidden", "")]);
+    let unseen = run(&gateway, "--yes");
+    assert_eq!(unseen.code, Some(2), "{unseen:?}");
+    unseen.says("--any is needed");
+    assert_eq!(gateway.received().len(), 1);
+}
+
+#[test]
+fn a_wrong_command_line_breaks_nothing() {
+    for arguments in [
+        &["break", "a"][..],
+        &["break", "--reason", "x"],
+        &["break", "a", "--reason", ""],
+        &["break", "a", "--reason", "x", "--fencing-token", "0"],
+        &[
+            "break",
+            "a",
+            "--reason",
+            "x",
+            "--fencing-token",
+            "1",
+            "--any",
+        ],
+        &["break", "a", "--reason", "x", "--foreign-mark", "theirs"],
+        &["list", "--prefix", "a*"],
+        &["list", "--owner", ""],
+    ] {
+        latchgate(arguments)
+            .env("LATCHGATE_URL", "http://127.0.0.1:1")
+            .ends(2);
+    }
+}
+
+#[test]
+fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
+    let gateway = Gateway::start();
+    acquire(&gateway, "deploy", "ci");
+    let fence = fence(&gateway, "deploy");
+    let arguments = ["break", "deploy", "--reason", "newer", "--fencing-token"];
+    let asked = |grace: &[&str]| on(&gateway, &[&arguments[..], &[&fence], grace].concat());
+    let answer = asked(&["--grace", "1h", "--json"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let body = answer.json();
+    assert_eq!(body["holders"][0]["release_requested"]["reason"], "newer");
+    let inspected = gateway.typed("inspect deploy").read();
+    assert!(
+        inspected.out.contains("to be released within 59m "),
+        "{inspected:?}"
+    );
+    let answer = asked(&["--grace", "2h"]);
+    assert_eq!(answer.code, Some(106), "{answer:?}");
+    answer.says("--grace is 7200000");
+    let answer = asked(&["--grace", "0"]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert_eq!(
+        gateway.typed("inspect deploy").read().out,
+        "deploy is free\n"
+    );
+}
+
+#[test]
+fn who_is_asked_to_release_a_lock_is_shown_so_wherever_the_lease_is() {
+    let gateway = Gateway::start();
+    for owner in ["one", "two"] {
+        gateway
+            .typed(&format!("acquire gpu --shared --ttl 1h --owner {owner}"))
+            .ends(0);
+    }
+    gateway
+        .typed("break gpu --reason newer --all --grace 1h")
+        .ends(0);
+    for command in [&["list"][..], &["inspect", "gpu"]] {
+        let shown = on(&gateway, command);
+        for owner in ["one", "two"] {
+            let line = shown.out.lines().find(|line| line.contains(owner));
+            let asked = "(to be released within 59m ";
+            assert!(line.is_some_and(|line| line.contains(asked)), "{shown:?}");
+        }
+    }
+    let shown = gateway.typed("inspect gpu").read();
+    assert!(shown.out.contains("HELD SINCE"), "{shown:?}");
+    acquire(&gateway, "alone", "me");
+    let shown = gateway.typed("inspect alone").read();
+    assert!(shown.out.contains("  held since     20"), "{shown:?}");
+}
+
+/// The command, running. Dropped, it is killed.
+struct Following {
+    child: Child,
+    /// `None`: nobody reads it any more.
+    out: Option<BufReader<ChildStdout>>,
+}
+
+// === impl Following ===
+
+impl Following {
+    fn start(url: &str, arguments: &[&str]) -> Self {
+        let mut child = program()
+            .args(["events", "--url", url])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.take().map(BufReader::new);
+        Self { child, out }
+    }
+
+    /// The next line. The test hangs, and is found to, if none comes.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let out = self.out.as_mut().unwrap();
+        out.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until it has ended; answers the exit code and what it said.
+    fn end(&mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut said = String::new();
+        let err = self.child.stderr.as_mut().unwrap();
+        err.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Acquires locks until one of them is heard of; answers what is.
+fn heard(following: &mut Following, gateway: &Gateway) -> String {
+    let url = gateway.url();
+    let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
+    let acquiring = std::thread::spawn(move || {
+        let quarter = Duration::from_millis(250);
+        let timed_out = Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+        while stopped.recv_timeout(quarter) == timed_out {
+            typed(&format!("acquire deploy --ttl 200ms --url {url}")).read();
+        }
+    });
+    let line = following.line();
+    drop(stop);
+    acquiring.join().unwrap();
+    line
+}
+
+#[test]
+fn it_follows_until_it_is_told_to_stop() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let gateway = Gateway::start();
+        let mut following = Following::start(&gateway.url(), &["--prefix", "deploy"]);
+        let line = heard(&mut following, &gateway);
+        assert!(line.contains("acquired  deploy  fencing token "), "{line}");
+        following.signal(signal);
+        assert_eq!(following.end().0, Some(0));
+    }
+}
+
+#[test]
+fn with_json_each_line_is_an_event() {
+    let gateway = Gateway::start();
+    let mut following = Following::start(&gateway.url(), &["--json"]);
+    let event: Value = serde_json::from_str(&heard(&mut following, &gateway)).unwrap();
+    assert_eq!(
+        (&event["kind"], &event["name"]),
+        (&"acquired".into(), &"deploy".into())
+    );
+}
+
+#[test]
+fn it_ends_when_nobody_reads_it_any_more() {
+    let gateway = Gateway::start();
+    let mut following = Following::start(&gateway.url(), &[]);
+    heard(&mut following, &gateway);
+    // The other end of the pipe is gone with its reader.
+    following.out = None;
+    let child = &mut following.child;
+    let url = gateway.url();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "it does not end");
+        typed(&format!("acquire deploy --ttl 200ms --url {url}")).read();
+    }
+    assert_eq!(following.end(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_gateway_that_is_not_there_or_refuses_ends_it() {
+    typed("events --url http://127.0.0.1:1").ends(103);
+    let gateway = Gateway::start();
+    let elsewhere = format!("{}/elsewhere", gateway.url());
+    typed(&format!("events --url {elsewhere}")).ends(106);
+    let ran = gateway.typed("events --prefix a*").ends(2);
+    ran.says("has '*' in it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_goes_on_at_another_gateway_and_shows_the_gap() {
+    let server = RedisServer::start().await;
+    let store = format!("redis://127.0.0.1:{}", server.port());
+    let start = || Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    let (mut one, two) = (start(), start());
+    let url = format!("{},{}", one.url(), two.url());
+    let mut following = Following::start(&url, &[]);
+    heard(&mut following, &one);
+    one.kill();
+    loop {
+        let line = following.line();
+        if line.contains("  gap  ") {
+            assert!(line.contains("(unknown-id)"), "{line}");
+            break;
+        }
+    }
+    let line = heard(&mut following, &two);
+    assert!(line.contains("deploy"), "{line}");
+    following.signal(Signal::INT);
+    let (code, said) = following.end();
+    assert_eq!(code, Some(0), "{said}");
+    let lost = format!("latchgate: the connection to {} is lost (", one.url());
+    assert_eq!(said.matches(&lost).count(), 1, "{said}");
+    assert!(said.contains("); connecting again\n"), "{said}");
+    assert!(
+        said.ends_with(&format!("latchgate: connected again, to {}\n", two.url())),
+        "{said}"
+    );
+    // What the HTTP client calls it.
+    assert!(!said.contains("error decoding"), "{said}");
+}

@@ -1,0 +1,284 @@
+//! A gateway over TLS, and clients by hand: one side of a TLS connection, HTTP/2 on one connection.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use h2::{
+    RecvStream, SendStream,
+    client::{ResponseFuture, SendRequest},
+};
+use http::{Method, Request, Response};
+use latchgate::{
+    lifecycle::Lifecycle,
+    tls::{ClientFiles, PemFile},
+};
+use rustls::pki_types::ServerName;
+use serde_json::Value;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::support::{
+    Authority, Files,
+    gateway::{Gateway, Setup},
+    spawn,
+};
+
+/// A gateway over TLS, and who signed its certificate.
+pub(crate) struct Certified {
+    pub(crate) authority: Authority,
+    pub(crate) files: Files,
+    pub(crate) gateway: Gateway,
+}
+
+// === impl Certified ===
+
+impl Certified {
+    pub(crate) fn start() -> Self {
+        Self::start_with(|_| Setup::default())
+    }
+
+    /// Starts one with further variables.
+    pub(crate) fn start_with(setup: impl FnOnce(&Authority) -> Setup) -> Self {
+        let authority = Authority::new();
+        let files = authority.of_this_machine();
+        let setup = setup(&authority);
+        Self::of(authority, files, setup)
+    }
+
+    /// Starts one with these files.
+    pub(crate) fn of(authority: Authority, files: Files, setup: Setup) -> Self {
+        let setup = setup
+            .with("LATCHGATE_HTTP_TLS_CERT_FILE", &files.certificate())
+            .with("LATCHGATE_HTTP_TLS_KEY_FILE", &files.key());
+        Self {
+            gateway: Gateway::start_with(setup),
+            authority,
+            files,
+        }
+    }
+
+    /// Its address by a name.
+    pub(crate) fn named_url(&self) -> String {
+        format!("https://localhost:{}", self.gateway.address.port())
+    }
+
+    /// What curl makes of a path: its output, and what it says of the answer.
+    pub(crate) fn curl(&self, arguments: &[&str], path: &str) -> Curled {
+        let output = spawn::command("curl")
+            .args(["--silent", "--show-error", "--max-time", "20"])
+            .args(["--cacert", &self.authority.file()])
+            .args(["--write-out", "\n%{http_code} %{http_version}"])
+            .args(arguments)
+            .arg(self.gateway.url() + path)
+            .output()
+            .unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        let (body, end) = out.rsplit_once('\n').unwrap();
+        let (status, version) = end.split_once(' ').unwrap();
+        Curled {
+            code: output.status.code(),
+            status: status.parse().unwrap(),
+            version: version.to_owned(),
+            body: body.to_owned(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// What curl came to.
+#[derive(Debug)]
+pub(crate) struct Curled {
+    pub(crate) code: Option<i32>,
+    pub(crate) status: u16,
+    pub(crate) version: String,
+    pub(crate) body: String,
+    pub(crate) err: String,
+}
+
+// === impl Curled ===
+
+impl Curled {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// A connector that believes an authority.
+pub(crate) fn connector(authority: &Authority, protocols: &[&[u8]]) -> TlsConnector {
+    let files = ClientFiles {
+        ca: Some(PemFile::new("the test", authority.file())),
+        identity: None,
+    };
+    let mut config = files.config().unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// A connection to this machine.
+pub(crate) async fn tls_connect(
+    authority: &Authority,
+    to: SocketAddr,
+    protocols: &[&[u8]],
+) -> TlsStream<TcpStream> {
+    tls_greet(authority, TcpStream::connect(to).await.unwrap(), protocols).await
+}
+
+/// TLS on a connection that is there.
+pub(crate) async fn tls_greet(
+    authority: &Authority,
+    stream: TcpStream,
+    protocols: &[&[u8]],
+) -> TlsStream<TcpStream> {
+    let name = ServerName::try_from("localhost").unwrap();
+    let connector = connector(authority, protocols);
+    connector.connect(name, stream).await.unwrap()
+}
+
+/// How long a test waits for something that must come.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// One connection.
+#[derive(Clone)]
+pub(crate) struct H2 {
+    requests: SendRequest<Bytes>,
+    /// Moves the bytes; quiet when the connection has ended.
+    lifecycle: Lifecycle,
+}
+
+// === impl H2 ===
+
+impl H2 {
+    pub(crate) async fn connect(to: &Certified) -> Self {
+        Self::connect_with(to, &h2::client::Builder::new()).await
+    }
+
+    /// Connects with settings of its own.
+    pub(crate) async fn connect_with(to: &Certified, builder: &h2::client::Builder) -> Self {
+        Self::connect_by(to, to.gateway.address, builder).await
+    }
+
+    /// Connects to an address from which it goes on to the gateway.
+    pub(crate) async fn connect_by(
+        to: &Certified,
+        address: SocketAddr,
+        builder: &h2::client::Builder,
+    ) -> Self {
+        let stream = tls_connect(&to.authority, address, &[b"h2"]).await;
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let (requests, connection) = builder.handshake(stream).await.unwrap();
+        let lifecycle = Lifecycle::new();
+        lifecycle.spawn(async move { drop(connection.await) });
+        Self {
+            requests,
+            lifecycle,
+        }
+    }
+
+    /// Sends a request without waiting for its answer. Dropped, the answer is given up.
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Result<ResponseFuture, h2::Error> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("https://localhost{path}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        let ready = self.requests.clone().ready().await?;
+        self.requests = ready;
+        let request = request.body(()).unwrap();
+        let (answer, mut sender) = self.requests.send_request(request, body.is_empty())?;
+        if !body.is_empty() {
+            sender.send_data(Bytes::copy_from_slice(body.as_bytes()), true)?;
+        }
+        Ok(answer)
+    }
+
+    /// Sends the head of a request whose body is to follow.
+    pub(crate) async fn begin(
+        &mut self,
+        method: Method,
+        path: &str,
+    ) -> (ResponseFuture, SendStream<Bytes>) {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("https://localhost{path}"))
+            .header("content-type", "application/json")
+            .body(())
+            .unwrap();
+        self.requests = self.requests.clone().ready().await.unwrap();
+        self.requests.send_request(request, false).unwrap()
+    }
+
+    /// Asks and reads the whole answer.
+    pub(crate) async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, Value) {
+        let answer = self.send(method, path, headers, body).await.unwrap();
+        read(answer).await
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
+        timeout(TIMEOUT, self.lifecycle.quiet()).await.unwrap();
+    }
+
+    /// Acquires a lock.
+    pub(crate) async fn acquire(&mut self, lock: &str, body: &str) -> (u16, Value) {
+        self.ask(Method::POST, &format!("/locks/{lock}"), &[], body)
+            .await
+    }
+
+    /// Inspects a lock.
+    pub(crate) async fn inspect(&mut self, lock: &str) -> Value {
+        let (status, shown) = self
+            .ask(Method::GET, &format!("/locks/{lock}"), &[], "")
+            .await;
+        assert_eq!(status, 200, "{shown}");
+        shown
+    }
+}
+
+/// Reads a whole answer.
+pub(crate) async fn read(answer: ResponseFuture) -> (u16, Value) {
+    let answer = head(answer).await;
+    let status = answer.status().as_u16();
+    let mut body = answer.into_body();
+    let mut text = Vec::new();
+    while let Some(piece) = piece(&mut body).await {
+        text.extend(piece);
+    }
+    let value = if text.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&text).unwrap()
+    };
+    (status, value)
+}
+
+/// Waits for the head of an answer.
+pub(crate) async fn head(answer: ResponseFuture) -> Response<RecvStream> {
+    timeout(TIMEOUT, answer).await.unwrap().unwrap()
+}
+
+/// Waits for a piece of an answer; `None` at its end.
+pub(crate) async fn piece(body: &mut RecvStream) -> Option<Bytes> {
+    let piece = timeout(TIMEOUT, body.data()).await.unwrap();
+    let piece = piece.map(|piece| piece.unwrap());
+    if let Some(piece) = &piece {
+        let length = piece.len();
+        body.flow_control().release_capacity(length).unwrap();
+    }
+    piece
+}

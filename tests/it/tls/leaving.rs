@@ -1,0 +1,248 @@
+//! Callers over TLS that leave: a release in one piece with the end of its connection, a grant whose answer never left.
+
+use rustix::process::Signal;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::client::TlsStream;
+
+use super::fixture::{Certified, H2, tls_connect, tls_greet};
+use crate::support::{connect_with_little_room, eventually};
+
+/// What follows a request, and how the connection ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// It is closed.
+    Close,
+    /// The same, after its client has said so.
+    GoAway,
+}
+
+/// What a client says first: the greeting, and settings that change nothing.
+const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const SETTINGS_HEARD: &[u8] = b"\0\0\0\x04\x01\0\0\0\0";
+const GO_AWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+/// A frame of a stream. The flags say whether the headers, or the stream, end with it.
+pub(super) fn frame_of(stream: u32, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// One of the first stream.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    frame_of(1, kind, flags, payload)
+}
+
+/// The names and values of a head, none of them compressed.
+pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            block.push(
+                u8::try_from(text.len())
+                    .ok()
+                    .filter(|it| *it < 127)
+                    .unwrap(),
+            );
+            block.extend(text.bytes());
+        }
+    }
+    block
+}
+
+fn headers(fields: &[(&str, &str)], is_all: bool) -> Vec<u8> {
+    frame(1, if is_all { 0x05 } else { 0x04 }, &block(fields))
+}
+
+/// A release with the token in a header, or in the body.
+fn release(token: &str, in_body: bool) -> Vec<u8> {
+    let asked = |method, path| {
+        [
+            (":method", method),
+            (":scheme", "https"),
+            (":authority", "localhost"),
+            (":path", path),
+        ]
+    };
+    if !in_body {
+        let asked = [&asked("DELETE", "/locks/a")[..], &[("lock-token", token)]];
+        return headers(&asked.concat(), true);
+    }
+    let body = serde_json::json!({"token": token}).to_string();
+    let length = body.len().to_string();
+    let with_body = [
+        ("content-type", "application/json"),
+        ("content-length", length.as_str()),
+    ];
+    let asked = [&asked("POST", "/locks/a/release")[..], &with_body];
+    let head = headers(&asked.concat(), false);
+    [head, frame(0, 0x01, body.as_bytes())].concat()
+}
+
+/// A connection on which nothing was asked for yet, known to the gateway as one over HTTP/2.
+pub(super) async fn greeted(to: &Certified) -> TlsStream<TcpStream> {
+    let mut stream = tls_connect(&to.authority, to.gateway.address, &[b"h2"]).await;
+    stream.write_all(GREETING).await.unwrap();
+    stream.flush().await.unwrap();
+    // Its settings.
+    assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+    stream.write_all(SETTINGS_HEARD).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
+async fn send(mut stream: TlsStream<TcpStream>, mut bytes: Vec<u8>, end: End) {
+    match end {
+        End::Close => {}
+        End::GoAway => bytes.extend(GO_AWAY),
+    }
+    stream.write_all(&bytes).await.unwrap();
+    stream.flush().await.unwrap();
+    stream.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn it_is_carried_out() {
+    let certified = Certified::start();
+    let mut h2 = H2::connect(&certified).await;
+    for end in [End::Close, End::GoAway] {
+        for in_body in [false, true] {
+            for is_frozen in [true, false] {
+                let (status, lease) = h2.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
+                assert_eq!(status, 201, "{lease}");
+                let stream = greeted(&certified).await;
+                let release = release(lease["token"].as_str().unwrap(), in_body);
+                // What comes while it is frozen is read in one piece.
+                if is_frozen {
+                    certified.gateway.signal(Signal::STOP);
+                    certified.gateway.stands_still();
+                }
+                send(stream, release, end).await;
+                certified.gateway.signal(Signal::CONT);
+                let what = format!("{end:?}, in the body: {in_body}, frozen: {is_frozen}");
+                eventually(&what, || {
+                    let mut h2 = h2.clone();
+                    async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
+                })
+                .await;
+            }
+        }
+    }
+}
+
+const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
+/// Its answer is longer than what fits into a connection that nobody reads.
+const LONG: &str = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
+/// A stream may send as much as it likes, and so may all of them together.
+const WIDE_STREAMS: &[u8] = &[0, 4, 0x7f, 0xff, 0xff, 0xff];
+const WIDE_CONNECTION: &[u8] = &[0x7f, 0, 0, 0];
+
+async fn plain_http(to: &Certified) -> TlsStream<TcpStream> {
+    let stream = connect_with_little_room(to.gateway.address).await;
+    tls_greet(&to.authority, stream, &[b"http/1.1"]).await
+}
+
+/// Waits until the lock is in this state.
+async fn becomes(state: &str, h2: &H2) {
+    eventually(state, || {
+        let mut h2 = h2.clone();
+        async move { (h2.inspect("a").await["state"] == state).then_some(()) }
+    })
+    .await;
+}
+
+/// Waits until the lock is held and the grant has been answered: the gateway has one worker, which comes to the
+/// answer before it comes to requests that are sent later.
+async fn granted(h2: &H2) {
+    for _ in 0..3 {
+        becomes("held", h2).await;
+    }
+}
+
+/// Resets the connection without a word of TLS.
+fn reset(stream: TlsStream<TcpStream>) {
+    let (stream, _) = stream.into_inner();
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+}
+
+#[tokio::test]
+async fn over_http_1_it_is_given_back_when_its_caller_resets_behind_unread_answers() {
+    let certified = Certified::start();
+    let h2 = H2::connect(&certified).await;
+    for unread in 1..=5 {
+        let mut stream = plain_http(&certified).await;
+        let requests = [LONG.repeat(unread).as_str(), ACQUIRE].concat();
+        stream.write_all(requests.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        granted(&h2).await;
+        reset(stream);
+        becomes("free", &h2).await;
+    }
+}
+
+#[tokio::test]
+async fn over_http_2_it_is_given_back_when_its_caller_resets_behind_unread_answers() {
+    let certified = Certified::start();
+    let h2 = H2::connect(&certified).await;
+    let mut stream = greeted(&certified).await;
+    let head = |method, path| {
+        block(&[
+            (":method", method),
+            (":scheme", "https"),
+            (":authority", "localhost"),
+            (":path", path),
+        ])
+    };
+    let mut bytes = [
+        frame_of(0, 4, 0, WIDE_STREAMS),
+        frame_of(0, 8, 0, WIDE_CONNECTION),
+    ]
+    .concat();
+    for number in 0..8 {
+        bytes.extend(frame_of(
+            2 * number + 1,
+            1,
+            0x05,
+            &head("GET", "/openapi.json"),
+        ));
+    }
+    stream.write_all(&bytes).await.unwrap();
+    stream.flush().await.unwrap();
+    // What is read is less than one answer; the rest of all of them fills the connection.
+    assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+    let acquire = frame_of(17, 1, 0x05, &head("POST", "/locks/a"));
+    stream.write_all(&acquire).await.unwrap();
+    stream.flush().await.unwrap();
+    granted(&h2).await;
+    reset(stream);
+    becomes("free", &h2).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_its_answer_and_then_resets_keeps_its_lease() {
+    let certified = Certified::start();
+    let h2 = H2::connect(&certified).await;
+    let mut stream = plain_http(&certified).await;
+    stream.write_all(ACQUIRE.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.trim_ascii_end().ends_with(b"}") {
+        assert!(stream.read_buf(&mut answer).await.unwrap() > 0);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 201 "));
+    let open = certified.gateway.open_files();
+    reset(stream);
+    eventually("the gateway has closed the connection", || async {
+        (certified.gateway.open_files() < open).then_some(())
+    })
+    .await;
+    granted(&h2).await;
+}
