@@ -124,7 +124,7 @@ mod tests {
         // Whatever an editor has left at its end.
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, format!("# Keys.\n{}", text.trim_end())).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         let link = directory.path().join("link.toml");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         append(&link, &table("two")).unwrap();

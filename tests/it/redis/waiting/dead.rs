@@ -1,6 +1,6 @@
 //! Nobody waits for the dead: neither for gateways that were killed nor for callers that have gone.
 
-use crate::{api::lines::Lines, redis::prelude::*};
+use crate::{api::fixture::Lines, redis::prelude::*};
 
 /// An attempt that stands in the queue by the store alone.
 async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
