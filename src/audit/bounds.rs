@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::Requester;
+use super::event::{LeftOut, Requester};
 
 /// What of the log is left to such lines, and how many were left out.
 #[derive(Debug, Default)]
@@ -28,12 +28,6 @@ pub(super) enum Bounded {
     /// Somebody signs out, which is charged to nobody.
     SignOut,
 }
-
-/// How many of each were left out of the log since the last line that says so, by [`Bounded`].
-pub(super) type LeftOut = [u64; 2];
-
-/// The fields of the line that says so.
-pub(super) const LEFT_OUT_FIELDS: [&str; 2] = ["refusals_left_out", "sign_outs_left_out"];
 
 #[derive(Debug, Default)]
 struct Minute {

@@ -10,7 +10,11 @@ use crate::{
     lock::{FencingToken, LockName},
 };
 
-use super::bounds::{LEFT_OUT_FIELDS, LeftOut};
+/// How many refusals and how many sign-outs were left out of the log since the last line that says so.
+pub(super) type LeftOut = [u64; 2];
+
+/// The fields of the line that says how many were left out, in the order of [`LeftOut`].
+const LEFT_OUT_FIELDS: [&str; 2] = ["refusals_left_out", "sign_outs_left_out"];
 
 /// Who asked, as far as it is known.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::lock::{HeldLease, KeeperId, Lease, LockName, Token, renewal};
 
 use super::{
-    LossReason,
     leases::KeeperEntry,
+    loss::LossReason,
     reaper::{AbandonedBy, AbandonedLease},
     start::EngineShared,
 };

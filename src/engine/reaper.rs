@@ -23,7 +23,7 @@ use crate::{
     telemetry::metrics::{LeaseOutcome, Metrics},
 };
 
-use super::{LossReason, events::Bus, leases::LeaseRegistry};
+use super::{events::Bus, leases::LeaseRegistry, loss::LossReason};
 
 /// How many give-backs may wait, for their time or for a store that is away. Beyond it the TTL alone
 /// ends a lease.

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A free text: 1 to `MAX` characters, none of them a control character.
+/// A free text: 1 to `MAX` characters, of which one is no blank and none is a control character.
 ///
 /// It is shown, never trusted: it takes no part in any decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub type Reason = Text<200>;
 /// Why a text cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// There is no text.
+    /// There is no text, or nothing but blanks.
     #[error("is missing or empty")]
     Empty,
     /// It has more characters than the second number.
@@ -37,7 +37,7 @@ impl<const MAX: usize> Text<MAX> {
     /// Checks a text and takes it.
     pub fn new(text: &str) -> Result<Self, TextError> {
         let chars = text.chars().count();
-        if chars == 0 {
+        if text.trim().is_empty() {
             return Err(TextError::Empty);
         }
         if chars > MAX {
@@ -99,6 +99,7 @@ mod tests {
         assert_eq!(long, Err(TextError::TooLong(129, 128)));
         assert!(Reason::new(&"ä".repeat(200)).is_ok());
         assert_eq!(Reason::new(""), Err(TextError::Empty));
+        assert_eq!(Reason::new(" "), Err(TextError::Empty));
     }
 
     #[test]

@@ -29,9 +29,9 @@ use tokio::{
 use crate::{
     auth::LeaseSlot,
     engine::{
-        AcquireError, AcquireRequest, Granted,
-        acquire::{AcquireAttempt, AttemptIdentity},
-        detach_on_drop::CallerGone,
+        AcquireError, AcquireRequest, Engine, Granted,
+        acquire::{AcquireAttempt, AttemptIdentity, failure_outcome},
+        detach_on_drop::{CallerGone, DetachOnDrop},
         reaper::GivenBack,
         start::EngineShared,
     },
@@ -78,6 +78,43 @@ enum Interruption {
 const COLLECTING: u64 = 10_000;
 /// How long a caller waits at most until what was taken is given back: as long as a command of Redis may take by default.
 const GIVE_BACK: Duration = Duration::from_secs(5);
+
+// === impl Engine ===
+
+impl Engine {
+    /// Acquires several locks, all or none, and waits for them if the request says so. `queued` is called when it is
+    /// known that there is a wait.
+    ///
+    /// If the caller drops this future while the locks are taken, a task of its own gives back what it has. Once all
+    /// are taken they are given back as a lease of one lock is: with an idempotency key after the reconnect grace.
+    pub fn acquire_group<Q: FnOnce() + Send>(
+        &self,
+        request: GroupRequest,
+        queued: Q,
+    ) -> impl Future<Output = Result<GrantedGroup, GroupAcquireError>> + Send + use<Q> {
+        let first = request.keyed();
+        let begun = self.may_begin(first);
+        let begun = begun.inspect_err(|error| self.metrics().acquired(failure_outcome(error)));
+        let slots = begun.and_then(|()| Ok(request.lease_slots()?));
+        let (queued_sender, was_queued) = oneshot::channel();
+        let collected = slots.map(|slots| {
+            let engine = self.0.clone();
+            DetachOnDrop::waiting(&self.0.lifecycle, move |hung_up| {
+                Collector::new(engine, request, slots, hung_up, queued_sender).run()
+            })
+        });
+        async move {
+            let mut collected =
+                collected.map_err(|error| GroupAcquireError { name: None, error })?;
+            tokio::select! {
+                biased;
+                outcome = &mut collected => return outcome,
+                Ok(()) = was_queued => queued(),
+            }
+            collected.await
+        }
+    }
+}
 
 // === impl Collector ===
 
