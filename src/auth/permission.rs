@@ -151,9 +151,10 @@ impl Serialize for Permissions {
         }
         serializer.collect_map(Permission::ALL.map(|permission| {
             let (row, names) = (permission.row(), self.names(permission));
-            let granted = match row.is_per_name {
-                true => Granted::Names(names.iter().collect()),
-                false => Granted::Whole(!names.is_empty()),
+            let granted = if row.is_per_name {
+                Granted::Names(names.iter().collect())
+            } else {
+                Granted::Whole(!names.is_empty())
             };
             (row.name, granted)
         }))

@@ -37,8 +37,9 @@ const EXISTS: &str = "exists; --force replaces it";
 
 pub(super) async fn backup(args: &BackupArgs, environment: &Environment) -> Result<(), CliError> {
     let client = args.connection.client(environment)?;
+    let path = args.file.display();
     let unwritten =
-        |error: io::Error| CliError::unexpected(format!("cannot write {:?}: {error}", args.file));
+        |error: io::Error| CliError::unexpected(format!("cannot write \"{path}\": {error}"));
     let file = if args.force {
         replaced(&args.file).map_err(unwritten)?
     } else if args.file.try_exists().map_err(unwritten)? {

@@ -151,6 +151,7 @@ impl CliError {
     }
 
     /// Threads, signal handlers or the event loop cannot be set up.
+    #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
     pub(super) fn runtime(error: io::Error) -> Self {
         Self::unexpected(format!("the system does not let it work: {error}"))
     }

@@ -125,6 +125,10 @@ pub enum AcquireError {
 }
 
 /// An attempt that is decided, or that stands in the queue.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most attempts are decided at once, and a box would be an allocation for each"
+)]
 pub(super) enum AttemptProgress<F> {
     /// It holds the lock.
     Done(Granted),

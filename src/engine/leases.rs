@@ -689,8 +689,8 @@ mod tests {
         assert!(listed <= 2 * SHARDS * SWEEP_FROM, "{listed} are listed");
     }
 
-    fn since_start() -> Option<Instant> {
-        Some(Instant::now() - Duration::from_hours(1))
+    fn since_start() -> Instant {
+        Instant::now() - Duration::from_hours(1)
     }
 
     #[tokio::test(start_paused = true)]
@@ -735,24 +735,24 @@ mod tests {
         leases.insert_counted(token, &name(), &lasting(1));
         let mut stream = leases.keep(name(), token);
         advance(Duration::from_secs(1)).await;
-        let asked = leases.check_run_out(Instant::now(), since_start());
+        let asked = leases.check_run_out(Instant::now(), Some(since_start()));
         leases.insert(token, &name(), &lasting(1));
         assert_eq!(
             (leases.counted().all, leases.counted().held_by_streams),
             (1, 1)
         );
         // The answers are of a time before the renewal.
-        assert_eq!(leases.end_run_out(&asked[0], since_start()), None);
+        assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
         leases.extend_run_out(&asked[0], Instant::now() + Duration::from_mins(1));
         advance(Duration::from_secs(1)).await;
-        let asked = leases.check_run_out(Instant::now(), since_start());
+        let asked = leases.check_run_out(Instant::now(), Some(since_start()));
         assert_eq!(asked.len(), 1, "the renewed lease runs out by itself");
         leases.extend_run_out(&asked[0], Instant::now() + Duration::from_secs(1));
         assert!(leases.is_listed(&name(), &token));
         assert_eq!(leases.needed_until(), None, "nobody waits for it");
         leases.remove(&name(), &token).unwrap().released();
         assert_eq!(stream.displaced().await, Displaced::Released);
-        assert_eq!(leases.end_run_out(&asked[0], since_start()), None);
+        assert_eq!(leases.end_run_out(&asked[0], Some(since_start())), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -761,9 +761,13 @@ mod tests {
         leases.keep_run_out(true);
         leases.insert(token, &name(), &lasting(1));
         advance(Duration::from_secs(1)).await;
-        let asked = leases.check_run_out(Instant::now(), since_start());
-        assert!(leases.end_run_out(&asked[0], since_start()).is_some());
-        assert_eq!(leases.end_run_out(&asked[0], since_start()), None, "once");
+        let asked = leases.check_run_out(Instant::now(), Some(since_start()));
+        assert!(leases.end_run_out(&asked[0], Some(since_start())).is_some());
+        assert_eq!(
+            leases.end_run_out(&asked[0], Some(since_start())),
+            None,
+            "once"
+        );
         advance(Duration::from_mins(1)).await;
         assert!(leases.lose(&name(), &token).is_some());
         assert_eq!(leases.lose(&name(), &token), None);
@@ -778,8 +782,8 @@ mod tests {
                 leases.insert(Token::random().hash(), &name(), &lasting(1));
             }
             advance(Duration::from_secs(1)).await;
-            for asked in leases.check_run_out(Instant::now(), since_start()) {
-                leases.end_run_out(&asked, since_start());
+            for asked in leases.check_run_out(Instant::now(), Some(since_start())) {
+                leases.end_run_out(&asked, Some(since_start()));
             }
         }
         let listed = listed(&leases);

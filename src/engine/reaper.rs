@@ -206,7 +206,9 @@ impl ReaperTask {
             tokio::select! {
                 Some(lease) = submitted.recv() => self.accept(lease, running.waiting()),
                 Some(next) = running.next(), if !running.is_empty() => {
-                    next.into_iter().for_each(|entry| self.push(entry));
+                    for entry in next {
+                        self.push(entry);
+                    }
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
                 () = &mut stopped, if !self.stopping => self.hurry(),

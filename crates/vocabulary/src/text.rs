@@ -37,7 +37,7 @@ impl<const MAX: usize> Text<MAX> {
     /// Checks a text and takes it.
     pub fn new(text: &str) -> Result<Self, TextError> {
         let chars = text.chars().count();
-        if text.trim().is_empty() {
+        if chars == 0 {
             return Err(TextError::Empty);
         }
         if chars > MAX {
@@ -45,6 +45,7 @@ impl<const MAX: usize> Text<MAX> {
         }
         match text.chars().find(|c| c.is_control()) {
             Some(c) => Err(TextError::Control(c)),
+            None if text.trim().is_empty() => Err(TextError::Empty),
             None => Ok(Self(text.into())),
         }
     }

@@ -102,9 +102,10 @@ fn row(key: &KeyEntry, now: SystemTime) -> Vec<String> {
     let mut row = vec![key.name.to_string(), ids(key).join(" ")];
     row.extend(Permission::ALL.map(|permission| {
         let names = key.permissions.names(permission);
-        match permission.row().is_per_name {
-            true => names.to_string(),
-            false => or_dash((!names.is_empty()).then_some("yes")),
+        if permission.row().is_per_name {
+            names.to_string()
+        } else {
+            or_dash((!names.is_empty()).then_some("yes"))
         }
     }));
     row.extend([or_dash(expires), or_dash(limits)]);

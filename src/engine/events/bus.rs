@@ -27,8 +27,8 @@ use crate::{
 
 use super::{
     event::{Event, EventKind, EventMessage},
-    listener::Subscribers,
     publisher::Publisher,
+    subscribers::{BusShared, Subscribers},
 };
 
 /// Publishes the events of operations to listeners. Cheap to clone.
@@ -36,25 +36,6 @@ use super::{
 /// Without listeners, here or at another gateway on the store, publishing costs one load of a flag.
 #[derive(Clone)]
 pub(in crate::engine) struct Bus(pub(super) Arc<BusShared>);
-
-/// What operations, listeners and the publisher have in common.
-pub(super) struct BusShared {
-    /// Whether anybody listens anywhere.
-    pub(super) wanted: AtomicBool,
-    news: mpsc::Sender<EventMessage>,
-    /// Set when the queue of the publisher was full and an event was dropped.
-    pub(super) overflowed: AtomicBool,
-    pub(super) subscribers: Mutex<Subscribers>,
-    /// The number of the next event, for those who wait for it.
-    pub(super) written: watch::Sender<u64>,
-    /// Notified when a listener joins, or the last one has left.
-    pub(super) changed: Notify,
-    /// The name of this run of the gateway.
-    pub(super) instance: Box<str>,
-    pub(super) most_listeners: usize,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) lifecycle: Lifecycle,
-}
 
 /// How many events may wait for the publisher. Beyond that there is a gap.
 const BACKLOG: usize = 16_384;

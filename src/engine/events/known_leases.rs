@@ -113,7 +113,7 @@ impl KnownLeases {
                     *stage = Stage::Announced;
                     told.push(event);
                 }
-                None => self.begin(name, tag, event, told),
+                None => self.begin(&name, tag, event, told),
             },
             EventKind::Renewed => match known.map(|known| &mut leases[known]) {
                 Some(lease) if lease.is_ended() => {}
@@ -137,7 +137,7 @@ impl KnownLeases {
 
     fn begin(
         &mut self,
-        name: LockName,
+        name: &LockName,
         tag: Option<LeaseTag>,
         event: Event,
         told: &mut Vec<Event>,
@@ -145,7 +145,7 @@ impl KnownLeases {
         let Some(mut lease) = KnownLease::of(&event, tag, Stage::Announced) else {
             return told.push(event);
         };
-        let others = self.locks.get(&name).map_or(&[][..], |it| it);
+        let others = self.locks.get(name).map_or(&[][..], |it| it);
         if is_excluded(&lease, others) {
             let until = Instant::now() + WITHHELD;
             self.withheld.push_back((until, name.clone()));
@@ -154,7 +154,7 @@ impl KnownLeases {
         } else {
             told.push(event);
         }
-        self.add(&name, lease);
+        self.add(name, lease);
     }
 
     fn end(
@@ -218,7 +218,9 @@ impl KnownLeases {
 
     /// Tells the grants that have been withheld for long enough.
     pub(super) fn tell_due(&mut self, now: Instant, told: &mut Vec<Event>) {
-        while let Some((until, name)) = self.withheld.pop_front_if(|(until, _)| *until <= now) {
+        while self.next_due().is_some_and(|due| due <= now)
+            && let Some((until, name)) = self.withheld.pop_front()
+        {
             for lease in self.locks.get_mut(&name).into_iter().flatten() {
                 if matches!(lease.stage, Stage::Withheld(due, _) if due <= until) {
                     lease.announce(told);

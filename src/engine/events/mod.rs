@@ -14,6 +14,7 @@ mod known_leases;
 mod listener;
 mod publisher;
 mod relay;
+mod subscribers;
 #[cfg(test)]
 mod tests;
 

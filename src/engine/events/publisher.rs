@@ -16,10 +16,10 @@ use crate::store::{AnyStore, Store, StoreError, contract::Holder};
 
 use super::{
     super::leases::{LeaseRegistry, RunOutLease},
-    bus::BusShared,
     event::{Event, EventKind, EventMessage},
     known_leases::KnownLeases,
     relay::{Outbox, SubscriptionEvent, subscribe},
+    subscribers::BusShared,
 };
 
 /// The task that takes in what operations tell, and passes it on to those who listen.
@@ -277,7 +277,8 @@ impl Publisher {
             }
         }
         while self.checks.len() < CHECKS.0
-            && let Some(run_out) = self.run_out.pop_front_if(|it| it.due <= now)
+            && self.run_out.front().is_some_and(|it| it.due <= now)
+            && let Some(run_out) = self.run_out.pop_front()
         {
             let store = self.store.clone();
             self.checks.push(Box::pin(async move {
@@ -319,9 +320,9 @@ impl Publisher {
             return;
         }
         let mut subscribers = self.shared.subscribers.lock();
-        events
-            .into_iter()
-            .for_each(|event| subscribers.write(event));
+        for event in events {
+            subscribers.write(event);
+        }
         let next = subscribers.next();
         drop(subscribers);
         self.shared.written.send_replace(next);

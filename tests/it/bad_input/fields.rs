@@ -124,7 +124,6 @@ fn numbers_cases(token: &str) -> Vec<Case> {
         format!("POST /locks/{HELD}/hold"),
     );
     for number in words(NO_NUMBERS)
-        .into_iter()
         .chain(words(TOO_LARGE))
         .chain(["0", "1", "99"])
     {
@@ -135,7 +134,6 @@ fn numbers_cases(token: &str) -> Vec<Case> {
     }
     let line = format!("POST /locks/{HELD}/break");
     for number in words(NO_NUMBERS)
-        .into_iter()
         .chain(words(TOO_LARGE).skip(3))
         .chain(["0"])
     {

@@ -157,7 +157,7 @@ fn a_new_key_is_added_to_a_file_and_works() {
     let second = new("second");
     for ran in [&first, &second] {
         assert_eq!((ran.code, ran.out.len()), (Some(0), 65), "{ran:?}");
-        ran.says(&format!(" to {path}; "));
+        ran.says(format!(" to {path}; "));
         ran.says_not(&ran.out[15..58]);
     }
     assert_eq!(inspect(&made, "a", first.out.trim_end()).code, Some(0));

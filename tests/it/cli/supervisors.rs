@@ -93,11 +93,7 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
         let ready = manager.message();
         assert!(says(&ready, "READY=1"), "{ready}");
         // It is not too early.
-        typed(&format!(
-            "healthcheck --listen {}",
-            gateway.address.to_string()
-        ))
-        .ends(0);
+        typed(&format!("healthcheck --listen {}", gateway.address)).ends(0);
         gateway.signal(Signal::TERM);
         let stopping = manager.message();
         assert!(says(&stopping, "STOPPING=1"), "{stopping}");

@@ -231,8 +231,8 @@ async fn what_is_not_kept_any_more_is_a_gap_and_the_rest_is_read() {
     let service = Service::start();
     let mut reader = Reader::of(&service).await;
     let begin = reader.last_id.clone();
-    for _ in 0..8_193 {
-        service.acquire("{}").await;
+    for n in 0..8_193 {
+        acquire(&service, &format!("lock-{n}"), &json!({})).await;
         // It keeps up.
         reader.expect("acquired").await;
     }
@@ -269,9 +269,9 @@ const EVENTS: usize = 13_000;
 async fn happen(service: &Service, reader: &mut Reader) {
     let owner = "\u{1f512}".repeat(128);
     // None ends before the last is granted, which would be an event too.
-    let body = json!({"owner": owner, "ttl_ms": 3_600_000}).to_string();
-    for _ in 0..EVENTS {
-        service.acquire(&body).await;
+    let body = json!({"owner": owner, "ttl_ms": 3_600_000});
+    for n in 0..EVENTS {
+        acquire(service, &format!("lock-{n}"), &body).await;
         reader.expect("acquired").await;
     }
 }

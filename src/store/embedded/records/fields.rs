@@ -1,7 +1,5 @@
 //! Fields of a row, which are read one after the other.
 
-use super::rows::REMOVED;
-
 /// What is left of a row.
 #[derive(Debug)]
 pub(crate) struct Fields<'row>(&'row [u8]);
@@ -22,6 +20,11 @@ pub(crate) enum RowError {
     #[error("holds no valid {0}")]
     Invalid(&'static str),
 }
+
+/// The lengths of a key and of a value.
+pub(super) const ROW_HEADER: usize = 2 + 4;
+/// Instead of the length of a value: the row is removed.
+pub(super) const REMOVED: u32 = u32::MAX;
 
 // === impl Fields ===
 

@@ -14,9 +14,8 @@ use crate::{
 };
 
 use super::{
-    fields::{Fields, RowError, put_text},
+    fields::{Fields, ROW_HEADER, RowError, put_text},
     keys::{RowKey, Tombstone},
-    rows::ROW_HEADER,
 };
 
 /// The version that this program writes, and the only one it reads.

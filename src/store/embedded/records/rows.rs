@@ -7,7 +7,7 @@ use crate::{
 };
 
 use super::{
-    fields::{Fields, RowError, put_text},
+    fields::{Fields, REMOVED, RowError, put_text},
     keys::{RowKey, Tombstone},
     lease::encode,
 };
@@ -19,11 +19,6 @@ pub(crate) struct Rows {
     bytes: Vec<u8>,
     count: u64,
 }
-
-/// The lengths of a key and of a value.
-pub(super) const ROW_HEADER: usize = 2 + 4;
-/// Instead of the length of a value: the row is removed.
-pub(super) const REMOVED: u32 = u32::MAX;
 
 // === impl Rows ===
 

@@ -19,6 +19,10 @@ use super::{
 };
 
 /// The queue of one name, by the order of arrival.
+#[expect(
+    clippy::struct_field_names,
+    reason = "each field says by what it is sorted"
+)]
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     by_order: BTreeMap<u64, Queued>,

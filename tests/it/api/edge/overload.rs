@@ -238,8 +238,7 @@ async fn bodies_that_do_not_come_take_no_room() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
             "{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-             Lock-Token: {}\r\nContent-Length: 2\r\n\r\n{{",
-            TOKEN
+             Lock-Token: {TOKEN}\r\nContent-Length: 2\r\n\r\n{{"
         );
         send(&mut stream, &head).await;
         slow.push(stream);
@@ -386,7 +385,7 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
         assert!(refused.starts_with("http/1.1 503 "), "{refused}");
         assert!(refused.contains("\r\nretry-after: 2\r\n"), "{refused}");
     }
-    let with_token = format!("Host: localhost\r\nLock-Token: {}\r\n\r\n", TOKEN);
+    let with_token = format!("Host: localhost\r\nLock-Token: {TOKEN}\r\n\r\n");
     let renew = format!("PUT /locks/a/renew HTTP/1.1\r\n{with_token}");
     send(&mut other, &renew).await;
     assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));

@@ -7,10 +7,7 @@ use http::Response;
 use latchgate::{
     auth::KeysFile,
     config::Config,
-    store::{
-        Unavailability,
-        contract::{Holder, Loss, Release, Renewal},
-    },
+    store::contract::{Holder, Loss, Release, Renewal},
 };
 use tokio::time::{advance, sleep, timeout};
 
@@ -293,20 +290,6 @@ async fn a_lease_that_is_asked_for_again_is_answered_although_there_is_no_room()
         let answer = limited.service.call(line, &headers).await;
         assert_eq!(answer.status, status, "{}", answer.body);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_release_that_is_tried_again_for_nobody_leaves_room() {
-    let limited = Limited::to("max_leases = 1");
-    let lease = limited.ask("POST /locks/a", "").await;
-    let script = &limited.service.script;
-    let away = || Err(Unavailability::Connect("away".into()).into());
-    script.release.extend((0..10_000).map(|_| away()));
-    script.paused.set();
-    let token = [("lock-token", lease["token"].as_str().unwrap())];
-    limited.hang_up("DELETE /locks/a", &token).await;
-    script.paused.lift();
-    limited.has_room().await;
 }
 
 #[tokio::test(start_paused = true)]

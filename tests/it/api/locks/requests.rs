@@ -76,7 +76,7 @@ async fn a_body_that_is_no_object_is_named_as_such() {
             "body: is not JSON: EOF while parsing a value at line 1 column 1",
         ),
     ] {
-        assert_eq!(service.acquire(&body).await.errors(), [expected], "{body}");
+        assert_eq!(service.acquire(body).await.errors(), [expected], "{body}");
     }
 }
 

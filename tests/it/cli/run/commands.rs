@@ -140,7 +140,7 @@ fn times_that_cannot_work_are_refused_before_anything_is_asked() {
         let arguments = [&["deploy"], times].concat();
         let ran = run_sh("http://127.0.0.1:1", &arguments, "echo ran").wait();
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        ran.says(&format!("{flag} must be at "));
+        ran.says(format!("{flag} must be at "));
     }
 }
 

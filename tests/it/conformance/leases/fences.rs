@@ -20,14 +20,14 @@ async fn rise_over(
 
 pub(crate) async fn rise_over_release(fixture: &dyn Fixture) {
     rise_over(fixture, (20, LONG), async |store, held| {
-        released(store, held).await
+        released(store, held).await;
     })
     .await;
 }
 
 pub(crate) async fn rise_over_expiry(fixture: &dyn Fixture) {
     rise_over(fixture, (3, 100), async |store, _| {
-        store.until_free("lock").await
+        store.until_free("lock").await;
     })
     .await;
 }
