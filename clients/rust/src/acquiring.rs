@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     Client, ClientError, Holder, Inspection, Lease, Problem,
-    http::{Call, CallResponse, Retry, RetryableFailure, pause},
+    http::{Call, CallResponse, Retry, RetryableFailure, millis, pause},
     inspect::Look,
     lock::{GroupNames, IdempotencyKey, Limit, LockName, Metadata, Owner},
 };
@@ -514,11 +514,6 @@ impl AcquireRequest {
             "metadata": (!metadata.is_empty()).then_some(metadata),
         })
     }
-}
-
-/// Whole milliseconds; what does not fit is refused by the gateway like anything else too long.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 // === Wait status ===

@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     Client, ClientError, HeldLock,
-    acquiring::millis,
-    http::{Call, CallResponse, Retry},
+    http::{Call, CallResponse, Retry, millis},
     lock::{BreakTarget, LockName, Reason},
 };
 

@@ -9,9 +9,8 @@ use tokio::time::Instant;
 
 use crate::{
     Client, ClientError, Holder, ReleaseRequest,
-    acquiring::millis,
     holder::are_exact,
-    http::{Call, CallResponse, Retry, RetryableFailure},
+    http::{Call, CallResponse, Retry, RetryableFailure, millis},
     lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
 

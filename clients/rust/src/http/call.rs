@@ -166,3 +166,8 @@ impl Call {
         Ok(CallResponse::new(url, sent_at, &response, body))
     }
 }
+
+/// Whole milliseconds; what does not fit is refused by the gateway like anything else too long.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

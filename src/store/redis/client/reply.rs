@@ -76,7 +76,10 @@ impl Reply {
         };
         Ok(Self {
             kind: String::from_utf8(kind).map_err(|_| "no kind".to_owned())?,
-            ..Self::of_fields(fields, sent)
+            fields,
+            sent,
+            by: None,
+            next_look: None,
         })
     }
 

@@ -1,5 +1,5 @@
 //! Connections, and callers that leave them.
 
-mod connections;
+mod bounds;
 mod delivery;
 mod hang_ups;

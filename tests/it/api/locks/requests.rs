@@ -14,7 +14,7 @@ use crate::{
 async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
     let service = Service::start();
     let cases = r#"
-        {"ttl_ms": -0} => ttl_ms: is -0; a whole number from 100 to 86400000 is expected
+        {"ttl_ms": -0} => ttl_ms: is -0.0; a whole number from 100 to 86400000 is expected
         {"ttl_ms": -1} => ttl_ms: is -1; a whole number from 100 to 86400000 is expected
         {"ttl_ms": 99} => ttl_ms: is 99 ms; allowed are 100 to 86400000 ms
         {"ttl_ms": 86400001} => ttl_ms: is 86400001 ms; allowed are 100 to 86400000 ms

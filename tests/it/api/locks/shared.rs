@@ -251,11 +251,11 @@ async fn inspect_shows_all_who_share_a_lock_and_what_the_others_wait_for() {
     let wanted: Vec<_> = waiters
         .map(|waiter| (&waiter["mode"], &waiter["limit"]))
         .collect();
-    let (alone, shared) = (&json!("exclusive"), &json!("shared"));
+    let (exclusive_mode, shared_mode) = (&json!("exclusive"), &json!("shared"));
     let expected = [
-        (alone, &Value::Null),
-        (shared, &Value::Null),
-        (shared, &json!(3)),
+        (exclusive_mode, &Value::Null),
+        (shared_mode, &Value::Null),
+        (shared_mode, &json!(3)),
     ];
     assert_eq!(wanted, expected);
 }

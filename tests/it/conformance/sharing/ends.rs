@@ -232,10 +232,10 @@ pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixt
     let held = gateways.hold_each(held).await;
     // Two by two share it, and two are alone.
     let callers = [true, true, false, false, true, true].map(|shares| {
-        let never_releases = if !shares {
-            request("lock", "never releases")
-        } else {
+        let never_releases = if shares {
             sharing(Some(2), "never releases")
+        } else {
+            request("lock", "never releases")
         };
         with(never_releases, |it| it.ttl = ttl(SHORT / 2))
     });

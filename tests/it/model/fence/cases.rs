@@ -32,6 +32,10 @@ fn found(model: &Protocol<3, 2>) -> SearchOutcome<Step> {
 }
 
 /// Nothing wrong is found in this model.
+#[expect(
+    clippy::print_stdout,
+    reason = "shows how much was searched, if a test is run with --nocapture"
+)]
 fn rise(what: &str, change: impl FnOnce(&mut Protocol<3, 2>)) {
     let found = found(&with(TWO, change)).nothing_wrong();
     println!("{what}: {found}");
