@@ -576,8 +576,8 @@ impl HoldTask {
         let since = match release {
             Ok(Release::Adopted) => None,
             Ok(Release::Released) => {
-                self.engine.events.released(&managed.name, &token);
                 let removed = leases.remove(&managed.name, &token);
+                self.engine.events.released(&managed.name, &token);
                 removed.map(|lease| lease.since)
             }
             Ok(Release::Lost(_)) => leases.lose(&managed.name, &token),

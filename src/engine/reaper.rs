@@ -318,10 +318,11 @@ async fn give_back(context: Arc<ReaperContext>, mut entry: ReaperEntry) -> Vec<R
                 debug!(%name, ?outcome, "released for a caller that has gone");
                 if outcome == Release::Released {
                     metrics.released(LeaseOutcome::Done, None);
-                    events.released(name, token);
+                    // Before the event: the publisher takes the lease out of the list, too.
                     if let Some(lease) = leases.remove(name, token) {
                         lease.released();
                     }
+                    events.released(name, token);
                 } else {
                     leases.lose(name, token);
                 }

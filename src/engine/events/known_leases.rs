@@ -146,7 +146,7 @@ impl KnownLeases {
             return told.push(event);
         };
         let others = self.locks.get(name).map_or(&[][..], |it| it);
-        if is_excluded(&lease, others) {
+        if self.count < MAX_LEASES && is_excluded(&lease, others) {
             let until = Instant::now() + WITHHELD;
             self.withheld.push_back((until, name.clone()));
             let news = EventMessage { event, lease: tag };
@@ -198,7 +198,8 @@ impl KnownLeases {
         let tag = tag.or(lease.tag);
         (lease.stage, lease.until, lease.tag) = (Stage::Ended, now + REMEMBERED, tag);
         for next in 0..leases.len() {
-            if !is_excluded(&leases[next], leases) {
+            let is_withheld = matches!(leases[next].stage, Stage::Withheld(..));
+            if is_withheld && !is_excluded(&leases[next], leases) {
                 leases[next].announce(told);
             }
         }

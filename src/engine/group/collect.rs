@@ -174,24 +174,31 @@ impl Collector {
             // All requests with a key do that, so one of several that overlap gets its locks.
             let last_first: Vec<_> = (0..=last).rev().collect();
             match self.round(&last_first, false).await {
-                Err(RoundEnd::Lost | RoundEnd::Contended) => {}
+                Err(RoundEnd::Lost | RoundEnd::Contended) => self.ask_again(),
                 outcome => return answer(outcome),
             }
         }
         loop {
             match self.round(&order, true).await {
-                Err(RoundEnd::Lost | RoundEnd::Contended) if !self.left().is_zero() => {}
+                Err(RoundEnd::Lost | RoundEnd::Contended) if !self.left().is_zero() => {
+                    self.ask_again();
+                }
                 outcome => return answer(outcome),
             }
+        }
+    }
+
+    /// No finished group lives under the key, and the next round asks for leases of its own: until they are granted the slots
+    /// count as taken.
+    fn ask_again(&self) {
+        for slot in self.slots.iter().flatten() {
+            slot.ask_again();
         }
     }
 
     /// Takes all locks in this order.
     async fn round(&mut self, order: &[usize], waits: bool) -> Result<GrantedGroup, RoundEnd> {
         let mut identity = self.identity();
-        for slot in self.slots.iter().flatten() {
-            slot.ask_again();
-        }
         let mut collected = Collection::new(&self.engine, identity.token.hash(), &self.given_back);
         let mut is_adopted = false;
         for &at in order {
@@ -403,6 +410,7 @@ impl Collector {
             match renewal {
                 Ok(Renewal::Renewed(held, _)) if !held.left_at(Instant::now()).is_zero() => {
                     self.engine.leases.insert(hash, name, &held);
+                    self.engine.leases.answered(name, &hash);
                     self.engine.leases.charge(name, &hash, slot.clone());
                     let name = name.clone();
                     leases.push(Lease {
