@@ -21,9 +21,9 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
         {"ttl_ms": 18446744073709551615}
             => ttl_ms: is 18446744073709551615 ms; allowed are 100 to 86400000 ms
         {"ttl_ms": 18446744073709551616}
-            => ttl_ms: is 18446744073709551616; a whole number from 100 to 86400000 is expected
-        {"ttl_ms": 30000.50} => ttl_ms: is 30000.50; a whole number from 100 to 86400000 is expected
-        {"ttl_ms": 3e-4} => ttl_ms: is 3e-4; a whole number from 100 to 86400000 is expected
+            => ttl_ms: is 1.8446744073709552e19; a whole number from 100 to 86400000 is expected
+        {"ttl_ms": 30000.50} => ttl_ms: is 30000.5; a whole number from 100 to 86400000 is expected
+        {"ttl_ms": 3e-4} => ttl_ms: is 0.0003; a whole number from 100 to 86400000 is expected
         {"ttl_ms": "30000"} => ttl_ms: is a text; a number is expected, without quotes
         {"ttl_ms": true}
             => ttl_ms: is true or false; a whole number from 100 to 86400000 is expected
