@@ -39,7 +39,7 @@ pub(super) struct BreakArgs {
     /// The lock
     name: LockName,
     /// Why, for the audit log: 1 to 200 characters
-    #[arg(long, value_name = "TEXT", value_parser = Reason::new)]
+    #[arg(long, value_name = "TEXT", value_parser = Reason::not_blank)]
     reason: Reason,
     /// Break the lease with this fencing token, without asking
     #[arg(long, value_name = "N", value_parser = fence, conflicts_with = "any")]

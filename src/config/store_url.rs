@@ -98,7 +98,7 @@ pub enum StoreUrlError {
     Servers {
         /// What the URL is called.
         what: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the list of servers.
         reason: String,
     },
 }

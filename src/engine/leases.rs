@@ -322,6 +322,13 @@ impl LeaseRegistry {
     /// From now on a lease that has run out stays listed until it is known what became of it, or no longer.
     pub(super) fn keep_run_out(&self, keeps: bool) {
         self.keeps_run_out.store(keeps, Ordering::Relaxed);
+        // No question to the store is under way now: a lease whose answer was not heard is asked about again.
+        for shard in self.shards.iter().filter(|_| keeps) {
+            let is_asked = |lease: &&mut RegisteredLease| lease.end_check == EndCheck::Asked;
+            for lease in shard.lock().leases.values_mut().filter(is_asked) {
+                lease.end_check = EndCheck::Due;
+            }
+        }
     }
 
     /// Returns the leases that had run out at `before`, each once, whose end no other gateway reports and that

@@ -354,6 +354,7 @@ impl Parked {
     /// Stays in place for who may come back. Nobody waits there now.
     pub fn keep(&mut self) {
         let mut attempts = self.parking.lock();
+        attempts.watched.remove(self.token.as_bytes());
         if let Some(attempt) = attempts.by_token.get_mut(self.token.as_bytes()) {
             let attended = std::mem::replace(&mut attempt.attended, false);
             let attended = usize::from(attended);

@@ -24,17 +24,17 @@ impl Client {
 
 // === Give back ===
 //
-// What a call that is dropped half-way has acquired, or may have, is given back in the background.
+// If the caller drops the future of an acquire, the client releases in the background the lease that the gateway may have granted.
 
-/// Gives a thing back when it is dropped.
+/// Releases a lease, or withdraws a request for one, when this is dropped.
 pub(crate) struct OnDrop<T: GiveBack> {
     client: Client,
-    /// That of the caller: a drop may happen outside of any.
+    /// The runtime on which the call was made, because a future may be dropped outside of every runtime.
     runtime: Handle,
     kept: Option<T>,
 }
 
-/// A thing that is given back.
+/// A lease, or a request for one, that can be released in the background.
 pub(crate) trait GiveBack: Sized {
     fn give_back(self, client: Client) -> impl Future<Output = ()> + Send + 'static;
 }

@@ -136,8 +136,8 @@ impl Acquiring {
         self.finish_watched_every(Some(LOOK), watcher).await
     }
 
-    /// The same with another period between two looks at the lock, or without looks: the watcher then hears what answers
-    /// say.
+    /// Like [`Acquiring::finish_watched`], with another period between two inspections of the lock. Without a period the
+    /// lock is not inspected: the watcher then hears only what the answers to this request say.
     pub async fn finish_watched_every(
         &mut self,
         period: Option<Duration>,

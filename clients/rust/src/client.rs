@@ -295,11 +295,11 @@ impl fmt::Debug for ApiKey {
 //
 // Calls that go on after their caller has dropped them.
 
-/// Counts what goes on. Cheap to clone.
+/// The number of tasks in the background. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Background(Arc<watch::Sender<usize>>);
 
-/// One piece of work that goes on, or was dropped with its runtime.
+/// Counts one task in the background until the task ends, or is dropped with its runtime.
 struct Running(Background);
 
 // === impl Background ===
@@ -309,21 +309,21 @@ impl Background {
         Self(Arc::new(watch::Sender::new(0)))
     }
 
-    /// Goes on with it on this runtime, for as long as that is there.
+    /// Runs the work as a task of this runtime, and counts it until it has ended.
     pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         self.0.send_modify(|count| *count += 1);
         let running = Running(self.clone());
-        // Whoever waits for the end of the program waits for it by `done`.
+        // The handle is not needed: `done` waits for the task.
         drop(runtime.spawn(async move {
             let _running = running;
             work.await;
         }));
     }
 
-    /// Ends when nothing goes on.
+    /// Ends when no task in the background is left.
     pub(crate) async fn done(&self) {
         let mut count = self.0.subscribe();
-        // The other end is here.
+        // The sender cannot be gone, because `self` has it.
         let _: Result<_, _> = count.wait_for(|count| *count == 0).await;
     }
 }

@@ -97,12 +97,12 @@ pub struct Problem {
     pub status: u16,
     /// Which problem it is: `locked`, `lease-lost`, ..
     pub code: String,
-    /// What it means, in a sentence.
+    /// What the code means, in a sentence.
     #[serde(default)]
     pub title: String,
-    /// What is wrong with this request.
+    /// Why this request was refused, if there is more to say than the title.
     pub detail: Option<String>,
-    /// By which the gateway's log knows the request.
+    /// The id of the request in the log of the gateway.
     pub request_id: Option<String>,
     /// With `lease-lost`: whether somebody else holds the lock.
     pub held: Option<bool>,
@@ -125,12 +125,12 @@ pub struct Problem {
     json: String,
 }
 
-/// One thing that is wrong with a request.
+/// A field, header or parameter of a request that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct FieldError {
     /// Where: a field of the body, a header, ..
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     #[serde(default)]
     pub reason: String,
 }

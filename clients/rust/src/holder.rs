@@ -60,7 +60,7 @@ pub(crate) fn are_exact(numbers: &[Option<u64>]) -> bool {
 
 // === Release request ===
 
-/// Somebody wants the lock: what its holder has not released in time is broken then.
+/// A caller has asked the holder to release the lock. If the holder does not do so in time, the gateway breaks the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ReleaseRequest {
     /// The name of the API key that asked, if any.

@@ -185,7 +185,7 @@ impl LeaseRenewer {
                 | LeaseState::AtRisk { until, .. } => until,
             };
             tokio::select! {
-                // The other end is here.
+                // The sender cannot be gone, because `self.board` has it.
                 _ = state.changed() => {}
                 () = sleep_until(until) => {}
             }

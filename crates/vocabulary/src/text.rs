@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A free text: 1 to `MAX` characters, of which one is no blank and none is a control character.
+/// A free text: 1 to `MAX` characters, none of them a control character.
 ///
 /// It is shown, never trusted: it takes no part in any decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub type Reason = Text<200>;
 /// Why a text cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// There is no text, or nothing but blanks.
+    /// There is no text, or nothing but blanks where a text must say something.
     #[error("is missing or empty")]
     Empty,
     /// It has more characters than the second number.
@@ -45,9 +45,16 @@ impl<const MAX: usize> Text<MAX> {
         }
         match text.chars().find(|c| c.is_control()) {
             Some(c) => Err(TextError::Control(c)),
-            None if text.trim().is_empty() => Err(TextError::Empty),
             None => Ok(Self(text.into())),
         }
+    }
+
+    /// The same for a text that must say something: blanks alone are refused.
+    pub fn not_blank(text: &str) -> Result<Self, TextError> {
+        let taken = Self::new(text)?;
+        (!text.trim().is_empty())
+            .then_some(taken)
+            .ok_or(TextError::Empty)
     }
 
     /// The text itself.
@@ -100,7 +107,8 @@ mod tests {
         assert_eq!(long, Err(TextError::TooLong(129, 128)));
         assert!(Reason::new(&"ä".repeat(200)).is_ok());
         assert_eq!(Reason::new(""), Err(TextError::Empty));
-        assert_eq!(Reason::new(" "), Err(TextError::Empty));
+        assert!(Owner::new(" ").is_ok());
+        assert_eq!(Reason::not_blank(" "), Err(TextError::Empty));
     }
 
     #[test]

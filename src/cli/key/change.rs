@@ -63,7 +63,11 @@ pub(super) fn change(
     KeysFile::new(&path).parse(&text)?;
     let new = new_version(&path, text.as_bytes()).map_err(unwritable)?;
     if old.is_some() {
-        let taken = fs::metadata(&path).and_then(|old| take_after(new.as_file(), &old));
+        let taken = fs::metadata(&path).and_then(|old| {
+            take_after(new.as_file(), &old)?;
+            // Without this, a power failure might leave a file that the gateway cannot read.
+            new.as_file().sync_all()
+        });
         taken.map_err(unwritable)?;
     }
     if FileStamp::of(&path) != before {

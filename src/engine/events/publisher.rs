@@ -214,6 +214,8 @@ impl Publisher {
             self.hears_ends_since = (!has_others).then_some(now);
             self.leases.keep_run_out(true);
             self.look_at = now + LOOK_PERIOD;
+            // Without this, a lease of which an event came while nobody listened would be known twice.
+            self.known = KnownLeases::default();
             // They may have ended at another gateway.
             let known = &mut self.known;
             self.leases

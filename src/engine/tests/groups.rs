@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 use super::scripted_store::*;
 use crate::{
@@ -398,6 +401,28 @@ async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
     again.delivery.delivered();
     sleep(Duration::from_mins(1)).await;
     assert_eq!(given_back(&store), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_tried_again_ends_no_part_of_a_group_that_was_answered_again_meanwhile() {
+    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    store
+        .release_errors
+        .lock()
+        .extend([unknown(), unknown(), unknown()]);
+    let first = acquire(&engine, &request(KEY)).await.unwrap();
+    let token = first.hash;
+    first.delivery.delivered();
+    for name in GroupNames::parse(NAMES).unwrap().iter() {
+        engine.release_later(name.clone(), token, Instant::now());
+    }
+    settle().await;
+    sleep(Duration::from_millis(1)).await;
+    replayed(&store, None);
+    let again = acquire(&engine, &request(KEY)).await.unwrap();
+    again.delivery.delivered();
+    sleep(Duration::from_secs(10)).await;
+    assert!(store.released.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

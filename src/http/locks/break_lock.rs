@@ -225,7 +225,7 @@ impl RequestBody for BreakBody {
 
     fn read(fields: &mut Fields<'_>) -> Self {
         let text = fields.text(&REASON).unwrap_or_default();
-        let reason = fields.check(&REASON, Reason::new(&text));
+        let reason = fields.check(&REASON, Reason::not_blank(&text));
         let fence = fields.whole(&FENCE);
         let fence = fence.and_then(|number| fields.check(&FENCE, FencingToken::new(number)));
         let mark = fields.text(&MARK);

@@ -249,8 +249,8 @@ pub(in crate::http) async fn renew_group(
 ) -> Result<JsonResponse<RenewedGroupBody>, Problem> {
     let names = query.names()?;
     check_permission(&caller, &names)?;
-    let ttl = body.renewal_ttl(&caller)?;
-    let token = token.or(body.token)?;
+    let ttl = body.renewal_ttl(&caller);
+    let (token, ttl) = (token.or(body.token)?, ttl?);
     let charge = caller.charge();
     let renewals = names.iter().map(|name| {
         let engine = &gateway.engine;

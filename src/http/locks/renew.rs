@@ -55,8 +55,8 @@ pub(in crate::http) async fn renew(
     token: LockToken,
     ApiJson(body): ApiJson<RenewBody>,
 ) -> Result<LeaseBody, Problem> {
-    let ttl = body.renewal_ttl(&caller)?;
-    let token = token.or(body.token)?;
+    let ttl = body.renewal_ttl(&caller);
+    let (token, ttl) = (token.or(body.token)?, ttl?);
     // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
     let charge = caller.charge();
     let renewed = gateway.engine.renew(name, token, ttl).await;

@@ -138,14 +138,14 @@ impl IntoResponse for Problem {
     }
 }
 
-/// One thing that is wrong with a request, and where.
+/// A field, header or parameter of a request that is refused, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(in crate::http) struct FieldError {
     /// Where: a field of the body (`ttl_ms`, `metadata.team`), a header (`Lock-Token`), `name` for
     /// the lock name in the path, `query.X` for a query parameter, or `body` for the body as such.
     #[schema(value_type = String, example = "ttl_ms")]
     pub(in crate::http) field: Cow<'static, str>,
-    /// What is wrong with it and what is expected, to be read after the name of the field.
+    /// What is wrong with the field and what is expected, to be read after the name of the field.
     #[schema(example = "is 50 ms; allowed are 100 to 86400000 ms")]
     pub(in crate::http) reason: String,
 }

@@ -178,8 +178,8 @@ impl From<ClientError> for RetryableFailure {
 }
 
 impl RetryableFailure {
-    /// What an answer says, if it says that the same request may be answered otherwise a moment
-    /// later. The table is in `clients/conformance.md`.
+    /// Reads an answer. Returns a failure if the same request may succeed a moment later, which
+    /// `clients/conformance.md` says for each status.
     pub(crate) fn of_answer(answer: &CallResponse) -> Option<Self> {
         let status = answer.status;
         let is_busy = matches!(

@@ -24,6 +24,8 @@ use super::{
 /// How much longer a request to release makes the row of a lease: the longest name of a key and the longest reason, and
 /// less than as much again.
 const LONGEST_REQUEST: u64 = 2_048;
+/// How many expiries are looked at for one that a waiter waits for: what comes later is found when these are over.
+const EXPIRIES_LOOKED_AT: usize = 16;
 
 /// The leases, tombstones and queues, and the way back to what is durable.
 ///
@@ -205,10 +207,18 @@ impl State {
         &self.catalog
     }
 
-    /// When the next lease expires, if anybody waits for any lock.
+    /// When the next lease expires whose lock somebody waits for, or earlier: only the first expiries are looked at.
     pub(crate) fn next_hand_off(&self) -> Option<Moment> {
-        let ((moment, _fence), _name) = self.expiries.first_key_value()?;
-        (!self.queues.is_empty()).then_some(*moment)
+        if self.queues.is_empty() {
+            return None;
+        }
+        let mut first = self.expiries.iter().take(EXPIRIES_LOOKED_AT);
+        let mut last = None;
+        let awaited = first.find(|((moment, _fence), name)| {
+            last = Some(*moment);
+            self.queues.are_for(name)
+        });
+        awaited.map_or(last, |((moment, _fence), _name)| Some(*moment))
     }
 
     /// Clears away at most `limit` leases, places and tombstones whose time is over, and hands off

@@ -238,10 +238,19 @@ impl Queues {
     /// Goes back to what was settled. Answers the names of the queues that had changed.
     pub(crate) fn rollback(&mut self) -> impl Iterator<Item = LockName> + use<> {
         let undo = std::mem::take(&mut self.undo);
+        // First the new positions: one of them may have the key of a position that comes back.
+        for (name, order) in undo.keys() {
+            self.replace(name, *order, None);
+        }
         for ((name, order), before) in &undo {
             self.replace(name, *order, before.clone());
         }
         undo.into_keys().map(|(name, _)| name)
+    }
+
+    /// Whether anybody is queued for a lock.
+    pub(crate) fn are_for(&self, name: &LockName) -> bool {
+        self.by_name.contains_key(name)
     }
 
     /// The names for which anybody is queued.

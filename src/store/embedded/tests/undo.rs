@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::{
     lock::{BreakTarget, HeldLease, IdempotencyHash, KeeperId, LockName, Mode},
     store::{
-        contract::{Attempt, Holder, Inspection, RenewalTtl, Renewer},
+        contract::{Acquisition, Attempt, Holder, Inspection, RenewalTtl, Renewer},
         embedded::{
             records::Fields,
             state::{Moment, State, UndeliveredGrant},
@@ -156,10 +156,35 @@ fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
     }
 }
 
-/// No waiter is queued who might be granted the lock, the next end is known if anybody waits, and an exclusive lease
-/// is alone.
+#[test]
+fn a_position_that_comes_back_is_found_under_its_key_although_another_had_the_key_meanwhile() {
+    let now = Moment::from_micros(1_000_000);
+    let parking = Parking::default();
+    let mut state = State::new(vec![], vec![], 0, parking.clone());
+    state.acquire(&attempt("a", 60_000), now).unwrap();
+    let hash = key();
+    let (first, other, again) = (
+        waiting_under("a", hash),
+        waiting_under("a", hash),
+        waiting_under("a", hash),
+    );
+    let _parked = [&first, &other, &again].map(|it| parking.park(it.name.clone(), it.token));
+    state.acquire(&first, now).unwrap();
+    drop(state.commit());
+
+    drop(state.leave(&first.name, &first.token, None, now));
+    state.acquire(&other, now).unwrap();
+    state.rollback();
+    let repeated = state.acquire(&again, now).unwrap();
+    assert!(matches!(repeated, Acquisition::Queued(_)), "{repeated:?}");
+    drop(state.commit());
+    assert_eq!(state.inspect(&again.name, now).waiters, 1);
+}
+
+/// No waiter is queued who might be granted the lock, the next end that matters is known if anybody waits, and an exclusive
+/// lease is alone.
 fn holds_together(state: &State, now: Moment) {
-    let (mut next, mut is_awaited) = (None::<Duration>, false);
+    let (mut count, mut awaited) = (0, None::<Duration>);
     let mut rows = 0;
     for lock in names() {
         let shown = state.inspect(&lock, now);
@@ -172,11 +197,11 @@ fn holds_together(state: &State, now: Moment) {
         assert!(leases.is_sorted_by_key(|lease| lease.expires_in));
         have_slots_of_their_own(leases);
         let ends = leases.iter().map(|lease| lease.expires_in);
-        next = ends.chain(next).min();
+        count += leases.len();
         let Some(head) = shown.queue.first() else {
             continue;
         };
-        is_awaited = true;
+        awaited = ends.chain(awaited).min();
         assert!(!leases.is_empty(), "somebody waits, so it is held");
         let is_shared = leases.iter().all(|lease| lease.mode.is_shared());
         if let Some(sharing) = head.sharing.filter(|_| is_shared) {
@@ -187,7 +212,11 @@ fn holds_together(state: &State, now: Moment) {
         }
     }
     let known = state.next_hand_off().map(|moment| moment.since(now));
-    assert_eq!(known, next.filter(|_| is_awaited));
+    assert_eq!(known.is_some(), awaited.is_some());
+    assert!(known <= awaited, "{known:?} is later than {awaited:?}");
+    if count <= 16 {
+        assert_eq!(known, awaited, "no other end wakes the writer");
+    }
     assert_eq!(all_rows(state).len(), state.len());
     assert!(state.len() >= rows as u64);
     assert_eq!(all_rows(state).as_bytes().len() as u64, state.live_bytes());

@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use bb8_redis::redis::{ProtocolVersion, RedisConnectionInfo};
 use parking_lot::Mutex;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio_rustls::TlsConnector;
@@ -20,23 +19,18 @@ use crate::{
 
 /// By what servers know the gateway, and the gateway the servers: as the files say now.
 pub(crate) struct Credentials {
-    login: RedisConnectionInfo,
-    password_file: Option<PasswordFile>,
+    login: RedisLogin,
+    /// The file with the password, and the key of the configuration that names it.
+    password_file: Option<(&'static str, PathBuf)>,
     tls: Option<ClientFiles>,
     /// What was read last.
     read: Mutex<Option<(Vec<FileStamp>, LoadedCredentials)>>,
 }
 
-struct PasswordFile {
-    /// The key of the configuration that names it.
-    key: &'static str,
-    path: PathBuf,
-}
-
 /// What a connection is made with.
 #[derive(Clone)]
 pub(crate) struct LoadedCredentials {
-    pub(crate) login: RedisConnectionInfo,
+    pub(crate) login: RedisLogin,
     pub(crate) tls: Option<TlsConnector>,
 }
 
@@ -117,34 +111,17 @@ impl Credentials {
     }
 
     fn new(
-        of: RedisLogin,
+        login: RedisLogin,
         (key, password_file): (&'static str, &str),
         config: &RedisConfig,
     ) -> Self {
-        let mut login = RedisConnectionInfo::default()
-            .set_db(of.database.into())
-            // Every reply of ours is an array of texts and integers.
-            .set_protocol(ProtocolVersion::RESP2)
-            // It would cost a round trip, and a permission.
-            .set_skip_set_lib_name();
-        if let Some(user) = of.username {
-            login = login.set_username(user);
-        }
-        if let Some(password) = of.password {
-            login = login.set_password(password);
-        }
         let path = (!password_file.is_empty()).then(|| PathBuf::from(password_file));
         Self {
+            password_file: path.map(|path| (key, path)),
+            tls: login.is_tls.then(|| config.tls.files()),
             login,
-            password_file: path.map(|path| PasswordFile { key, path }),
-            tls: of.is_tls.then(|| config.tls.files()),
             read: Mutex::default(),
         }
-    }
-
-    /// The number of the database.
-    pub(crate) fn database(&self) -> i64 {
-        self.login.db()
     }
 
     /// Whether the server is reached over TLS.
@@ -185,20 +162,20 @@ impl Credentials {
 
     fn stamps(&self) -> Vec<FileStamp> {
         let of_tls = self.tls.iter().flat_map(ClientFiles::all);
-        let password = self.password_file.iter().map(|file| file.path.as_path());
+        let password = self.password_file.iter().map(|(_, path)| path.as_path());
         let all = password.chain(of_tls.map(PemFile::path));
         all.map(FileStamp::of).collect()
     }
 
     fn read_files(&self) -> Result<LoadedCredentials, CredentialsError> {
         let mut login = self.login.clone();
-        if let Some(PasswordFile { key, path }) = &self.password_file {
+        if let Some((key, path)) = &self.password_file {
             let password = read_password(path).map_err(|reason| CredentialsError::Password {
                 key,
                 path: path.clone(),
                 reason,
             })?;
-            login = login.set_password(password);
+            login.password = Some(password);
         }
         let tls = match &self.tls {
             None => None,
@@ -257,7 +234,7 @@ mod tests {
 
     fn password(credentials: &Credentials) -> String {
         let loaded = credentials.current().unwrap();
-        loaded.login.password().unwrap_or_default().to_owned()
+        loaded.login.password.unwrap_or_default()
     }
 
     #[test]
@@ -273,7 +250,7 @@ mod tests {
         let credentials = credentials("redis://h", &config);
         assert_eq!(password(&credentials), "one");
         let loaded = credentials.current().unwrap();
-        assert_eq!(loaded.login.username(), Some("al"));
+        assert_eq!(loaded.login.username.as_deref(), Some("al"));
         std::fs::write(&path, "another\r\n").unwrap();
         assert_eq!(password(&credentials), "another");
         std::fs::write(&path, "").unwrap();
@@ -294,13 +271,13 @@ mod tests {
             of_sentinels.current().map(|loaded| loaded.login)
         };
         let nobody = loaded(&config).unwrap();
-        assert_eq!((nobody.username(), nobody.password()), (None, None));
-        assert_eq!(nobody.db(), 0, "a sentinel has no databases");
+        assert_eq!((nobody.username, nobody.password), (None, None));
+        assert_eq!(nobody.database, 0, "a sentinel has no databases");
         config.sentinel.password_file = path.display().to_string();
         let said = loaded(&config).err().unwrap().to_string();
         assert!(said.starts_with("redis.sentinel.password_file "), "{said}");
         std::fs::write(&path, "watch\n").unwrap();
-        assert_eq!(loaded(&config).unwrap().password(), Some("watch"));
+        assert_eq!(loaded(&config).unwrap().password.as_deref(), Some("watch"));
     }
 
     #[test]

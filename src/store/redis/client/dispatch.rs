@@ -105,7 +105,7 @@ impl Dispatch {
         let mut earlier: Option<Uncertainty> = None;
         let mut pauses = Pauses::new();
         let mut waiting = None;
-        let class = if script.runs_during_slot_migration() {
+        let class = if script.runs_during_slot_migration {
             CommandClass::Keep
         } else {
             CommandClass::Ask
@@ -174,7 +174,7 @@ impl Dispatch {
     ) -> Result<Reply, Failure> {
         let whole = (script, KeyForm::Whole);
         let sent = self.once(whole, keys, echo, limit, &fill).await;
-        if !matches!(sent, Err(Failure::Moving(_))) || !script.runs_during_slot_migration() {
+        if !matches!(sent, Err(Failure::Moving(_))) || !script.runs_during_slot_migration {
             return sent;
         }
         let alone = (script, KeyForm::LockAlone);
@@ -238,7 +238,7 @@ pub(crate) async fn on_each(
 ) {
     let mut served = HashSet::new();
     let mut going = FuturesUnordered::new();
-    let mut changed = dispatch.topology.changes();
+    let mut changes = dispatch.topology.changes();
     loop {
         let mut shards = dispatch.topology.shards();
         shards.retain(|shard| !shard.disconnected.is_cancelled());
@@ -257,10 +257,11 @@ pub(crate) async fn on_each(
             }
         }
         tokio::select! {
-            () = changed.next() => {}
+            Ok(()) = changes.changed() => {}
             Some(over) = going.next(), if !going.is_empty() => {
                 served.remove(&over);
             }
+            else => return,
         }
     }
 }
@@ -305,9 +306,9 @@ impl Dispatch {
         fill: impl Fn(&mut Command) + Send + Sync,
     ) -> Result<Reply, Failure> {
         let slot = keys.slot();
-        let names_absent = script.writes() && self.topology.is_cluster();
+        let names_absent = !script.read_only && self.topology.is_cluster();
         let (count, of_lock) = match form {
-            KeyForm::Whole => (script.keys() + usize::from(names_absent), script.of_lock()),
+            KeyForm::Whole => (script.keys + usize::from(names_absent), script.of_lock),
             KeyForm::LockAlone => (1, LOCK_ALONE),
             KeyForm::SharedAlone => (4, LOCK_ALONE),
         };
@@ -333,7 +334,7 @@ impl Dispatch {
                 Err(Failure::Elsewhere(redirect)) => {
                     if redirect.kind == RedirectKind::Ask
                         && form == KeyForm::Whole
-                        && script.writes()
+                        && !script.read_only
                     {
                         return Err(Failure::Moving(redirect.reason()));
                     }
@@ -382,7 +383,7 @@ impl Dispatch {
         fill: impl Fn(&mut Command) + Send + Sync,
     ) -> Result<Reply, Failure> {
         let on = (&Destination::at(shard), connection);
-        self.script_on(on, (script, script.keys()), echo, deadline, fill)
+        self.script_on(on, (script, script.keys), echo, deadline, fill)
             .await
     }
 

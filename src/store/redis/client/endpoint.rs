@@ -23,12 +23,16 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::{either::Either, sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
-use crate::{config::RedisNode, store::Unavailability, tls::distrust};
+use crate::{
+    config::{RedisLogin, RedisNode},
+    store::Unavailability,
+    tls::distrust,
+};
 
 use super::{
     connection::{Connection, ConnectionShared, Driver, answered},
     credentials::{Credentials, LoadedCredentials, server_name},
-    failure::{Failure, tells_of_no_database, tells_of_no_select, tells_of_too_many_clients},
+    failure::{Failure, tells_of_too_many_clients},
     identity::{Identity, Reached, Run},
     resp::Replies,
     script::Command,
@@ -164,7 +168,7 @@ impl Endpoint {
 
     /// Finds out where the address leads, if that is in doubt.
     async fn settle(&self) -> Result<(), Unavailability> {
-        let _turn = self.identity.turn().await;
+        let _turn = self.identity.turn.lock().await;
         if let Some(connections) = self.identity.doubt()? {
             let dialled = join_all((0..connections).map(|_| self.dial())).await;
             // All of them are open until now, whatever balances them over servers.
@@ -205,11 +209,7 @@ impl Endpoint {
         Ok((wire, run))
     }
 
-    async fn greet(
-        &self,
-        wire: &mut Wire,
-        login: &RedisConnectionInfo,
-    ) -> Result<Run, Unavailability> {
+    async fn greet(&self, wire: &mut Wire, login: &RedisLogin) -> Result<Run, Unavailability> {
         // Before the answer: whatever the server says, it is no younger then.
         let asked = Instant::now();
         let mut greeting = Vec::new();
@@ -227,11 +227,11 @@ impl Endpoint {
                 Ok(None) | Err(_) => return Err(self.closed()),
             }
         };
-        if login.password().is_some() {
+        if login.password.is_some() {
             judge_login(next().await?)?;
         }
-        if login.db() != 0 {
-            self.judge_database(next().await?)?;
+        if login.database != 0 {
+            judge_database(login.database, next().await?)?;
         }
         judge_greeting(next().await?)?;
         if !self.one_server {
@@ -250,49 +250,20 @@ impl Endpoint {
     }
 
     /// What is said first on a connection, all at once.
-    fn greeting(&self, login: &RedisConnectionInfo) -> Vec<Command> {
+    fn greeting(&self, login: &RedisLogin) -> Vec<Command> {
         let mut commands = Vec::new();
-        if let Some(password) = login.password() {
-            commands.push(Command::new("AUTH").with(login.username()).with(password));
+        if let Some(password) = &login.password {
+            let named = Command::new("AUTH").with(login.username.as_deref());
+            commands.push(named.with(password));
         }
-        if login.db() != 0 {
-            commands.push(Command::new("SELECT").with(login.db()));
+        if login.database != 0 {
+            commands.push(Command::new("SELECT").with(login.database));
         }
         commands.push(Command::new("PING"));
         if self.one_server {
             commands.push(Command::new("INFO").with("server"));
         }
         commands
-    }
-
-    fn judge_database(&self, reply: Value) -> Result<(), Unavailability> {
-        let Value::ServerError(error) = reply else {
-            return Ok(());
-        };
-        if let Some(why) = turned_away(&error) {
-            return Err(why);
-        }
-        let (database, detail) = (self.credentials.database(), error.details());
-        if detail.is_some_and(tells_of_no_database) {
-            return Err(Unavailability::Misconfigured(format!(
-                "the server has no database {database}; name another at the end of the store's \
-                 URL, or raise `databases` in the server's configuration (a cluster has database 0 \
-                 only)"
-            )));
-        }
-        if detail.is_some_and(tells_of_no_select) {
-            return Err(Unavailability::Misconfigured(format!(
-                "the user may not choose database {database}; give it +select, or use database 0"
-            )));
-        }
-        // Going by its code alone, since its text may repeat the password.
-        Err(match Failure::of(error.code(), "") {
-            Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
-                let code = error.code();
-                Unavailability::Misconfigured(format!("the server refuses the login: {code}"))
-            }
-            known => known.reason(),
-        })
     }
 
     /// Starts the task that moves the bytes of a connection.
@@ -387,6 +358,36 @@ fn judge_login(reply: Value) -> Result<(), Unavailability> {
     Err(why.unwrap_or_else(|| Unavailability::Misconfigured(wrong.to_owned())))
 }
 
+fn judge_database(database: u16, reply: Value) -> Result<(), Unavailability> {
+    let Value::ServerError(error) = reply else {
+        return Ok(());
+    };
+    if let Some(why) = turned_away(&error) {
+        return Err(why);
+    }
+    let detail = error.details().unwrap_or_default();
+    // A cluster says the latter for any database but the first.
+    let has_none = detail.contains("DB index") || detail.contains("SELECT is not allowed");
+    let why = if has_none {
+        format!(
+            "the server has no database {database}; name another at the end of the store's \
+             URL, or raise `databases` in the server's configuration (a cluster has database 0 \
+             only)"
+        )
+    } else if detail.contains("no permissions to run the 'select'") {
+        format!("the user may not choose database {database}; give it +select, or use database 0")
+    } else {
+        // Going by its code alone, since its text may repeat the password.
+        match Failure::of(error.code(), "") {
+            Failure::NoScript | Failure::WrongType | Failure::Unknown(_) => {
+                format!("the server refuses the login: {}", error.code())
+            }
+            known => return Err(known.reason()),
+        }
+    };
+    Err(Unavailability::Misconfigured(why))
+}
+
 /// What a server answers to PING. Whatever it is, if only that it is busy or that the user may not ask, it
 /// answers.
 fn judge_greeting(reply: Value) -> Result<(), Unavailability> {
@@ -479,7 +480,7 @@ mod tests {
     use tokio::{io::AsyncWriteExt, net::TcpListener};
 
     use super::*;
-    use crate::config::{RedisConfig, RedisLogin};
+    use crate::config::RedisConfig;
 
     /// What is told of a server that says this to whoever connects, and closes the connection.
     async fn told_of_one_that_says(greeting: &str) -> Unavailability {

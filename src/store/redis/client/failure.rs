@@ -150,16 +150,6 @@ pub(crate) fn tells_of_too_many_clients(text: &str) -> bool {
     text.contains("max number of clients")
 }
 
-/// The server's words for a database that it does not have, or a cluster's for any but the first.
-pub(crate) fn tells_of_no_database(text: &str) -> bool {
-    text.contains("DB index") || text.contains("SELECT is not allowed")
-}
-
-/// The server's words for a user that may not choose a database.
-pub(crate) fn tells_of_no_select(text: &str) -> bool {
-    text.contains("no permissions to run the 'select'")
-}
-
 /// The text without the place in the script that Redis appends.
 fn shorten(text: &str) -> &str {
     let text = text.lines().next().unwrap_or_default();

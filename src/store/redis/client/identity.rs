@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard},
+    sync::Mutex as AsyncMutex,
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use crate::store::Unavailability;
 /// Which run of which server an address leads to.
 pub(super) struct Identity {
     /// Held while it is found out where the address leads.
-    turn: AsyncMutex<()>,
+    pub(super) turn: AsyncMutex<()>,
     state: Mutex<IdentityState>,
 }
 
@@ -96,11 +96,6 @@ impl Identity {
                 settled: Instant::now(),
             }),
         }
-    }
-
-    /// Held while it is found out where the address leads.
-    pub(super) async fn turn(&self) -> AsyncMutexGuard<'_, ()> {
-        self.turn.lock().await
     }
 
     /// How many connections must reach the same run before one is used; `None` if that is known. Fails while

@@ -48,30 +48,13 @@ pub(crate) struct Pool {
 struct Manager {
     route: Route,
     state: Arc<PoolState>,
-    homes: Homes,
-}
-
-/// The connections that bb8 has: each from when it was made until bb8 finds it broken.
-#[derive(Clone, Default)]
-struct Live {
-    all: Vec<Connection>,
-    /// The same by the number of the worker that moves them.
-    by_worker: Vec<Vec<Connection>>,
-}
-
-/// Which worker moves which connection.
-#[derive(Clone)]
-struct Homes {
     workers: Workers,
-    /// How many connections each worker moves or makes.
-    taken: Arc<Mutex<Vec<usize>>>,
+    /// How many connections each worker is making.
+    making: Mutex<Vec<usize>>,
 }
 
-/// The worker that moves a connection, or makes it, until this is dropped.
-struct Home {
-    homes: Homes,
-    worker: Worker,
-}
+/// The connections that bb8 has, with the worker that moves each: from when it was made until bb8 finds it broken.
+type Live = Vec<(Option<Worker>, Connection)>;
 
 /// What came of connecting.
 #[derive(Default)]
@@ -84,13 +67,7 @@ struct PoolState {
 
 /// What the pool keeps. A failed connect is kept too, for the one who asked for it: the pool itself
 /// would keep the reason and let the caller wait until the time is over.
-enum Dialled {
-    Up {
-        connection: Connection,
-        _home: Option<Home>,
-    },
-    Down(Instant, Unavailability),
-}
+type Dialled = Result<Connection, (Instant, Unavailability)>;
 
 /// How much longer than one connect the pool lets a caller wait, so that the caller is told the
 /// reason.
@@ -108,7 +85,8 @@ impl Pool {
         let manager = Manager {
             route: route.clone(),
             state: Arc::clone(&state),
-            homes: Homes::new(workers),
+            workers: workers.clone(),
+            making: Mutex::new(vec![0; workers.count()]),
         };
         let size = match config.connections {
             0 => u32::try_from(workers.count()).unwrap_or(u32::MAX).max(1),
@@ -143,12 +121,15 @@ impl Pool {
     /// The next connection of the snapshot among those of this thread, or else among all, if it is whole.
     fn live(&self) -> Option<Connection> {
         let live = self.state.live.load();
-        let connections = live.of(Worker::current());
-        let turn = match connections.len() {
+        let here = Worker::current();
+        let is_own = |home: Option<Worker>| here.is_some() && home == here;
+        let own = live.iter().filter(|(home, _)| is_own(*home)).count();
+        let turn = match if own > 0 { own } else { live.len() } {
             0 | 1 => 0,
             count => self.turn.fetch_add(1, Ordering::Relaxed) % count,
         };
-        let connection = connections.get(turn)?;
+        let mut usable = live.iter().filter(|(home, _)| own == 0 || is_own(*home));
+        let (_, connection) = usable.nth(turn)?;
         (!connection.is_broken()).then(|| connection.clone())
     }
 
@@ -161,12 +142,10 @@ impl Pool {
                 return Err(Unavailability::Connect(reason));
             };
             match &*dialled {
-                Dialled::Up { connection, .. } if !connection.is_broken() => {
-                    return Ok(connection.clone());
-                }
-                Dialled::Down(at, reason) if *at >= asked => return Err(reason.clone()),
+                Ok(connection) if !connection.is_broken() => return Ok(connection.clone()),
+                Err((at, reason)) if *at >= asked => return Err(reason.clone()),
                 // Broken, or failed for somebody else some time ago.
-                Dialled::Up { .. } | Dialled::Down(..) => {}
+                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -213,117 +192,53 @@ impl Pool {
     }
 }
 
-// === impl Live ===
+// === impl Manager ===
 
-impl Live {
-    /// Those that a worker moves; all of them for who is no worker, or one that moves none.
-    fn of(&self, worker: Option<Worker>) -> &[Connection] {
-        let own = worker.and_then(|worker| self.by_worker.get(worker.number()));
-        own.filter(|own| !own.is_empty()).unwrap_or(&self.all)
+impl Manager {
+    /// The worker that moves or makes the fewest connections, which makes one more from now on. `None` if there are no
+    /// workers.
+    fn next_worker(&self) -> Option<Worker> {
+        // In this order a connection that is made at the same time may count twice, but is not missed.
+        let mut making = self.making.lock();
+        let live = self.state.live.load();
+        let worker = self.workers.all().min_by_key(|worker| {
+            let moved = live.iter().filter(|(home, _)| *home == Some(*worker));
+            moved.count() + making[worker.number()]
+        })?;
+        making[worker.number()] += 1;
+        Some(worker)
     }
 
-    fn add(&mut self, connection: &Connection, worker: Option<Worker>) {
-        self.all.push(connection.clone());
-        if let Some(number) = worker.map(Worker::number) {
-            if self.by_worker.len() <= number {
-                self.by_worker.resize(number + 1, Vec::new());
-            }
-            self.by_worker[number].push(connection.clone());
-        }
-    }
-
-    fn remove(&mut self, connection: &Connection) {
-        for connections in self.by_worker.iter_mut().chain([&mut self.all]) {
-            connections.retain(|it| !it.is(connection));
-        }
-    }
-}
-
-// === impl Homes ===
-
-impl Homes {
-    fn new(workers: &Workers) -> Self {
-        Self {
-            workers: workers.clone(),
-            taken: Arc::new(Mutex::new(vec![0; workers.count()])),
-        }
-    }
-
-    /// The worker with the fewest connections, which has one more from now on. `None` if there are no workers.
-    fn next(&self) -> Option<Home> {
-        let mut taken = self.taken.lock();
-        let worker = self.workers.all().min_by_key(|it| taken[it.number()])?;
-        taken[worker.number()] += 1;
-        Some(Home {
-            homes: self.clone(),
-            worker,
-        })
-    }
-}
-
-// === impl Home ===
-
-impl Home {
-    /// Connects there: what connects moves the bytes from then on.
-    async fn connect(&self, route: Route) -> Result<Connection, Unavailability> {
+    /// Connects on a worker: what connects moves the bytes from then on.
+    async fn connect_on(&self, worker: Option<Worker>) -> Result<Connection, Unavailability> {
+        let route = self.route.clone();
         let connecting = async move { route.connect().await };
-        let connected = self.homes.workers.carry_out(self.worker, connecting).await;
+        let Some(worker) = worker else {
+            return connecting.await;
+        };
+        let connected = self.workers.carry_out(worker, connecting).await;
         let ended = || Unavailability::Connect("the gateway has ended".to_owned());
         connected.unwrap_or_else(|| Err(ended()))
     }
 }
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        self.homes.taken.lock()[self.worker.number()] -= 1;
-    }
-}
-
-// === impl PoolState ===
-
-impl PoolState {
-    /// A connection was made for bb8 to keep.
-    fn add(&self, connection: &Connection, worker: Option<Worker>) {
-        *self.last_error.lock() = None;
-        self.change_live(|live| live.add(connection, worker));
-        self.connected.notify_one();
-    }
-
-    fn change_live(&self, change: impl Fn(&mut Live)) {
-        self.live.rcu(|live| {
-            let mut live = Live::clone(live);
-            change(&mut live);
-            live
-        });
-    }
-}
-
-// === impl Manager ===
 
 impl bb8::ManageConnection for Manager {
     type Connection = Dialled;
     type Error = Infallible;
 
     async fn connect(&self) -> Result<Dialled, Infallible> {
-        let home = self.homes.next();
-        let connected = match &home {
-            None => self.route.connect().await,
-            Some(home) => home.connect(self.route.clone()).await,
-        };
-        Ok(match connected {
-            Ok(connection) => {
-                self.state
-                    .add(&connection, home.as_ref().map(|home| home.worker));
-                Dialled::Up {
-                    connection,
-                    _home: home,
-                }
-            }
-            Err(reason) => {
-                *self.state.last_error.lock() = Some(reason.to_string());
-                Dialled::Down(Instant::now(), reason)
-            }
-        })
+        let worker = self.next_worker();
+        let connected = self.connect_on(worker).await;
+        *self.state.last_error.lock() = connected.as_ref().err().map(ToString::to_string);
+        if let Ok(connection) = &connected {
+            self.state
+                .change_live(|live| live.push((worker, connection.clone())));
+            self.state.connected.notify_one();
+        }
+        if let Some(worker) = worker {
+            self.making.lock()[worker.number()] -= 1;
+        }
+        Ok(connected.map_err(|reason| (Instant::now(), reason)))
     }
 
     async fn is_valid(&self, _dialled: &mut Dialled) -> Result<(), Infallible> {
@@ -331,16 +246,27 @@ impl bb8::ManageConnection for Manager {
     }
 
     fn has_broken(&self, dialled: &mut Dialled) -> bool {
-        match dialled {
-            Dialled::Up { connection, .. } => {
-                let is_broken = connection.is_broken();
-                if is_broken {
-                    self.state.change_live(|live| live.remove(connection));
-                }
-                is_broken
-            }
-            Dialled::Down(..) => true,
+        let Ok(connection) = dialled else {
+            return true;
+        };
+        let is_broken = connection.is_broken();
+        if is_broken {
+            self.state
+                .change_live(|live| live.retain(|(_, it)| !it.is(connection)));
         }
+        is_broken
+    }
+}
+
+// === impl PoolState ===
+
+impl PoolState {
+    fn change_live(&self, change: impl Fn(&mut Live)) {
+        self.live.rcu(|live| {
+            let mut live = Live::clone(live);
+            change(&mut live);
+            live
+        });
     }
 }
 

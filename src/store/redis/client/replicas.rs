@@ -29,7 +29,12 @@ use super::{
 
 /// Waits for the replicas of one server.
 pub(crate) struct Replicas {
-    replica_wait: ReplicaWait,
+    /// How many replicas are waited for.
+    wanted: u32,
+    /// For how long they are.
+    timeout: Duration,
+    /// How much longer the server may take to say so.
+    answer_within: Duration,
     markers: Mutex<Option<Arc<MarkerConnection>>>,
     /// Held while a connection is opened.
     opening: AsyncMutex<()>,
@@ -42,11 +47,9 @@ pub(crate) struct Replicas {
 impl Replicas {
     pub(crate) fn new(config: &RedisConfig) -> Self {
         Self {
-            replica_wait: ReplicaWait {
-                wanted: config.wait_replicas,
-                timeout: config.wait_timeout_ms.duration(),
-                answer_within: config.command_timeout_ms.duration(),
-            },
+            wanted: config.wait_replicas,
+            timeout: config.wait_timeout_ms.duration(),
+            answer_within: config.command_timeout_ms.duration(),
             markers: Mutex::default(),
             opening: AsyncMutex::new(()),
             failed: Mutex::default(),
@@ -55,7 +58,7 @@ impl Replicas {
 
     /// How many are waited for.
     pub(crate) fn wanted(&self) -> u32 {
-        self.replica_wait.wanted
+        self.wanted
     }
 
     /// Why a grant is not answered that too few replicas have.
@@ -66,13 +69,13 @@ impl Replicas {
 
     /// How long it takes at most to find out who has something: the marker of those before, and one's own.
     pub(crate) fn longest(&self) -> Duration {
-        2 * self.replica_wait.timeout + self.replica_wait.answer_within
+        2 * self.timeout + self.answer_within
     }
 
     /// How many had the last marker in time, if that is known.
     pub(crate) fn confirmed(&self) -> Option<u32> {
         let markers = self.markers.lock().clone();
-        markers.and_then(|markers| markers.last.lock().as_ref()?.confirmed)
+        markers.and_then(|markers| markers.last.lock().as_ref()?.1)
     }
 
     /// The connection on which it will be found out who has a grant that is made from now on; `None` if
@@ -84,7 +87,7 @@ impl Replicas {
         marker: impl FnOnce() -> String + Send,
         limit: Instant,
     ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
-        if self.replica_wait.wanted == 0 {
+        if self.wanted == 0 {
             return Ok(None);
         }
         if let Some(markers) = self.open_markers() {
@@ -115,7 +118,7 @@ impl Replicas {
         }
         let open = async {
             let connection = pool.route.connect().await?;
-            let limit = Instant::now() + self.replica_wait.answer_within;
+            let limit = Instant::now() + self.answer_within;
             MarkerConnection::open(connection, marker(), limit).await
         };
         let opened = open.await.map(Arc::new);
@@ -140,7 +143,7 @@ impl Replicas {
         }
         let confirmed = timeout_at(limit, self.confirmed_on(markers, limit)).await;
         match confirmed.ok().flatten() {
-            Some(count) if count >= self.replica_wait.wanted => Ok(()),
+            Some(count) if count >= self.wanted => Ok(()),
             other => Err(other),
         }
     }
@@ -151,8 +154,59 @@ impl Replicas {
         let last = *markers.last.lock();
         match last {
             // What came of it, came of it for all who asked before.
-            Some(last) if last.begun > asked => last.confirmed,
-            _ => markers.round(self.replica_wait, limit).await,
+            Some((begun, confirmed)) if begun > asked => confirmed,
+            _ => {
+                let begun = Instant::now();
+                let confirmed = self.mark(markers, limit).await;
+                *markers.last.lock() = Some((begun, confirmed));
+                confirmed
+            }
+        }
+    }
+
+    /// Writes a marker, and waits for those who have it. All is over by `limit`.
+    async fn mark(&self, markers: &MarkerConnection, limit: Instant) -> Option<u32> {
+        let (connection, now) = (&markers.connection, Instant::now());
+        let left = limit.saturating_duration_since(now);
+        let for_the_answer = self.answer_within.min(left / 4);
+        let timeout = self.timeout.min(left.saturating_sub(for_the_answer));
+        let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        // A wait whose caller has gone keeps the connection busy until its time is over.
+        let earlier = *markers.unanswered.lock();
+        if earlier.is_some_and(|due| due <= now) {
+            connection.retire();
+        }
+        // Zero would be for ever.
+        if connection.is_broken() || timeout == 0 {
+            return None;
+        }
+        let due = earlier.unwrap_or(now) + self.timeout + self.answer_within;
+        *markers.unanswered.lock() = Some(earlier.unwrap_or(due));
+        let wait = |script: Command| {
+            let wait = Command::new("WAIT").with(self.wanted).with(timeout);
+            [script.with(&markers.marker).with(MARKER_LASTS_MS), wait]
+        };
+        let mut replies = connection
+            .send_all(&wait(markers.script.by_hash(1)), due)
+            .await;
+        if let Ok([Value::ServerError(error), _]) = replies.as_deref()
+            && answered(error) == Failure::NoScript
+        {
+            replies = connection
+                .send_all(&wait(markers.script.in_full(1)), due)
+                .await;
+        }
+        *markers.unanswered.lock() = None;
+        match replies.as_deref() {
+            Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
+            Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
+                // Of a cluster the slot of the marker may have gone: the next connection has another one.
+                if let Failure::WrongNode(_) | Failure::Elsewhere(_) = answered(error) {
+                    connection.retire();
+                }
+                None
+            }
+            _ => None,
         }
     }
 
@@ -177,29 +231,10 @@ pub(crate) struct MarkerConnection {
     script: Script,
     /// Held while replicas are waited for, so that those who wait together share a marker.
     turn: AsyncMutex<()>,
-    /// What came of the last marker.
-    last: Mutex<Option<MarkerRound>>,
+    /// When the last marker was begun, and how many replicas have it, if that is known.
+    last: Mutex<Option<(Instant, Option<u32>)>>,
     /// By when a marker should have been counted whose caller has gone meanwhile.
     unanswered: Mutex<Option<Instant>>,
-}
-
-/// What came of a marker.
-#[derive(Debug, Clone, Copy)]
-struct MarkerRound {
-    begun: Instant,
-    /// How many replicas have it; `None` if that is not known.
-    confirmed: Option<u32>,
-}
-
-/// How replicas are waited for.
-#[derive(Debug, Clone, Copy)]
-struct ReplicaWait {
-    /// How many are waited for.
-    wanted: u32,
-    /// For how long they are.
-    timeout: Duration,
-    /// How much longer the server may take to say so.
-    answer_within: Duration,
 }
 
 /// For how long the marker stays: longer than it takes to come to a replica.
@@ -233,62 +268,6 @@ impl MarkerConnection {
             last: Mutex::default(),
             unanswered: Mutex::default(),
         })
-    }
-
-    /// Writes a marker, and waits for those who have it. All is over by `limit`.
-    async fn round(&self, replica_wait: ReplicaWait, limit: Instant) -> Option<u32> {
-        let begun = Instant::now();
-        let confirmed = self.mark(replica_wait, limit).await;
-        *self.last.lock() = Some(MarkerRound { begun, confirmed });
-        confirmed
-    }
-
-    async fn mark(&self, replica_wait: ReplicaWait, limit: Instant) -> Option<u32> {
-        let now = Instant::now();
-        let left = limit.saturating_duration_since(now);
-        let for_the_answer = replica_wait.answer_within.min(left / 4);
-        let timeout = replica_wait
-            .timeout
-            .min(left.saturating_sub(for_the_answer));
-        let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        // A wait whose caller has gone keeps the connection busy until its time is over.
-        let earlier = *self.unanswered.lock();
-        if earlier.is_some_and(|due| due <= now) {
-            self.connection.retire();
-        }
-        // Zero would be for ever.
-        if self.connection.is_broken() || timeout == 0 {
-            return None;
-        }
-        let due = earlier.unwrap_or(now) + replica_wait.timeout + replica_wait.answer_within;
-        *self.unanswered.lock() = Some(earlier.unwrap_or(due));
-        let wait = |script: Command| {
-            let wait = Command::new("WAIT").with(replica_wait.wanted).with(timeout);
-            [script.with(&self.marker).with(MARKER_LASTS_MS), wait]
-        };
-        let connection = &self.connection;
-        let mut replies = connection
-            .send_all(&wait(self.script.by_hash(1)), due)
-            .await;
-        if let Ok([Value::ServerError(error), _]) = replies.as_deref()
-            && answered(error) == Failure::NoScript
-        {
-            replies = connection
-                .send_all(&wait(self.script.in_full(1)), due)
-                .await;
-        }
-        *self.unanswered.lock() = None;
-        match replies.as_deref() {
-            Ok([Value::Okay, Value::Int(count)]) => u32::try_from(*count).ok(),
-            Ok([Value::ServerError(error), _] | [_, Value::ServerError(error)]) => {
-                // Of a cluster the slot of the marker may have gone: the next connection has another one.
-                if let Failure::WrongNode(_) | Failure::Elsewhere(_) = answered(error) {
-                    self.connection.retire();
-                }
-                None
-            }
-            _ => None,
-        }
     }
 }
 

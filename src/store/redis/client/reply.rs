@@ -76,10 +76,7 @@ impl Reply {
         };
         Ok(Self {
             kind: String::from_utf8(kind).map_err(|_| "no kind".to_owned())?,
-            fields,
-            sent,
-            by: None,
-            next_look: None,
+            ..Self::of_fields(fields, sent)
         })
     }
 

@@ -21,13 +21,14 @@ pub(crate) struct Script {
     text: String,
     hash: String,
     /// How many keys it names.
-    keys: usize,
+    pub(super) keys: usize,
     /// The keys of a lock that it names. Empty if its caller writes its keys.
-    of_lock: &'static [KeyOfLock],
+    pub(super) of_lock: &'static [KeyOfLock],
     /// Whether it only looks: it comes to no harm where keys of its slot are elsewhere.
-    read_only: bool,
-    /// Whether it can do with its first key, which is the lock.
-    runs_during_slot_migration: bool,
+    pub(super) read_only: bool,
+    /// Whether it can do with its first key while its slot is being moved: the lock, which exists as long as the lease
+    /// does.
+    pub(super) runs_during_slot_migration: bool,
 }
 
 /// One of the keys of a lock.
@@ -94,27 +95,6 @@ impl Script {
     pub(crate) fn running_during_slot_migration(mut self) -> Self {
         self.runs_during_slot_migration = true;
         self
-    }
-
-    /// How many keys it names.
-    pub(crate) fn keys(&self) -> usize {
-        self.keys
-    }
-
-    /// The keys of a lock that it names.
-    pub(crate) fn of_lock(&self) -> &'static [KeyOfLock] {
-        self.of_lock
-    }
-
-    /// Whether it changes anything.
-    pub(crate) fn writes(&self) -> bool {
-        !self.read_only
-    }
-
-    /// Whether it can do with its first key while its slot is being moved: the lock, which exists as long as the
-    /// lease does.
-    pub(crate) fn runs_during_slot_migration(&self) -> bool {
-        self.runs_during_slot_migration
     }
 
     /// A call of the script as the server knows it, before its keys, which are so many, and arguments.

@@ -1,6 +1,6 @@
 //! Which server a slot lives on.
 
-use std::{fmt, future::pending, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
@@ -32,9 +32,6 @@ pub(crate) enum Topology {
     /// Each master of a cluster has some.
     Cluster(Arc<Cluster>),
 }
-
-/// Notifies when the set of servers changes.
-pub(crate) struct Changes(Option<watch::Receiver<u64>>);
 
 /// How long it may take until it is known who has what.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
@@ -199,12 +196,12 @@ impl Topology {
         }
     }
 
-    /// Notifies subscribers when the set of servers changes.
-    pub(crate) fn changes(&self) -> Changes {
-        Changes(match self {
-            Self::One(_) => None,
-            Self::Cluster(cluster) => Some(cluster.changes()),
-        })
+    /// Notifies subscribers when the set of servers changes. Of one server it never does.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        match self {
+            Self::One(_) => watch::Sender::new(0).subscribe(),
+            Self::Cluster(cluster) => cluster.changes(),
+        }
     }
 
     /// What is known of who has what.
@@ -231,21 +228,6 @@ impl Topology {
         match self {
             Self::One(shard) => shard.pool.route.close().await,
             Self::Cluster(cluster) => cluster.close().await,
-        }
-    }
-}
-
-// === impl Changes ===
-
-impl Changes {
-    /// Ends when the servers are others than when this was made, or last ended.
-    pub(crate) async fn next(&mut self) {
-        let changed = match &mut self.0 {
-            Some(changes) => changes.changed().await.is_ok(),
-            None => false,
-        };
-        if !changed {
-            pending::<()>().await;
         }
     }
 }

@@ -7,7 +7,7 @@ use http::Response;
 use latchgate::{
     auth::KeysFile,
     config::Config,
-    store::contract::{Holder, Loss, Release, Renewal},
+    store::contract::{Acquisition, Holder, Loss, Release, Renewal},
 };
 use tokio::time::{advance, sleep, timeout};
 
@@ -401,6 +401,22 @@ async fn each_of_several_locks_counts_for_the_rate() {
     assert_eq!(limited.acquire("f").await, 429);
     advance(Duration::from_millis(510)).await;
     assert_eq!(limited.acquire("f").await, 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_for_several_locks_that_is_refused_keeps_no_room_beyond_their_ttl() {
+    let limited = Limited::to("max_leases = 2");
+    let headers = [limited.key.auth(), JSON[0], REPEATED];
+    let body = r#"{"names": ["a", "b"], "ttl_ms": 1000}"#;
+    let first = limited.service.ask("POST /locks", &headers, body).await;
+    assert_eq!(first.status, 201, "{}", first.body);
+    let script = &limited.service.script;
+    script.acquire.ok(Acquisition::IdempotencyMismatch);
+    let again = limited.service.ask("POST /locks", &headers, body).await;
+    assert_eq!(again.problem(), (409, "idempotency-mismatch"));
+    assert_eq!(limited.acquire("c").await, 429);
+    advance(Duration::from_millis(1_001)).await;
+    assert_eq!(limited.acquire("c").await, 201);
 }
 
 #[tokio::test]

@@ -105,11 +105,10 @@ impl Cluster {
 
     /// Ends when some servers are known.
     pub(crate) async fn wait_until_known(&self) {
-        let mut changes = self.changed.subscribe();
-        while self.layout().shards.is_empty() {
-            if changes.changed().await.is_err() {
-                return;
-            }
+        let is_known = |_: &u64| !self.layout().shards.is_empty();
+        // `wait_for` uses up what tokio lets a task do in one poll, and may wait although servers are known.
+        if !is_known(&0) {
+            drop(self.changed.subscribe().wait_for(is_known).await);
         }
     }
 
@@ -201,12 +200,7 @@ impl Cluster {
     /// Goes by what one of the servers has said.
     pub(super) fn apply_view(&self, view: &ClusterView) {
         let mut now = self.layout.lock();
-        let next = Layout::of(view, |node| match now.at(node) {
-            Some(shard) => Arc::clone(shard),
-            None => self
-                .known_redirect_target(node)
-                .unwrap_or_else(|| self.shard_at(node)),
-        });
+        let next = Layout::of(view, |node| self.known_or_new(&now, node));
         let next = Arc::new(next);
         for slot in now.differing(&next) {
             self.moves[slot.index()].fetch_add(1, Ordering::AcqRel);
@@ -267,20 +261,20 @@ impl Cluster {
 
     /// The server at an address to which somebody is pointed now.
     fn redirect_target(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
-        let known = self.known_redirect_target(node);
-        let known = known.or_else(|| layout.at(node).map(Arc::clone));
-        let shard = known.unwrap_or_else(|| self.shard_at(node));
+        let shard = self.known_or_new(layout, node);
         let mut targets = self.redirect_targets.lock();
         targets.retain(|(it, _)| !it.disconnected.is_cancelled() && !Arc::ptr_eq(it, &shard));
         targets.push((Arc::clone(&shard), Instant::now()));
         shard
     }
 
-    fn known_redirect_target(&self, node: &RedisNode) -> Option<Arc<Shard>> {
+    /// The server at an address, if it is known and was not given up; else a new one.
+    fn known_or_new(&self, layout: &Layout, node: &RedisNode) -> Arc<Shard> {
         let targets = self.redirect_targets.lock();
         let mut targets = targets.iter().map(|(shard, _)| shard);
         let used = |it: &&Arc<Shard>| it.node() == Some(node) && !it.disconnected.is_cancelled();
-        targets.find(used).map(Arc::clone)
+        let known = layout.at(node).or_else(|| targets.find(used));
+        known.map_or_else(|| self.shard_at(node), Arc::clone)
     }
 
     fn is_redirect_target(&self, shard: &Arc<Shard>) -> bool {

@@ -47,7 +47,7 @@ use super::{
         identity::RunId,
         script::Command,
     },
-    sentinel::{Candidate, Sentinel, SentinelReplies, ask},
+    sentinel::{Candidate, Sentinel, ask},
 };
 
 /// The master that the sentinels name, whichever it is.
@@ -182,15 +182,18 @@ impl FollowedMaster {
         {
             return outcome.clone();
         }
-        let answers = ask(&self.sentinels, &self.service, self.timeout).await;
-        let outcome = self.decide(answers).await;
+        let (candidates, last_error) = ask(&self.sentinels, &self.service, self.timeout).await;
+        let outcome = self.decide(candidates, last_error).await;
         *self.last.lock() = Some((Instant::now(), outcome.clone()));
         outcome
     }
 
-    async fn decide(&self, answers: SentinelReplies) -> MasterLookup {
-        let mut last_error = answers.last_error;
-        for candidate in answers.candidates {
+    async fn decide(
+        &self,
+        candidates: Vec<Candidate>,
+        mut last_error: Option<Unavailability>,
+    ) -> MasterLookup {
+        for candidate in candidates {
             let latest = self.epoch.load(Ordering::Relaxed);
             let most = candidate.by >= majority(self.sentinels.len());
             if let Some(master) = self.current_master()

@@ -38,12 +38,14 @@ struct SentinelErrors {
     subscription_error: Option<String>,
 }
 
-/// Whom a sentinel names.
+/// A server that sentinels name as the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
-    node: RedisNode,
+pub(super) struct Candidate {
+    pub(super) node: RedisNode,
     /// How often the master had changed by then; the higher one is the later word.
-    epoch: u64,
+    pub(super) epoch: u64,
+    /// How many name it.
+    pub(super) by: usize,
 }
 
 /// On which a sentinel announces a new master, when the sentinels agree that a failover is over.
@@ -71,7 +73,7 @@ impl Sentinel {
     }
 
     /// Asks for the master of a service.
-    async fn ask(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
+    async fn ask(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
         let asked = timeout_at(limit, self.ask_once(service, limit)).await;
         let answer = asked.unwrap_or_else(|_elapsed| {
             Err(Unavailability::Connect("no answer in time".to_owned()))
@@ -85,7 +87,7 @@ impl Sentinel {
         answer
     }
 
-    async fn ask_once(&self, service: &str, limit: Instant) -> Result<Named, Unavailability> {
+    async fn ask_once(&self, service: &str, limit: Instant) -> Result<Candidate, Unavailability> {
         let connection = self.connection().await?;
         let commands = ["GET-MASTER-ADDR-BY-NAME", "MASTER"]
             .map(|what| Command::new("SENTINEL").with(what).with(service));
@@ -167,7 +169,7 @@ impl SentinelErrors {
 }
 
 /// Whom the replies to a question name.
-fn read(replies: &[Value], service: &str) -> Result<Named, Unavailability> {
+fn read(replies: &[Value], service: &str) -> Result<Candidate, Unavailability> {
     let odd = || Unavailability::Refused("it answers what no sentinel would".to_owned());
     let [address, state] = replies else {
         return Err(odd());
@@ -192,9 +194,10 @@ fn read(replies: &[Value], service: &str) -> Result<Named, Unavailability> {
         _ => None,
     };
     let epoch = epoch.and_then(|digits| digits.parse().ok());
-    Ok(Named {
+    Ok(Candidate {
         node: RedisNode::new(host, port),
         epoch: epoch.ok_or_else(odd)?,
+        by: 1,
     })
 }
 
@@ -212,30 +215,13 @@ fn text(value: &Value) -> Option<&str> {
 
 // === All sentinels ===
 
-/// What the sentinels have answered.
-#[derive(Debug)]
-pub(super) struct SentinelReplies {
-    /// Who was named: the latest word first, and of equals the one that more have given.
-    pub(super) candidates: Vec<Candidate>,
-    /// Why a sentinel named nobody, if one did.
-    pub(super) last_error: Option<Unavailability>,
-}
-
-/// A server that was named.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) node: RedisNode,
-    pub(super) epoch: u64,
-    /// By how many.
-    pub(super) by: usize,
-}
-
-/// Asks all sentinels at once.
+/// Asks all sentinels at once. Returns whom they name, the latest word first, and of equals the server that more sentinels
+/// name; and why a sentinel named none, if one did.
 pub(super) async fn ask(
     sentinels: &[Sentinel],
     service: &str,
     timeout: Duration,
-) -> SentinelReplies {
+) -> (Vec<Candidate>, Option<Unavailability>) {
     let limit = Instant::now() + timeout;
     let questions = sentinels.iter().map(async |sentinel| {
         let answer = sentinel.ask(service, limit).await;
@@ -243,24 +229,18 @@ pub(super) async fn ask(
         answer.map_err(at)
     });
     let (named, errors) = ask_most(questions, limit).await;
-    SentinelReplies {
-        candidates: rank(named),
-        last_error: errors.into_iter().reduce(worse),
-    }
+    (rank(named), errors.into_iter().reduce(worse))
 }
 
-fn rank(named: Vec<Named>) -> Vec<Candidate> {
+fn rank(named: Vec<Candidate>) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    for Named { node, epoch } in named {
-        match candidates
-            .iter_mut()
-            .find(|candidate| candidate.node == node)
-        {
+    for new in named {
+        match candidates.iter_mut().find(|it| it.node == new.node) {
             Some(candidate) => {
                 candidate.by += 1;
-                candidate.epoch = candidate.epoch.max(epoch);
+                candidate.epoch = candidate.epoch.max(new.epoch);
             }
-            None => candidates.push(Candidate { node, epoch, by: 1 }),
+            None => candidates.push(new),
         }
     }
     candidates.sort_by_key(|candidate| std::cmp::Reverse((candidate.epoch, candidate.by)));
@@ -338,23 +318,24 @@ mod tests {
         assert!(matches!(read(&[], "m"), Err(Unavailability::Refused(_))));
     }
 
-    fn named(port: u16, epoch: u64) -> Named {
-        Named {
+    fn named(port: u16, epoch: u64) -> Candidate {
+        Candidate {
             node: RedisNode::new("h", port),
             epoch,
+            by: 1,
         }
     }
 
     #[test]
     fn the_latest_word_counts_and_of_equals_that_of_most() {
-        let ports = |named: Vec<Named>| -> Vec<u16> {
+        let ports = |named: Vec<Candidate>| -> Vec<u16> {
             let ranked = rank(named).into_iter();
             ranked.map(|candidate| candidate.node.port()).collect()
         };
         // One sentinel has seen the failover, the others not yet.
         assert_eq!(ports(vec![named(1, 4), named(1, 4), named(2, 5)]), [2, 1]);
         assert_eq!(ports(vec![named(1, 0), named(2, 0), named(2, 0)]), [2, 1]);
-        let by = |named: Vec<Named>| rank(named)[0].by;
+        let by = |named: Vec<Candidate>| rank(named)[0].by;
         assert_eq!(by(vec![named(1, 4), named(1, 3), named(2, 1)]), 2);
     }
 
