@@ -17,7 +17,7 @@ use super::{
     edge::{RequestContext, RequestId},
     extract::{LOCK_TOKEN, must_accept_events},
     problem::Problem,
-    serve::{LongRequestPermit, LongRequests, UserTimeout},
+    serve::{Connection, LongRequestPermit},
 };
 
 /// The request accepts a stream of events. With what a handler must know of it to give one.
@@ -26,10 +26,9 @@ use super::{
 pub(super) struct EventStream {
     /// What the request is called in the log.
     request_id: RequestId,
-    /// For how long the caller may be silent.
-    user_timeout: UserTimeout,
-    /// The connection that it takes for as long as it lasts.
-    _permit: LongRequestPermit,
+    connection: Connection,
+    /// The connection is taken for as long as the stream lasts.
+    _permit: Option<LongRequestPermit>,
 }
 
 // === impl EventStream ===
@@ -42,32 +41,27 @@ impl EventStream {
 
     /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
     pub(super) fn set_user_timeout(&self, limit: Duration) {
-        self.user_timeout.set(limit);
+        self.connection.set_user_timeout(Some(limit));
     }
 }
 
 impl<S: Sync> FromRequestParts<S> for EventStream {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         must_accept_events(&parts.headers)?;
-        let Ok(long_requests) = LongRequests::from_request_parts(parts, state).await;
-        let permit = if parts.headers.contains_key(LOCK_TOKEN) {
-            long_requests.acquire_with_lease()?
-        } else {
-            long_requests.acquire()?
-        };
+        let connection = Connection::of(&parts.extensions);
         Ok(Self {
             request_id: RequestContext::of(parts).request_id(),
-            user_timeout: UserTimeout::of(&parts.extensions),
-            _permit: permit,
+            _permit: connection.take_for_long(parts.headers.contains_key(LOCK_TOKEN))?,
+            connection,
         })
     }
 }
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.user_timeout.reset();
+        self.connection.set_user_timeout(None);
     }
 }
 

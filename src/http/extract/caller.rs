@@ -99,14 +99,17 @@ pub(super) fn bearer(header: &str) -> &str {
 
 // === Unrefused caller ===
 //
-// Who releases a lease, or signs out: with an API key or without.
+// Who releases a lease: with an API key or without.
 
-/// The caller of a release, or of a sign-out. It is neither refused nor counted, whatever API key or session it has.
+/// The caller of a release. It is neither refused nor counted, whatever API key or session it has.
 pub(in crate::http) struct UnrefusedCaller {
     /// Who it is, if they show a key that is let in.
-    pub(in crate::http) access: Option<Access>,
+    access: Option<Access>,
     from: Option<IpAddr>,
 }
+
+/// Whose session the request brings, if it brings one that counts here. An API key beside it changes nothing.
+pub(in crate::http) struct SessionHolder(pub(in crate::http) Option<Access>);
 
 // === impl UnrefusedCaller ===
 
@@ -149,6 +152,17 @@ impl FromRequestParts<Arc<AppState>> for UnrefusedCaller {
             access,
             from: peer(&parts.extensions),
         })
+    }
+}
+
+impl FromRequestParts<Arc<AppState>> for SessionHolder {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<AppState>,
+    ) -> Result<Self, Infallible> {
+        Ok(Self(session(parts, gateway).ok().flatten()))
     }
 }
 

@@ -10,7 +10,7 @@ mod target;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, accepts, items, must_accept_events};
 pub(super) use body::{ApiJson, RequestBody, body_schema};
-pub(super) use caller::{Caller, OptionalCaller, UnrefusedCaller};
+pub(super) use caller::{Caller, OptionalCaller, SessionHolder, UnrefusedCaller};
 pub(super) use field::{Field, Form, declare_fields};
 pub(super) use fields::Fields;
 pub(super) use headers::{

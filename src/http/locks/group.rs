@@ -20,7 +20,7 @@ use crate::{
         },
         json_response::JsonResponse,
         problem::{Extra, PartResult, Problem, ProblemCode},
-        serve::{AnsweredOn, LongRequests, UnansweredReleases},
+        serve::{Connection, UnansweredReleases},
         state::AppState,
     },
     lock::{GroupNames, GroupNamesError, HeldLease, LockName},
@@ -73,7 +73,7 @@ pub(in crate::http) async fn acquire_group(
     State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
-    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
+    (_, context, connection): (NoQuery, RequestContext, Connection),
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(AcquireGroupBody { names, mut terms }): ApiJson<AcquireGroupBody>,
 ) -> Annotated<Acquired> {
@@ -91,7 +91,7 @@ pub(in crate::http) async fn acquire_group(
                 .into_request(name.clone(), key.clone(), &caller)
         })?;
         let waits = !request.keyed().wait.is_zero();
-        let permit = waits.then(|| long_requests.acquire()).transpose()?;
+        let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
         // It waits for one lock at a time, and no position is kept for it.
         let waiter = WaiterCount::without_position(&gateway.engine, &caller, request.keyed())?;
         let granted = gateway.engine.acquire_group(request, || context.wait());

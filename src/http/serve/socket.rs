@@ -263,7 +263,7 @@ mod tests {
 
     use crate::{
         http::serve::{
-            connection::{LongRequests, UserTimeout},
+            connection::{Connection, LongRequests},
             peer_end::LookBudget,
         },
         lifecycle::Lifecycle,
@@ -290,11 +290,11 @@ mod tests {
         assert_eq!(user_timeout(&socket), 75_000);
         let mut request = http::Request::new(());
         state.begin_request().attach_to(&mut request);
-        let limit = UserTimeout::of(request.extensions());
-        limit.set(Duration::from_millis(1_500));
+        let handlers = Connection::of(request.extensions());
+        handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         socket.write_all(b"b").await.unwrap();
         assert_eq!(user_timeout(&socket), 1_500);
-        limit.reset();
+        handlers.set_user_timeout(None);
         socket.write_all(b"c").await.unwrap();
         assert_eq!(user_timeout(&socket), 75_000);
     }

@@ -22,7 +22,7 @@ use crate::{
         edge::RequestContext,
         extract::{
             AcceptsJson, ApiJson, Field, Fields, Form, NoQuery, OptionalCaller, Provenance,
-            RequestBody, UnrefusedCaller, declare_fields,
+            RequestBody, SessionHolder, declare_fields,
         },
         json_response::JsonResponse,
         locks::{millis, timestamp},
@@ -137,12 +137,12 @@ pub(in crate::http) async fn sign_in(
 pub(in crate::http) async fn sign_out(
     State(gateway): State<Arc<AppState>>,
     jar: CookieJar,
-    caller: UnrefusedCaller,
+    SessionHolder(holder): SessionHolder,
     context: RequestContext,
     provenance: Provenance,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    if let Some(access) = caller.access.filter(Access::is_session) {
+    if let Some(access) = holder.filter(Access::is_session) {
         context.set_caller(&access);
         gateway.audit.signed_out(&provenance.requester(&access));
     }

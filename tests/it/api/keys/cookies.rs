@@ -311,10 +311,14 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     let cookie = answer.header("set-cookie").split(';').next().unwrap();
     let wrong = sign_in(&service, "", &Key::new(), &[("x-request-id", "no")]).await;
     assert_eq!(wrong.status, 401);
+    // The cookie is forgotten, also if the request has an API key besides.
     let headers = [("cookie", cookie), OURS, ("x-request-id", "out")];
     service.call("DELETE /session", &headers).await;
+    let stranger = Key::new();
+    let headers = [headers[0], OURS, ("x-request-id", "both"), stranger.auth()];
+    service.call("DELETE /session", &headers).await;
     let lines = || fs::read_to_string(&path).unwrap();
-    until("all are written", || lines().lines().count() == 3).await;
+    until("all are written", || lines().lines().count() == 4).await;
     let mut written: Vec<serde_json::Value> = lines()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -331,6 +335,10 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     assert_eq!(
         written[2],
         json!({"event": "sign-out", "key": "ops", "request_id": "out"})
+    );
+    assert_eq!(
+        written[3],
+        json!({"event": "sign-out", "key": "ops", "request_id": "both"})
     );
 }
 
