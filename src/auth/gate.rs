@@ -430,7 +430,7 @@ impl Authenticated {
 //
 // A request that is charged to somebody, unless it turns out to be right.
 
-/// A request with a token that may be wrong: charged to whoever sent it unless it is forgiven, also
+/// A request with a token that may be wrong: charged to whoever sent it unless it was no guess, also
 /// when its sender hangs up before the answer.
 #[derive(Debug, Default)]
 #[must_use = "dropped at once, it is charged at once"]
@@ -447,9 +447,9 @@ enum Payer {
 // === impl Charge ===
 
 impl Charge {
-    /// The token was right, or that is unknown: nothing is charged.
-    pub fn forgive(mut self) {
-        if let Some(Payer::Address(gate, from)) = self.0.take() {
+    /// Charges a token that was a guess. A token that was right, or of which that is unknown, costs nothing.
+    pub fn settle(mut self, is_guess: bool) {
+        if !is_guess && let Some(Payer::Address(gate, from)) = self.0.take() {
             gate.limiter.refund(from, Instant::now());
         }
     }

@@ -1,6 +1,10 @@
 //! Answers that are streams of server-sent events.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    ops::ControlFlow::{self, Break, Continue},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -65,6 +69,9 @@ impl Drop for EventStream {
     }
 }
 
+/// What is sent next, as a break if it is the last.
+pub(super) type NextEvent = ControlFlow<Bytes, Bytes>;
+
 /// What a stream sends.
 pub(super) trait EventSource: Send + Sized + 'static {
     /// What the log says of a caller that has hung up, or does not read.
@@ -80,19 +87,9 @@ pub(super) trait EventSource: Send + Sized + 'static {
         HEARTBEAT
     }
 
-    /// What is sent next, and whether the stream goes on behind it; `None` if it has ended. It may be dropped at any
-    /// time, and asked again.
-    fn next(
-        &mut self,
-        stream: &EventStream,
-    ) -> impl Future<Output = Option<(Bytes, Onward)>> + Send;
-}
-
-/// Whether a stream goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Onward {
-    GoesOn,
-    Ends,
+    /// What is sent next, as a break if it is the last; `None` if the stream has ended. It may be dropped at any time, and
+    /// asked again.
+    fn next(&mut self, stream: &EventStream) -> impl Future<Output = Option<NextEvent>> + Send;
 }
 
 /// A source of events on its way to whoever listens.
@@ -151,10 +148,10 @@ impl<S: EventSource> EventAnswer<S> {
                 let Ok(next) = next.await else {
                     return Some(self.source.heartbeat());
                 };
-                if !matches!(next, Some((_, Onward::GoesOn))) {
+                if !matches!(next, Some(Continue(_))) {
                     self.phase = Phase::Over;
                 }
-                next.map(|(bytes, _)| bytes)
+                next.map(|(Break(bytes) | Continue(bytes))| bytes)
             }
             Phase::Over => None,
         }

@@ -1,6 +1,10 @@
 //! `GET /events`: what happens to locks, as a stream of server-sent events for whoever listens.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    pin::Pin,
+    sync::Arc,
+};
 
 use axum::extract::State;
 use bytes::Bytes;
@@ -16,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    event_stream::{EventAnswer, EventSource, EventStream, Onward, encode},
+    event_stream::{EventAnswer, EventSource, EventStream, NextEvent, encode},
     extract::{ApiQuery, Caller, Fields, LastEventId, Query, prefix},
     json_response::{ObjectWriter, json as to_json, json_by},
     locks::{millis, timestamp},
@@ -156,10 +160,11 @@ impl Events {
         }
     }
 
-    fn end(reason: &'static str, stream: &EventStream) -> (Bytes, Onward) {
+    fn end(reason: &'static str, stream: &EventStream) -> NextEvent {
         let id = stream.request_id();
         info!(id, reason, "a stream of events has ended");
-        (encode_end(reason), Onward::Ends)
+        let data = json!({ "kind": "end", "reason": reason });
+        Break(encode("end", &to_json(&data)))
     }
 }
 
@@ -174,7 +179,7 @@ impl EventSource for Events {
         heartbeat(self.listener.instance(), self.listener.position())
     }
 
-    async fn next(&mut self, stream: &EventStream) -> Option<(Bytes, Onward)> {
+    async fn next(&mut self, stream: &EventStream) -> Option<NextEvent> {
         let mut has_changed = false;
         let bytes = loop {
             if !self.access.still_permits(Permission::View, None) {
@@ -210,7 +215,7 @@ impl EventSource for Events {
                 break bytes.into();
             }
         };
-        Some((bytes, Onward::GoesOn))
+        Some(Continue(bytes))
     }
 }
 
@@ -266,12 +271,6 @@ fn encode_event(instance: &str, number: u64, event: &Event) -> Vec<u8> {
     let mut bytes = format!("id: {instance}-{number}\n").into_bytes();
     bytes.extend(encode(event.kind.as_str(), &data_of(event)));
     bytes
-}
-
-/// The last event.
-fn encode_end(reason: &str) -> Bytes {
-    let data = json!({ "kind": "end", "reason": reason });
-    encode("end", &to_json(&data))
 }
 
 /// A comment that keeps the connection open. The id is where to read on from: what was passed over

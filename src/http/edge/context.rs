@@ -13,7 +13,6 @@ use std::{
 
 use axum::extract::FromRequestParts;
 use http::{Method, Request, request::Parts};
-use tokio::time::Instant;
 
 use crate::{
     auth::{Access, RateMeter, RateReading},
@@ -95,7 +94,7 @@ impl RequestContext {
     /// The operation that the request is for. `None`: the path, if there is one, does not take the method.
     pub(super) fn operation(&self) -> Option<&Operation> {
         let at = self.0.target.operation?;
-        Some(self.route().operation(at))
+        Some(&self.route().operations[at])
     }
 
     /// How the request is treated.
@@ -107,12 +106,8 @@ impl RequestContext {
         &self.0.method
     }
 
-    pub(super) fn began(&self) -> Instant {
-        self.0.permit.began()
-    }
-
-    pub(super) fn worked_us(&self, elapsed_us: u64) -> u64 {
-        self.0.permit.worked_us(elapsed_us)
+    pub(super) fn permit(&self) -> &RequestPermit {
+        &self.0.permit
     }
 
     /// What the request is called in its answer and in the log.
@@ -166,11 +161,6 @@ impl RequestContext {
     /// Takes the room that is kept for callers who have been let in.
     pub(in crate::http) fn take_permit(&self) -> Result<(), Problem> {
         self.0.permit.take(&self.0.edge.limits)
-    }
-
-    /// Takes the room of a request that has just come.
-    pub(super) fn begin_work(&self) -> Result<(), Problem> {
-        self.0.permit.begin(&self.0.edge.limits)
     }
 
     /// The request is not worked on any more.

@@ -192,39 +192,38 @@ impl Edge {
         if is_full {
             return Err(overloaded());
         }
-        context.begin_work()
+        context.permit().begin(&self.limits)
     }
 
     fn measure(&self, request: &Request) -> Result<(), Problem> {
         let http = &self.gateway.config.http;
-        let (target, headers) = (request.uri().path_and_query(), request.headers());
+        let target = request.uri().path_and_query();
         let target = target.map_or(0, |target| target.as_str().len());
-        for (what, bytes, most, code) in [
+        let headers = bytes_of(request.headers());
+        let (code, what, bytes, most) = if target > http.max_uri_bytes {
             (
+                ProblemCode::UriTooLong,
                 "target has",
                 target,
                 http.max_uri_bytes,
-                ProblemCode::UriTooLong,
-            ),
+            )
+        } else if headers > http.max_header_bytes {
             (
-                "headers have",
-                bytes_of(headers),
-                http.max_header_bytes,
                 ProblemCode::HeadersTooLarge,
-            ),
-        ] {
-            if bytes > most {
-                let detail =
-                    format!("The request {what} {bytes} bytes; at most {most} are allowed.");
-                return Err(Problem::new(code, detail));
-            }
-        }
-        Ok(())
+                "headers have",
+                headers,
+                http.max_header_bytes,
+            )
+        } else {
+            return Ok(());
+        };
+        let detail = format!("The request {what} {bytes} bytes; at most {most} are allowed.");
+        Err(Problem::new(code, detail))
     }
 
     fn handle(&self, request: Request, context: &RequestContext) -> Result<Handled, Problem> {
         if let Some(operation) = context.operation() {
-            return Ok(operation.handle(request, Arc::clone(&self.gateway)));
+            return Ok((operation.handle)(request, Arc::clone(&self.gateway)));
         }
         let answer = context
             .route()

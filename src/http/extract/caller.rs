@@ -11,13 +11,12 @@ use crate::{
         edge::{RequestContext, RequestSource},
         problem::{Problem, ProblemCode},
         serve::peer,
-        session::CookieNames,
         state::AppState,
     },
     lock::{LockName, TokenHash},
 };
 
-use super::{headers::single, target::lock};
+use super::{cookies::CookieNames, headers::single, target::lock};
 
 /// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
 /// some lock.

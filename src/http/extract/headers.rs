@@ -1,17 +1,16 @@
 //! What handlers take from headers: tokens, keys and preferences; and which request it is, and from where.
 
-use std::{convert::Infallible, net::IpAddr, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderName, HeaderValue, header::IF_NONE_MATCH, request::Parts};
 
 use crate::{
     audit::Requester,
-    auth::Access,
     config::LimitsConfig,
     http::{
         edge::{RequestContext, RequestId},
-        pages::lists,
+        file::lists,
         problem::Problem,
         serve::peer,
     },
@@ -272,10 +271,10 @@ pub(in crate::http) struct Provenance {
 // === impl Provenance ===
 
 impl Provenance {
-    /// For the audit log: who sent the request.
-    pub(in crate::http) fn requester<'a>(&'a self, caller: &'a Access) -> Requester<'a> {
+    /// For the audit log: who sent the request. `key`: the name of the caller's API key.
+    pub(in crate::http) fn requester<'a>(&'a self, key: Option<&'a Arc<str>>) -> Requester<'a> {
         Requester {
-            key: caller.name().map(AsRef::as_ref),
+            key: key.map(AsRef::as_ref),
             request_id: self.request_id.as_str(),
             remote: self.remote,
         }
@@ -339,18 +338,5 @@ mod tests {
         ] {
             assert_eq!(preferred(values), None, "{values:?}");
         }
-    }
-
-    #[test]
-    fn is_cut_to_whole_seconds_that_are_allowed() {
-        let limits = LimitsConfig {
-            max_wait_ms: crate::config::Millis(2_900),
-            ..LimitsConfig::default()
-        };
-        for (asked, applied) in [(0, 0), (2, 2), (3, 2), (u64::MAX, 2)] {
-            let preferred = PreferredWait(Some(asked)).applied(&limits);
-            assert_eq!(preferred, Some(Duration::from_secs(applied)));
-        }
-        assert_eq!(PreferredWait(None).applied(&limits), None);
     }
 }

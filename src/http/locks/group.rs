@@ -29,9 +29,8 @@ use crate::{
 use super::{
     acquire::{AcquireBody, WaiterCount},
     answer::{Acquired, Annotated, Notes},
+    lease::{ReleaseAnswer, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
-    release::{ReleaseAnswer, explain, is_guessed},
-    renew::{RenewBody, RenewJson},
 };
 
 /// Acquire several locks
@@ -201,11 +200,7 @@ pub(in crate::http) async fn release_group(
             }
         }
     }
-    if is_guess {
-        drop(charge);
-    } else {
-        charge.forgive();
-    }
+    charge.settle(is_guess);
     let answer = outcomes.results();
     let answer = answer.map(|results| JsonResponse(ReleasedGroupBody { results }));
     Ok((unanswered.extension(), answer))
@@ -269,11 +264,7 @@ pub(in crate::http) async fn renew_group(
             Err(error) => outcomes.add_failed(name, error.into()),
         }
     }
-    if all_lost {
-        drop(charge);
-    } else {
-        charge.forgive();
-    }
+    charge.settle(all_lost);
     let least =
         |time: fn(&HeldLease) -> Duration| millis(held.iter().map(time).min().unwrap_or_default());
     Ok(JsonResponse(RenewedGroupBody {

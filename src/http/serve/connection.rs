@@ -139,6 +139,15 @@ impl ConnectionState {
         }
     }
 
+    /// The connection of a test, which nobody else has.
+    #[cfg(test)]
+    pub(super) fn of_test() -> Arc<Self> {
+        let idle = Duration::from_secs(75);
+        let (long_requests, looks) = (LongRequests::of(16), LookBudget::new());
+        let state = Self::new(None, idle, long_requests, looks, &Lifecycle::new());
+        Arc::new(state)
+    }
+
     /// HTTP/1.1 is spoken from now on: what comes between two requests begins a head.
     pub(super) fn read_heads(&self) {
         self.reads_heads.store(true, Ordering::Relaxed);
@@ -396,20 +405,8 @@ mod tests {
         head: Duration::from_secs(10),
     };
 
-    fn shared() -> Arc<ConnectionState> {
-        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
-        let connection = ConnectionState::new(
-            None,
-            TIMEOUTS.idle,
-            long_requests,
-            LookBudget::new(),
-            &lifecycle,
-        );
-        Arc::new(connection)
-    }
-
     fn connection() -> Arc<ConnectionState> {
-        let connection = shared();
+        let connection = ConnectionState::of_test();
         connection.read_heads();
         connection
     }
@@ -447,7 +444,7 @@ mod tests {
         assert_eq!(connection.user_timeout_ms(), 1_500);
         handlers.set_user_timeout(None);
         assert_eq!(connection.user_timeout_ms(), 75_000);
-        let shared = shared();
+        let shared = ConnectionState::of_test();
         shared.begin_request().attach_to(&mut request);
         let handlers = Connection::of(request.extensions());
         handlers.set_user_timeout(Some(Duration::from_secs(1)));

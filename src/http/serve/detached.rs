@@ -203,20 +203,9 @@ mod tests {
 
     use tokio::time::timeout;
 
-    use crate::{
-        http::serve::{connection::LongRequests, peer_end::LookBudget},
-        telemetry::metrics::Figures,
-    };
+    use crate::telemetry::metrics::Figures;
 
     use super::*;
-
-    fn connection() -> Arc<ConnectionState> {
-        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
-        let idle = Duration::from_mins(1);
-        let looks = LookBudget::new();
-        let state = ConnectionState::new(None, idle, long_requests, looks, &lifecycle);
-        Arc::new(state)
-    }
 
     /// Releases that all wait for the store, and how many have been carried out.
     struct Rig {
@@ -263,24 +252,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_have_begun_take_half_of_the_room_and_the_others_end() {
-        let rig = Rig::new(8);
-        for _ in 0..1_000 {
-            rig.room.run_detached(rig.release(), true, true);
-        }
-        assert_eq!(rig.end().await, 4);
-        assert_eq!(rig.counted("carried-out"), 4);
-        assert_eq!(rig.counted("dropped"), 996);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn one_connection_leaves_room_to_another() {
         let room = DetachedReleases::new(10_000, Metrics::default(), &Lifecycle::new());
         let rig = Rig {
             room,
             ..Rig::new(1)
         };
-        let [one, other] = [connection(), connection()];
+        let [one, other] = [(); 2].map(|()| ConnectionState::of_test());
         for connection in [vec![&one; 1_000], vec![&other]].concat() {
             let release = rig.release();
             let answer = async move {

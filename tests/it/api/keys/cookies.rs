@@ -114,6 +114,8 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
             &[with, LISTED, site("same-site")],
             &[with, ("origin", "https://evil.example")],
             &[with, ("origin", "null"), site("same-origin")],
+            &[with, ("origin", "http://localhost"), site("same-site")],
+            &[with, ("origin", "http://localhost:7421")],
         ] {
             let answer = service.call(&format!("{method} {target}"), foreign).await;
             let refused = (403, "origin-refused");
@@ -157,11 +159,13 @@ async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked()
         201
     );
     assert_eq!(ask(Method::POST, &[with, OURS]).await, 201);
+    let by_hand = ("sec-fetch-site", "none");
+    assert_eq!(ask(Method::POST, &[with, by_hand]).await, 201);
     assert_eq!(
         ask(Method::POST, &[with, ("origin", "http://localhost")]).await,
         201
     );
-    assert_eq!(service.script.asked().len(), asked + 3);
+    assert_eq!(service.script.asked().len(), asked + 4);
     // It is not among what a listed page may send.
     let preflight = [LISTED, ("access-control-request-method", "POST")];
     let answer = service.call("OPTIONS /locks/a", &preflight).await;

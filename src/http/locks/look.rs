@@ -1,0 +1,402 @@
+//! `GET /locks/{name}` and `GET /locks`: look at a lock, and at those that are held, a page at a time.
+
+use std::{sync::Arc, time::SystemTime};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use http::{
+    HeaderName, HeaderValue, StatusCode,
+    header::{ETAG, LINK},
+};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    auth::{Access, Permission, scope},
+    http::{
+        extract::{
+            AcceptsJson, ApiPath, ApiQuery, Caller, Fields, Form, IfNoneMatch, NoQuery, Query,
+            declare_fields, prefix,
+        },
+        json_response::JsonResponse,
+        problem::{Problem, ProblemCode},
+        state::{AppState, BasePath},
+    },
+    lock::{Limit, LockName, Owner, SearchText, Sharing},
+    store::{
+        contract::{HeldLock, Holder, Inspection, LONGEST_PAGE, ListQuery, Page, Waiter},
+        cursor::Cursor,
+        list_filter::ListFilter,
+    },
+};
+
+use super::lease_view::{HolderBody, millis};
+
+/// Inspect a lock
+///
+/// Shows whether somebody holds the lock, and who, and who waits for it, in the order in which they
+/// are served. A lock that was never taken is free. A client that took the lock in the store itself
+/// shows as `foreign`, with what is known of it.
+///
+/// The `ETag` names who holds the lock: the lease by its fencing token, all who share it, a foreign client by its mark, or
+/// nobody. A lock that more than 100 share has none.
+/// With it in `If-None-Match` the answer is 304 for as long as that is the same. It is a weak one, because
+/// the rest of the answer changes without it: what is left of the lease, its TTL after a renewal, and who waits.
+#[utoipa::path(
+    get,
+    path = "/locks/{name}",
+    operation_id = "inspectLock",
+    tag = "locks",
+    params(ApiPath<LockName>, IfNoneMatch),
+    responses(
+        (status = 200, body = LockBody, description = "The lock.",
+         headers(("ETag", description = "Who holds it, as a weak tag."))),
+        (status = 304, description = "The same as that which `If-None-Match` names holds the lock.",
+         headers(("ETag", description = "Who holds it, as a weak tag."))),
+    )
+)]
+pub(in crate::http) async fn inspect(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::View>,
+    _: AcceptsJson,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    seen: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let inspection = gateway.engine.inspect(&name).await?;
+    let tag = tag(inspection.holder.as_ref());
+    let is_seen = tag.as_ref().is_some_and(|tag| seen.names(tag));
+    let tag = tag.map(|tag| [(ETAG, tag)]);
+    if is_seen {
+        return Ok((tag, StatusCode::NOT_MODIFIED).into_response());
+    }
+    let lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    Ok((tag, JsonResponse(lock)).into_response())
+}
+
+/// Who holds a lock, and nothing of what changes while they do; `None` if there are more than are seen.
+fn tag(holder: Option<&Holder>) -> Option<HeaderValue> {
+    let holder = match holder {
+        None => return Some(HeaderValue::from_static("W/\"free\"")),
+        Some(Holder::Lease(lease)) => format!("W/\"held-{}\"", lease.fence.get()),
+        // Whoever joins has a larger fencing token than all before. So between two looks with one largest
+        // token nobody has joined, and if there are as many, nobody has left.
+        Some(Holder::Shared(holders)) => {
+            let latest = holders.leases.iter().map(|lease| lease.fence.get()).max();
+            let seen = u64::try_from(holders.leases.len()).ok();
+            let latest = latest.filter(|_| seen == Some(holders.count))?;
+            format!("W/\"shared-{latest}-{}\"", holders.count)
+        }
+        Some(Holder::Foreign { mark, .. }) => match mark {
+            Some(mark) => format!("W/\"foreign-{mark}\""),
+            None => return Some(HeaderValue::from_static("W/\"foreign\"")),
+        },
+    };
+    let tag = HeaderValue::try_from(holder);
+    Some(tag.expect("numbers and hexadecimal digits are visible ASCII"))
+}
+
+/// A lock, held or free. It never shows a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Lock, example = json!({
+    "name": "deploy:prod",
+    "state": "held",
+    "holders": [{
+        "owner": "ci-runner-7",
+        "metadata": {"job": "4711"},
+        "fencing_token": 1_795_170_000_000_042_u64,
+        "mode": "exclusive",
+        "slot": null,
+        "ttl_ms": 30_000,
+        "expires_in_ms": 21_480,
+        "expires_at": "2026-11-20T12:00:30.000Z",
+        "acquired_at": "2026-11-20T12:00:00.000Z",
+        "hold_expires_in_ms": null,
+        "foreign": false,
+        "foreign_mark": null,
+        "group": null,
+    }],
+    "holder_count": 1,
+    "waiters": [{"position": 1, "owner": "ci-runner-9", "mode": "exclusive", "limit": null, "waited_ms": 8_504}],
+    "waiter_count": 1,
+}))]
+pub(in crate::http) struct LockBody {
+    /// The lock.
+    name: String,
+    /// Whether somebody holds it.
+    state: LockState,
+    /// Who holds it: nobody if it is free; of several who share it 100 at most, those that end soonest.
+    #[schema(max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: u64,
+    /// Who waits for it, in the order in which they are served: the first 100 of them.
+    #[schema(max_items = 100)]
+    waiters: Vec<WaiterBody>,
+    /// How many wait for it in all. In a Redis up to a quarter of them may have left a queue of more than 512.
+    waiter_count: u64,
+}
+
+/// Whether somebody holds a lock.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::http) enum LockState {
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it. With waiters: it is just passing to the first of them.
+    Free,
+}
+
+/// Somebody who waits for a lock.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Waiter)]
+pub(in crate::http) struct WaiterBody {
+    /// The place in the queue: 1 is the next to be served.
+    #[schema(minimum = 1, maximum = 100)]
+    position: u64,
+    /// Who asked, for people to read.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// `exclusive` or `shared`, as it was asked for.
+    mode: &'static str,
+    /// The limit that was asked for; null without one.
+    #[schema(required = true)]
+    limit: Option<u16>,
+    /// How long it has waited so far.
+    waited_ms: u64,
+}
+
+// === impl LockBody ===
+
+impl LockBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(
+        name: &LockName,
+        inspection: Inspection,
+        now: SystemTime,
+        viewer: &Access,
+    ) -> Self {
+        let holder_count = inspection.holder.as_ref().map_or(0, Holder::count);
+        let holder = inspection.holder;
+        let holders =
+            holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
+        let state = if holders.is_empty() {
+            LockState::Free
+        } else {
+            LockState::Held
+        };
+        Self {
+            name: name.as_str().to_owned(),
+            state,
+            holders,
+            holder_count,
+            waiters: (1..)
+                .zip(inspection.queue)
+                .map(|(position, waiter)| WaiterBody::new(position, waiter))
+                .collect(),
+            waiter_count: inspection.waiters,
+        }
+    }
+}
+
+// === impl WaiterBody ===
+
+impl WaiterBody {
+    fn new(position: u64, waiter: Waiter) -> Self {
+        let limit = waiter.sharing.as_ref().and_then(Sharing::explicit_limit);
+        Self {
+            position,
+            owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+            mode: Sharing::mode(waiter.sharing).as_str(),
+            limit: limit.map(Limit::get),
+            waited_ms: millis(waiter.waited),
+        }
+    }
+}
+
+/// List the locks that are held
+///
+/// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
+/// null, or follow the `Link` until there is none. The work for one page is bounded, so a page may be short, or empty, although there are more.
+/// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
+/// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
+/// known of it.
+///
+/// A search costs the gateway as much as the whole list does, whatever it finds: expect pages that are
+/// empty before the one with what you search for.
+///
+/// With an API key name a `prefix` all of which it may view; else the answer is 403.
+#[utoipa::path(
+    get,
+    path = "/locks",
+    operation_id = "listLocks",
+    tag = "locks",
+    params(ApiQuery<ApiListQuery>),
+    responses(
+        (status = 200, body = PageBody, description = "A page of locks.",
+         headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
+    )
+)]
+pub(in crate::http) async fn list(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::View>,
+    _: AcceptsJson,
+    ApiQuery(ApiListQuery(query)): ApiQuery<ApiListQuery>,
+) -> Result<
+    (
+        Option<[(HeaderName, HeaderValue); 1]>,
+        JsonResponse<PageBody>,
+    ),
+    Problem,
+> {
+    if !caller.permits_all(Permission::View, &query.filter.prefix) {
+        let detail = format!(
+            "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
+             may view all.",
+            query.filter.prefix.as_str()
+        );
+        return Err(Problem::new(ProblemCode::Forbidden, detail));
+    }
+    // A caller that hangs up from here on ends the walk; nothing is left behind.
+    let views = |name: &LockName| caller.views(name);
+    let page = gateway.engine.list(&query, views).await?;
+    let now = gateway.clock.wall();
+    let page = PageBody::new(page, &query, now, &caller);
+    let next = page.next_cursor.as_deref();
+    let next = next.map(|cursor| [(LINK, link(&gateway.base_path, &query, cursor))]);
+    Ok((next, JsonResponse(page)))
+}
+
+/// The page after this one: the same list, from its cursor on.
+fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
+    let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    if !asked.filter.prefix.as_str().is_empty() {
+        parameters.extend(["&prefix=", &encoded(asked.filter.prefix.as_str())]);
+    }
+    if let Some(owner) = &asked.filter.owner {
+        parameters.extend(["&owner=", &encoded(owner.as_str())]);
+    }
+    if let Some(search) = &asked.filter.search {
+        parameters.extend(["&search=", &encoded(search.as_str())]);
+    }
+    HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
+        .expect("a base path that routes and what is percent-encoded are visible ASCII")
+}
+
+// === List query ===
+//
+// What list takes.
+
+/// Which locks are to be shown.
+pub(in crate::http) struct ApiListQuery(ListQuery);
+
+/// How many locks are shown if nothing is said: a screen or two.
+const DEFAULT_LIMIT: usize = 100;
+
+declare_fields! {
+    /// The owner of a lease, exactly. A foreign client has none. Of those who share a lock, it may not be found behind
+    /// the 100 whose leases end first.
+    const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
+    /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
+    const SEARCH: "search" => Form::text(1, SearchText::MAX_CHARS, "").example("runner-7");
+    /// How many locks on one page at most; left out: 100.
+    const LIMIT: "limit" => Form::whole(|_| (1, LONGEST_PAGE as u64));
+    /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
+    const CURSOR: "cursor" => Form::text(24, 40, "^[A-Za-z0-9_-]*$");
+}
+
+// === impl ApiListQuery ===
+
+impl Query for ApiListQuery {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        let filter = ListFilter {
+            prefix: prefix(fields),
+            owner: fields.parsed(&OWNER, Owner::new),
+            search: fields.parsed(&SEARCH, SearchText::new),
+        };
+        // A cursor belongs to a filter, which must be right first.
+        let is_right = fields.are_right();
+        let limit = fields
+            .whole(&LIMIT)
+            .and_then(|limit| usize::try_from(limit).ok());
+        let cursor = fields.text(&CURSOR).filter(|_| is_right);
+        let cursor = cursor.and_then(|text| fields.check(&CURSOR, Cursor::parse(&text, &filter)));
+        Self(ListQuery {
+            filter,
+            limit: limit.unwrap_or(DEFAULT_LIMIT),
+            cursor,
+        })
+    }
+}
+
+// === Page body ===
+//
+// A page of held locks.
+
+/// A page of held locks. It never shows a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Page)]
+pub(in crate::http) struct PageBody {
+    /// Locks that somebody holds, in no order.
+    locks: Vec<ListedLockBody>,
+    /// The `cursor` of the next page; null: this was the last.
+    #[schema(required = true, min_length = 24, max_length = 24)]
+    next_cursor: Option<String>,
+}
+
+/// A lock that somebody holds, or held until now.
+#[derive(Serialize, ToSchema)]
+#[schema(as = HeldLock)]
+pub(in crate::http) struct HeldLockBody {
+    /// The lock.
+    name: String,
+    /// Who holds it, or held it until now: of several 100 at most.
+    #[schema(min_items = 1, max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: u64,
+}
+
+/// A lock on a page.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedLock)]
+struct ListedLockBody {
+    #[serde(flatten)]
+    held: HeldLockBody,
+    /// How many wait for it: at all gateways, or on a quorum at the one that answers. Those who are just
+    /// leaving may count.
+    waiter_count: u64,
+}
+
+// === impl PageBody ===
+
+impl PageBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(page: Page, asked: &ListQuery, now: SystemTime, viewer: &Access) -> Self {
+        let listed = |lock: HeldLock| ListedLockBody {
+            held: HeldLockBody::new(&lock.name, lock.holder, now, viewer),
+            waiter_count: lock.waiters,
+        };
+        Self {
+            next_cursor: page.next.map(|cursor| cursor.expose(&asked.filter)),
+            locks: page.locks.into_iter().map(listed).collect(),
+        }
+    }
+}
+
+// === impl HeldLockBody ===
+
+impl HeldLockBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(name: &LockName, holder: Holder, now: SystemTime, viewer: &Access) -> Self {
+        Self {
+            name: name.as_str().to_owned(),
+            holder_count: holder.count(),
+            holders: HolderBody::all_of(holder, now, viewer),
+        }
+    }
+}
