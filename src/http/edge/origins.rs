@@ -186,7 +186,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 /// What a page may read besides the body.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "ETag, Latchgate-Warning, Link, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
+    "ETag, Latchgate-Warning, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
      Retry-After, X-Request-Id",
 );
 /// For how many seconds a browser need not ask again: two hours, the most that any of them takes.

@@ -20,7 +20,6 @@ use http::{
     HeaderMap, HeaderValue, Method,
     header::{CACHE_CONTROL, CONTENT_LENGTH},
 };
-use tower::Service;
 
 use crate::{
     http::{
@@ -124,21 +123,12 @@ impl EdgeService {
             pending: Some(pending),
         }
     }
-}
 
-impl<B> Service<http::Request<B>> for EdgeService
-where
-    B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = EdgeFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> EdgeFuture {
+    /// Answers a request that came through no connection.
+    pub fn ask<B>(&self, request: http::Request<B>) -> EdgeFuture
+    where
+        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    {
         let target = self.find(&request);
         self.answer(request, target, false)
     }

@@ -3,14 +3,13 @@
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::FromRequestParts;
-use http::{HeaderMap, HeaderName, HeaderValue, header::IF_NONE_MATCH, request::Parts};
+use http::{HeaderMap, HeaderName, request::Parts};
 
 use crate::{
     audit::Requester,
     config::LimitsConfig,
     http::{
         edge::{RequestContext, RequestId},
-        file::lists,
         problem::Problem,
         serve::peer,
     },
@@ -209,33 +208,6 @@ fn seconds(value: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     // More than any number is more than is allowed.
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
-}
-
-/// The header `If-None-Match`. Costs nothing where it is not sent.
-pub(in crate::http) struct IfNoneMatch(Vec<HeaderValue>);
-
-declare_fields! {
-    /// The `ETag` of an earlier answer: if it is still that of the lock, the answer is 304.
-    Header IfNoneMatch: "If-None-Match" => Form::TEXT;
-}
-
-// === impl IfNoneMatch ===
-
-impl IfNoneMatch {
-    /// Whether the caller has what this tag stands for.
-    pub(in crate::http) fn names(&self, tag: &HeaderValue) -> bool {
-        let tag = tag.to_str();
-        tag.is_ok_and(|tag| lists(self.0.iter(), tag))
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for IfNoneMatch {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let values = parts.headers.get_all(IF_NONE_MATCH).iter();
-        Ok(Self(values.cloned().collect()))
-    }
 }
 
 /// The id of the last event that the caller has read. Whatever cannot be read is an id that nobody

@@ -411,7 +411,9 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
     fn schema() -> RefOr<Schema> {
         let told = serde_json::to_value(Self(LeaseView::default()));
         let told = told.expect("a lease has text keys");
-        let is_told = |name: &String| told.get(name).is_some() || name == "release_requested";
+        let is_told = |name: &String| {
+            told.get(name).is_some() || AUDIENCE != GROUP && name == "release_requested"
+        };
         let mut schema = LeaseView::schema();
         let RefOr::T(Schema::Object(object)) = &mut schema else {
             unreachable!("a struct is described as an object")

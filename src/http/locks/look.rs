@@ -2,15 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
-use http::{
-    HeaderName, HeaderValue, StatusCode,
-    header::{ETAG, LINK},
-};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,12 +10,12 @@ use crate::{
     auth::{Access, Permission, scope},
     http::{
         extract::{
-            AcceptsJson, ApiPath, ApiQuery, Caller, Fields, Form, IfNoneMatch, NoQuery, Query,
-            declare_fields, prefix,
+            AcceptsJson, ApiPath, ApiQuery, Caller, Fields, Form, NoQuery, Query, declare_fields,
+            prefix,
         },
         json_response::JsonResponse,
         problem::{Problem, ProblemCode},
-        state::{AppState, BasePath},
+        state::AppState,
     },
     lock::{Limit, LockName, Owner, SearchText, Sharing},
     store::{
@@ -40,22 +32,14 @@ use super::lease_view::{HolderBody, millis};
 /// Shows whether somebody holds the lock, and who, and who waits for it, in the order in which they
 /// are served. A lock that was never taken is free. A client that took the lock in the store itself
 /// shows as `foreign`, with what is known of it.
-///
-/// The `ETag` names who holds the lock: the lease by its fencing token, all who share it, a foreign client by its mark, or
-/// nobody. A lock that more than 100 share has none.
-/// With it in `If-None-Match` the answer is 304 for as long as that is the same. It is a weak one, because
-/// the rest of the answer changes without it: what is left of the lease, its TTL after a renewal, and who waits.
 #[utoipa::path(
     get,
     path = "/locks/{name}",
     operation_id = "inspectLock",
     tag = "locks",
-    params(ApiPath<LockName>, IfNoneMatch),
+    params(ApiPath<LockName>),
     responses(
-        (status = 200, body = LockBody, description = "The lock.",
-         headers(("ETag", description = "Who holds it, as a weak tag."))),
-        (status = 304, description = "The same as that which `If-None-Match` names holds the lock.",
-         headers(("ETag", description = "Who holds it, as a weak tag."))),
+        (status = 200, body = LockBody, description = "The lock."),
     )
 )]
 pub(in crate::http) async fn inspect(
@@ -64,39 +48,10 @@ pub(in crate::http) async fn inspect(
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
     _: NoQuery,
-    seen: IfNoneMatch,
-) -> Result<Response, Problem> {
+) -> Result<JsonResponse<LockBody>, Problem> {
     let inspection = gateway.engine.inspect(&name).await?;
-    let tag = tag(inspection.holder.as_ref());
-    let is_seen = tag.as_ref().is_some_and(|tag| seen.names(tag));
-    let tag = tag.map(|tag| [(ETAG, tag)]);
-    if is_seen {
-        return Ok((tag, StatusCode::NOT_MODIFIED).into_response());
-    }
     let lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
-    Ok((tag, JsonResponse(lock)).into_response())
-}
-
-/// Who holds a lock, and nothing of what changes while they do; `None` if there are more than are seen.
-fn tag(holder: Option<&Holder>) -> Option<HeaderValue> {
-    let holder = match holder {
-        None => return Some(HeaderValue::from_static("W/\"free\"")),
-        Some(Holder::Lease(lease)) => format!("W/\"held-{}\"", lease.fence.get()),
-        // Whoever joins has a larger fencing token than all before. So between two looks with one largest
-        // token nobody has joined, and if there are as many, nobody has left.
-        Some(Holder::Shared(holders)) => {
-            let latest = holders.leases.iter().map(|lease| lease.fence.get()).max();
-            let seen = u64::try_from(holders.leases.len()).ok();
-            let latest = latest.filter(|_| seen == Some(holders.count))?;
-            format!("W/\"shared-{latest}-{}\"", holders.count)
-        }
-        Some(Holder::Foreign { mark, .. }) => match mark {
-            Some(mark) => format!("W/\"foreign-{mark}\""),
-            None => return Some(HeaderValue::from_static("W/\"foreign\"")),
-        },
-    };
-    let tag = HeaderValue::try_from(holder);
-    Some(tag.expect("numbers and hexadecimal digits are visible ASCII"))
+    Ok(JsonResponse(lock))
 }
 
 /// A lock, held or free. It never shows a token.
@@ -220,7 +175,7 @@ impl WaiterBody {
 /// List the locks that are held
 ///
 /// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
-/// null, or follow the `Link` until there is none. The work for one page is bounded, so a page may be short, or empty, although there are more.
+/// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
 /// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
 /// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
 /// known of it.
@@ -236,8 +191,7 @@ impl WaiterBody {
     tag = "locks",
     params(ApiQuery<ApiListQuery>),
     responses(
-        (status = 200, body = PageBody, description = "A page of locks.",
-         headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
+        (status = 200, body = PageBody, description = "A page of locks."),
     )
 )]
 pub(in crate::http) async fn list(
@@ -245,13 +199,7 @@ pub(in crate::http) async fn list(
     caller: Caller<scope::View>,
     _: AcceptsJson,
     ApiQuery(ApiListQuery(query)): ApiQuery<ApiListQuery>,
-) -> Result<
-    (
-        Option<[(HeaderName, HeaderValue); 1]>,
-        JsonResponse<PageBody>,
-    ),
-    Problem,
-> {
+) -> Result<JsonResponse<PageBody>, Problem> {
     if !caller.permits_all(Permission::View, &query.filter.prefix) {
         let detail = format!(
             "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
@@ -265,26 +213,7 @@ pub(in crate::http) async fn list(
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
     let page = PageBody::new(page, &query, now, &caller);
-    let next = page.next_cursor.as_deref();
-    let next = next.map(|cursor| [(LINK, link(&gateway.base_path, &query, cursor))]);
-    Ok((next, JsonResponse(page)))
-}
-
-/// The page after this one: the same list, from its cursor on.
-fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
-    let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    if !asked.filter.prefix.as_str().is_empty() {
-        parameters.extend(["&prefix=", &encoded(asked.filter.prefix.as_str())]);
-    }
-    if let Some(owner) = &asked.filter.owner {
-        parameters.extend(["&owner=", &encoded(owner.as_str())]);
-    }
-    if let Some(search) = &asked.filter.search {
-        parameters.extend(["&search=", &encoded(search.as_str())]);
-    }
-    HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
-        .expect("a base path that routes and what is percent-encoded are visible ASCII")
+    Ok(JsonResponse(page))
 }
 
 // === List query ===

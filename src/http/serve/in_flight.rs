@@ -37,16 +37,6 @@ pub(super) struct InFlightRequest(Arc<InFlightInner>);
 // === impl InFlightRequests ===
 
 impl InFlightRequests {
-    /// Nothing is under way.
-    pub fn new() -> Self {
-        Self(Arc::new(InFlightInner {
-            begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
-            started: Instant::now(),
-            ended_at: AtomicU64::new(0),
-        }))
-    }
-
     /// Ends when nothing is under way and nothing has been for a second: at once if there was no request
     /// within the last second.
     pub async fn quiet(&self) {
@@ -73,8 +63,14 @@ impl InFlightRequests {
 }
 
 impl Default for InFlightRequests {
+    /// Nothing is under way.
     fn default() -> Self {
-        Self::new()
+        Self(Arc::new(InFlightInner {
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            started: Instant::now(),
+            ended_at: AtomicU64::new(0),
+        }))
     }
 }
 
@@ -120,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_quiet_a_while_after_the_last_request() {
-        let in_flight = InFlightRequests::new();
+        let in_flight = InFlightRequests::default();
         let long = in_flight.begin();
         let begin = Instant::now();
         let requests = async {
@@ -137,7 +133,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_is_quiet_at_once_if_nobody_asked_lately() {
-        let in_flight = InFlightRequests::new();
+        let in_flight = InFlightRequests::default();
         let begin = Instant::now();
         in_flight.quiet().await;
         drop(in_flight.begin());
@@ -148,7 +144,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_change_is_seen_from_the_call_on_and_not_before() {
-        let in_flight = InFlightRequests::new();
+        let in_flight = InFlightRequests::default();
         let one = in_flight.begin();
         assert!(timeout(QUIET, in_flight.changed()).await.is_err());
         let changed = in_flight.changed();
