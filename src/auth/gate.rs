@@ -22,7 +22,7 @@ use crate::{
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
-    Permission, RateMeter, Refusal, SealedSession, SessionSeal,
+    Permission, RateReading, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
     session::Session,
 };
@@ -356,11 +356,11 @@ impl Access {
         }
     }
 
-    /// Shows how much of its rate the key has used, if it has one.
-    pub fn rate_meter(&self) -> Option<RateMeter> {
+    /// How much of its rate the key has used, if it has one.
+    pub fn rate(&self) -> Option<RateReading> {
         let authenticated = self.0.as_ref()?;
         let rate = authenticated.key.limits.rate?;
-        Some(RateMeter::new(Arc::clone(&authenticated.tally), rate))
+        Some(authenticated.tally.rate_reading(rate))
     }
 
     /// Charges a request to the key that is not counted if its token is right: whoever sends wrong

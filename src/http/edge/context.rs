@@ -4,10 +4,7 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock},
     task::Poll,
 };
 
@@ -15,10 +12,9 @@ use axum::extract::FromRequestParts;
 use http::{Method, Request, request::Parts};
 
 use crate::{
-    auth::{Access, RateMeter, RateReading},
+    auth::Access,
     config::LogRequests,
     http::{problem::Problem, state::AppState},
-    lock::Ttl,
 };
 
 use super::{
@@ -57,12 +53,8 @@ struct Context {
     /// The number of the request in this process, of which an id is made if the caller has sent none.
     number: u64,
     permit: RequestPermit,
-    /// The name of the caller's API key, once it is known.
-    caller: OnceLock<Arc<str>>,
-    /// How much of its rate the key has used, if it has one. In a box: most have none, and no room for it.
-    rate_meter: OnceLock<Box<RateMeter>>,
-    /// The longest TTL that the caller may ask for, in milliseconds; 0 if there is no such limit.
-    ttl_cap: AtomicU64,
+    /// Who calls, once that is known.
+    caller: OnceLock<Access>,
 }
 
 // === impl RequestContext ===
@@ -77,8 +69,6 @@ impl RequestContext {
             sent_id: RequestId::sent(request.headers()),
             number: edge.request_ids.next(),
             caller: OnceLock::new(),
-            rate_meter: OnceLock::new(),
-            ttl_cap: AtomicU64::new(0),
             edge: Arc::clone(edge),
         }))
     }
@@ -126,36 +116,19 @@ impl RequestContext {
         self.parameter(path).filter(|_| self.route().names_lock())
     }
 
-    /// The name of the caller's API key, if it is known.
-    pub(super) fn caller(&self) -> Option<&str> {
-        self.0.caller.get().map(|name| &**name)
+    /// Who calls, if that is known.
+    pub(in crate::http) fn caller(&self) -> Option<&Access> {
+        self.0.caller.get()
     }
 
-    /// How much of its rate the caller's API key has used, if it has one.
-    pub(super) fn rate(&self) -> Option<RateReading> {
-        // Whoever has a rate has a name, which is looked at in any case.
-        self.0.caller.get()?;
-        self.0.rate_meter.get().map(|meter| meter.read())
+    /// The name of the caller's API key, if it is known.
+    pub(super) fn key_name(&self) -> Option<&str> {
+        self.caller()?.name().map(|name| &**name)
     }
 
     /// Says who calls. The first one counts.
     pub(in crate::http) fn set_caller(&self, caller: &Access) {
-        if let Some(name) = caller.name() {
-            let _ = self.0.caller.set(Arc::clone(name));
-        }
-        if let Some(meter) = caller.rate_meter() {
-            let _ = self.0.rate_meter.set(Box::new(meter));
-        }
-    }
-
-    /// The longest TTL that the caller may ask for: what is not asked for must stay below it too.
-    pub(in crate::http) fn ttl_cap_ms(&self) -> Option<u64> {
-        let cap = self.0.ttl_cap.load(Ordering::Relaxed);
-        (cap != 0).then_some(cap)
-    }
-
-    pub(in crate::http) fn set_ttl_cap(&self, cap: Ttl) {
-        self.0.ttl_cap.store(cap.as_millis(), Ordering::Relaxed);
+        let _ = self.0.caller.set(caller.clone());
     }
 
     /// Takes the room that is kept for callers who have been let in.

@@ -128,7 +128,7 @@ impl RequestRecord {
         problem: Option<&Problem>,
     ) {
         self.is_answered = true;
-        let key = self.context.caller();
+        let key = self.context.key_name();
         if let Some(mut span) = self.span.take() {
             span.set("http.response.status_code", status.as_u16());
             if let Some(key) = key {
@@ -190,7 +190,7 @@ impl RequestRecord {
     fn log(&self, id: &RequestId, status: Option<u16>, us: u64, problem: Option<&Problem>) {
         let context = &self.context;
         let (method, route) = (context.method().as_str(), context.route().template.as_str());
-        let (id, key, trace_id) = (id.as_str(), context.caller(), self.trace_id.map(display));
+        let (id, key, trace_id) = (id.as_str(), context.key_name(), self.trace_id.map(display));
         let code = problem.map(|problem| problem.code.as_str());
         let cause = problem.and_then(|problem| problem.cause.as_deref());
         let is_overload = problem.is_some_and(|it| it.code == ProblemCode::Overloaded);

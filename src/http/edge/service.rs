@@ -22,6 +22,7 @@ use http::{
 };
 
 use crate::{
+    auth::Access,
     http::{
         problem::{Problem, ProblemCode, render},
         state::{AppState, BasePath},
@@ -237,7 +238,7 @@ impl PendingResponse {
             leave_body_out(&mut response);
         }
         let headers = response.headers_mut();
-        if let Some(reading) = context.rate() {
+        if let Some(reading) = context.caller().and_then(Access::rate) {
             headers::insert_rate(reading, headers);
         }
         headers::insert_security(route.is_page(), headers);

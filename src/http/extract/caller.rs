@@ -66,9 +66,6 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         {
             return Err(Problem::forbidden(permission, lock.as_ref()));
         }
-        if let Some(max_ttl) = access.key().and_then(|key| key.limits.max_ttl) {
-            context.set_ttl_cap(max_ttl);
-        }
         context.take_permit()?;
         Ok(Self { access, scope })
     }
