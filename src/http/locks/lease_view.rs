@@ -181,12 +181,15 @@ declare_fields! {
     /// `hold_expires_in_ms` is that of the first `max_hold_ms` that is over. It counts from the grant of each lock, so the wait
     /// for the others is a part of it.
     const TO_HOLDER_OF_GROUP: "GroupLease" => Form::TEXT.example(r#"{
-        "leases": [
-            {"name": "cluster:eu", "fencing_token": 1795170000000042, "mode": "exclusive", "slot": null,
-             "expires_in_ms": 30000, "acquired_at": "2026-11-20T12:00:00.000Z", "hold_expires_in_ms": null},
-            {"name": "database", "fencing_token": 1795170000000007, "mode": "exclusive", "slot": null,
-             "expires_in_ms": 30000, "acquired_at": "2026-11-20T12:00:00.000Z", "hold_expires_in_ms": null}
-        ],
+        "leases": [{
+            "name": "cluster:eu", "fencing_token": 1795170000000042, "mode": "exclusive",
+            "slot": null, "expires_in_ms": 30000, "acquired_at": "2026-11-20T12:00:00.000Z",
+            "hold_expires_in_ms": null
+        }, {
+            "name": "database", "fencing_token": 1795170000000007, "mode": "exclusive",
+            "slot": null, "expires_in_ms": 30000, "acquired_at": "2026-11-20T12:00:00.000Z",
+            "hold_expires_in_ms": null
+        }],
         "token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
         "ttl_ms": 30000, "expires_in_ms": 30000, "expires_at": "2026-11-20T12:00:30.000Z",
         "renew_after_ms": 10000, "hold_expires_in_ms": null,
