@@ -203,7 +203,11 @@ impl Tally {
         LimitSlot::take(&self.streams, most).ok_or(Excess::Streams)
     }
 
-    /// What is left of a rate.
+    /// How much of a rate is used now.
+    pub(super) fn rate_reading(&self, rate: Rate) -> RateReading {
+        RateReading::of(rate, self.left(rate, Instant::now()))
+    }
+
     fn left(&self, rate: Rate, now: Instant) -> f64 {
         let look = |bucket: &mut Bucket, rate, now| {
             bucket.fill(rate, now);
@@ -225,16 +229,9 @@ impl Tally {
     }
 }
 
-// === Rate meter ===
+// === Rate reading ===
 //
 // What a key with a rate is told of it.
-
-/// Reads how much of its rate a key has used.
-#[derive(Debug, Clone)]
-pub struct RateMeter {
-    tally: Arc<Tally>,
-    rate: Rate,
-}
 
 /// How many requests a key may send. All is in whole requests and seconds, and never says too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,19 +244,6 @@ pub struct RateReading {
     pub left: u64,
     /// After how many seconds it may send as many as after a pause.
     pub reset: u64,
-}
-
-// === impl RateMeter ===
-
-impl RateMeter {
-    pub(super) fn new(tally: Arc<Tally>, rate: Rate) -> Self {
-        Self { tally, rate }
-    }
-
-    /// What it shows now.
-    pub fn read(&self) -> RateReading {
-        RateReading::of(self.rate, self.tally.left(self.rate, Instant::now()))
-    }
 }
 
 // === impl RateReading ===

@@ -22,7 +22,7 @@ use crate::{
 
 use super::{
     ApiKey, ApiKeyError, ApiKeyId, Excess, KeyEntry, KeyLimits, KeyRing, LeaseSlot, LimitSlot,
-    Permission, RateMeter, Refusal, SealedSession, SessionSeal,
+    Permission, RateReading, Refusal, SealedSession, SessionSeal,
     address_limiter::{AddressLimiter, Tally},
     session::Session,
 };
@@ -356,11 +356,11 @@ impl Access {
         }
     }
 
-    /// Shows how much of its rate the key has used, if it has one.
-    pub fn rate_meter(&self) -> Option<RateMeter> {
+    /// How much of its rate the key has used, if it has one.
+    pub fn rate(&self) -> Option<RateReading> {
         let authenticated = self.0.as_ref()?;
         let rate = authenticated.key.limits.rate?;
-        Some(RateMeter::new(Arc::clone(&authenticated.tally), rate))
+        Some(authenticated.tally.rate_reading(rate))
     }
 
     /// Charges a request to the key that is not counted if its token is right: whoever sends wrong
@@ -430,7 +430,7 @@ impl Authenticated {
 //
 // A request that is charged to somebody, unless it turns out to be right.
 
-/// A request with a token that may be wrong: charged to whoever sent it unless it is forgiven, also
+/// A request with a token that may be wrong: charged to whoever sent it unless it was no guess, also
 /// when its sender hangs up before the answer.
 #[derive(Debug, Default)]
 #[must_use = "dropped at once, it is charged at once"]
@@ -447,9 +447,9 @@ enum Payer {
 // === impl Charge ===
 
 impl Charge {
-    /// The token was right, or that is unknown: nothing is charged.
-    pub fn forgive(mut self) {
-        if let Some(Payer::Address(gate, from)) = self.0.take() {
+    /// Charges a token that was a guess. A token that was right, or of which that is unknown, costs nothing.
+    pub fn settle(mut self, is_guess: bool) {
+        if !is_guess && let Some(Payer::Address(gate, from)) = self.0.take() {
             gate.limiter.refund(from, Instant::now());
         }
     }

@@ -11,7 +11,7 @@ mod permission;
 mod refusal;
 mod session;
 
-pub use address_limiter::{LimitSlot, RateMeter, RateReading};
+pub use address_limiter::{LimitSlot, RateReading};
 pub use api_key::{ApiKey, ApiKeyError, ApiKeyHash, ApiKeyId};
 pub use gate::{Access, Authorization, Charge, Gate};
 pub use keys::{KeyEntry, KeyLimits, KeyRing, KeySecret, Rate};

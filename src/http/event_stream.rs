@@ -1,6 +1,10 @@
 //! Answers that are streams of server-sent events.
 
-use std::{convert::Infallible, time::Duration};
+use std::{
+    convert::Infallible,
+    ops::ControlFlow::{self, Break, Continue},
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -17,7 +21,7 @@ use super::{
     edge::{RequestContext, RequestId},
     extract::{LOCK_TOKEN, must_accept_events},
     problem::Problem,
-    serve::{LongRequestPermit, LongRequests, UserTimeout},
+    serve::{Connection, LongRequestPermit},
 };
 
 /// The request accepts a stream of events. With what a handler must know of it to give one.
@@ -26,10 +30,9 @@ use super::{
 pub(super) struct EventStream {
     /// What the request is called in the log.
     request_id: RequestId,
-    /// For how long the caller may be silent.
-    user_timeout: UserTimeout,
-    /// The connection that it takes for as long as it lasts.
-    _permit: LongRequestPermit,
+    connection: Connection,
+    /// The connection is taken for as long as the stream lasts.
+    _permit: Option<LongRequestPermit>,
 }
 
 // === impl EventStream ===
@@ -42,34 +45,32 @@ impl EventStream {
 
     /// For how long the caller may leave unacknowledged what it is sent, until it counts as gone.
     pub(super) fn set_user_timeout(&self, limit: Duration) {
-        self.user_timeout.set(limit);
+        self.connection.set_user_timeout(Some(limit));
     }
 }
 
 impl<S: Sync> FromRequestParts<S> for EventStream {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         must_accept_events(&parts.headers)?;
-        let Ok(long_requests) = LongRequests::from_request_parts(parts, state).await;
-        let permit = if parts.headers.contains_key(LOCK_TOKEN) {
-            long_requests.acquire_with_lease()?
-        } else {
-            long_requests.acquire()?
-        };
+        let connection = Connection::of(&parts.extensions);
         Ok(Self {
             request_id: RequestContext::of(parts).request_id(),
-            user_timeout: UserTimeout::of(&parts.extensions),
-            _permit: permit,
+            _permit: connection.take_for_long(parts.headers.contains_key(LOCK_TOKEN))?,
+            connection,
         })
     }
 }
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.user_timeout.reset();
+        self.connection.set_user_timeout(None);
     }
 }
+
+/// What is sent next, as a break if it is the last.
+pub(super) type NextEvent = ControlFlow<Bytes, Bytes>;
 
 /// What a stream sends.
 pub(super) trait EventSource: Send + Sized + 'static {
@@ -86,19 +87,9 @@ pub(super) trait EventSource: Send + Sized + 'static {
         HEARTBEAT
     }
 
-    /// What is sent next, and whether the stream goes on behind it; `None` if it has ended. It may be dropped at any
-    /// time, and asked again.
-    fn next(
-        &mut self,
-        stream: &EventStream,
-    ) -> impl Future<Output = Option<(Bytes, Onward)>> + Send;
-}
-
-/// Whether a stream goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Onward {
-    GoesOn,
-    Ends,
+    /// What is sent next, as a break if it is the last; `None` if the stream has ended. It may be dropped at any time, and
+    /// asked again.
+    fn next(&mut self, stream: &EventStream) -> impl Future<Output = Option<NextEvent>> + Send;
 }
 
 /// A source of events on its way to whoever listens.
@@ -157,10 +148,10 @@ impl<S: EventSource> EventAnswer<S> {
                 let Ok(next) = next.await else {
                     return Some(self.source.heartbeat());
                 };
-                if !matches!(next, Some((_, Onward::GoesOn))) {
+                if !matches!(next, Some(Continue(_))) {
                     self.phase = Phase::Over;
                 }
-                next.map(|(bytes, _)| bytes)
+                next.map(|(Break(bytes) | Continue(bytes))| bytes)
             }
             Phase::Over => None,
         }

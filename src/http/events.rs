@@ -1,10 +1,14 @@
 //! `GET /events`: what happens to locks, as a stream of server-sent events for whoever listens.
 
-use std::{pin::Pin, sync::Arc};
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    pin::Pin,
+    sync::Arc,
+};
 
 use axum::extract::State;
 use bytes::Bytes;
-use serde::Serialize;
+use serde_json::json;
 use tokio::time::Duration;
 use tracing::info;
 use utoipa::ToSchema;
@@ -16,9 +20,9 @@ use crate::{
 };
 
 use super::{
-    event_stream::{EventAnswer, EventSource, EventStream, Onward, encode},
+    event_stream::{EventAnswer, EventSource, EventStream, NextEvent, encode},
     extract::{ApiQuery, Caller, Fields, LastEventId, Query, prefix},
-    json_response::json,
+    json_response::{ObjectWriter, json as to_json, json_by},
     locks::{millis, timestamp},
     problem::{Extra, Problem, ProblemCode as Code},
     state::AppState,
@@ -55,7 +59,8 @@ use super::{
 /// The data has `kind` (the event's name again), `name`, `fencing_token` (null if it is not known),
 /// `owner` (null if there is none or it is not known), `mode` (`exclusive` or `shared`) and `slot` (likewise),
 /// `expires_in_ms` (`acquired`, `renewed`, `release-requested`),
-/// `waited_ms` (`acquired`), `position` (`queued`), `reason` and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
+/// `waited_ms` (`acquired`), `position` (`queued`), `reason`, `by` (`broken`, `release-requested`: the name of the API key
+/// that asked, null if none was needed) and `at`, in RFC 3339 and for display only. There may be more fields in later versions.
 ///
 /// **Events are for people, dashboards and wake-up calls. Decide nothing by them**: a lock is held by
 /// whoever has been granted it, and only the store knows. They come as well as they can: one may be
@@ -155,10 +160,11 @@ impl Events {
         }
     }
 
-    fn end(reason: &'static str, stream: &EventStream) -> (Bytes, Onward) {
+    fn end(reason: &'static str, stream: &EventStream) -> NextEvent {
         let id = stream.request_id();
         info!(id, reason, "a stream of events has ended");
-        (encode_end(reason), Onward::Ends)
+        let data = json!({ "kind": "end", "reason": reason });
+        Break(encode("end", &to_json(&data)))
     }
 }
 
@@ -173,7 +179,7 @@ impl EventSource for Events {
         heartbeat(self.listener.instance(), self.listener.position())
     }
 
-    async fn next(&mut self, stream: &EventStream) -> Option<(Bytes, Onward)> {
+    async fn next(&mut self, stream: &EventStream) -> Option<NextEvent> {
         let mut has_changed = false;
         let bytes = loop {
             if !self.access.still_permits(Permission::View, None) {
@@ -181,12 +187,7 @@ impl EventSource for Events {
             }
             // A page shows what one may do, and hears of nothing else that it has changed.
             if has_changed && self.access.is_session() {
-                let kind = "session";
-                let data = EventData {
-                    kind,
-                    ..EventData::default()
-                };
-                break encode(kind, &json(&data));
+                break encode("session", br#"{"kind":"session"}"#);
             }
             let item = tokio::select! {
                 item = self.listener.next() => item,
@@ -214,7 +215,7 @@ impl EventSource for Events {
                 break bytes.into();
             }
         };
-        Some((bytes, Onward::GoesOn))
+        Some(Continue(bytes))
     }
 }
 
@@ -262,74 +263,14 @@ pub(in crate::http) enum EventName {
     End,
 }
 
-/// What has happened to a lock.
-#[derive(Default, Serialize)]
-struct EventData<'a> {
-    /// What has happened, again.
-    kind: &'static str,
-    /// The lock. Not with `gap`, `session` and `end`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    /// The fencing token of the lease; null if it is not known. Not with `queued`, `gap`, `session` and `end`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fencing_token: Option<OrNull<u64>>,
-    /// Who asked for it; null if the request named nobody or it is not known. Not with `gap`, `session` and `end`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<OrNull<&'a str>>,
-    /// How it holds the lock: `exclusive` or `shared`; with `queued` how it wants to. Null if it is not known. Not
-    /// with `gap`, `session` and `end`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<OrNull<&'static str>>,
-    /// The slot of a shared lease whose request had a `limit`; else null. Not with `queued`, `gap`, `session` and
-    /// `end`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slot: Option<OrNull<u16>>,
-    /// With `acquired` and `renewed`: what was left of the lease at least, at the instant `at`. With `release-requested`:
-    /// how much time its holder had left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_in_ms: Option<u64>,
-    /// With `acquired`: how long the holder had waited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waited_ms: Option<u64>,
-    /// With `queued`: the place in the queue; 1 is served next.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    position: Option<u64>,
-    /// Why, with `release-requested`, `lost`, `broken`, `gap` and `end`, and with `released` if it was not the holder.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-    /// With `broken` and `release-requested`: the name of the API key that broke the lock or asked for it, also if its
-    /// user is signed in to the dashboard; null if no key was needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<OrNull<&'a str>>,
-    /// When, in RFC 3339, by the clock of the gateway where it happened. For display only. Not with
-    /// `session` and `end`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<String>,
-}
-
-/// Something that is shown as null if it is not known, and not left out.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct OrNull<T>(Option<T>);
-
 /// How soon a browser connects again, in milliseconds.
 const RETRY: u64 = 2_000;
 
 /// An event with its id.
 fn encode_event(instance: &str, number: u64, event: &Event) -> Vec<u8> {
     let mut bytes = format!("id: {instance}-{number}\n").into_bytes();
-    bytes.extend(encode(event.kind.as_str(), &json(&EventData::of(event))));
+    bytes.extend(encode(event.kind.as_str(), &data_of(event)));
     bytes
-}
-
-/// The last event.
-fn encode_end(reason: &str) -> Bytes {
-    let data = EventData {
-        kind: "end",
-        reason: Some(reason),
-        ..EventData::default()
-    };
-    encode(data.kind, &json(&data))
 }
 
 /// A comment that keeps the connection open. The id is where to read on from: what was passed over
@@ -343,35 +284,34 @@ fn greeting(instance: &str, number: u64) -> Bytes {
     format!(":\nretry: {RETRY}\nid: {instance}-{number}\n\n").into()
 }
 
-// === impl EventData ===
-
-impl<'a> EventData<'a> {
-    fn of(event: &'a Event) -> Self {
-        let is_of_lease = match event.kind {
-            Kind::Acquired
-            | Kind::Renewed
-            | Kind::ReleaseRequested
-            | Kind::Released
-            | Kind::Expired
-            | Kind::Lost
-            | Kind::Broken => true,
-            Kind::Queued | Kind::Gap => false,
-        };
-        let owner = event.owner.as_ref().map(Owner::as_str);
-        Self {
-            kind: event.kind.as_str(),
-            name: event.name.as_ref().map(LockName::as_str),
-            fencing_token: is_of_lease.then(|| OrNull(event.fence.map(FencingToken::get))),
-            owner: event.name.is_some().then_some(OrNull(owner)),
-            mode: (event.name.is_some()).then(|| OrNull(event.mode.map(Mode::as_str))),
-            slot: is_of_lease.then(|| OrNull(event.mode.and_then(Mode::slot))),
-            expires_in_ms: event.expires_in.map(millis),
-            waited_ms: event.waited.map(millis),
-            position: event.position,
-            reason: event.reason.as_deref(),
-            by: matches!(event.kind, Kind::Broken | Kind::ReleaseRequested)
-                .then(|| OrNull(event.by.as_deref())),
-            at: Some(timestamp(Some(event.at))),
-        }
-    }
+/// What is told of an event. What is not known of it is null, and what it does not have is left out.
+fn data_of(event: &Event) -> Bytes {
+    let is_of_lock = event.name.is_some();
+    let is_of_lease = !matches!(event.kind, Kind::Queued | Kind::Gap);
+    let is_of_operator = matches!(event.kind, Kind::Broken | Kind::ReleaseRequested);
+    let (expires_in, waited) = (event.expires_in.map(millis), event.waited.map(millis));
+    json_by(|json| {
+        let mut data = ObjectWriter::new(json);
+        data.field_if(true, "kind", event.kind.as_str());
+        data.field_if(
+            is_of_lock,
+            "name",
+            event.name.as_ref().map(LockName::as_str),
+        );
+        data.field_if(
+            is_of_lease,
+            "fencing_token",
+            event.fence.map(FencingToken::get),
+        );
+        data.field_if(is_of_lock, "owner", event.owner.as_ref().map(Owner::as_str));
+        data.field_if(is_of_lock, "mode", event.mode.map(Mode::as_str));
+        data.field_if(is_of_lease, "slot", event.mode.and_then(Mode::slot));
+        data.field_if(expires_in.is_some(), "expires_in_ms", expires_in);
+        data.field_if(waited.is_some(), "waited_ms", waited);
+        data.field_if(event.position.is_some(), "position", event.position);
+        data.field_if(event.reason.is_some(), "reason", event.reason.as_deref());
+        data.field_if(is_of_operator, "by", event.by.as_deref());
+        data.field_if(true, "at", timestamp(Some(event.at)));
+        data.end();
+    })
 }

@@ -51,5 +51,38 @@ pub(super) fn json_by(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     })
 }
 
+/// Writes an object of JSON, field by field.
+pub(super) struct ObjectWriter<'a> {
+    json: &'a mut Vec<u8>,
+    begin: usize,
+}
+
+// === impl ObjectWriter ===
+
+impl<'a> ObjectWriter<'a> {
+    pub(super) fn new(json: &'a mut Vec<u8>) -> Self {
+        let begin = json.len();
+        Self { json, begin }
+    }
+
+    /// Writes a field, if the object has it.
+    pub(super) fn field_if(&mut self, is_there: bool, name: &'static str, value: impl Serialize) {
+        if is_there {
+            for part in [&b",\""[..], name.as_bytes(), b"\":"] {
+                self.json.extend_from_slice(part);
+            }
+            serde_json::to_writer(&mut *self.json, &value)
+                .expect("numbers and texts can be written");
+        }
+    }
+
+    /// The object is complete. It has one field at least.
+    pub(super) fn end(self) {
+        // A comma is in front of each field.
+        self.json[self.begin] = b'{';
+        self.json.push(b'}');
+    }
+}
+
 /// How much memory a thread keeps for the next body: a page of a list takes more.
 const KEPT: usize = 4 * 1_024;

@@ -4,6 +4,7 @@ mod edge;
 mod event_stream;
 mod events;
 mod extract;
+mod file;
 mod json_response;
 mod locks;
 mod openapi;

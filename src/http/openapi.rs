@@ -15,12 +15,11 @@ use crate::config::LimitsConfig;
 
 use super::{
     edge::{Class, Operation, Schemas},
-    extract::{RequestBody, body_schema},
+    extract::{RequestBody, SESSION_COOKIE, body_schema},
+    file::File,
     json_response::json,
     locks::{AcquireBody, AcquireGroupBody, RenewBody},
-    pages::File,
     problem::{ProblemCode as Code, ProblemDocument, add_problems, shared_responses, text_header},
-    session::SESSION_COOKIE,
     state::BasePath,
 };
 

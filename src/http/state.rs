@@ -10,7 +10,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{pages::File, tls::Certificates};
+use super::{file::File, tls::Certificates};
 
 /// The gateway as the handlers see it.
 pub struct AppState {

@@ -2,14 +2,11 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::RwLock;
 use rustls::{
     ServerConfig,
     server::{NoClientAuth, WebPkiClientVerifier, danger::ClientCertVerifier},
@@ -34,19 +31,15 @@ use crate::{
 ///
 /// A connection keeps what it was made with.
 #[derive(Clone)]
-pub struct Certificates(Arc<Current>);
-
-struct Current {
-    loaded: RwLock<LoadedCertificates>,
-    /// Whether the files have changed since and cannot be used.
-    is_outdated: AtomicBool,
-}
+pub struct Certificates(Arc<RwLock<LoadedCertificates>>);
 
 /// What connections are made with.
-pub(super) struct LoadedCertificates {
+struct LoadedCertificates {
     config: Arc<ServerConfig>,
     /// When the certificate ends, if it says so.
     ends: Option<SystemTime>,
+    /// Whether the files have changed since and cannot be used.
+    is_outdated: bool,
 }
 
 /// What is spoken over TLS, the best first.
@@ -56,41 +49,24 @@ const HTTP_1: &[u8] = b"http/1.1";
 // === impl Certificates ===
 
 impl Certificates {
-    pub(super) fn new(loaded: LoadedCertificates) -> Self {
-        Self(Arc::new(Current {
-            loaded: RwLock::new(loaded),
-            is_outdated: AtomicBool::new(false),
-        }))
-    }
-
     /// Takes one connection, with what the files said last.
     pub(in crate::http) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.loaded().config))
+        TlsAcceptor::from(Arc::clone(&self.0.read().config))
     }
 
     /// When the certificate ends that new connections are shown, if it says so.
     pub(in crate::http) fn ends(&self) -> Option<SystemTime> {
-        self.loaded().ends
-    }
-
-    fn loaded(&self) -> RwLockReadGuard<'_, LoadedCertificates> {
-        self.0.loaded.read()
-    }
-
-    /// New connections are made with these from now on.
-    pub(super) fn replace(&self, new: LoadedCertificates) {
-        *self.0.loaded.write() = new;
-        self.0.is_outdated.store(false, Ordering::Relaxed);
+        self.0.read().ends
     }
 
     /// The files have changed and cannot be used: what was read before goes on.
-    pub(super) fn mark_outdated(&self) {
-        self.0.is_outdated.store(true, Ordering::Relaxed);
+    fn mark_outdated(&self) {
+        self.0.write().is_outdated = true;
     }
 
     /// Whether the files have changed since and cannot be used.
     pub(in crate::http) fn is_outdated(&self) -> bool {
-        self.0.is_outdated.load(Ordering::Relaxed)
+        self.0.read().is_outdated
     }
 }
 
@@ -126,6 +102,7 @@ fn load(config: &HttpTlsConfig) -> Result<LoadedCertificates, TlsError> {
     Ok(LoadedCertificates {
         config: Arc::new(tls),
         ends,
+        is_outdated: false,
     })
 }
 
@@ -150,7 +127,7 @@ impl CertificatesWatch {
     pub fn open(config: HttpTlsConfig) -> Result<(Self, Certificates), TlsError> {
         // Before they are read: a change in between is seen.
         let read = stamps(&config);
-        let certificates = Certificates::new(load(&config)?);
+        let certificates = Certificates(Arc::new(RwLock::new(load(&config)?)));
         let watch = Self {
             config,
             read,
@@ -194,7 +171,8 @@ impl CertificatesWatch {
                 None => {}
                 Some(Ok(loaded)) => {
                     info!(file, "the certificate was read again");
-                    certificates.replace(loaded);
+                    // New connections are made with it from now on.
+                    *certificates.0.write() = loaded;
                     warning.reset();
                 }
                 Some(Err(error)) => {

@@ -122,7 +122,7 @@ async fn run(
     let mut gateway = AppState::new(engine.clone(), Arc::clone(&config), clock);
     (gateway.gate, gateway.certificates) = (gate, certificates.clone());
     (gateway.audit, gateway.tracer) = (audit.clone(), tracer.clone());
-    let in_flight = InFlightRequests::new();
+    let in_flight = InFlightRequests::default();
     let gateway = Arc::new(gateway);
     let service = http::service(Arc::clone(&gateway));
 
@@ -163,7 +163,7 @@ async fn run(
             listener,
             http::metrics_service(gateway),
             None,
-            InFlightRequests::new(),
+            InFlightRequests::default(),
         );
     }
     let service_manager = ServiceManager::of(environment);

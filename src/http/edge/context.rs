@@ -4,22 +4,17 @@ use std::{
     convert::Infallible,
     future::poll_fn,
     pin::Pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock},
     task::Poll,
 };
 
 use axum::extract::FromRequestParts;
 use http::{Method, Request, request::Parts};
-use tokio::time::Instant;
 
 use crate::{
-    auth::{Access, RateMeter, RateReading},
+    auth::Access,
     config::LogRequests,
     http::{problem::Problem, state::AppState},
-    lock::Ttl,
 };
 
 use super::{
@@ -58,12 +53,8 @@ struct Context {
     /// The number of the request in this process, of which an id is made if the caller has sent none.
     number: u64,
     permit: RequestPermit,
-    /// The name of the caller's API key, once it is known.
-    caller: OnceLock<Arc<str>>,
-    /// How much of its rate the key has used, if it has one. In a box: most have none, and no room for it.
-    rate_meter: OnceLock<Box<RateMeter>>,
-    /// The longest TTL that the caller may ask for, in milliseconds; 0 if there is no such limit.
-    ttl_cap: AtomicU64,
+    /// Who calls, once that is known.
+    caller: OnceLock<Access>,
 }
 
 // === impl RequestContext ===
@@ -78,8 +69,6 @@ impl RequestContext {
             sent_id: RequestId::sent(request.headers()),
             number: edge.request_ids.next(),
             caller: OnceLock::new(),
-            rate_meter: OnceLock::new(),
-            ttl_cap: AtomicU64::new(0),
             edge: Arc::clone(edge),
         }))
     }
@@ -95,7 +84,7 @@ impl RequestContext {
     /// The operation that the request is for. `None`: the path, if there is one, does not take the method.
     pub(super) fn operation(&self) -> Option<&Operation> {
         let at = self.0.target.operation?;
-        Some(self.route().operation(at))
+        Some(&self.route().operations[at])
     }
 
     /// How the request is treated.
@@ -107,12 +96,8 @@ impl RequestContext {
         &self.0.method
     }
 
-    pub(super) fn began(&self) -> Instant {
-        self.0.permit.began()
-    }
-
-    pub(super) fn worked_us(&self, elapsed_us: u64) -> u64 {
-        self.0.permit.worked_us(elapsed_us)
+    pub(super) fn permit(&self) -> &RequestPermit {
+        &self.0.permit
     }
 
     /// What the request is called in its answer and in the log.
@@ -131,46 +116,24 @@ impl RequestContext {
         self.parameter(path).filter(|_| self.route().names_lock())
     }
 
-    /// The name of the caller's API key, if it is known.
-    pub(super) fn caller(&self) -> Option<&str> {
-        self.0.caller.get().map(|name| &**name)
+    /// Who calls, if that is known.
+    pub(in crate::http) fn caller(&self) -> Option<&Access> {
+        self.0.caller.get()
     }
 
-    /// How much of its rate the caller's API key has used, if it has one.
-    pub(super) fn rate(&self) -> Option<RateReading> {
-        // Whoever has a rate has a name, which is looked at in any case.
-        self.0.caller.get()?;
-        self.0.rate_meter.get().map(|meter| meter.read())
+    /// The name of the caller's API key, if it is known.
+    pub(super) fn key_name(&self) -> Option<&str> {
+        self.caller()?.name().map(|name| &**name)
     }
 
     /// Says who calls. The first one counts.
     pub(in crate::http) fn set_caller(&self, caller: &Access) {
-        if let Some(name) = caller.name() {
-            let _ = self.0.caller.set(Arc::clone(name));
-        }
-        if let Some(meter) = caller.rate_meter() {
-            let _ = self.0.rate_meter.set(Box::new(meter));
-        }
-    }
-
-    /// The longest TTL that the caller may ask for: what is not asked for must stay below it too.
-    pub(in crate::http) fn ttl_cap_ms(&self) -> Option<u64> {
-        let cap = self.0.ttl_cap.load(Ordering::Relaxed);
-        (cap != 0).then_some(cap)
-    }
-
-    pub(in crate::http) fn set_ttl_cap(&self, cap: Ttl) {
-        self.0.ttl_cap.store(cap.as_millis(), Ordering::Relaxed);
+        let _ = self.0.caller.set(caller.clone());
     }
 
     /// Takes the room that is kept for callers who have been let in.
     pub(in crate::http) fn take_permit(&self) -> Result<(), Problem> {
         self.0.permit.take(&self.0.edge.limits)
-    }
-
-    /// Takes the room of a request that has just come.
-    pub(super) fn begin_work(&self) -> Result<(), Problem> {
-        self.0.permit.begin(&self.0.edge.limits)
     }
 
     /// The request is not worked on any more.

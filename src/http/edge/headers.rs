@@ -1,7 +1,10 @@
 //! Headers of all answers: the name of the request, what a browser is told about everything that it gets from here, and what an
 //! API key with a rate is told of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    io::Write,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -113,26 +116,12 @@ impl RequestIds {
 
     /// The id of a request: which process, which request. Cheaper than random bytes for each.
     pub(super) fn of(&self, number: u64) -> RequestId {
-        // Written from its end, without the machinery of `format!`: each request has one.
-        let (mut text, mut begin) = ([0; MINTED_LEN], MINTED_LEN);
-        let mut prepend = |byte| {
-            begin -= 1;
-            text[begin] = byte;
-        };
-        let digit = |number: u64| b"0123456789abcdef"[(number % 16) as usize];
-        let mut rest = number;
-        loop {
-            prepend(digit(rest));
-            rest /= 16;
-            if rest == 0 {
-                break;
-            }
-        }
-        prepend(b'-');
-        (0..16).for_each(|n| prepend(digit(self.process >> (4 * n))));
-        let value = HeaderValue::from_bytes(&text[begin..])
-            .expect("hexadecimal digits and a hyphen are visible ASCII");
-        RequestId(value)
+        let mut text = [0; MINTED_LEN];
+        let mut left = text.as_mut_slice();
+        write!(left, "{:016x}-{number:x}", self.process).expect("there is room for both numbers");
+        let length = MINTED_LEN - left.len();
+        let value = HeaderValue::from_bytes(&text[..length]);
+        RequestId(value.expect("hexadecimal digits and a hyphen are visible ASCII"))
     }
 }
 

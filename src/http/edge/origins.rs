@@ -186,7 +186,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 /// What a page may read besides the body.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "ETag, Latchgate-Warning, Link, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
+    "ETag, Latchgate-Warning, Location, Preference-Applied, RateLimit, RateLimit-Policy, \
      Retry-After, X-Request-Id",
 );
 /// For how many seconds a browser need not ask again: two hours, the most that any of them takes.
@@ -411,42 +411,5 @@ mod tests {
         assert!(Hosts::new(&config, false).serves(&"evil.example".parse().unwrap()));
         config.http.allowed_hosts = vec!["a".parse().unwrap()];
         assert!(!Hosts::new(&config, false).serves(&"evil.example".parse().unwrap()));
-    }
-
-    fn sender(headers: &[(&str, &str)]) -> RequestSource {
-        let mut request = http::Request::get("/").header("host", "locks.example:7420");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        RequestSource::of(&request.body(()).unwrap().into_parts().0, false)
-    }
-
-    #[test]
-    fn is_ours_only_if_everything_says_so() {
-        const OURS: (&str, &str) = ("origin", "https://locks.example:7420");
-        let header = |site| ("sec-fetch-site", site);
-        for headers in [
-            &[OURS][..],
-            &[header("same-origin")],
-            &[header("none")],
-            &[OURS, header("same-origin")],
-        ] {
-            assert_eq!(sender(headers), RequestSource::Ours, "{headers:?}");
-        }
-        for headers in [
-            &[header("same-site")][..],
-            &[header("cross-site")],
-            &[OURS, header("same-site")],
-            &[OURS, OURS],
-            &[("origin", "null")],
-            &[("origin", "https://locks.example")],
-            &[
-                ("origin", "https://other.example:7420"),
-                header("same-origin"),
-            ],
-        ] {
-            assert_eq!(sender(headers), RequestSource::Foreign, "{headers:?}");
-        }
-        assert_eq!(sender(&[("x-requested-with", "x")]), RequestSource::Unknown);
     }
 }

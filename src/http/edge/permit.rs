@@ -245,17 +245,6 @@ mod tests {
         assert!(RequestPermit::new(Class::Ordinary).begin(&limits).is_ok());
     }
 
-    #[tokio::test]
-    async fn a_renewal_takes_its_room_when_its_caller_has_been_let_in() {
-        let limits = limits(1, 1);
-        let [refused, renewal] = [Class::Renews; 2].map(RequestPermit::new);
-        assert!(refused.begin(&limits).is_ok());
-        assert!(renewal.begin(&limits).is_ok() && renewal.take(&limits).is_ok());
-        assert!(renewal.take(&limits).is_ok());
-        assert!(limits.common.take());
-        assert!(refused.take(&limits).is_err());
-    }
-
     #[tokio::test(start_paused = true)]
     async fn the_time_in_which_a_request_waits_is_no_work() {
         let limits = limits(1, 1);

@@ -79,7 +79,7 @@ impl RequestRecord {
 
     fn begin_span(&mut self, request: &Request) {
         let (context, headers) = (&self.context, request.headers());
-        let (edge, route) = (context.edge(), context.route().template());
+        let (edge, route) = (context.edge(), context.route().template.as_str());
         let parent = single(headers, &TRACEPARENT).ok().flatten();
         let parent = parent.and_then(TraceParent::parse);
         let sent = || {
@@ -128,7 +128,7 @@ impl RequestRecord {
         problem: Option<&Problem>,
     ) {
         self.is_answered = true;
-        let key = self.context.caller();
+        let key = self.context.key_name();
         if let Some(mut span) = self.span.take() {
             span.set("http.response.status_code", status.as_u16());
             if let Some(key) = key {
@@ -152,7 +152,7 @@ impl RequestRecord {
                     remote: audited.remote,
                 },
                 method: self.context.method().as_str(),
-                route: self.context.route().template(),
+                route: self.context.route().template.as_str(),
                 name: audited.name.as_ref(),
                 outcome: problem.code.as_str(),
                 // Not the detail: it may repeat what the caller wrote where a name belongs.
@@ -167,8 +167,8 @@ impl RequestRecord {
 
     /// Counts the request, and says how many microseconds it took.
     fn count(&self, status: Option<StatusCode>) -> u64 {
-        let took = self.context.began().elapsed();
-        let metrics = self.context.route().metrics();
+        let took = self.context.permit().began().elapsed();
+        let metrics = &self.context.route().metrics;
         metrics.request(self.context.method(), status, took);
         u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
     }
@@ -180,7 +180,7 @@ impl RequestRecord {
             LogRequests::All => true,
             LogRequests::Failed => {
                 let is_usual = status.as_u16() < 400 || status == StatusCode::LOCKED;
-                !is_usual || u128::from(self.context.worked_us(us)) >= SLOW.as_micros()
+                !is_usual || u128::from(self.context.permit().worked_us(us)) >= SLOW.as_micros()
             }
         }
     }
@@ -189,8 +189,8 @@ impl RequestRecord {
     /// caller does not read.
     fn log(&self, id: &RequestId, status: Option<u16>, us: u64, problem: Option<&Problem>) {
         let context = &self.context;
-        let (method, route) = (context.method().as_str(), context.route().template());
-        let (id, key, trace_id) = (id.as_str(), context.caller(), self.trace_id.map(display));
+        let (method, route) = (context.method().as_str(), context.route().template.as_str());
+        let (id, key, trace_id) = (id.as_str(), context.key_name(), self.trace_id.map(display));
         let code = problem.map(|problem| problem.code.as_str());
         let cause = problem.and_then(|problem| problem.cause.as_deref());
         let is_overload = problem.is_some_and(|it| it.code == ProblemCode::Overloaded);

@@ -37,7 +37,7 @@ pub(in crate::http) struct Operation {
     pub(in crate::http) problems: &'static [&'static [ProblemCode]],
     /// What the OpenAPI document says of the operation. `None`: it does not list the operation.
     pub(in crate::http) describe: Option<fn(&mut Schemas) -> Described>,
-    handle: Box<dyn Fn(Request, Arc<AppState>) -> Handled + Send + Sync>,
+    pub(super) handle: Box<dyn Fn(Request, Arc<AppState>) -> Handled + Send + Sync>,
 }
 
 /// How the requests of an operation are treated.
@@ -134,10 +134,6 @@ impl Operation {
         }
     }
 
-    pub(super) fn handle(&self, request: Request, gateway: Arc<AppState>) -> Handled {
-        (self.handle)(request, gateway)
-    }
-
     /// Whether the operation takes a method. Where `GET` is taken, `HEAD` is too.
     fn takes(&self, method: &Method) -> bool {
         self.method == method || self.method == Method::GET && method == Method::HEAD
@@ -180,9 +176,9 @@ pub(super) struct Routes {
 /// A path with its operations.
 pub(super) struct Route {
     /// The path as the documentation has it, without the base path; empty if there is no such route.
-    template: String,
-    operations: Vec<Operation>,
-    metrics: RouteMetrics,
+    pub(super) template: String,
+    pub(super) operations: Vec<Operation>,
+    pub(super) metrics: RouteMetrics,
 }
 
 /// What a request is for.
@@ -276,21 +272,9 @@ impl Route {
         }
     }
 
-    pub(super) fn template(&self) -> &str {
-        &self.template
-    }
-
     /// Whether the path names a lock.
     pub(super) fn names_lock(&self) -> bool {
         self.template.contains("{name}")
-    }
-
-    pub(super) fn metrics(&self) -> &RouteMetrics {
-        &self.metrics
-    }
-
-    pub(super) fn operation(&self, at: usize) -> &Operation {
-        &self.operations[at]
     }
 
     /// Whether an answer may be kept on its way. One that no route gives may be about a lock.
@@ -347,7 +331,7 @@ mod tests {
         let routes = Routes::new(operations, &BasePath::new(base_path), &Metrics::default());
         let (at, parameter) = routes.find_path(path);
         let parameter = parameter.map(|parameter| path[parameter].to_owned());
-        (routes.route(at).template().to_owned(), parameter)
+        (routes.route(at).template.clone(), parameter)
     }
 
     #[test]

@@ -20,9 +20,9 @@ use http::{
     HeaderMap, HeaderValue, Method,
     header::{CACHE_CONTROL, CONTENT_LENGTH},
 };
-use tower::Service;
 
 use crate::{
+    auth::Access,
     http::{
         problem::{Problem, ProblemCode, render},
         state::{AppState, BasePath},
@@ -124,21 +124,12 @@ impl EdgeService {
             pending: Some(pending),
         }
     }
-}
 
-impl<B> Service<http::Request<B>> for EdgeService
-where
-    B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = EdgeFuture;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<B>) -> EdgeFuture {
+    /// Answers a request that came through no connection.
+    pub fn ask<B>(&self, request: http::Request<B>) -> EdgeFuture
+    where
+        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    {
         let target = self.find(&request);
         self.answer(request, target, false)
     }
@@ -192,39 +183,38 @@ impl Edge {
         if is_full {
             return Err(overloaded());
         }
-        context.begin_work()
+        context.permit().begin(&self.limits)
     }
 
     fn measure(&self, request: &Request) -> Result<(), Problem> {
         let http = &self.gateway.config.http;
-        let (target, headers) = (request.uri().path_and_query(), request.headers());
+        let target = request.uri().path_and_query();
         let target = target.map_or(0, |target| target.as_str().len());
-        for (what, bytes, most, code) in [
+        let headers = bytes_of(request.headers());
+        let (code, what, bytes, most) = if target > http.max_uri_bytes {
             (
+                ProblemCode::UriTooLong,
                 "target has",
                 target,
                 http.max_uri_bytes,
-                ProblemCode::UriTooLong,
-            ),
+            )
+        } else if headers > http.max_header_bytes {
             (
-                "headers have",
-                bytes_of(headers),
-                http.max_header_bytes,
                 ProblemCode::HeadersTooLarge,
-            ),
-        ] {
-            if bytes > most {
-                let detail =
-                    format!("The request {what} {bytes} bytes; at most {most} are allowed.");
-                return Err(Problem::new(code, detail));
-            }
-        }
-        Ok(())
+                "headers have",
+                headers,
+                http.max_header_bytes,
+            )
+        } else {
+            return Ok(());
+        };
+        let detail = format!("The request {what} {bytes} bytes; at most {most} are allowed.");
+        Err(Problem::new(code, detail))
     }
 
     fn handle(&self, request: Request, context: &RequestContext) -> Result<Handled, Problem> {
         if let Some(operation) = context.operation() {
-            return Ok(operation.handle(request, Arc::clone(&self.gateway)));
+            return Ok((operation.handle)(request, Arc::clone(&self.gateway)));
         }
         let answer = context
             .route()
@@ -248,7 +238,7 @@ impl PendingResponse {
             leave_body_out(&mut response);
         }
         let headers = response.headers_mut();
-        if let Some(reading) = context.rate() {
+        if let Some(reading) = context.caller().and_then(Access::rate) {
             headers::insert_rate(reading, headers);
         }
         headers::insert_security(route.is_page(), headers);

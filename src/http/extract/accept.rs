@@ -5,33 +5,24 @@ use http::{HeaderMap, HeaderValue, header::ACCEPT, request::Parts};
 
 use crate::http::problem::{Problem, ProblemCode};
 
-/// The request accepts JSON. Checked before anything is done.
-pub(in crate::http) struct AcceptsJson;
+/// The request accepts HTML, or else JSON. Checked before anything is done.
+pub(in crate::http) struct Accepts<const IS_HTML: bool>;
 
-/// The request accepts HTML.
-pub(in crate::http) struct AcceptsHtml;
+pub(in crate::http) type AcceptsJson = Accepts<false>;
+pub(in crate::http) type AcceptsHtml = Accepts<true>;
 
 const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
 const HTML: [&str; 3] = ["text/html", "text/*", "*/*"];
 const EVENTS: [&str; 3] = ["text/event-stream", "text/*", "*/*"];
 
-// === impl AcceptsJson ===
+// === impl Accepts ===
 
-impl<S: Sync> FromRequestParts<S> for AcceptsJson {
+impl<S: Sync, const IS_HTML: bool> FromRequestParts<S> for Accepts<IS_HTML> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        must_accept(&parts.headers, &[JSON]).map(|()| Self)
-    }
-}
-
-// === impl AcceptsHtml ===
-
-impl<S: Sync> FromRequestParts<S> for AcceptsHtml {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        must_accept(&parts.headers, &[HTML]).map(|()| Self)
+        let form = if IS_HTML { HTML } else { JSON };
+        must_accept(&parts.headers, &[form]).map(|()| Self)
     }
 }
 

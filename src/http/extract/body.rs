@@ -19,6 +19,7 @@ use utoipa::{
 };
 
 use crate::{
+    auth::Access,
     config::{LimitsConfig, Millis},
     http::{
         edge::RequestContext,
@@ -62,9 +63,10 @@ impl<T: RequestBody> FromRequest<Arc<AppState>> for ApiJson<T> {
             must_be_json(&parts.headers)?;
         }
         let mut limits = Cow::Borrowed(&gateway.config.limits);
-        if let Some(cap) = context.ttl_cap_ms() {
+        // What is not asked for must stay below the longest TTL of the API key too.
+        if let Some(cap) = context.caller().and_then(Access::max_ttl) {
             let default = &mut limits.to_mut().default_ttl_ms;
-            *default = (*default).min(Millis(cap));
+            *default = (*default).min(Millis(cap.as_millis()));
         }
         let mut fields = Fields::parse(&bytes, &limits)?;
         let body = T::read(&mut fields);

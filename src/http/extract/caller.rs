@@ -11,13 +11,12 @@ use crate::{
         edge::{RequestContext, RequestSource},
         problem::{Problem, ProblemCode},
         serve::peer,
-        session::CookieNames,
         state::AppState,
     },
     lock::{LockName, TokenHash},
 };
 
-use super::{headers::single, target::lock};
+use super::{cookies::CookieNames, headers::single, target::lock};
 
 /// A caller who has the permission `S`: on the lock that the path names, or, where it names none, on
 /// some lock.
@@ -67,9 +66,6 @@ impl<S: Scope> FromRequestParts<Arc<AppState>> for Caller<S> {
         {
             return Err(Problem::forbidden(permission, lock.as_ref()));
         }
-        if let Some(max_ttl) = access.key().and_then(|key| key.limits.max_ttl) {
-            context.set_ttl_cap(max_ttl);
-        }
         context.take_permit()?;
         Ok(Self { access, scope })
     }
@@ -99,14 +95,17 @@ pub(super) fn bearer(header: &str) -> &str {
 
 // === Unrefused caller ===
 //
-// Who releases a lease, or signs out: with an API key or without.
+// Who releases a lease: with an API key or without.
 
-/// The caller of a release, or of a sign-out. It is neither refused nor counted, whatever API key or session it has.
+/// The caller of a release. It is neither refused nor counted, whatever API key or session it has.
 pub(in crate::http) struct UnrefusedCaller {
     /// Who it is, if they show a key that is let in.
-    pub(in crate::http) access: Option<Access>,
+    access: Option<Access>,
     from: Option<IpAddr>,
 }
+
+/// Whose session the request brings, if it brings one that counts here. An API key beside it changes nothing.
+pub(in crate::http) struct SessionHolder(pub(in crate::http) Option<Access>);
 
 // === impl UnrefusedCaller ===
 
@@ -149,6 +148,17 @@ impl FromRequestParts<Arc<AppState>> for UnrefusedCaller {
             access,
             from: peer(&parts.extensions),
         })
+    }
+}
+
+impl FromRequestParts<Arc<AppState>> for SessionHolder {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        gateway: &Arc<AppState>,
+    ) -> Result<Self, Infallible> {
+        Ok(Self(session(parts, gateway).ok().flatten()))
     }
 }
 

@@ -1,17 +1,15 @@
 //! What handlers take from headers: tokens, keys and preferences; and which request it is, and from where.
 
-use std::{convert::Infallible, net::IpAddr, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::extract::FromRequestParts;
-use http::{HeaderMap, HeaderName, HeaderValue, header::IF_NONE_MATCH, request::Parts};
+use http::{HeaderMap, HeaderName, request::Parts};
 
 use crate::{
     audit::Requester,
-    auth::Access,
     config::LimitsConfig,
     http::{
         edge::{RequestContext, RequestId},
-        pages::lists,
         problem::Problem,
         serve::peer,
     },
@@ -212,33 +210,6 @@ fn seconds(value: &str) -> Option<u64> {
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-/// The header `If-None-Match`. Costs nothing where it is not sent.
-pub(in crate::http) struct IfNoneMatch(Vec<HeaderValue>);
-
-declare_fields! {
-    /// The `ETag` of an earlier answer: if it is still that of the lock, the answer is 304.
-    Header IfNoneMatch: "If-None-Match" => Form::TEXT;
-}
-
-// === impl IfNoneMatch ===
-
-impl IfNoneMatch {
-    /// Whether the caller has what this tag stands for.
-    pub(in crate::http) fn names(&self, tag: &HeaderValue) -> bool {
-        let tag = tag.to_str();
-        tag.is_ok_and(|tag| lists(self.0.iter(), tag))
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for IfNoneMatch {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let values = parts.headers.get_all(IF_NONE_MATCH).iter();
-        Ok(Self(values.cloned().collect()))
-    }
-}
-
 /// The id of the last event that the caller has read. Whatever cannot be read is an id that nobody
 /// gave, and answered with a gap: a browser sends this header by itself and can do nothing about it.
 pub(in crate::http) struct LastEventId(pub(in crate::http) Option<String>);
@@ -272,10 +243,10 @@ pub(in crate::http) struct Provenance {
 // === impl Provenance ===
 
 impl Provenance {
-    /// For the audit log: who sent the request.
-    pub(in crate::http) fn requester<'a>(&'a self, caller: &'a Access) -> Requester<'a> {
+    /// For the audit log: who sent the request. `key`: the name of the caller's API key.
+    pub(in crate::http) fn requester<'a>(&'a self, key: Option<&'a Arc<str>>) -> Requester<'a> {
         Requester {
-            key: caller.name().map(AsRef::as_ref),
+            key: key.map(AsRef::as_ref),
             request_id: self.request_id.as_str(),
             remote: self.remote,
         }
@@ -339,18 +310,5 @@ mod tests {
         ] {
             assert_eq!(preferred(values), None, "{values:?}");
         }
-    }
-
-    #[test]
-    fn is_cut_to_whole_seconds_that_are_allowed() {
-        let limits = LimitsConfig {
-            max_wait_ms: crate::config::Millis(2_900),
-            ..LimitsConfig::default()
-        };
-        for (asked, applied) in [(0, 0), (2, 2), (3, 2), (u64::MAX, 2)] {
-            let preferred = PreferredWait(Some(asked)).applied(&limits);
-            assert_eq!(preferred, Some(Duration::from_secs(applied)));
-        }
-        assert_eq!(PreferredWait(None).applied(&limits), None);
     }
 }

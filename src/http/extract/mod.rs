@@ -3,6 +3,7 @@
 mod accept;
 mod body;
 mod caller;
+mod cookies;
 mod field;
 mod fields;
 mod headers;
@@ -10,11 +11,12 @@ mod target;
 
 pub(super) use accept::{AcceptsHtml, AcceptsJson, accepts, items, must_accept_events};
 pub(super) use body::{ApiJson, RequestBody, body_schema};
-pub(super) use caller::{Caller, OptionalCaller, UnrefusedCaller};
+pub(super) use caller::{Caller, OptionalCaller, SessionHolder, UnrefusedCaller};
+pub(super) use cookies::{CookieJar, SESSION_COOKIE};
 pub(super) use field::{Field, Form, declare_fields};
 pub(super) use fields::Fields;
 pub(super) use headers::{
-    AdoptedToken, IdempotencyKeyHeader, IfNoneMatch, LOCK_TOKEN, LastEventId, LockToken, OnlyToken,
+    AdoptedToken, IdempotencyKeyHeader, LOCK_TOKEN, LastEventId, LockToken, OnlyToken,
     PreferredWait, Provenance, TOKEN, TokenOrBody, single,
 };
 pub(super) use target::{ApiPath, ApiQuery, NAME, NoQuery, PathParameter, Query, prefix};

@@ -15,7 +15,7 @@ use crate::{
             NoQuery, PreferredWait, RequestBody, declare_fields,
         },
         problem::Problem,
-        serve::{AnsweredOn, LongRequests},
+        serve::Connection,
         state::AppState,
     },
     lock::{
@@ -83,7 +83,7 @@ pub(in crate::http) async fn acquire(
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
     ApiPath(name): ApiPath<LockName>,
-    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
+    (_, context, connection): (NoQuery, RequestContext, Connection),
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(mut body): ApiJson<AcquireBody>,
 ) -> Annotated<Acquired> {
@@ -94,7 +94,7 @@ pub(in crate::http) async fn acquire(
     let begun = || {
         let request = body.into_request(name, key, &caller)?;
         let waits = !request.wait.is_zero();
-        let permit = waits.then(|| long_requests.acquire()).transpose()?;
+        let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
         let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
         let granted = gateway
             .engine

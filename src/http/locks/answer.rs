@@ -18,12 +18,7 @@ use http_body::{Frame, SizeHint};
 
 use crate::{
     engine::{Delivery, Granted, GrantedGroup},
-    http::{
-        json_response::{JSON, json},
-        problem::Problem,
-        serve::AnsweredOn,
-        state::AppState,
-    },
+    http::{json_response::JSON, problem::Problem, serve::Connection, state::AppState},
     lock::IdempotencyKey,
 };
 
@@ -92,7 +87,7 @@ pub(in crate::http) struct Acquired {
     /// Where one lock can be inspected; `None` for several.
     location: Option<HeaderValue>,
     delivery: Delivery,
-    connection: AnsweredOn,
+    connection: Connection,
 }
 
 /// A body that leaves the delivery of a lease to the connection when HTTP has taken it.
@@ -101,13 +96,13 @@ pub(in crate::http) struct Acquired {
 /// given back.
 struct Delivered {
     pending: Option<(Bytes, Delivery)>,
-    connection: AnsweredOn,
+    connection: Connection,
 }
 
 // === impl Acquired ===
 
 impl Acquired {
-    pub(super) fn new(granted: Granted, connection: AnsweredOn, gateway: &AppState) -> Self {
+    pub(super) fn new(granted: Granted, connection: Connection, gateway: &AppState) -> Self {
         let Granted {
             lease, delivery, ..
         } = granted;
@@ -124,14 +119,11 @@ impl Acquired {
     }
 
     /// The answer to who has acquired several locks.
-    pub(super) fn all(granted: GrantedGroup, connection: AnsweredOn, gateway: &AppState) -> Self {
+    pub(super) fn all(granted: GrantedGroup, connection: Connection, gateway: &AppState) -> Self {
         Self {
             location: None,
-            body: json(&GroupLeaseBody::new(
-                granted.leases,
-                granted.waited,
-                gateway.clock.wall(),
-            )),
+            body: GroupLeaseBody::new(granted.leases, granted.waited, gateway.clock.wall())
+                .to_json(),
             delivery: granted.delivery,
             connection,
         }

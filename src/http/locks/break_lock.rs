@@ -7,7 +7,7 @@ use http::StatusCode;
 use tracing::info;
 
 use crate::{
-    audit::{Audit, BreakAttempt, Requester},
+    audit::{Audit, BreakAttempt},
     auth::scope,
     engine::{BreakError, ReleaseRecord},
     http::{
@@ -23,7 +23,7 @@ use crate::{
     store::contract::Holder,
 };
 
-use super::{lease_view::millis, list::HeldLockBody};
+use super::{lease_view::millis, look::HeldLockBody};
 
 /// A break, as it is written down.
 struct BreakRecord {
@@ -169,11 +169,7 @@ impl BreakRecord {
             info!(%name, fencing_token = fence, reason = reason.as_str(), outcome, key, id, "break");
         }
         let attempt = BreakAttempt {
-            requester: Requester {
-                key: self.key.as_deref(),
-                request_id: self.provenance.request_id.as_str(),
-                remote: self.provenance.remote,
-            },
+            requester: self.provenance.requester(self.key.as_ref()),
             name: &self.name,
             fencing_tokens: &fences,
             reason: self.reason.as_str(),

@@ -5,7 +5,11 @@ use crate::{
     http::extract::{Fields, RequestBody},
 };
 
-use super::{acquire::AcquireBody, break_lock::BreakBody, release::ReleaseBody, renew::RenewBody};
+use super::{
+    acquire::AcquireBody,
+    break_lock::BreakBody,
+    lease::{ReleaseBody, RenewBody},
+};
 
 /// What each route makes of a body. Fails if one takes what is no JSON object, or more than one.
 pub(crate) fn fuzzed_body(bytes: &[u8]) -> String {

@@ -20,7 +20,7 @@ use crate::{
         },
         json_response::JsonResponse,
         problem::{Extra, PartResult, Problem, ProblemCode},
-        serve::{AnsweredOn, LongRequests, UnansweredReleases},
+        serve::{Connection, UnansweredReleases},
         state::AppState,
     },
     lock::{GroupNames, GroupNamesError, HeldLease, LockName},
@@ -29,9 +29,8 @@ use crate::{
 use super::{
     acquire::{AcquireBody, WaiterCount},
     answer::{Acquired, Annotated, Notes},
+    lease::{ReleaseAnswer, RenewBody, RenewJson, explain, is_guessed},
     lease_view::{GroupLeaseBody, millis},
-    release::{ReleaseAnswer, explain, is_guessed},
-    renew::{RenewBody, RenewJson},
 };
 
 /// Acquire several locks
@@ -73,7 +72,7 @@ pub(in crate::http) async fn acquire_group(
     State(gateway): State<Arc<AppState>>,
     caller: Caller<scope::Acquire>,
     _: AcceptsJson,
-    (_, context, long_requests, connection): (NoQuery, RequestContext, LongRequests, AnsweredOn),
+    (_, context, connection): (NoQuery, RequestContext, Connection),
     (preferred, IdempotencyKeyHeader(key)): (PreferredWait, IdempotencyKeyHeader),
     ApiJson(AcquireGroupBody { names, mut terms }): ApiJson<AcquireGroupBody>,
 ) -> Annotated<Acquired> {
@@ -91,7 +90,7 @@ pub(in crate::http) async fn acquire_group(
                 .into_request(name.clone(), key.clone(), &caller)
         })?;
         let waits = !request.keyed().wait.is_zero();
-        let permit = waits.then(|| long_requests.acquire()).transpose()?;
+        let permit = waits.then(|| connection.take_for_long(false)).transpose()?;
         // It waits for one lock at a time, and no position is kept for it.
         let waiter = WaiterCount::without_position(&gateway.engine, &caller, request.keyed())?;
         let granted = gateway.engine.acquire_group(request, || context.wait());
@@ -201,11 +200,7 @@ pub(in crate::http) async fn release_group(
             }
         }
     }
-    if is_guess {
-        drop(charge);
-    } else {
-        charge.forgive();
-    }
+    charge.settle(is_guess);
     let answer = outcomes.results();
     let answer = answer.map(|results| JsonResponse(ReleasedGroupBody { results }));
     Ok((unanswered.extension(), answer))
@@ -269,11 +264,7 @@ pub(in crate::http) async fn renew_group(
             Err(error) => outcomes.add_failed(name, error.into()),
         }
     }
-    if all_lost {
-        drop(charge);
-    } else {
-        charge.forgive();
-    }
+    charge.settle(all_lost);
     let least =
         |time: fn(&HeldLease) -> Duration| millis(held.iter().map(time).min().unwrap_or_default());
     Ok(JsonResponse(RenewedGroupBody {

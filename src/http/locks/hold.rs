@@ -1,6 +1,11 @@
 //! `POST /locks/{name}/hold`: hold a lock for as long as a connection lives.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    ops::ControlFlow::{Break, Continue},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::extract::State;
 use bytes::Bytes;
@@ -13,7 +18,7 @@ use crate::{
     auth::{LimitSlot, scope},
     engine::{AdoptError, Hold, HoldEnd, HoldEvent},
     http::{
-        event_stream::{EventAnswer, EventSource, EventStream, Onward, encode},
+        event_stream::{EventAnswer, EventSource, EventStream, NextEvent, encode},
         extract::{
             AdoptedToken, ApiJson, ApiPath, Caller, IdempotencyKeyHeader, LockToken, NoQuery,
             PreferredWait,
@@ -123,39 +128,31 @@ pub(in crate::http) async fn hold(
     let sees_holder = caller.views(&name);
     let mut notes = Notes::default();
     let answer = async {
-        if let Some(token) = token.0 {
+        let (hold, counted, waiter) = if let Some(token) = token.0 {
             // It is not refused: nobody loses a lock to a limit.
             let counted = caller.stream().unwrap_or_default();
             let authorization = caller.authorization(&name);
             let charge = caller.charge();
             let hold = gateway.engine.adopt(name, token, authorization).await;
-            match &hold {
-                Err(AdoptError::Lost(_)) => drop(charge),
-                Ok(_) | Err(AdoptError::Draining | AdoptError::Store(_)) => charge.forgive(),
-            }
-            let events = HoldEvents {
-                hold: hold?,
-                _counted: counted,
-                waiter: None,
-                gateway,
-                sees_holder,
-            };
-            return Ok(HoldStream::new(events, stream));
-        }
-        notes = Notes::has_short(key.as_ref());
-        notes.wait = body.prefer(preferred, &gateway.config.limits);
-        caller.count_request()?;
-        let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
-        let counted = caller.stream()?;
-        let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
-        // Nothing is held yet. From the grant on it is the TTL.
-        stream.set_user_timeout(request.ttl.duration().max(QUEUED));
-        let hold = gateway.engine.hold(request).await;
-        let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
+            charge.settle(matches!(hold, Err(AdoptError::Lost(_))));
+            (hold?, counted, None)
+        } else {
+            notes = Notes::has_short(key.as_ref());
+            notes.wait = body.prefer(preferred, &gateway.config.limits);
+            caller.count_request()?;
+            let request = body.into_hold_request(name, key, &gateway.config.limits, &caller)?;
+            let counted = caller.stream()?;
+            let waiter = WaiterCount::of(&gateway.engine, &caller, &request)?;
+            // Nothing is held yet. From the grant on it is the TTL.
+            stream.set_user_timeout(request.ttl.duration().max(QUEUED));
+            let hold = gateway.engine.hold(request).await;
+            let hold = hold.map_err(|error| Problem::for_acquire(error, sees_holder))?;
+            (hold, counted, Some(waiter))
+        };
         let events = HoldEvents {
             hold,
             _counted: counted,
-            waiter: Some(waiter),
+            waiter,
             gateway,
             sees_holder,
         };
@@ -182,7 +179,7 @@ pub(in crate::http) type HoldStream = EventAnswer<HoldEvents>;
 // === impl HoldEvents ===
 
 impl HoldEvents {
-    fn write(&mut self, event: HoldEvent, stream: &EventStream) -> (Bytes, Onward) {
+    fn write(&mut self, event: HoldEvent, stream: &EventStream) -> NextEvent {
         if let HoldEvent::Granted(Lease { held, .. }) | HoldEvent::Renewed(held) = &event {
             stream.set_user_timeout(held.ttl.duration());
         }
@@ -208,10 +205,10 @@ impl HoldEvents {
             }
             HoldEvent::Ended(end) => {
                 self.waiter = None;
-                return (self.write_end(end, stream.request_id()), Onward::Ends);
+                return Break(self.write_end(end, stream.request_id()));
             }
         };
-        (bytes, Onward::GoesOn)
+        Continue(bytes)
     }
 
     /// The last event, which the log is told of too: why, in one word, if there is more to say than the name of the
@@ -243,7 +240,7 @@ impl HoldEvents {
 impl EventSource for HoldEvents {
     const HUNG_UP: &str = "whoever held a lock has hung up, or does not read";
 
-    async fn next(&mut self, stream: &EventStream) -> Option<(Bytes, Onward)> {
+    async fn next(&mut self, stream: &EventStream) -> Option<NextEvent> {
         let event = poll_fn(|cx| self.hold.poll_next(cx)).await?;
         Some(self.write(event, stream))
     }

@@ -23,7 +23,7 @@ use crate::{
     config::LimitsConfig,
     http::{
         extract::{Field, Form, declare_fields},
-        json_response::{JSON, json_by},
+        json_response::{JSON, ObjectWriter, json_by},
     },
     lock::{ForeignMark, HeldLease, Lease, LockName, Metadata, Owner, ReleaseRequest, Token},
     store::contract::{Holder, SHOWN_HOLDERS},
@@ -38,7 +38,7 @@ pub(in crate::http) struct LeaseView {
     name: Option<LockName>,
     /// The secret that renews and releases the lease. Whoever has it may do both.
     #[schema(value_type = Option<String>, required = true, min_length = 43, max_length = 43)]
-    pub(super) token: Option<Token>,
+    token: Option<Token>,
     /// A number that is larger for each new grant of the lock; null for a foreign client.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64, required = true)]
     fencing_token: Option<u64>,
@@ -50,28 +50,28 @@ pub(in crate::http) struct LeaseView {
     slot: Option<u16>,
     /// For how long the lease was last granted; null for a foreign client.
     #[schema(required = true)]
-    pub(super) ttl_ms: Option<u64>,
+    ttl_ms: Option<u64>,
     /// What is left of the lease, at least; null if a foreign client holds the lock without an expiry.
     #[schema(required = true)]
-    pub(super) expires_in_ms: Option<u64>,
+    expires_in_ms: Option<u64>,
     /// When the lease ends, by the clock of the gateway; null if it has no expiry.
     #[schema(value_type = Option<String>, format = DateTime, required = true)]
-    pub(super) expires_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
     /// When the lease was granted, by the clock of the gateway; null for a foreign client.
     #[schema(value_type = Option<String>, format = DateTime, required = true)]
     acquired_at: Option<Timestamp>,
     /// After how long to renew the lease: a third of what is left.
     #[schema(required = true)]
-    pub(super) renew_after_ms: Option<u64>,
+    renew_after_ms: Option<u64>,
     /// What is left until `max_hold_ms`, past which no renewal goes; null if it was not given.
     #[schema(required = true)]
-    pub(super) hold_expires_in_ms: Option<u64>,
+    hold_expires_in_ms: Option<u64>,
     /// Who asked for the lease; null if nobody was named, or the API key may not view the lock.
     #[schema(value_type = Option<String>, required = true)]
-    pub(super) owner: Option<Owner>,
+    owner: Option<Owner>,
     /// What the holder attached to the lease; empty if the API key may not view the lock.
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    pub(super) metadata: MetadataBody,
+    metadata: MetadataBody,
     /// How long the request waited for the lock, with the earlier requests under its `Idempotency-Key` whose place it went
     /// on with.
     #[schema(required = true)]
@@ -85,6 +85,9 @@ pub(in crate::http) struct LeaseView {
     /// The request for several locks that the lease is a part of; else null.
     #[schema(required = true)]
     group: Option<GroupBody>,
+    /// A lease of each lock, in the order of the names.
+    #[schema(min_items = 2, max_items = 16)]
+    leases: Vec<GroupPartBody>,
     /// Only if the holder was asked to release the lock, and the API key may know.
     #[schema(value_type = ReleaseRequestBody, required = false)]
     release_requested: Option<Box<ReleaseRequest>>,
@@ -92,7 +95,7 @@ pub(in crate::http) struct LeaseView {
 
 /// A lease as an audience is told of it.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct Told<const AUDIENCE: u8>(pub(super) LeaseView);
+pub(in crate::http) struct Told<const AUDIENCE: u8>(LeaseView);
 
 /// The holder of a lease, as the answer to its request.
 const HOLDER: u8 = 1;
@@ -102,21 +105,19 @@ const PART: u8 = 2;
 const VIEWER: u8 = 4;
 /// Those who asked for the lock and did not get it.
 const REFUSED: u8 = 8;
-const ALL: u8 = HOLDER | PART | VIEWER | REFUSED;
-/// All but those who are told of a lease only why they wait.
-const LASTING: u8 = ALL & !REFUSED;
+/// The holder of several leases, of all together.
+const GROUP: u8 = 16;
+/// Those who have a token.
+const OWN: u8 = HOLDER | GROUP;
+/// Those who are told of one lease.
+const ONE: u8 = HOLDER | PART | VIEWER | REFUSED;
 
 // The names are for the OpenAPI document, whose types have no parameters.
 pub(in crate::http) type LeaseBody = Told<HOLDER>;
 pub(in crate::http) type GroupPartBody = Told<PART>;
 pub(in crate::http) type HolderBody = Told<VIEWER>;
 pub(in crate::http) type CurrentHolder = Told<REFUSED>;
-
-/// Writes those fields of a JSON object that an audience is told, each behind a comma.
-struct Teller<'a> {
-    audience: u8,
-    json: &'a mut Vec<u8>,
-}
+pub(in crate::http) type GroupLeaseBody = Told<GROUP>;
 
 /// Several locks that were acquired as one.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -172,7 +173,28 @@ declare_fields! {
         "waited_ms": 0
     }"#);
     /// One of the leases.
-    const TO_HOLDER_OF_SEVERAL: "GroupPart" => Form::TEXT;
+    const TO_HOLDER_OF_PART: "GroupPart" => Form::TEXT;
+    /// Leases of several locks, as only their holder gets to see them: the token renews and releases all of them, together
+    /// or one by one.
+    ///
+    /// `ttl_ms`, `expires_in_ms` and `expires_at` are those of the lease that ends first; count them as those of one lease.
+    /// `hold_expires_in_ms` is that of the first `max_hold_ms` that is over. It counts from the grant of each lock, so the wait
+    /// for the others is a part of it.
+    const TO_HOLDER_OF_GROUP: "GroupLease" => Form::TEXT.example(r#"{
+        "leases": [{
+            "name": "cluster:eu", "fencing_token": 1795170000000042, "mode": "exclusive",
+            "slot": null, "expires_in_ms": 30000, "acquired_at": "2026-11-20T12:00:00.000Z",
+            "hold_expires_in_ms": null
+        }, {
+            "name": "database", "fencing_token": 1795170000000007, "mode": "exclusive",
+            "slot": null, "expires_in_ms": 30000, "acquired_at": "2026-11-20T12:00:00.000Z",
+            "hold_expires_in_ms": null
+        }],
+        "token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
+        "ttl_ms": 30000, "expires_in_ms": 30000, "expires_at": "2026-11-20T12:00:30.000Z",
+        "renew_after_ms": 10000, "hold_expires_in_ms": null,
+        "owner": "ci-runner-7", "metadata": {"job": "4711"}, "waited_ms": 0
+    }"#);
     /// Who holds a lock. Of a foreign client only its expiry and its mark are known.
     const TO_VIEWER: "Holder" => Form::TEXT;
     /// Who holds the lock that was asked for.
@@ -214,6 +236,22 @@ impl LeaseView {
         }
     }
 
+    /// Leases of several locks that their holder is told of.
+    fn of_group(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
+        let leases = leases.into_iter().map(|lease| Self::of_own(lease, now));
+        let leases: Vec<_> = leases.collect();
+        let least = |field: fn(&Self) -> Option<u64>| leases.iter().filter_map(field).min();
+        let ends_first = leases.iter().min_by_key(|lease| lease.expires_in_ms);
+        let group = Self {
+            renew_after_ms: least(|lease| lease.renew_after_ms),
+            hold_expires_in_ms: least(|lease| lease.hold_expires_in_ms),
+            waited_ms: Some(millis(waited)),
+            ..ends_first.cloned().unwrap_or_default()
+        };
+        let leases = leases.into_iter().map(Told).collect();
+        Self { leases, ..group }
+    }
+
     /// Who holds a lock, as many as are shown of them. `group` says what is told of the locks that a lease was acquired with.
     pub(in crate::http) fn of_holders(
         holder: Holder,
@@ -250,50 +288,38 @@ impl LeaseView {
     ///
     /// Each field names those who are told of it, so that no other is shown a new one by mistake.
     fn tell(&self, audience: u8, json: &mut Vec<u8>) {
-        let begin = json.len();
         let mut token = [0; Token::TEXT_LEN];
         let token = self.token.as_ref().map(|it| it.expose_into(&mut token));
         let name = self.name.as_ref().map(LockName::as_str);
         let owner = self.owner.as_ref().map(Owner::as_str);
         let mark = self.foreign_mark.as_ref().map(ForeignMark::as_str);
-        let mut to = Teller { audience, json };
-        to.tell(HOLDER | PART, "name", &name);
-        to.tell(HOLDER, "token", &token);
-        to.tell(ALL, "fencing_token", &self.fencing_token);
-        to.tell(ALL, "mode", &self.mode);
-        to.tell(ALL, "slot", &self.slot);
-        to.tell(HOLDER | VIEWER, "ttl_ms", &self.ttl_ms);
-        to.tell(ALL, "expires_in_ms", &self.expires_in_ms);
-        to.tell(HOLDER | VIEWER, "expires_at", &self.expires_at);
-        to.tell(LASTING, "acquired_at", &self.acquired_at);
-        to.tell(HOLDER, "renew_after_ms", &self.renew_after_ms);
-        to.tell(LASTING, "hold_expires_in_ms", &self.hold_expires_in_ms);
-        to.tell(ALL & !PART, "owner", &owner);
-        to.tell(ALL & !PART, "metadata", &self.metadata);
-        to.tell(HOLDER, "waited_ms", &self.waited_ms);
-        to.tell(VIEWER | REFUSED, "foreign", &self.foreign);
-        to.tell(VIEWER, "foreign_mark", &mark);
-        to.tell(VIEWER, "group", &self.group);
-        if let Some(request) = &self.release_requested {
-            to.tell(ALL, "release_requested", &ReleaseRequestBody::of(request));
-        }
-        // Behind the first field a comma is in front of each.
-        json[begin] = b'{';
-        json.push(b'}');
-    }
-}
-
-// === impl Teller ===
-
-impl Teller<'_> {
-    fn tell(&mut self, audiences: u8, name: &'static str, value: &impl Serialize) {
-        if audiences & self.audience != 0 {
-            self.json.extend_from_slice(b",\"");
-            self.json.extend_from_slice(name.as_bytes());
-            self.json.extend_from_slice(b"\":");
-            serde_json::to_writer(&mut *self.json, value)
-                .expect("numbers and texts can be written");
-        }
+        let mut object = ObjectWriter::new(json);
+        let told = |audiences: u8| audiences & audience != 0;
+        object.field_if(told(GROUP), "leases", &self.leases);
+        object.field_if(told(HOLDER | PART), "name", name);
+        object.field_if(told(OWN), "token", token);
+        object.field_if(told(ONE), "fencing_token", self.fencing_token);
+        object.field_if(told(ONE), "mode", self.mode);
+        object.field_if(told(ONE), "slot", self.slot);
+        object.field_if(told(OWN | VIEWER), "ttl_ms", self.ttl_ms);
+        object.field_if(true, "expires_in_ms", self.expires_in_ms);
+        object.field_if(told(OWN | VIEWER), "expires_at", &self.expires_at);
+        object.field_if(told(ONE & !REFUSED), "acquired_at", &self.acquired_at);
+        object.field_if(told(OWN), "renew_after_ms", self.renew_after_ms);
+        let hold_expires_in_ms = self.hold_expires_in_ms;
+        object.field_if(told(!REFUSED), "hold_expires_in_ms", hold_expires_in_ms);
+        object.field_if(told(!PART), "owner", owner);
+        object.field_if(told(!PART), "metadata", &self.metadata);
+        object.field_if(told(OWN), "waited_ms", self.waited_ms);
+        object.field_if(told(VIEWER | REFUSED), "foreign", self.foreign);
+        object.field_if(told(VIEWER), "foreign_mark", mark);
+        object.field_if(told(VIEWER), "group", &self.group);
+        let request = self
+            .release_requested
+            .as_deref()
+            .map(ReleaseRequestBody::of);
+        object.field_if(request.is_some() && told(ONE), "release_requested", request);
+        object.end();
     }
 }
 
@@ -303,10 +329,15 @@ impl<const AUDIENCE: u8> Told<AUDIENCE> {
     fn about() -> &'static Field {
         match AUDIENCE {
             HOLDER => &TO_HOLDER,
-            PART => &TO_HOLDER_OF_SEVERAL,
+            PART => &TO_HOLDER_OF_PART,
+            GROUP => &TO_HOLDER_OF_GROUP,
             VIEWER => &TO_VIEWER,
             _ => &TO_REFUSED,
         }
+    }
+
+    pub(super) fn to_json(&self) -> Bytes {
+        json_by(|json| self.0.tell(AUDIENCE, json))
     }
 }
 
@@ -315,9 +346,12 @@ impl LeaseBody {
     pub(super) fn new(lease: Lease, now: SystemTime) -> Self {
         Self(LeaseView::of_own(lease, now))
     }
+}
 
-    pub(super) fn to_json(&self) -> Bytes {
-        json_by(|json| self.0.tell(HOLDER, json))
+impl GroupLeaseBody {
+    /// The leases as they are now. `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
+        Self(LeaseView::of_group(leases, waited, now))
     }
 }
 
@@ -368,7 +402,10 @@ impl<const AUDIENCE: u8> ToSchema for Told<AUDIENCE> {
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        LeaseView::schemas(schemas);
+        // A part has what the whole group has, and would name itself among it.
+        if AUDIENCE != PART {
+            LeaseView::schemas(schemas);
+        }
     }
 }
 
@@ -377,7 +414,9 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
     fn schema() -> RefOr<Schema> {
         let told = serde_json::to_value(Self(LeaseView::default()));
         let told = told.expect("a lease has text keys");
-        let is_told = |name: &String| told.get(name).is_some() || name == "release_requested";
+        let is_told = |name: &String| {
+            told.get(name).is_some() || AUDIENCE != GROUP && name == "release_requested"
+        };
         let mut schema = LeaseView::schema();
         let RefOr::T(Schema::Object(object)) = &mut schema else {
             unreachable!("a struct is described as an object")
@@ -386,7 +425,7 @@ impl<const AUDIENCE: u8> PartialSchema for Told<AUDIENCE> {
         object.required.retain(is_told);
         for (name, property) in &mut object.properties {
             // What is always there for the holder of a lease is not known of a foreign client.
-            let is_of_lease = AUDIENCE & (HOLDER | PART) != 0;
+            let is_of_lease = AUDIENCE & (OWN | PART) != 0;
             let may_be_null = matches!(&**name, "slot" | "hold_expires_in_ms" | "owner");
             if let RefOr::T(Schema::Object(property)) = property
                 && is_of_lease
@@ -467,86 +506,6 @@ fn displayed(time: Option<SystemTime>) -> Timestamp {
         })
         .unwrap_or(SystemTime::UNIX_EPOCH);
     Timestamp(humantime::format_rfc3339_millis(time))
-}
-
-/// Leases of several locks, as only their holder gets to see them: they have the token.
-#[derive(Serialize, ToSchema)]
-#[schema(as = GroupLease, example = json!({
-    "leases": [
-        {"name": "cluster:eu", "fencing_token": 1_795_170_000_000_042_u64, "mode": "exclusive", "slot": null,
-         "expires_in_ms": 30_000, "acquired_at": "2026-11-20T12:00:00.000Z", "hold_expires_in_ms": null},
-        {"name": "database", "fencing_token": 1_795_170_000_000_007_u64, "mode": "exclusive", "slot": null,
-         "expires_in_ms": 30_000, "acquired_at": "2026-11-20T12:00:00.000Z", "hold_expires_in_ms": null},
-    ],
-    "token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
-    "ttl_ms": 30_000,
-    "expires_in_ms": 30_000,
-    "expires_at": "2026-11-20T12:00:30.000Z",
-    "renew_after_ms": 10_000,
-    "hold_expires_in_ms": null,
-    "owner": "ci-runner-7",
-    "metadata": {"job": "4711"},
-    "waited_ms": 0,
-}))]
-pub(in crate::http) struct GroupLeaseBody {
-    /// A lease of each lock, in the order of the names.
-    #[schema(min_items = 2, max_items = 16)]
-    leases: Vec<GroupPartBody>,
-    /// The secret that renews and releases all of them, together or one by one. Whoever has it may do both.
-    #[schema(min_length = 43, max_length = 43)]
-    token: String,
-    /// The TTL of the lease that ends first.
-    ttl_ms: u64,
-    /// What is left of the lease that ends first. Count it as that of one lease.
-    expires_in_ms: u64,
-    /// When the first lease ends, by the clock of the gateway. For display only: work with `expires_in_ms`.
-    #[schema(format = DateTime)]
-    expires_at: String,
-    /// After how long to renew them: a third of what is left.
-    renew_after_ms: u64,
-    /// What is left until the first `max_hold_ms`, past which no renewal goes; null if it was not given. It counts from the
-    /// grant of each lock, so the wait for the others is a part of it.
-    #[schema(required = true)]
-    hold_expires_in_ms: Option<u64>,
-    /// Who asked for them; null if the request named nobody.
-    #[schema(required = true)]
-    owner: Option<String>,
-    /// What was attached to them.
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    metadata: MetadataBody,
-    /// How long the request waited for all locks.
-    waited_ms: u64,
-}
-
-// === impl GroupLeaseBody ===
-
-impl GroupLeaseBody {
-    /// The leases as they are now. `now` is the wall time of the gateway, for the timestamps.
-    pub(super) fn new(leases: Vec<Lease>, waited: Duration, now: SystemTime) -> Self {
-        let leases = leases
-            .into_iter()
-            .map(|lease| LeaseView::of_own(lease, now));
-        let leases: Vec<_> = leases.collect();
-        let least = |field: fn(&LeaseView) -> Option<u64>| leases.iter().filter_map(field).min();
-        let ends_first = leases.iter().min_by_key(|lease| lease.expires_in_ms);
-        let ends_first = ends_first.cloned().unwrap_or_default();
-        let token = ends_first.token.as_ref().map(Token::expose);
-        Self {
-            token: token.unwrap_or_default(),
-            ttl_ms: ends_first.ttl_ms.unwrap_or_default(),
-            expires_in_ms: ends_first.expires_in_ms.unwrap_or_default(),
-            expires_at: ends_first
-                .expires_at
-                .map(|at| at.to_string())
-                .unwrap_or_default(),
-            renew_after_ms: least(|lease| lease.renew_after_ms).unwrap_or_default(),
-            hold_expires_in_ms: least(|lease| lease.hold_expires_in_ms),
-            owner: ends_first.owner.map(|owner| owner.as_str().to_owned()),
-            metadata: ends_first.metadata,
-            waited_ms: millis(waited),
-            leases: leases.into_iter().map(Told).collect(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,11 +7,9 @@ mod break_lock;
 mod fuzzed_body;
 mod group;
 mod hold;
-mod inspect;
+mod lease;
 mod lease_view;
-mod list;
-mod release;
-mod renew;
+mod look;
 
 pub(super) use acquire::{__path_acquire, AcquireBody, acquire};
 pub(super) use break_lock::{__path_break_lock, break_lock};
@@ -20,11 +18,12 @@ pub(super) use group::{
     acquire_group, release_group, renew_group,
 };
 pub(super) use hold::{__path_hold, hold};
-pub(super) use inspect::{__path_inspect, inspect};
+pub(super) use lease::{
+    __path_release, __path_release_by_post, __path_renew, RenewBody, release, release_by_post,
+    renew,
+};
 pub(super) use lease_view::{CurrentHolder, ReleaseRequestBody, millis, timestamp};
-pub(super) use list::{__path_list, list};
-pub(super) use release::{__path_release, __path_release_by_post, release, release_by_post};
-pub(super) use renew::{__path_renew, RenewBody, renew};
+pub(super) use look::{__path_inspect, __path_list, inspect, list};
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed_body::fuzzed_body;

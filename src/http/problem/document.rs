@@ -91,40 +91,34 @@ pub(in crate::http) struct ProblemDocument<'a> {
 impl<'a> ProblemDocument<'a> {
     fn new(problem: &'a Problem, base_path: &BasePath, request_id: &'a str) -> Self {
         let code = problem.code;
-        let mut document = Self {
+        let (mut errors, mut locked, mut held, mut results) = (None, None, None, None);
+        match &problem.extra {
+            Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter(_) => {}
+            Extra::Fields(fields) => errors = Some(fields.as_slice()),
+            Extra::Locked(lock) => locked = Some(lock),
+            Extra::Lost { held: is_held } => held = Some(*is_held),
+            Extra::Parts(parts) => {
+                held = PartResult::any_held(parts);
+                results = Some(parts.as_slice());
+            }
+        }
+        Self {
             kind: format!("{base_path}/problems/{}", code.as_str()),
             title: code.title(),
             status: code.status().as_u16(),
             detail: &problem.detail,
             code,
             request_id,
-            errors: None,
-            name: None,
-            results: None,
-            holders: None,
-            holder_count: None,
-            waited_ms: None,
-            waiters: None,
+            errors,
+            name: locked.and_then(|it| it.name.as_ref().map(LockName::as_str)),
+            holders: locked.map(|it| it.holders.as_slice()),
+            holder_count: locked.map(|it| it.holder_count),
+            waited_ms: locked.map(|it| it.waited_ms),
+            waiters: locked.map(|it| it.waiters),
             retry_after_ms: problem.retry_after_ms(),
-            held: None,
-        };
-        match &problem.extra {
-            Extra::None | Extra::Allow(_) | Extra::Challenge(_) | Extra::RetryAfter(_) => {}
-            Extra::Fields(errors) => document.errors = Some(errors),
-            Extra::Locked(locked) => {
-                document.name = locked.name.as_ref().map(LockName::as_str);
-                document.holders = Some(&locked.holders);
-                document.holder_count = Some(locked.holder_count);
-                document.waited_ms = Some(locked.waited_ms);
-                document.waiters = Some(locked.waiters);
-            }
-            Extra::Lost { held } => document.held = Some(*held),
-            Extra::Parts(results) => {
-                document.held = PartResult::any_held(results);
-                document.results = Some(results);
-            }
+            held,
+            results,
         }
-        document
     }
 }
 

@@ -2,8 +2,7 @@
 
 mod code;
 mod document;
-mod from_auth;
-mod from_engine;
+mod from_error;
 mod report;
 mod responses;
 

@@ -5,17 +5,14 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use axum::extract::FromRequestParts;
 use http::{Extensions, request::Parts};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use crate::{
     engine::Delivery,
@@ -76,28 +73,23 @@ pub(super) struct DetachedRelease(Arc<ConnectionState>);
 #[derive(Debug)]
 pub(super) struct OpenRequest(Arc<ConnectionState>);
 
-/// For how long the other end may leave unacknowledged what it was sent before it counts as gone.
-///
-/// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out of
-/// any other answer. Over HTTP/2 the pings of the connection find that out.
-#[derive(Debug, Clone)]
-pub(in crate::http) struct UserTimeout(Option<Arc<ConnectionState>>);
-
-/// The connection on which a request is answered, if it came through one.
+/// The connection on which a request is answered, as its handler sees it. A request that came through none has no
+/// limits of a connection.
 #[derive(Debug)]
-pub(in crate::http) struct AnsweredOn(Option<Arc<ConnectionState>>);
+pub(in crate::http) struct Connection(Option<Arc<ConnectionState>>);
 
 /// The connections that requests which last may take: waits and streams. Cheap to clone.
 ///
 /// They must leave some to others: a holder whose renewal finds no connection loses its lock.
 #[derive(Debug, Clone)]
-pub(in crate::http) struct LongRequests {
+pub(super) struct LongRequests {
     most: usize,
-    free: Arc<Semaphore>,
+    taken: Arc<AtomicUsize>,
 }
 
-/// A connection that is taken for long; dropped, it is not any more.
-pub(in crate::http) type LongRequestPermit = OwnedSemaphorePermit;
+/// A connection that is taken for long, until this is dropped.
+#[derive(Debug)]
+pub(in crate::http) struct LongRequestPermit(Arc<AtomicUsize>);
 
 /// Which part of all connections is kept for requests that are answered at once: one of them serves
 /// hundreds of renewals a second.
@@ -145,6 +137,15 @@ impl ConnectionState {
             awaits_bytes: AtomicBool::new(false),
             is_look_due: AtomicBool::new(false),
         }
+    }
+
+    /// The connection of a test, which nobody else has.
+    #[cfg(test)]
+    pub(super) fn of_test() -> Arc<Self> {
+        let idle = Duration::from_secs(75);
+        let (long_requests, looks) = (LongRequests::of(16), LookBudget::new());
+        let state = Self::new(None, idle, long_requests, looks, &Lifecycle::new());
+        Arc::new(state)
     }
 
     /// HTTP/1.1 is spoken from now on: what comes between two requests begins a head.
@@ -308,37 +309,14 @@ impl Drop for OpenRequest {
     }
 }
 
-// === impl UserTimeout ===
+// === impl Connection ===
 
-impl UserTimeout {
-    /// That of the connection of a request. Without a connection, or on one that other requests share,
-    /// it does nothing.
+impl Connection {
+    /// The connection of a request.
     pub(in crate::http) fn of(extensions: &Extensions) -> Self {
-        let connection = extensions.get::<Arc<ConnectionState>>();
-        let alone = connection.filter(|it| it.reads_heads.load(Ordering::Relaxed));
-        Self(alone.cloned())
+        Self(extensions.get().cloned())
     }
 
-    /// Sets the limit.
-    pub(in crate::http) fn set(&self, limit: Duration) {
-        if let Some(connection) = &self.0 {
-            connection
-                .user_timeout_ms
-                .store(in_ms(limit), Ordering::Relaxed);
-        }
-    }
-
-    /// Goes back to what goes for every answer.
-    pub(in crate::http) fn reset(&self) {
-        if let Some(connection) = &self.0 {
-            self.set(connection.default_user_timeout);
-        }
-    }
-}
-
-// === impl AnsweredOn ===
-
-impl AnsweredOn {
     /// The answer with a grant is handed to HTTP. The grant is delivered when its first byte has left, and
     /// given back if the connection ends before.
     pub(in crate::http) fn hand_over(&self, delivery: Delivery) {
@@ -348,13 +326,38 @@ impl AnsweredOn {
             delivery.delivered();
         }
     }
+
+    /// For how long the other end may leave unacknowledged what it was sent before it counts as gone. `None`: for as
+    /// long as with every answer.
+    ///
+    /// Without a limit of its own, a stream to a machine that disappeared would look alive until the time-out of
+    /// any other answer. Over HTTP/2, where other requests share the connection, its pings find that out.
+    pub(in crate::http) fn set_user_timeout(&self, limit: Option<Duration>) {
+        if let Some(connection) = &self.0
+            && connection.reads_heads.load(Ordering::Relaxed)
+        {
+            let ms = in_ms(limit.unwrap_or(connection.default_user_timeout));
+            connection.user_timeout_ms.store(ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the connection for long. A request that `has_lease` goes on with a lease that somebody has, and finds
+    /// room where others do not.
+    pub(in crate::http) fn take_for_long(
+        &self,
+        has_lease: bool,
+    ) -> Result<Option<LongRequestPermit>, Problem> {
+        let connection = self.0.as_ref();
+        let taken = connection.map(|it| it.long_requests.take(has_lease));
+        taken.transpose()
+    }
 }
 
-impl<S: Sync> FromRequestParts<S> for AnsweredOn {
+impl<S: Sync> FromRequestParts<S> for Connection {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self(parts.extensions.get().cloned()))
+        Ok(Self::of(&parts.extensions))
     }
 }
 
@@ -362,29 +365,19 @@ impl<S: Sync> FromRequestParts<S> for AnsweredOn {
 
 impl LongRequests {
     /// Of so many connections.
-    pub(super) fn of(connections: usize) -> Self {
-        let most = connections.min(Semaphore::MAX_PERMITS);
-        let free = Arc::new(Semaphore::new(most));
-        Self { most, free }
+    pub(super) fn of(most: usize) -> Self {
+        let taken = Arc::default();
+        Self { most, taken }
     }
 
-    /// Takes a connection for long, for something new.
-    pub(in crate::http) fn acquire(&self) -> Result<LongRequestPermit, Problem> {
-        self.take(self.most.div_ceil(KEPT))
-    }
-
-    /// The same for going on with a lease that somebody has.
-    pub(in crate::http) fn acquire_with_lease(&self) -> Result<LongRequestPermit, Problem> {
-        self.take(self.most.div_ceil(KEPT_FROM_ALL))
-    }
-
-    fn take(&self, kept: usize) -> Result<LongRequestPermit, Problem> {
-        // Dropped at once if there is no room.
-        let permit = Arc::clone(&self.free).try_acquire_owned();
-        if let Ok(permit) = permit
-            && self.free.available_permits() >= kept
-        {
-            return Ok(permit);
+    fn take(&self, has_lease: bool) -> Result<LongRequestPermit, Problem> {
+        let kept = if has_lease { KEPT_FROM_ALL } else { KEPT };
+        let most = self.most - self.most.div_ceil(kept);
+        // In one step: of two that come together for the last place one must get it.
+        let one_more = |taken| (taken < most).then_some(taken + 1);
+        let relaxed = Ordering::Relaxed;
+        if self.taken.fetch_update(relaxed, relaxed, one_more).is_ok() {
+            return Ok(LongRequestPermit(Arc::clone(&self.taken)));
         }
         let detail = "As many requests wait or listen at this gateway as leave connections to those \
              that are answered at once. Nothing happened.";
@@ -393,18 +386,16 @@ impl LongRequests {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for LongRequests {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let connection = parts.extensions.get::<Arc<ConnectionState>>();
-        // A request that came through no connection takes none.
-        Ok(connection.map_or_else(|| Self::of(usize::MAX), |it| it.long_requests.clone()))
+impl Drop for LongRequestPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Barrier, thread};
+
     use tokio::time::advance;
 
     use super::*;
@@ -414,20 +405,8 @@ mod tests {
         head: Duration::from_secs(10),
     };
 
-    fn shared() -> Arc<ConnectionState> {
-        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
-        let connection = ConnectionState::new(
-            None,
-            TIMEOUTS.idle,
-            long_requests,
-            LookBudget::new(),
-            &lifecycle,
-        );
-        Arc::new(connection)
-    }
-
     fn connection() -> Arc<ConnectionState> {
-        let connection = shared();
+        let connection = ConnectionState::of_test();
         connection.read_heads();
         connection
     }
@@ -459,26 +438,50 @@ mod tests {
         let connection = connection();
         let mut request = http::Request::new(());
         connection.begin_request().attach_to(&mut request);
-        let limit = UserTimeout::of(request.extensions());
+        let handlers = Connection::of(request.extensions());
         assert_eq!(connection.user_timeout_ms(), 75_000);
-        limit.set(Duration::from_millis(1_500));
+        handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         assert_eq!(connection.user_timeout_ms(), 1_500);
-        limit.reset();
+        handlers.set_user_timeout(None);
         assert_eq!(connection.user_timeout_ms(), 75_000);
-        let shared = shared();
+        let shared = ConnectionState::of_test();
         shared.begin_request().attach_to(&mut request);
-        UserTimeout::of(request.extensions()).set(Duration::from_secs(1));
+        let handlers = Connection::of(request.extensions());
+        handlers.set_user_timeout(Some(Duration::from_secs(1)));
         assert_eq!(shared.user_timeout_ms(), 75_000);
     }
 
     #[test]
     fn requests_that_last_leave_connections_to_others_and_some_to_those_with_a_lease() {
         let long_requests = LongRequests::of(32);
-        let mut stays: Vec<_> = (0..28).map(|_| long_requests.acquire().unwrap()).collect();
-        long_requests.acquire().unwrap_err();
-        stays.extend((0..2).map(|_| long_requests.acquire_with_lease().unwrap()));
-        long_requests.acquire_with_lease().unwrap_err();
+        let take = |count, has_lease| {
+            let taken = (0..count).map(|_| long_requests.take(has_lease).unwrap());
+            taken.collect::<Vec<_>>()
+        };
+        let mut stays = take(28, false);
+        long_requests.take(false).unwrap_err();
+        stays.extend(take(2, true));
+        long_requests.take(true).unwrap_err();
         stays.truncate(27);
-        drop(long_requests.acquire().unwrap());
+        drop(take(1, false));
+    }
+
+    #[test]
+    fn of_two_requests_that_come_together_for_the_last_place_one_gets_it() {
+        let (long_requests, meeting) = (LongRequests::of(2), Barrier::new(2));
+        let try_often = || {
+            let tries = (0..1_000).map(|_| {
+                meeting.wait();
+                let taken = long_requests.take(false);
+                meeting.wait();
+                usize::from(taken.is_ok())
+            });
+            tries.sum::<usize>()
+        };
+        let granted = thread::scope(|scope| {
+            let other = scope.spawn(try_often);
+            try_often() + other.join().unwrap()
+        });
+        assert_eq!(granted, 1_000);
     }
 }

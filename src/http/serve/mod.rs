@@ -20,6 +20,6 @@ mod socket;
 mod unsettled;
 
 pub use accept::serve;
-pub(super) use connection::{AnsweredOn, LongRequestPermit, LongRequests, UserTimeout, peer};
+pub(super) use connection::{Connection, LongRequestPermit, peer};
 pub(super) use detached::UnansweredReleases;
 pub use in_flight::InFlightRequests;

@@ -43,9 +43,7 @@ pub(super) fn has_hung_up(stream: &TcpStream, looks: &LookBudget) -> bool {
 }
 
 /// The same by the kernel alone, which is asked seldom.
-pub(super) fn has_hung_up_by_kernel(stream: &TcpStream) -> bool {
-    kernel::has_hung_up(stream)
-}
+pub(super) use kernel::has_hung_up as has_hung_up_by_kernel;
 
 /// How many bytes have left; `None` if the kernel does not tell, or it is none.
 pub(super) fn sent(stream: &TcpStream) -> Option<u64> {
@@ -128,7 +126,7 @@ mod kernel {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 
-    pub(super) fn has_hung_up(stream: &TcpStream) -> bool {
+    pub(in super::super) fn has_hung_up(stream: &TcpStream) -> bool {
         let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
         let at_once = Timespec::default();
         // An error is none of the connection, which then fails by itself.
@@ -167,7 +165,7 @@ mod kernel {
 
     use super::Transmission;
 
-    pub(super) fn has_hung_up(_: &TcpStream) -> bool {
+    pub(in super::super) fn has_hung_up(_: &TcpStream) -> bool {
         false
     }
 

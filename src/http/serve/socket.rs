@@ -226,6 +226,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrailingEnd<S> {
     }
 }
 
+/// Writes one buffer at a time: h2 then copies small bodies behind their heads, which makes one write as well.
 impl<S: AsyncWrite + Unpin> AsyncWrite for TrailingEnd<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -233,18 +234,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrailingEnd<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -261,13 +250,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrailingEnd<S> {
 mod tests {
     use tokio::net::TcpListener;
 
-    use crate::{
-        http::serve::{
-            connection::{LongRequests, UserTimeout},
-            peer_end::LookBudget,
-        },
-        lifecycle::Lifecycle,
-    };
+    use crate::http::serve::connection::Connection;
 
     use super::*;
 
@@ -280,21 +263,17 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let (long_requests, lifecycle) = (LongRequests::of(16), Lifecycle::new());
-        let looks = LookBudget::new();
-        let idle = Duration::from_secs(75);
-        let state = ConnectionState::new(None, idle, long_requests, looks, &lifecycle);
-        let state = Arc::new(state);
+        let state = ConnectionState::of_test();
         state.read_heads();
         let mut socket = Socket::new(accepted.unwrap().0, Arc::clone(&state));
         assert_eq!(user_timeout(&socket), 75_000);
         let mut request = http::Request::new(());
         state.begin_request().attach_to(&mut request);
-        let limit = UserTimeout::of(request.extensions());
-        limit.set(Duration::from_millis(1_500));
+        let handlers = Connection::of(request.extensions());
+        handlers.set_user_timeout(Some(Duration::from_millis(1_500)));
         socket.write_all(b"b").await.unwrap();
         assert_eq!(user_timeout(&socket), 1_500);
-        limit.reset();
+        handlers.set_user_timeout(None);
         socket.write_all(b"c").await.unwrap();
         assert_eq!(user_timeout(&socket), 75_000);
     }

@@ -290,7 +290,7 @@ async fn who_has_connected_and_asked_before_it_took_no_more_is_answered() {
         &config.http,
         None,
         &Metrics::default(),
-        latchgate::http::InFlightRequests::new(),
+        latchgate::http::InFlightRequests::default(),
         &lifecycle,
     )
     .await;

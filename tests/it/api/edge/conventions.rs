@@ -1,19 +1,13 @@
-//! What other APIs have too: `Prefer: wait`, `ETag`, `Link`, `RateLimit`, and a key that may be short.
+//! What other APIs have too: `Prefer: wait`, `RateLimit`, and a key that may be short.
 
 use std::time::Duration;
 
 use latchgate::{
     config::{Config, Millis},
-    lock::{FencingToken, ForeignMark, LockName, Ttl},
-    store::{
-        contract::{Acquisition, HeldLock, Holder, Page},
-        cursor::{Cursor, Scanned},
-    },
+    store::contract::Acquisition,
 };
 
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, StoreCall, WITH_TOKEN, contention, free, held, queued, shown,
-};
+use crate::api::fixture::{ApiResponse, JSON, Key, Service, WITH_TOKEN, contention, queued};
 
 /// Asks for `a`, for which one other waits before, with these headers.
 async fn wait(service: &Service, headers: &[(&str, &str)], body: &str) -> ApiResponse {
@@ -123,110 +117,6 @@ async fn a_key_from_16_characters_on_is_taken_and_a_short_one_is_warned_of() {
             assert!(!is_warned || warning.contains("22 characters"), "{warning}");
         }
     }
-}
-
-// === ETag of inspect ===
-
-#[tokio::test]
-async fn the_tag_of_a_lock_names_its_holder_and_nothing_that_changes_meanwhile() {
-    let service = Service::start();
-    let look = async |holder: Option<Holder>, headers: &[(&str, &str)]| {
-        let inspection = holder.map_or_else(free, shown);
-        service.script.inspect.ok(inspection);
-        service.call("GET /locks/a", headers).await
-    };
-    let mut renewed = held();
-    renewed.expires_in = Duration::from_secs(3);
-    renewed.ttl = Ttl::from_millis(90_000).unwrap();
-    let mut next = held();
-    next.fence = FencingToken::new(43).unwrap();
-    let foreign = |mark: &str| Holder::Foreign {
-        expires_in: None,
-        mark: ForeignMark::new(mark).ok(),
-    };
-    let (mark, other) = ("0123456789abcdef0123456789abcdef01234567", "f".repeat(40));
-    let states = [
-        (Some(Holder::Lease(held())), "W/\"held-42\"".to_owned()),
-        (Some(Holder::Lease(next)), "W/\"held-43\"".to_owned()),
-        (Some(foreign(mark)), format!("W/\"foreign-{mark}\"")),
-        (Some(foreign(&other)), format!("W/\"foreign-{other}\"")),
-        (Some(foreign("")), "W/\"foreign\"".to_owned()),
-        (None, "W/\"free\"".to_owned()),
-    ];
-    for (holder, tag) in &states {
-        let shown = look(holder.clone(), &[]).await;
-        assert_eq!((shown.status, shown.header("etag")), (200, &**tag));
-        for (_, seen) in &states {
-            let answer = look(holder.clone(), &[("if-none-match", seen.as_str())]).await;
-            let expected = if seen == tag { 304 } else { 200 };
-            assert_eq!(answer.status, expected, "{tag}, seen {seen}");
-            assert_eq!(answer.body.is_empty(), seen == tag);
-            assert_eq!(answer.header("etag"), tag);
-            assert_eq!(answer.header("cache-control"), "no-store");
-        }
-    }
-    for seen in ["*", "\"held-42\"", "W/\"x\", W/\"held-42\""] {
-        let answer = look(
-            Some(Holder::Lease(renewed.clone())),
-            &[("if-none-match", seen)],
-        )
-        .await;
-        assert_eq!(answer.status, 304, "{seen}");
-    }
-}
-
-// === Link of lists ===
-
-#[tokio::test]
-async fn a_page_names_the_next_one_by_its_path_and_the_last_none() {
-    let mut config = Config::default();
-    config.http.base_path = "/gate".to_owned();
-    let service = Service::with(config);
-    let list = async |target: &str, next: Option<Cursor>| {
-        let locks = vec![HeldLock {
-            name: LockName::new("a").unwrap(),
-            holder: Holder::Lease(held()),
-            waiters: 0,
-        }];
-        let page = Page { locks, next };
-        service.script.list.ok(page);
-        let answer = service.get(target).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        answer
-    };
-    let cursor = Cursor::Redis {
-        node: 0,
-        scanned: Scanned {
-            run: 7,
-            scan: 4_711,
-            split: None,
-        },
-    };
-    let query = "prefix=deploy%3A&owner=J%C3%BCrgen+%3E%22%26&limit=7";
-    let first = list(&format!("/gate/locks?{query}"), Some(cursor)).await;
-    let next = first["next_cursor"].as_str().unwrap().to_owned();
-    let link = first.header("link");
-    let target = link.strip_prefix('<').unwrap();
-    let target = target.strip_suffix(">; rel=\"next\"").unwrap();
-    assert!(target.starts_with("/gate/locks?"), "{link}");
-    assert!(target.contains(&format!("cursor={next}")), "{link}");
-    // The cursor belongs to prefix and owner: with others it would be refused.
-    let second = list(target, None).await;
-    assert_eq!(second.header("link"), "");
-    let Some(StoreCall::List(asked)) = service.script.asked().pop() else {
-        panic!("not a list");
-    };
-    assert_eq!(asked.filter.prefix.as_str(), "deploy:");
-    assert_eq!(
-        asked.filter.owner.as_ref().unwrap().as_str(),
-        "J\u{fc}rgen >\"&"
-    );
-    assert!(
-        asked.cursor.is_some() && target.contains("limit=7"),
-        "{link}"
-    );
-    let plain = list("/gate/locks", Some(cursor)).await;
-    assert!(!plain.header("link").contains("owner="));
 }
 
 // === Rate limits ===

@@ -180,7 +180,7 @@ async fn a_listed_page_reads_every_answer_and_others_none() {
         let allowed = listed.values("access-control-allow-origin");
         assert_eq!(allowed, ["https://ci.example.com"], "{line}");
         let exposed = listed.values("access-control-expose-headers");
-        let readable = "etag, latchgate-warning, link, location, preference-applied, ratelimit, \
+        let readable = "etag, latchgate-warning, location, preference-applied, ratelimit, \
             ratelimit-policy, retry-after, x-request-id";
         assert_eq!(exposed, [readable], "{line}");
         assert!(listed.values("access-control-allow-credentials").is_empty());

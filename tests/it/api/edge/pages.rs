@@ -186,6 +186,7 @@ async fn below_a_base_path_the_page_finds_all_of_it_too() {
         "{}",
         page.body
     );
+    assert_eq!(page.body.matches("<base ").count(), 1);
     let below = loaded(&service, "/gate/dashboard", "/gate/dashboard/").await;
     let at_root = loaded(&Service::start(), "/dashboard", "/dashboard/").await;
     assert_eq!(below.len(), at_root.len());
@@ -206,6 +207,8 @@ async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing(
         "/dashboard/locks/a.b.js?tab=queue",
         "/dashboard/locks/%3Cscript%3E",
         "/dashboard/events",
+        "/dashboard/sign-in",
+        "/dashboard/nope",
         "/dashboard/index.html",
     ] {
         let answer = look(&service, path, &[]).await;
@@ -219,6 +222,8 @@ async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing(
     for path in [
         "/dashboard/nope.js",
         "/dashboard/vendor/nope@1.0.0/nope.js",
+        "/dashboard/vendor/preact@1.2/x",
+        "/dashboard/a.b/c",
         "/dashboard/README.md",
         "/dashboard/../Cargo.toml",
         "/dashboard/%2e%2e/Cargo.toml",

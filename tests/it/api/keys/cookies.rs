@@ -114,6 +114,8 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
             &[with, LISTED, site("same-site")],
             &[with, ("origin", "https://evil.example")],
             &[with, ("origin", "null"), site("same-origin")],
+            &[with, ("origin", "http://localhost"), site("same-site")],
+            &[with, ("origin", "http://localhost:7421")],
         ] {
             let answer = service.call(&format!("{method} {target}"), foreign).await;
             let refused = (403, "origin-refused");
@@ -157,11 +159,13 @@ async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked()
         201
     );
     assert_eq!(ask(Method::POST, &[with, OURS]).await, 201);
+    let by_hand = ("sec-fetch-site", "none");
+    assert_eq!(ask(Method::POST, &[with, by_hand]).await, 201);
     assert_eq!(
         ask(Method::POST, &[with, ("origin", "http://localhost")]).await,
         201
     );
-    assert_eq!(service.script.asked().len(), asked + 3);
+    assert_eq!(service.script.asked().len(), asked + 4);
     // It is not among what a listed page may send.
     let preflight = [LISTED, ("access-control-request-method", "POST")];
     let answer = service.call("OPTIONS /locks/a", &preflight).await;
@@ -311,10 +315,14 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     let cookie = answer.header("set-cookie").split(';').next().unwrap();
     let wrong = sign_in(&service, "", &Key::new(), &[("x-request-id", "no")]).await;
     assert_eq!(wrong.status, 401);
+    // The cookie is forgotten, also if the request has an API key besides.
     let headers = [("cookie", cookie), OURS, ("x-request-id", "out")];
     service.call("DELETE /session", &headers).await;
+    let stranger = Key::new();
+    let headers = [headers[0], OURS, ("x-request-id", "both"), stranger.auth()];
+    service.call("DELETE /session", &headers).await;
     let lines = || fs::read_to_string(&path).unwrap();
-    until("all are written", || lines().lines().count() == 3).await;
+    until("all are written", || lines().lines().count() == 4).await;
     let mut written: Vec<serde_json::Value> = lines()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -331,6 +339,10 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     assert_eq!(
         written[2],
         json!({"event": "sign-out", "key": "ops", "request_id": "out"})
+    );
+    assert_eq!(
+        written[3],
+        json!({"event": "sign-out", "key": "ops", "request_id": "both"})
     );
 }
 

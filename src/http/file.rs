@@ -87,7 +87,7 @@ fn compressed(content: &[u8]) -> Bytes {
 }
 
 /// Whether an `If-None-Match` lists a tag, or whatever there is. A weak tag is as good as a strong one.
-pub(in crate::http) fn lists<'a>(values: impl Iterator<Item = &'a HeaderValue>, tag: &str) -> bool {
+fn lists<'a>(values: impl Iterator<Item = &'a HeaderValue>, tag: &str) -> bool {
     let opaque = |tag: &'a str| tag.strip_prefix("W/").unwrap_or(tag);
     let tag = tag.strip_prefix("W/").unwrap_or(tag);
     items(values).any(|item| item == "*" || opaque(item) == tag)

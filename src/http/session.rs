@@ -1,4 +1,5 @@
-//! `GET`, `POST` and `DELETE /session`: who somebody is here, and what they may do.
+//! `GET`, `POST` and `DELETE /session`: who somebody is here, and what they may do. A key is shown once, and a browser keeps
+//! what it got for it where no script reaches it.
 
 use std::{borrow::Cow, sync::Arc, time::SystemTime};
 
@@ -18,21 +19,20 @@ use utoipa::{
 
 use crate::{
     auth::{Access, Permission, Permissions, Refusal},
-    http::{
-        edge::RequestContext,
-        extract::{
-            AcceptsJson, ApiJson, Field, Fields, Form, NoQuery, OptionalCaller, Provenance,
-            RequestBody, UnrefusedCaller, declare_fields,
-        },
-        json_response::JsonResponse,
-        locks::{millis, timestamp},
-        problem::Problem,
-        state::AppState,
-    },
     lock::Ttl,
 };
 
-use super::cookies::CookieJar;
+use super::{
+    edge::RequestContext,
+    extract::{
+        AcceptsJson, ApiJson, CookieJar, Field, Fields, Form, NoQuery, OptionalCaller, Provenance,
+        RequestBody, SessionHolder, declare_fields,
+    },
+    json_response::JsonResponse,
+    locks::{millis, timestamp},
+    problem::Problem,
+    state::AppState,
+};
 
 /// Who am I, and what may I do?
 ///
@@ -109,7 +109,9 @@ pub(in crate::http) async fn sign_in(
     let Some((access, session)) = gateway.gate.begin_session(access) else {
         return Ok(JsonResponse(SessionBody::of_anybody()).into_response());
     };
-    gateway.audit.signed_in(&provenance.requester(&access));
+    gateway
+        .audit
+        .signed_in(&provenance.requester(access.name()));
     // Nothing of it is kept here. A caller that has hung up has no session.
     let ttl = gateway.config.auth.session_ttl_ms.duration();
     let cookies = jar.keep(&session, ttl).into_iter();
@@ -137,14 +139,16 @@ pub(in crate::http) async fn sign_in(
 pub(in crate::http) async fn sign_out(
     State(gateway): State<Arc<AppState>>,
     jar: CookieJar,
-    caller: UnrefusedCaller,
+    SessionHolder(holder): SessionHolder,
     context: RequestContext,
     provenance: Provenance,
     _: NoQuery,
 ) -> Result<Response, Problem> {
-    if let Some(access) = caller.access.filter(Access::is_session) {
+    if let Some(access) = holder.filter(Access::is_session) {
         context.set_caller(&access);
-        gateway.audit.signed_out(&provenance.requester(&access));
+        gateway
+            .audit
+            .signed_out(&provenance.requester(access.name()));
     }
     let cookies: Vec<_> = jar.forget().map(|cookie| (SET_COOKIE, cookie)).collect();
     Ok((StatusCode::NO_CONTENT, AppendHeaders(cookies)).into_response())

@@ -1,4 +1,4 @@
-//! `DELETE /locks/{name}` and `POST /locks/{name}/release`: give a lock back.
+//! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`: keep a lock, and give it back.
 
 use std::sync::Arc;
 
@@ -7,19 +7,110 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::{
-    engine::ReleaseError,
+    auth::{Access, scope},
+    engine::{ReleaseError, RenewError},
     http::{
         extract::{
-            ApiJson, ApiPath, Field, Fields, Form, LockToken, NoQuery, RequestBody, TOKEN,
-            TokenOrBody, UnrefusedCaller, declare_fields,
+            AcceptsJson, ApiJson, ApiPath, Caller, Field, Fields, Form, LockToken, NoQuery,
+            RequestBody, TOKEN, TokenOrBody, UnrefusedCaller, declare_fields,
         },
         problem::Problem,
         serve::UnansweredReleases,
         state::AppState,
     },
-    lock::{LockName, Token, TokenHash},
-    store::contract::Loss,
+    lock::{LockName, Token, TokenHash, Ttl},
+    store::contract::{Loss, RenewalTtl},
 };
+
+use super::{
+    acquire::{TTL_MS, ttl},
+    lease_view::LeaseBody,
+};
+
+/// Renew a lease
+///
+/// Makes a living lease last for its TTL from now, and never shorter: with a `ttl_ms` that ends before the lease does,
+/// the lease keeps its end, and has that TTL at its next renewal. An ended lease is not brought back, and no renewal
+/// goes past the `max_hold_ms` of the lease. A `ttl_ms` above what the API key may ask for is 403 `limit-exceeded`.
+/// Without `ttl_ms`, a lease with a longer TTL than the key may ask for gets the key's longest TTL. Renewing twice does
+/// no harm. With `release_requested` in the answer somebody has asked for the lock: finish, and release it in time. Works while the gateway drains. If the answer of the store took
+/// longer than the lease lasts, this is 504 `outcome-unknown`.
+#[utoipa::path(
+    put,
+    path = "/locks/{name}/renew",
+    operation_id = "renewLock",
+    tag = "locks",
+    params(ApiPath<LockName>, LockToken),
+    request_body(
+        content = RenewJson,
+        description = "How the lease is renewed. It may be left out."
+    ),
+    responses(
+        (status = 200, body = LeaseBody, description = "The lease, renewed."),
+    )
+)]
+pub(in crate::http) async fn renew(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::Keep>,
+    _: AcceptsJson,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+    token: LockToken,
+    ApiJson(body): ApiJson<RenewBody>,
+) -> Result<LeaseBody, Problem> {
+    let ttl = body.renewal_ttl(&caller);
+    let (token, ttl) = (token.or(body.token)?, ttl?);
+    // A caller that hangs up from here on has a lease that was renewed or not; both end by themselves.
+    let charge = caller.charge();
+    let renewed = gateway.engine.renew(name, token, ttl).await;
+    // Whoever renews only lost leases pays for it.
+    charge.settle(matches!(renewed, Err(RenewError::Lost(_))));
+    Ok(LeaseBody::new(renewed?, gateway.clock.wall()))
+}
+
+// === Renew body ===
+//
+// What renew takes.
+
+pub(in crate::http) struct RenewBody {
+    pub(super) token: Option<Token>,
+    ttl: Option<Ttl>,
+}
+
+/// The body in the OpenAPI document.
+pub(in crate::http) type RenewJson = ApiJson<RenewBody>;
+
+declare_fields! {
+    /// How the lease is renewed. Every field may be left out; null is the same as leaving it out.
+    const RENEW: "RenewBody" => Form::TEXT.example(r#"{"ttl_ms": 30000}"#);
+    /// The token of the lease, for those who cannot send the header `Lock-Token`.
+    const RENEWED_TOKEN: "token" => TOKEN.write_only();
+    /// For how long the lease lasts from now, in milliseconds; it becomes the lease's own TTL. Left
+    /// out: the lease's own TTL again, or the longest of the API key if that is shorter.
+    const TTL: "ttl_ms" => TTL_MS;
+}
+
+// === impl RenewBody ===
+
+impl RenewBody {
+    /// The TTL that the caller asks for, if it may, and the longest one that it may have.
+    pub(super) fn renewal_ttl(&self, caller: &Access) -> Result<RenewalTtl, Problem> {
+        let (asked, max) = (self.ttl, caller.max_ttl());
+        asked.map_or(Ok(()), |ttl| Problem::check_ttl(ttl, caller))?;
+        Ok(RenewalTtl { asked, max })
+    }
+}
+
+impl RequestBody for RenewBody {
+    const ABOUT: Field = RENEW;
+
+    fn read(fields: &mut Fields<'_>) -> Self {
+        Self {
+            token: fields.parsed(&RENEWED_TOKEN, Token::parse),
+            ttl: ttl(fields, &TTL),
+        }
+    }
+}
 
 /// What a caller is told of releases, with those that go on if the caller has gone.
 pub(super) type ReleaseAnswer<T> = (Option<Extension<UnansweredReleases>>, Result<T, Problem>);
@@ -95,11 +186,7 @@ async fn end(
     let (charge, since) = (who.charge(gateway, &name, &token)?, Instant::now());
     // A caller that hangs up from here on still wants it: the engine sees the command through.
     let released = gateway.engine.release(name.clone(), token).await;
-    if released.as_ref().is_err_and(is_guessed) {
-        drop(charge);
-    } else {
-        charge.forgive();
-    }
+    charge.settle(released.as_ref().is_err_and(is_guessed));
     let may_pass = released.as_ref().is_err_and(ReleaseError::may_pass);
     let unanswered = UnansweredReleases {
         gateway: Arc::clone(gateway),
@@ -145,7 +232,7 @@ declare_fields! {
     const RELEASE: "ReleaseBody" =>
         Form::TEXT.example(r#"{"token": "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU"}"#);
     /// The token of the lease.
-    const TOKEN_INSTEAD: "token" => TOKEN.required().write_only();
+    const RELEASED_TOKEN: "token" => TOKEN.required().write_only();
 }
 
 // === impl ReleaseBody ===
@@ -154,7 +241,7 @@ impl RequestBody for ReleaseBody {
     const ABOUT: Field = RELEASE;
 
     fn read(fields: &mut Fields<'_>) -> Self {
-        let token = fields.parsed(&TOKEN_INSTEAD, Token::parse);
+        let token = fields.parsed(&RELEASED_TOKEN, Token::parse);
         Self { token }
     }
 }

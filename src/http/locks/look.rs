@@ -1,35 +1,181 @@
-//! `GET /locks`: look at the locks that are held, a page at a time.
+//! `GET /locks/{name}` and `GET /locks`: look at a lock, and at those that are held, a page at a time.
 
 use std::{sync::Arc, time::SystemTime};
 
 use axum::extract::State;
-use http::{HeaderName, HeaderValue, header::LINK};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
     auth::{Access, Permission, scope},
     http::{
-        extract::{AcceptsJson, ApiQuery, Caller, Fields, Form, Query, declare_fields, prefix},
+        extract::{
+            AcceptsJson, ApiPath, ApiQuery, Caller, Fields, Form, NoQuery, Query, declare_fields,
+            prefix,
+        },
         json_response::JsonResponse,
         problem::{Problem, ProblemCode},
-        state::{AppState, BasePath},
+        state::AppState,
     },
-    lock::{LockName, Owner, SearchText},
+    lock::{Limit, LockName, Owner, SearchText, Sharing},
     store::{
-        contract::{HeldLock, Holder, LONGEST_PAGE, ListQuery, Page},
+        contract::{HeldLock, Holder, Inspection, LONGEST_PAGE, ListQuery, Page, Waiter},
         cursor::Cursor,
         list_filter::ListFilter,
     },
 };
 
-use super::lease_view::HolderBody;
+use super::lease_view::{HolderBody, millis};
+
+/// Inspect a lock
+///
+/// Shows whether somebody holds the lock, and who, and who waits for it, in the order in which they
+/// are served. A lock that was never taken is free. A client that took the lock in the store itself
+/// shows as `foreign`, with what is known of it.
+#[utoipa::path(
+    get,
+    path = "/locks/{name}",
+    operation_id = "inspectLock",
+    tag = "locks",
+    params(ApiPath<LockName>),
+    responses(
+        (status = 200, body = LockBody, description = "The lock."),
+    )
+)]
+pub(in crate::http) async fn inspect(
+    State(gateway): State<Arc<AppState>>,
+    caller: Caller<scope::View>,
+    _: AcceptsJson,
+    ApiPath(name): ApiPath<LockName>,
+    _: NoQuery,
+) -> Result<JsonResponse<LockBody>, Problem> {
+    let inspection = gateway.engine.inspect(&name).await?;
+    let lock = LockBody::new(&name, inspection, gateway.clock.wall(), &caller);
+    Ok(JsonResponse(lock))
+}
+
+/// A lock, held or free. It never shows a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Lock, example = json!({
+    "name": "deploy:prod",
+    "state": "held",
+    "holders": [{
+        "owner": "ci-runner-7",
+        "metadata": {"job": "4711"},
+        "fencing_token": 1_795_170_000_000_042_u64,
+        "mode": "exclusive",
+        "slot": null,
+        "ttl_ms": 30_000,
+        "expires_in_ms": 21_480,
+        "expires_at": "2026-11-20T12:00:30.000Z",
+        "acquired_at": "2026-11-20T12:00:00.000Z",
+        "hold_expires_in_ms": null,
+        "foreign": false,
+        "foreign_mark": null,
+        "group": null,
+    }],
+    "holder_count": 1,
+    "waiters": [{"position": 1, "owner": "ci-runner-9", "mode": "exclusive", "limit": null, "waited_ms": 8_504}],
+    "waiter_count": 1,
+}))]
+pub(in crate::http) struct LockBody {
+    /// The lock.
+    name: String,
+    /// Whether somebody holds it.
+    state: LockState,
+    /// Who holds it: nobody if it is free; of several who share it 100 at most, those that end soonest.
+    #[schema(max_items = 100)]
+    holders: Vec<HolderBody>,
+    /// How many hold it in all.
+    holder_count: u64,
+    /// Who waits for it, in the order in which they are served: the first 100 of them.
+    #[schema(max_items = 100)]
+    waiters: Vec<WaiterBody>,
+    /// How many wait for it in all. In a Redis up to a quarter of them may have left a queue of more than 512.
+    waiter_count: u64,
+}
+
+/// Whether somebody holds a lock.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::http) enum LockState {
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it. With waiters: it is just passing to the first of them.
+    Free,
+}
+
+/// Somebody who waits for a lock.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Waiter)]
+pub(in crate::http) struct WaiterBody {
+    /// The place in the queue: 1 is the next to be served.
+    #[schema(minimum = 1, maximum = 100)]
+    position: u64,
+    /// Who asked, for people to read.
+    #[schema(required = true)]
+    owner: Option<String>,
+    /// `exclusive` or `shared`, as it was asked for.
+    mode: &'static str,
+    /// The limit that was asked for; null without one.
+    #[schema(required = true)]
+    limit: Option<u16>,
+    /// How long it has waited so far.
+    waited_ms: u64,
+}
+
+// === impl LockBody ===
+
+impl LockBody {
+    /// `now` is the wall time of the gateway, for the timestamps.
+    pub(super) fn new(
+        name: &LockName,
+        inspection: Inspection,
+        now: SystemTime,
+        viewer: &Access,
+    ) -> Self {
+        let holder_count = inspection.holder.as_ref().map_or(0, Holder::count);
+        let holder = inspection.holder;
+        let holders =
+            holder.map_or_else(Vec::new, |holder| HolderBody::all_of(holder, now, viewer));
+        let state = if holders.is_empty() {
+            LockState::Free
+        } else {
+            LockState::Held
+        };
+        Self {
+            name: name.as_str().to_owned(),
+            state,
+            holders,
+            holder_count,
+            waiters: (1..)
+                .zip(inspection.queue)
+                .map(|(position, waiter)| WaiterBody::new(position, waiter))
+                .collect(),
+            waiter_count: inspection.waiters,
+        }
+    }
+}
+
+// === impl WaiterBody ===
+
+impl WaiterBody {
+    fn new(position: u64, waiter: Waiter) -> Self {
+        let limit = waiter.sharing.as_ref().and_then(Sharing::explicit_limit);
+        Self {
+            position,
+            owner: waiter.owner.map(|owner| owner.as_str().to_owned()),
+            mode: Sharing::mode(waiter.sharing).as_str(),
+            limit: limit.map(Limit::get),
+            waited_ms: millis(waiter.waited),
+        }
+    }
+}
 
 /// List the locks that are held
 ///
 /// Shows a part of the locks that are held, in no order. Ask again with `next_cursor` until it is
-/// null, or follow the `Link` until there is none. The work for one page is bounded, so a page may be short, or empty, although there are more.
+/// null. The work for one page is bounded, so a page may be short, or empty, although there are more.
 /// A lock that is held throughout such a walk is on one page at least, and may be on two; what has
 /// ended is on none. A client that took a lock in the store itself shows as `foreign`, with what is
 /// known of it.
@@ -45,8 +191,7 @@ use super::lease_view::HolderBody;
     tag = "locks",
     params(ApiQuery<ApiListQuery>),
     responses(
-        (status = 200, body = PageBody, description = "A page of locks.",
-         headers(("Link", description = "The next page, as `rel=\"next\"`, unless this was the last."))),
+        (status = 200, body = PageBody, description = "A page of locks."),
     )
 )]
 pub(in crate::http) async fn list(
@@ -54,13 +199,7 @@ pub(in crate::http) async fn list(
     caller: Caller<scope::View>,
     _: AcceptsJson,
     ApiQuery(ApiListQuery(query)): ApiQuery<ApiListQuery>,
-) -> Result<
-    (
-        Option<[(HeaderName, HeaderValue); 1]>,
-        JsonResponse<PageBody>,
-    ),
-    Problem,
-> {
+) -> Result<JsonResponse<PageBody>, Problem> {
     if !caller.permits_all(Permission::View, &query.filter.prefix) {
         let detail = format!(
             "The API key may not view every lock that begins with `{}`. Name a `prefix` of which it \
@@ -74,26 +213,7 @@ pub(in crate::http) async fn list(
     let page = gateway.engine.list(&query, views).await?;
     let now = gateway.clock.wall();
     let page = PageBody::new(page, &query, now, &caller);
-    let next = page.next_cursor.as_deref();
-    let next = next.map(|cursor| [(LINK, link(&gateway.base_path, &query, cursor))]);
-    Ok((next, JsonResponse(page)))
-}
-
-/// The page after this one: the same list, from its cursor on.
-fn link(base_path: &BasePath, asked: &ListQuery, cursor: &str) -> HeaderValue {
-    let mut parameters = format!("limit={}&cursor={cursor}", asked.limit);
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    if !asked.filter.prefix.as_str().is_empty() {
-        parameters.extend(["&prefix=", &encoded(asked.filter.prefix.as_str())]);
-    }
-    if let Some(owner) = &asked.filter.owner {
-        parameters.extend(["&owner=", &encoded(owner.as_str())]);
-    }
-    if let Some(search) = &asked.filter.search {
-        parameters.extend(["&search=", &encoded(search.as_str())]);
-    }
-    HeaderValue::try_from(format!("<{base_path}/locks?{parameters}>; rel=\"next\""))
-        .expect("a base path that routes and what is percent-encoded are visible ASCII")
+    Ok(JsonResponse(page))
 }
 
 // === List query ===

@@ -1,0 +1,286 @@
+//! What browsers and people are shown, from the binary: the dashboard, as the build has packed it; the page from which every
+//! route can be tried; and `GET /`, which says where everything is.
+
+use std::{borrow::Cow, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Uri,
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_swagger_ui::Config;
+
+use super::{
+    edge::RequestContext,
+    extract::{AcceptsHtml, AcceptsJson},
+    file::{File, mark},
+    json_response::JsonResponse,
+    problem::{Problem, ProblemCode},
+    state::{AppState, BasePath},
+};
+
+/// The page that shows the locks to people
+///
+/// Who holds which lock, who waits, what happens, and the means to break a lock. It uses the routes that
+/// are described here, and nothing else; with API keys it asks for one (`POST /session`).
+#[utoipa::path(
+    get,
+    path = "/dashboard",
+    operation_id = "getDashboard",
+    tag = "documentation",
+    responses(
+        (status = 200, description = "The page.", body = String, content_type = "text/html",
+         headers(("ETag", description = "The name of this version of the page."),
+                 ("Cache-Control", description = "Always `no-cache`."))),
+        (status = 304, description = "The page has not changed since the version that \
+         `If-None-Match` names.",
+         headers(("ETag", description = "The name of this version of the page."),
+                 ("Cache-Control", description = "Always `no-cache`."))),
+    )
+)]
+pub(in crate::http) async fn dashboard(
+    State(gateway): State<Arc<AppState>>,
+    headers: HeaderMap,
+    _: AcceptsHtml,
+) -> Response {
+    page(&gateway, &headers)
+}
+
+/// The parts of the page that have a path of their own. A lock's name, with dots or not, stands below
+/// the first of them.
+const VIEWS: [&str; 3] = ["locks", "events", "sign-in"];
+
+/// What the page loads, and the page itself under the paths that it shows in the address bar.
+pub(in crate::http) async fn below(
+    State(gateway): State<Arc<AppState>>,
+    context: RequestContext,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let path = context.parameter(uri.path()).unwrap_or_default();
+    match dashboard_file(path) {
+        Some(_) if path == "index.html" => page(&gateway, &headers),
+        Some(file) => file.answer(&headers),
+        None if is_view(path) => page(&gateway, &headers),
+        None => {
+            Problem::new(ProblemCode::NotFound, "The dashboard has no such file.").into_response()
+        }
+    }
+}
+
+/// Whether a path is for the page to understand. A script that is missing is missing, and not the
+/// page.
+fn is_view(path: &str) -> bool {
+    let first = path.split('/').next().unwrap_or_default();
+    VIEWS.contains(&first) || !path.contains('.')
+}
+
+/// Nothing from elsewhere, and nothing in the page itself: what callers have written (names, owners,
+/// metadata) cannot become a script or a style.
+const DASHBOARD_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; font-src 'self'; base-uri 'self'; form-action 'self'; \
+     frame-ancestors 'none'",
+);
+
+/// What all addresses in the page are relative to, as the file has it.
+const BASE: &str = "<base href=\"/dashboard/\">";
+
+/// The page as a gateway serves it.
+fn page(gateway: &AppState, asked: &HeaderMap) -> Response {
+    let page = gateway.page.get_or_init(|| index_page(&gateway.base_path));
+    let policy = [(CONTENT_SECURITY_POLICY, DASHBOARD_POLICY)];
+    (policy, page.answer(asked)).into_response()
+}
+
+/// `index.html` with the path of a gateway in it.
+fn index_page(base_path: &BasePath) -> File {
+    let index = dashboard_file("index.html").expect("the build has packed the page");
+    if base_path.as_str().is_empty() {
+        return index;
+    }
+    let text = String::from_utf8_lossy(&index.plain);
+    let text = text.replace(BASE, &format!("<base href=\"{base_path}/dashboard/\">"));
+    File {
+        mark: mark(text.as_bytes()),
+        plain: Bytes::from(text),
+        // A few kilobytes; all else is compressed wherever it is.
+        gzip: None,
+        ..index
+    }
+}
+
+/// A file as the build writes it down.
+struct Packed {
+    /// The path below `dashboard/`.
+    path: &'static str,
+    media: &'static str,
+    mark: &'static str,
+    plain: &'static [u8],
+    gzip: Option<&'static [u8]>,
+}
+
+/// In the order of their paths.
+const FILES: &[Packed] = include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
+
+/// The file at a path below `/dashboard/`.
+pub(in crate::http) fn dashboard_file(path: &str) -> Option<File> {
+    let at = FILES
+        .binary_search_by(|packed| packed.path.cmp(path))
+        .ok()?;
+    let packed = &FILES[at];
+    Some(File {
+        media: packed.media,
+        mark: packed.mark.to_owned(),
+        plain: Bytes::from_static(packed.plain),
+        gzip: packed.gzip.map(Bytes::from_static),
+    })
+}
+
+/// Nothing from elsewhere, and nothing in the page itself. The stylesheet has images in it.
+const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// Try the API
+///
+/// A page that shows every route and sends requests to it. All it needs comes from this gateway.
+#[utoipa::path(
+    get,
+    path = "/docs",
+    operation_id = "getDocs",
+    tag = "documentation",
+    responses((status = 200, description = "The page.", body = String, content_type = "text/html"))
+)]
+pub(in crate::http) async fn docs(
+    State(gateway): State<Arc<AppState>>,
+    _: AcceptsHtml,
+) -> Response {
+    let Some((media, page)) = docs_file(&gateway, "index.html") else {
+        return missing();
+    };
+    // The page stands at /docs and its parts below it, whatever the base path is.
+    let page = String::from_utf8_lossy(&page)
+        .replace("=\"./", "=\"docs/")
+        .replace("=\"index.css", "=\"docs/index.css");
+    (media, [(CONTENT_SECURITY_POLICY, DOCS_POLICY)], page).into_response()
+}
+
+/// What the page loads.
+pub(in crate::http) async fn asset(
+    State(gateway): State<Arc<AppState>>,
+    context: RequestContext,
+    uri: Uri,
+) -> Response {
+    match docs_file(&gateway, context.parameter(uri.path()).unwrap_or_default()) {
+        Some((media, bytes)) => {
+            let keep = [(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"))];
+            (media, keep, bytes).into_response()
+        }
+        None => missing(),
+    }
+}
+
+fn docs_file(gateway: &AppState, name: &str) -> Option<([(HeaderName, HeaderValue); 1], Bytes)> {
+    let config = Config::from(format!("{}/openapi.json", gateway.base_path))
+        .validator_url("none")
+        .display_request_duration(true)
+        // The codes that an operation can answer.
+        .show_extensions(true);
+    let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok()??;
+    let bytes = match file.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => Bytes::from(bytes),
+    };
+    let media = HeaderValue::try_from(with_charset(file.content_type)).ok()?;
+    Some(([(CONTENT_TYPE, media)], bytes))
+}
+
+/// A text is UTF-8, and says so: without it a browser may take it for whatever is usual where it is.
+fn with_charset(media: String) -> String {
+    if media.starts_with("text/") {
+        media + "; charset=utf-8"
+    } else {
+        media
+    }
+}
+
+fn missing() -> Response {
+    Problem::new(ProblemCode::NotFound, "The page has no such part.").into_response()
+}
+
+/// What this is and where to go from here.
+#[derive(Serialize, ToSchema)]
+pub(in crate::http) struct Index {
+    /// The name of the program.
+    #[schema(value_type = String, example = "latchgate")]
+    name: &'static str,
+    /// Its version.
+    #[schema(value_type = String, example = "0.1.0")]
+    version: &'static str,
+    /// The path of a page that shows every route and lets one try it.
+    #[schema(example = "/docs")]
+    docs: String,
+    /// The path of a page that shows the locks.
+    #[schema(example = "/dashboard")]
+    dashboard: String,
+    /// The path of the OpenAPI document.
+    #[schema(example = "/openapi.json")]
+    openapi: String,
+}
+
+/// Find the way
+///
+/// Names the program and says where its routes are described.
+#[utoipa::path(
+    get,
+    path = "/",
+    operation_id = "getIndex",
+    tag = "documentation",
+    responses((status = 200, body = Index, description = "Where everything is."))
+)]
+pub(in crate::http) async fn index(
+    State(gateway): State<Arc<AppState>>,
+    _: AcceptsJson,
+) -> Result<JsonResponse<Index>, Problem> {
+    let base = &gateway.base_path;
+    Ok(JsonResponse(Index {
+        name: env!("CARGO_PKG_NAME"),
+        version: env!("CARGO_PKG_VERSION"),
+        dashboard: format!("{base}/dashboard"),
+        docs: format!("{base}/docs"),
+        openapi: format!("{base}/openapi.json"),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_found_at_its_path_and_no_other() {
+        for packed in FILES {
+            let found = dashboard_file(packed.path).unwrap();
+            assert_eq!(found.plain, packed.plain, "{}", packed.path);
+            assert!(!packed.mark.is_empty() && !packed.media.is_empty());
+        }
+        for path in [
+            "",
+            "/",
+            "nope.js",
+            "../Cargo.toml",
+            "INDEX.HTML",
+            "README.md",
+        ] {
+            assert!(dashboard_file(path).is_none(), "{path}");
+        }
+        assert!(dashboard_file("index.html").is_some());
+    }
+}
