@@ -226,12 +226,9 @@ async fn try_to_give_back(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tokio::time::timeout;
 
-    use futures_util::FutureExt;
-    use tokio::time::{Instant, timeout};
-
-    use crate::lock::{LockName, Token};
+    use crate::lock::Token;
 
     use super::*;
 
@@ -318,39 +315,51 @@ mod tests {
         }
     }
 
+    fn orphan(name: LockName) -> OrphanedAttempt {
+        OrphanedAttempt {
+            name,
+            token: Token::random().hash(),
+            kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
+        }
+    }
+
+    /// Does what falls due for so many seconds.
+    async fn act(
+        ends: &Timers<LockName>,
+        kept: &Timers<(LockName, TokenHash)>,
+        orphans: mpsc::Receiver<OrphanedAttempt>,
+        slow: &Slow,
+        seconds: u64,
+    ) {
+        let due = DueEvents {
+            ends,
+            kept,
+            orphans,
+        };
+        let acting = timeout(Duration::from_secs(seconds), run_timers(due, slow)).await;
+        assert!(acting.is_err());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_cannot_be_given_back_is_tried_again_and_keeps_nothing_else_from_being() {
         let (ends, kept) = (Timers::default(), Timers::default());
         let (orphaned, orphans) = mpsc::channel(GIVING_BACK + 1);
-        let orphan = || OrphanedAttempt {
-            name: LockName::new("lock").unwrap(),
-            token: Token::random().hash(),
-            kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
-        };
         // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
         let slow = Slow::default();
         *slow.failures.lock() = 5 * GIVING_BACK;
         for _ in 0..GIVING_BACK {
-            orphaned.try_send(orphan()).unwrap();
+            orphaned.try_send(orphan(name("lock"))).unwrap();
         }
         let begun = Instant::now();
-        let due = DueEvents {
-            ends: &ends,
-            kept: &kept,
-            orphans,
-        };
         let another = async {
             sleep(Duration::from_millis(50)).await;
             let failures = std::mem::take(&mut *slow.failures.lock());
-            orphaned.try_send(orphan()).unwrap();
+            orphaned.try_send(orphan(name("lock"))).unwrap();
             sleep(Duration::from_millis(1)).await;
             assert_eq!(slow.given_back.lock().len(), 1);
             *slow.failures.lock() = failures;
-            std::future::pending::<()>().await;
         };
-        let acting = async { tokio::join!(run_timers(due, &slow), another) };
-        let acting: Result<((), ()), _> = timeout(Duration::from_secs(10), acting).await;
-        assert!(acting.is_err());
+        tokio::join!(act(&ends, &kept, orphans, &slow, 10), another);
         let given_back = slow.given_back.lock().clone();
         assert_eq!(given_back.len(), GIVING_BACK + 1);
         let last = *given_back.last().unwrap() - begun;
@@ -364,21 +373,14 @@ mod tests {
     async fn a_crowd_of_kept_places_delays_no_hand_off() {
         let (ends, kept) = (Timers::default(), Timers::default());
         let (_orphaned, orphans) = mpsc::channel(1);
-        let name = |text: &str| LockName::new(text).unwrap();
         for _ in 0..1_000 {
             let place = (name("crowded"), Token::random().hash());
             kept.set(&place, Duration::ZERO);
         }
         let begun = Instant::now();
         ends.set(&name("lock"), Duration::from_secs(1));
-        let due = DueEvents {
-            ends: &ends,
-            kept: &kept,
-            orphans,
-        };
         let slow = Slow::default();
-        let acting = timeout(Duration::from_secs(2), run_timers(due, &slow)).await;
-        assert!(acting.is_err());
+        act(&ends, &kept, orphans, &slow, 2).await;
         let passed_on = slow.passed_on.lock().clone();
         let [(passed, at)] = &passed_on[..] else {
             panic!("{passed_on:?}");
@@ -392,11 +394,6 @@ mod tests {
     async fn a_server_that_does_not_answer_delays_nothing_at_another() {
         let (ends, kept) = (Timers::default(), Timers::default());
         let (orphaned, orphans) = mpsc::channel(BACKLOG);
-        let orphan = |name: LockName| OrphanedAttempt {
-            name,
-            token: Token::random().hash(),
-            kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
-        };
         for n in 0..1_000 {
             let away = name(&format!("{AWAY}-{n}"));
             ends.set(&away, Duration::ZERO);
@@ -409,14 +406,8 @@ mod tests {
             Duration::from_millis(10),
         );
         orphaned.try_send(orphan(name("lock"))).unwrap();
-        let due = DueEvents {
-            ends: &ends,
-            kept: &kept,
-            orphans,
-        };
         let slow = Slow::default();
-        let acting = timeout(Duration::from_secs(1), run_timers(due, &slow)).await;
-        assert!(acting.is_err());
+        act(&ends, &kept, orphans, &slow, 1).await;
         assert_eq!(slow.passed_on.lock().len(), 1);
         assert_eq!(slow.given_back.lock().len(), 1);
         assert_eq!(*slow.lapsing.lock(), LAPSING + 1);

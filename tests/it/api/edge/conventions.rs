@@ -199,7 +199,6 @@ async fn a_page_names_the_next_one_by_its_path_and_the_last_none() {
         scanned: Scanned {
             run: 7,
             scan: 4_711,
-            split: None,
         },
     };
     let query = "prefix=deploy%3A&owner=J%C3%BCrgen+%3E%22%26&limit=7";
