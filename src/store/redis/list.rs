@@ -287,14 +287,9 @@ impl RedisListing<'_> {
     ) -> Result<Vec<HeldLock>, StoreError> {
         // A step may find a key twice.
         let names: HashSet<LockName> = names.into_iter().collect();
-        let mut names = names.into_iter().peekable();
-        let mut batches = Vec::new();
-        while names.peek().is_some() {
-            let batch = names.by_ref().take(BATCH);
-            let keys = batch.map(|name| self.context.keys(&name));
-            batches.push(keys.collect::<Vec<_>>());
-        }
-        let seen = stream::iter(batches).map(|batch| self.holders_of_batch(shard, batch));
+        let keys = names.into_iter().map(|name| self.context.keys(&name));
+        let batches = stream::iter(keys).chunks(BATCH);
+        let seen = batches.map(|batch| self.holders_of_batch(shard, batch));
         seen.buffer_unordered(BATCHES).try_concat().await
     }
 

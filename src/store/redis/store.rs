@@ -112,12 +112,6 @@ impl RedisStore {
         }
     }
 
-    /// How many messages to other gateways could not be published. Each costs the one it was for up
-    /// to two seconds.
-    pub fn unsent_messages(&self) -> u64 {
-        self.context.gateway.unsent()
-    }
-
     /// Counts a command as under way for as long as the token lives.
     fn enter(&self) -> Result<TaskTrackerToken, Unavailability> {
         let token = self.working.token();
@@ -296,7 +290,7 @@ impl Store for RedisStore {
         let mut figures = StoreFigures {
             connections: Some(shards.iter().map(|shard| shard.pool.open()).sum()),
             hears: Some(gateway.is_subscribed.load(Ordering::Relaxed)),
-            unsent_messages: Some(gateway.unsent()),
+            unsent_messages: Some(gateway.unsent.load(Ordering::Relaxed)),
             clock_skew: shards.iter().filter_map(skew).collect(),
             // Of the server that has the fewest.
             replicas: replicas.flatten().min(),

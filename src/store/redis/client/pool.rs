@@ -165,11 +165,6 @@ impl Pool {
         self.state.last_error.lock().clone()
     }
 
-    /// Whether the last connection could not be made.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.state.last_error.lock().is_some()
-    }
-
     /// Checks again and again whether the address still leads to the same server: every two seconds, and when a
     /// connection was lost, which may be the only sign that it does not. A new connection finds it out, and
     /// closes all others if they lead elsewhere.

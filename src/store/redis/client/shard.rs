@@ -309,8 +309,17 @@ impl Findings {
         }
     }
 
+    /// Why a server could not be examined, by what came of a command that was to.
     pub(crate) fn of_failure(failure: Failure, acl_line: &str) -> Self {
-        match hint(describe(failure), acl_line) {
+        let why = match failure {
+            Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
+            Failure::NoScript | Failure::WrongType => {
+                let key = Keys::PROBE;
+                Unavailability::Refused(format!("the server does not run the probe on {key}"))
+            }
+            known => known.reason(),
+        };
+        match hint(why, acl_line) {
             Unavailability::Misconfigured(why) => {
                 let checks = [
                     ("connection", Health::Passing),
@@ -332,18 +341,6 @@ pub(crate) fn eviction_policy(info: &str) -> Option<String> {
     let limit: u64 = info_field(info, "maxmemory")?.parse().ok()?;
     let policy = info_field(info, "maxmemory_policy")?;
     Some(if limit == 0 { NO_EVICTION } else { policy }.to_owned())
-}
-
-/// Why a server could not be examined, by what came of a command that was to.
-pub(crate) fn describe(failure: Failure) -> Unavailability {
-    match failure {
-        Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
-        Failure::NoScript | Failure::WrongType => {
-            let key = Keys::PROBE;
-            Unavailability::Refused(format!("the server does not run the probe on {key}"))
-        }
-        known => known.reason(),
-    }
 }
 
 #[cfg(test)]

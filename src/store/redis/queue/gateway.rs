@@ -64,7 +64,8 @@ pub(crate) struct RedisGateway {
     orphans: mpsc::Sender<OrphanedAttempt>,
     /// The attempts that ended lately, which a server that takes over may not know.
     pub(crate) departures: Departures,
-    unsent: AtomicU64,
+    /// How many messages to other gateways could not be published. Each costs the waiter that it was for up to two seconds.
+    pub(crate) unsent: AtomicU64,
 }
 
 /// For how long a gateway counts as alive that says nothing, as in `acquire.lua` and `confirm.lua`.
@@ -257,11 +258,6 @@ impl RedisGateway {
         if self.kept.len() < BACKLOG {
             self.kept.set(&(name.clone(), token), keep_for);
         }
-    }
-
-    /// How many messages could not be published.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.unsent.load(Ordering::Relaxed)
     }
 
     fn supersede(&self, name: &LockName, token: &TokenHash) {

@@ -132,13 +132,6 @@ pub(super) struct SlotRange {
     pub(super) node: RedisNode,
 }
 
-/// Where a server is.
-enum Address {
-    At(RedisNode),
-    /// By which name it is reached is not known, not even to itself.
-    Unknown,
-}
-
 // === impl ClusterView ===
 
 impl ClusterView {
@@ -184,50 +177,43 @@ impl ClusterView {
         };
         let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
         let (first, last) = (slot(first)?, slot(last)?);
-        let mut nodes = nodes.iter().map(|node| Address::read(node, by));
-        match nodes.next()?? {
-            Address::At(node) => self.ranges.push(SlotRange { first, last, node }),
-            // It has slots all the same; others may know where it is.
-            Address::Unknown => {}
-        }
+        let mut nodes = nodes.iter().map(|node| read_address(node, by));
+        // One without an address has slots all the same; others may know where it is.
+        let master = nodes.next()??;
+        (self.ranges).extend(master.map(|node| SlotRange { first, last, node }));
         for replica in nodes {
-            if let Address::At(node) = replica? {
-                self.replicas.push(node);
-            }
+            self.replicas.extend(replica?);
         }
         Some(())
     }
 }
 
-// === impl Address ===
-
-impl Address {
-    /// What this server says of where one is.
-    fn read(node: &Value, by: &RedisNode) -> Option<Self> {
-        let Value::Array(node) = node else {
-            return None;
-        };
-        let port = match node.get(1)? {
-            Value::Int(port) => u16::try_from(*port).ok()?,
-            _ => return None,
-        };
-        let host = match node.first()? {
-            Value::Nil => "",
-            Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-            Value::SimpleString(host) => host,
-            _ => return None,
-        };
-        Some(match host {
-            "?" => Self::Unknown,
-            // The one that is asked, whatever its name is.
-            "" => Self::At(RedisNode::new(by.host(), port)),
-            host => Self::At(RedisNode::new(host, port)),
-        })
-    }
+/// Where this server says that one is; `None` inside: by which name that one is reached is not known, not even to itself.
+#[expect(clippy::option_option, reason = "without an address is an answer, too")]
+fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let port = match node.get(1)? {
+        Value::Int(port) => u16::try_from(*port).ok()?,
+        _ => return None,
+    };
+    let host = match node.first()? {
+        Value::Nil => "",
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::SimpleString(host) => host,
+        _ => return None,
+    };
+    Some(match host {
+        "?" => None,
+        // The one that is asked, whatever its name is.
+        "" => Some(RedisNode::new(by.host(), port)),
+        host => Some(RedisNode::new(host, port)),
+    })
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::{
         config::{RedisConfig, StoreUrl},
         lifecycle::Workers,
@@ -248,22 +234,31 @@ mod tests {
         Slot::numbered(number).unwrap()
     }
 
+    pub(crate) fn range(first: usize, last: usize, node: RedisNode) -> SlotRange {
+        SlotRange {
+            first: slot(first),
+            last: slot(last),
+            node,
+        }
+    }
+
+    /// What a server says that sees these masters.
+    pub(crate) fn view_of(epoch: u64, ranges: Vec<SlotRange>) -> ClusterView {
+        ClusterView {
+            by: ranges[0].node.clone(),
+            epoch,
+            sound: true,
+            ranges,
+            replicas: Vec::new(),
+        }
+    }
+
     #[tokio::test]
     async fn knows_of_each_slot_who_has_it() {
         let cluster = cluster();
         let [a, b] = [1, 2].map(|port| cluster.shard_at(&RedisNode::new("h", port)));
-        let range = |first, last, port| SlotRange {
-            first: slot(first),
-            last: slot(last),
-            node: RedisNode::new("h", port),
-        };
-        let view = ClusterView {
-            by: RedisNode::new("h", 1),
-            epoch: 3,
-            sound: true,
-            ranges: vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)],
-            replicas: Vec::new(),
-        };
+        let range = |first, last, port| range(first, last, RedisNode::new("h", port));
+        let view = view_of(3, vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)]);
         let find = |node: &RedisNode| Arc::clone(if node.port() == 1 { &a } else { &b });
         let layout = Layout::of(&view, find);
         let owner = |layout: &Layout, number: usize| {
@@ -306,30 +301,28 @@ mod tests {
 
     #[test]
     fn names_the_masters_with_their_slots_and_the_replicas() {
-        let range = |first, last, nodes: Vec<Value>| {
+        let told = |first, last, nodes: Vec<Value>| {
             Value::Array([&[Value::Int(first), Value::Int(last)], nodes.as_slice()].concat())
         };
         let view = read(vec![
-            range(
+            told(
                 0,
                 99,
                 vec![node(text("10.0.0.1"), 7), node(text("10.0.0.2"), 8)],
             ),
-            range(100, 16_383, vec![node(text(""), 9), node(text("?"), 10)]),
+            told(100, 16_383, vec![node(text(""), 9), node(text("?"), 10)]),
             // Nobody knows where it is, not even itself.
-            range(16_383, 16_383, vec![node(text("?"), 11)]),
+            told(16_383, 16_383, vec![node(text("?"), 11)]),
         ]);
         let view = view.unwrap();
         assert_eq!((view.epoch, view.sound), (6, true));
-        let has = |first, last, node| SlotRange {
-            first: slot(first),
-            last: slot(last),
-            node,
-        };
         let (first, asked) = (RedisNode::new("10.0.0.1", 7), RedisNode::new("asked", 9));
-        assert_eq!(view.ranges, [has(0, 99, first), has(100, 16_383, asked)]);
+        assert_eq!(
+            view.ranges,
+            [range(0, 99, first), range(100, 16_383, asked)]
+        );
         assert_eq!(view.replicas, [RedisNode::new("10.0.0.2", 8)]);
-        let nameless = read(vec![range(0, 1, vec![node(Value::Nil, 7)])]).unwrap();
+        let nameless = read(vec![told(0, 1, vec![node(Value::Nil, 7)])]).unwrap();
         assert_eq!(nameless.ranges[0].node, RedisNode::new("asked", 7));
     }
 

@@ -149,7 +149,7 @@ impl Cluster {
         }
         let first = self.listened_to.load(Ordering::Relaxed);
         let turn = (0..count).map(|n| first.wrapping_add(n) % count);
-        let mut reachable = turn.filter(|&n| !layout.shards[n].pool.is_failing());
+        let mut reachable = turn.filter(|&n| layout.shards[n].pool.last_error().is_none());
         let chosen = reachable.next().unwrap_or(first % count);
         self.listened_to.store(chosen, Ordering::Relaxed);
         Ok(Arc::clone(&layout.shards[chosen]))
@@ -331,7 +331,7 @@ impl Cluster {
         let shards = self.shards();
         let reached = shards.iter().filter_map(|shard| {
             let node = shard.node()?.to_string();
-            Some((node, !shard.pool.is_failing()))
+            Some((node, shard.pool.last_error().is_none()))
         });
         figures.masters = reached.collect();
     }

@@ -155,7 +155,10 @@ mod tests {
         time::{advance, pause, resume},
     };
 
-    use super::{super::layout::SlotRange, *};
+    use super::{
+        super::layout::tests::{range, view_of},
+        *,
+    };
     use crate::{
         config::{RedisConfig, RedisNode, StoreUrl},
         lifecycle::Workers,
@@ -201,18 +204,8 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let master = RedisNode::new("127.0.0.1", silent.local_addr().unwrap().port());
         drop(silent);
-        let slot = |number| Slot::numbered(number).unwrap();
-        cluster.apply_view(&ClusterView {
-            by: master.clone(),
-            epoch: 6,
-            sound: true,
-            ranges: vec![SlotRange {
-                first: slot(0),
-                last: slot(Slot::COUNT - 1),
-                node: master.clone(),
-            }],
-            replicas: Vec::new(),
-        });
+        let all = range(0, Slot::COUNT - 1, master.clone());
+        cluster.apply_view(&view_of(6, vec![all]));
         (cluster, master)
     }
 

@@ -102,7 +102,6 @@ async fn markers_on(pool: &Pool, replicas: &Replicas) -> Arc<MarkerConnection> {
 #[tokio::test]
 async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_other() {
     let (_lifecycle, server, pool, replicas) = start(0, &config()).await;
-
     let before = markers_on(&pool, &replicas).await;
     let run = before.run.clone();
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Ok(()));
