@@ -242,7 +242,8 @@ impl ServersUrl {
                 self.set_database(path)?;
                 if self.nodes.len() > 1 {
                     return Err(
-                        "it names one server; several are redis+sentinel://, redis+cluster:// or redlock://",
+                        "it names one server; several are redis+sentinel://, redis+cluster:// \
+                         or redlock://",
                     );
                 }
             }
@@ -251,8 +252,8 @@ impl ServersUrl {
                 let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
                 if service.is_empty() || !service.bytes().all(allowed) {
                     return Err(
-                        "behind the sentinels stands /SERVICE, by which they know the master: letters, \
-                         digits and . - _",
+                        "behind the sentinels stands /SERVICE, by which they know the master: \
+                         letters, digits and . - _",
                     );
                 }
                 self.path = format!("/{service}");
