@@ -31,10 +31,7 @@ pub use millis::Millis;
 pub use redis::{Persistence, RedisConfig, RedisSentinelConfig, RedisTlsConfig, RedlockConfig};
 pub use root::Config;
 pub use shutdown::ShutdownConfig;
-pub use store_url::{
-    ClusterUrl, RedisLogin, RedisNode, RedisUrl, RedlockUrl, SentinelUrl, ServersUrl, StoreUrl,
-    StoreUrlError,
-};
+pub use store_url::{RedisLogin, RedisNode, ServersKind, ServersUrl, StoreUrl, StoreUrlError};
 pub use telemetry::{LogConfig, LogFormat, LogRequests, MetricsConfig, TraceConfig};
 
 pub(crate) use error::closest;

@@ -10,7 +10,7 @@ use crate::{
     tls::{ClientFiles, IdentityFiles, PemFile},
 };
 
-use super::{Invalid, LimitsConfig, Millis, StoreUrl};
+use super::{Invalid, LimitsConfig, Millis, ServersKind, StoreUrl};
 
 /// The Redis store.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -103,7 +103,7 @@ impl RedisConfig {
                 ][..],
             ),
             (
-                !matches!(url, StoreUrl::Sentinel(_)),
+                !url.is_on(ServersKind::Sentinels),
                 "because the store is not redis+sentinel://",
                 &[
                     ("redis.sentinel.username", &self.sentinel.username),
@@ -126,7 +126,7 @@ impl RedisConfig {
                 return Err(invalid.depending_on("store"));
             }
         }
-        if let (StoreUrl::Redlock(_), 1..) = (url, self.wait_replicas) {
+        if url.is_on(ServersKind::Quorum) && self.wait_replicas > 0 {
             // Its nodes are on their own: a majority of them is what a lease is on.
             let allowed = "0, because the store is redlock://";
             let invalid = Invalid::new("redis.wait_replicas", self.wait_replicas, allowed);
@@ -290,7 +290,7 @@ impl RedlockConfig {
         url: &StoreUrl,
         limits: &LimitsConfig,
     ) -> Result<(), Invalid> {
-        if !matches!(url, StoreUrl::Redlock(_)) {
+        if !url.is_on(ServersKind::Quorum) {
             return Ok(());
         }
         let most = ("redlock.max_ttl_ms", self.max_ttl_ms);

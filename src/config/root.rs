@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditConfig, AuthConfig, HttpConfig, Invalid, LimitsConfig, LogConfig, MetricsConfig,
-    RedisConfig, RedlockConfig, ShutdownConfig, StoreUrl, TraceConfig,
+    RedisConfig, RedlockConfig, ServersKind, ShutdownConfig, StoreUrl, TraceConfig,
 };
 
 /// The configuration of `latchgate serve`.
@@ -60,7 +60,7 @@ impl Config {
 
     /// The same with the longest TTL that the store can keep.
     pub(super) fn within_the_store(mut self) -> Self {
-        if let StoreUrl::Redlock(_) = self.store {
+        if self.store.is_on(ServersKind::Quorum) {
             let most = &mut self.limits.max_ttl_ms;
             *most = self.redlock.max_ttl_ms.min(*most);
         }

@@ -1,6 +1,6 @@
 //! Where leases live, as a URL, and what it says of Redis servers.
 
-use std::{collections::HashSet, fmt, marker::PhantomData, path::PathBuf, str::FromStr};
+use std::{collections::HashSet, fmt, path::PathBuf, str::FromStr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -13,70 +13,39 @@ use super::{Host, HostError, HostPort};
 pub enum StoreUrl {
     /// `embedded:DIR`: durable, this process only.
     Embedded(PathBuf),
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server. With
-    /// `rediss://` over TLS.
-    Redis(RedisUrl),
-    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]`: the master that these
-    /// sentinels name. With `rediss+sentinel://` over TLS.
-    Sentinel(SentinelUrl),
-    /// `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..`: the cluster that these servers are part of.
-    /// With `rediss+cluster://` over TLS.
-    Cluster(ClusterUrl),
-    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, 3 or 5, say.
-    /// With `redlocks://` over TLS.
-    Redlock(RedlockUrl),
+    /// Servers of Redis.
+    Servers(ServersUrl),
 }
 
-/// The URL of servers of this kind. It may hold their password; its `Debug` and `Display` mask it.
+/// `SCHEME://[USER:PASSWORD@]HOST[:PORT],..`, and what follows for this kind of servers. It may hold their password; its
+/// `Debug` and `Display` mask it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ServersUrl<K> {
-    servers: RedisServerList,
+pub struct ServersUrl {
+    kind: ServersKind,
+    login: RedisLogin,
+    nodes: Vec<RedisNode>,
+    /// The user as it was written.
+    user: String,
     /// What stands behind the servers, with what may be left out.
     path: String,
-    kind: PhantomData<K>,
 }
 
-/// The URL of one Redis.
-pub type RedisUrl = ServersUrl<OneServer>;
-/// The URL of a Redis whose master the sentinels name.
-pub type SentinelUrl = ServersUrl<Sentinels>;
-/// The URL of a Redis cluster.
-pub type ClusterUrl = ServersUrl<Cluster>;
-/// The URL of a quorum of independent Redis servers.
-pub type RedlockUrl = ServersUrl<Quorum>;
-
-/// A kind of servers, and how a URL names them.
-trait ServersKind {
-    /// The scheme.
-    const PLAIN: &str;
-    /// The scheme with TLS.
-    const TLS: &str;
-    /// What the URL is called.
-    const WHAT: &str;
-    /// How the servers are written.
-    const FORM: &str;
-    /// The port of a server that is named without one.
-    const PORT: u16 = 6379;
-
-    /// Checks the servers and what stands behind them, which is answered with what may be left out.
-    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str>;
+/// What the servers of a store are to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServersKind {
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`: one Redis, or a compatible server. With
+    /// `rediss://` over TLS.
+    One,
+    /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],../SERVICE[/DB]`: the master that these
+    /// sentinels name. With `rediss+sentinel://` over TLS.
+    Sentinels,
+    /// `redis+cluster://[USER:PASSWORD@]HOST[:PORT],..`: the cluster that these servers are part of.
+    /// With `rediss+cluster://` over TLS.
+    Cluster,
+    /// `redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB]`: a quorum of independent servers, 3 or 5, say.
+    /// With `redlocks://` over TLS.
+    Quorum,
 }
-
-/// One server.
-#[derive(Clone, PartialEq, Eq)]
-pub enum OneServer {}
-
-/// The sentinels of a server.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Sentinels {}
-
-/// Some servers of a cluster, which know the others.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Cluster {}
-
-/// The nodes of a quorum.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Quorum {}
 
 /// Why a text names no store. The text is not repeated: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,15 +95,7 @@ impl FromStr for StoreUrl {
             };
         }
         let (scheme, rest) = text.split_once("://").ok_or(StoreUrlError::Scheme)?;
-        let parsed = match scheme {
-            OneServer::PLAIN | OneServer::TLS => ServersUrl::parse(scheme, rest).map(Self::Redis),
-            Sentinels::PLAIN | Sentinels::TLS => {
-                ServersUrl::parse(scheme, rest).map(Self::Sentinel)
-            }
-            Cluster::PLAIN | Cluster::TLS => ServersUrl::parse(scheme, rest).map(Self::Cluster),
-            Quorum::PLAIN | Quorum::TLS => ServersUrl::parse(scheme, rest).map(Self::Redlock),
-            _ => Err(StoreUrlError::Scheme),
-        };
+        let parsed = ServersUrl::parse(scheme, rest).map(Self::Servers);
         // What ends a login or the servers may have been meant for a part of a password.
         let login = rest.rsplit_once('@').map(|(login, _)| login);
         parsed.map_err(|error| match login {
@@ -167,15 +128,22 @@ impl StoreUrl {
         redis+cluster://[USER:PASSWORD@]HOST[:PORT],.., \
         redlock://[USER:PASSWORD@]HOST[:PORT],..[/DB], or rediss.. and redlocks.. for TLS";
 
-    /// How to log in where the store is; `None` for one that nobody logs in to.
-    pub fn login(&self) -> Option<RedisLogin> {
+    /// The servers on which the store is, if it is on servers.
+    pub fn servers(&self) -> Option<&ServersUrl> {
         match self {
             Self::Embedded(_) => None,
-            Self::Redis(url) => Some(url.login()),
-            Self::Sentinel(url) => Some(url.login()),
-            Self::Cluster(url) => Some(url.login()),
-            Self::Redlock(url) => Some(url.login()),
+            Self::Servers(url) => Some(url),
         }
+    }
+
+    /// How to log in where the store is; `None` for one that nobody logs in to.
+    pub fn login(&self) -> Option<RedisLogin> {
+        self.servers().map(ServersUrl::login)
+    }
+
+    /// Whether the store is on servers of this kind.
+    pub(super) fn is_on(&self, kind: ServersKind) -> bool {
+        self.servers().is_some_and(|url| url.kind == kind)
     }
 
     /// What may be shown of a text that should have named a store: a malformed URL cannot be told
@@ -194,10 +162,7 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
-            Self::Redis(url) => url.fmt(f),
-            Self::Sentinel(url) => url.fmt(f),
-            Self::Cluster(url) => url.fmt(f),
-            Self::Redlock(url) => url.fmt(f),
+            Self::Servers(url) => url.fmt(f),
         }
     }
 }
@@ -217,142 +182,194 @@ impl<'de> Deserialize<'de> for StoreUrl {
 
 // === impl ServersUrl ===
 
-#[expect(private_bounds, reason = "there are no other kinds")]
-impl<K: ServersKind> ServersUrl<K> {
+impl ServersUrl {
     fn parse(scheme: &str, rest: &str) -> Result<Self, StoreUrlError> {
-        let refused = |reason| StoreUrlError::Servers {
-            what: K::WHAT,
-            reason,
-        };
+        let kind = ServersKind::ALL
+            .into_iter()
+            .find(|kind| kind.schemes().contains(&scheme));
+        let kind = kind.ok_or(StoreUrlError::Scheme)?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let mut servers = RedisServerList::parse(authority, scheme == K::TLS, K::PORT, K::FORM)
-            .map_err(refused)?;
-        let path = K::check(&mut servers, path).map_err(|reason| refused(reason.to_owned()))?;
-        Ok(Self {
-            servers,
-            path,
-            kind: PhantomData,
+        let read = || -> Result<Self, &'static str> {
+            let mut url = Self::read(kind, authority)?;
+            url.login.is_tls = scheme == kind.schemes()[1];
+            url.set_path(path)?;
+            Ok(url)
+        };
+        read().map_err(|reason| StoreUrlError::Servers {
+            what: kind.names().0,
+            reason: reason.to_owned(),
         })
+    }
+
+    /// Reads a login and servers. The error is the reason; it does not repeat the text, which may hold a password.
+    fn read(kind: ServersKind, text: &str) -> Result<Self, &'static str> {
+        let (login, hosts) = match text.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, text),
+        };
+        let (user, password) = match login.map(|login| login.split_once(':')) {
+            None => ("", None),
+            Some(Some((user, password))) => (user, Some(password)),
+            // Other clients read it as a password: shown as a user it would leak.
+            Some(None) => {
+                return Err("a user needs a password; a password alone is written :PASSWORD@");
+            }
+        };
+        let port = match kind {
+            ServersKind::Sentinels => 26_379,
+            _ => 6379,
+        };
+        let nodes = hosts.split(',').map(|text| RedisNode::parse(text, port));
+        let nodes: Result<_, HostError> = nodes.collect();
+        Ok(Self {
+            kind,
+            login: RedisLogin {
+                username: (!user.is_empty()).then(|| decode(user)),
+                password: password.map(decode),
+                ..RedisLogin::default()
+            },
+            nodes: nodes.map_err(|_no_host| kind.names().1)?,
+            user: user.to_owned(),
+            path: String::new(),
+        })
+    }
+
+    /// Checks the servers and reads what stands behind them.
+    fn set_path(&mut self, path: &str) -> Result<(), &'static str> {
+        let different: HashSet<_> = self.nodes.iter().cloned().collect();
+        match self.kind {
+            ServersKind::One => {
+                self.set_database(path)?;
+                if self.nodes.len() > 1 {
+                    return Err(
+                        "it names one server; several are redis+sentinel://, redis+cluster:// \
+                         or redlock://",
+                    );
+                }
+            }
+            ServersKind::Sentinels => {
+                let (service, database) = path.split_once('/').unwrap_or((path, ""));
+                let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+                if service.is_empty() || !service.bytes().all(allowed) {
+                    return Err(
+                        "behind the sentinels stands /SERVICE, by which they know the master: \
+                         letters, digits and . - _",
+                    );
+                }
+                self.path = format!("/{service}");
+                self.set_database(database)?;
+            }
+            ServersKind::Cluster if ["", "0"].contains(&path) => {}
+            ServersKind::Cluster => {
+                return Err("a cluster has database 0 only, and nothing may follow its servers");
+            }
+            ServersKind::Quorum => {
+                // With an even number one more may be missing only if one more is there. As few as a majority of them
+                // can miss one, and as many as somebody might run.
+                let count = self.nodes.len();
+                if count.is_multiple_of(2) || !(3..=15).contains(&count) {
+                    return Err("it names an odd number of nodes, 3 or 5, say, and 15 at most");
+                }
+                // One that is named twice would vote twice.
+                if different.len() < count {
+                    return Err("it names a node twice");
+                }
+                self.set_database(path)?;
+            }
+        }
+        // A server that is named twice counts once where more than half of the named servers must agree.
+        let mut left = different;
+        self.nodes.retain(|node| left.remove(node));
+        Ok(())
+    }
+
+    /// Reads the database, if one is named.
+    fn set_database(&mut self, text: &str) -> Result<(), &'static str> {
+        if !text.is_empty() {
+            let database = text.parse();
+            let refused = "the database is a number, and nothing may follow it";
+            self.login.database = database.map_err(|_| refused)?;
+        }
+        self.path += &format!("/{}", self.login.database);
+        Ok(())
+    }
+
+    /// What the servers are to each other.
+    pub fn kind(&self) -> ServersKind {
+        self.kind
     }
 
     /// How to log in to Redis.
     pub fn login(&self) -> RedisLogin {
-        self.servers.login.clone()
+        self.login.clone()
     }
 
     /// Where the servers listen, or the sentinels.
     pub fn nodes(&self) -> &[RedisNode] {
-        &self.servers.nodes
+        &self.nodes
     }
-}
 
-impl<K: ServersKind> fmt::Display for ServersUrl<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_tls = self.servers.login.is_tls;
-        let scheme = if is_tls { K::TLS } else { K::PLAIN };
-        write!(f, "{scheme}://{}{}", self.servers, self.path)
-    }
-}
-
-impl<K: ServersKind> fmt::Debug for ServersUrl<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ServersUrl({self})")
-    }
-}
-
-impl RedisUrl {
-    /// Where the server listens.
+    /// Where the server listens, if it is one.
     pub fn node(&self) -> RedisNode {
-        self.servers.nodes[0].clone()
+        self.nodes[0].clone()
     }
-}
 
-impl SentinelUrl {
     /// By what the sentinels know the master.
     pub fn service(&self) -> &str {
         self.path.split('/').nth(1).unwrap_or_default()
     }
 }
 
+impl fmt::Display for ServersUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.kind.schemes()[usize::from(self.login.is_tls)];
+        let login = match self.login.password {
+            Some(_) => format!("{}:***@", self.user),
+            None => String::new(),
+        };
+        let nodes: Vec<_> = self.nodes.iter().map(ToString::to_string).collect();
+        write!(f, "{scheme}://{login}{}{}", nodes.join(","), self.path)
+    }
+}
+
+impl fmt::Debug for ServersUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServersUrl({self})")
+    }
+}
+
 // === impl ServersKind ===
 
-impl ServersKind for OneServer {
-    const PLAIN: &str = "redis";
-    const TLS: &str = "rediss";
-    const WHAT: &str = "a Redis URL";
-    const FORM: &str = "the server is HOST[:PORT], and then [/DB]";
+impl ServersKind {
+    const ALL: [Self; 4] = [Self::One, Self::Sentinels, Self::Cluster, Self::Quorum];
 
-    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
-        let path = servers.set_database(path)?;
-        if servers.nodes.len() > 1 {
-            return Err(
-                "it names one server; several are redis+sentinel://, redis+cluster:// or redlock://",
-            );
-        }
-        Ok(path)
-    }
-}
-
-impl ServersKind for Sentinels {
-    const PLAIN: &str = "redis+sentinel";
-    const TLS: &str = "rediss+sentinel";
-    const WHAT: &str = "a URL of sentinels";
-    const FORM: &str = "its sentinels are HOST[:PORT], with commas between";
-    const PORT: u16 = 26_379;
-
-    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
-        let (service, database) = path.split_once('/').unwrap_or((path, ""));
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-        merge_repeated(&mut servers.nodes);
-        if service.is_empty() || !service.bytes().all(allowed) {
-            return Err(
-                "behind the sentinels stands /SERVICE, by which they know the master: letters, \
-                 digits and . - _",
-            );
-        }
-        Ok(format!("/{service}{}", servers.set_database(database)?))
-    }
-}
-
-impl ServersKind for Cluster {
-    const PLAIN: &str = "redis+cluster";
-    const TLS: &str = "rediss+cluster";
-    const WHAT: &str = "a URL of a cluster";
-    const FORM: &str = "some of its servers are HOST[:PORT], with commas between";
-
-    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
-        merge_repeated(&mut servers.nodes);
-        match path {
-            "" | "0" => Ok(String::new()),
-            _ => Err("a cluster has database 0 only, and nothing may follow its servers"),
+    /// The scheme, and the scheme with TLS.
+    fn schemes(self) -> [&'static str; 2] {
+        match self {
+            Self::One => ["redis", "rediss"],
+            Self::Sentinels => ["redis+sentinel", "rediss+sentinel"],
+            Self::Cluster => ["redis+cluster", "rediss+cluster"],
+            Self::Quorum => ["redlock", "redlocks"],
         }
     }
-}
 
-/// A server that is named twice counts once where more than half of the named servers must agree.
-fn merge_repeated(nodes: &mut Vec<RedisNode>) {
-    let mut seen = HashSet::new();
-    nodes.retain(|node| seen.insert(node.clone()));
-}
-
-impl ServersKind for Quorum {
-    const PLAIN: &str = "redlock";
-    const TLS: &str = "redlocks";
-    const WHAT: &str = "a URL of a quorum";
-    const FORM: &str = "its nodes are HOST[:PORT], with commas between, and then [/DB]";
-
-    fn check(servers: &mut RedisServerList, path: &str) -> Result<String, &'static str> {
-        let nodes = &servers.nodes;
-        // With an even number one more may be missing only if one more is there. As few as a majority of them can miss
-        // one, and as many as somebody might run.
-        if nodes.len().is_multiple_of(2) || !(3..=15).contains(&nodes.len()) {
-            return Err("it names an odd number of nodes, 3 or 5, say, and 15 at most");
+    /// What the URL is called, and how the servers are written.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::One => ("a Redis URL", "the server is HOST[:PORT], and then [/DB]"),
+            Self::Sentinels => (
+                "a URL of sentinels",
+                "its sentinels are HOST[:PORT], with commas between",
+            ),
+            Self::Cluster => (
+                "a URL of a cluster",
+                "some of its servers are HOST[:PORT], with commas between",
+            ),
+            Self::Quorum => (
+                "a URL of a quorum",
+                "its nodes are HOST[:PORT], with commas between, and then [/DB]",
+            ),
         }
-        // One that is named twice would vote twice.
-        if nodes.iter().collect::<HashSet<_>>().len() < nodes.len() {
-            return Err("it names a node twice");
-        }
-        servers.set_database(path)
     }
 }
 
@@ -378,17 +395,6 @@ pub struct RedisLogin {
     pub database: u16,
     /// Whether TLS is spoken.
     pub is_tls: bool,
-}
-
-/// `[USER:PASSWORD@]HOST[:PORT],..`, as all URLs of Redis servers begin after the scheme.
-///
-/// Its `Display` masks the password.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct RedisServerList {
-    pub(super) login: RedisLogin,
-    pub(super) nodes: Vec<RedisNode>,
-    /// The user as it was written.
-    user: String,
 }
 
 // === impl RedisNode ===
@@ -455,71 +461,6 @@ impl fmt::Debug for RedisLogin {
     }
 }
 
-// === impl RedisServerList ===
-
-impl RedisServerList {
-    /// Reads a login and servers. The error is the reason; it does not repeat the text, which may hold
-    /// a password. `form` says how the servers are written.
-    pub(super) fn parse(
-        text: &str,
-        is_tls: bool,
-        default_port: u16,
-        form: &str,
-    ) -> Result<Self, String> {
-        let (login, hosts) = match text.rsplit_once('@') {
-            Some((login, hosts)) => (Some(login), hosts),
-            None => (None, text),
-        };
-        let (user, password) = match login.map(|login| login.split_once(':')) {
-            None => ("", None),
-            Some(Some((user, password))) => (user, Some(password)),
-            // Other clients read it as a password: shown as a user it would leak.
-            Some(None) => {
-                return Err(
-                    "a user needs a password; a password alone is written :PASSWORD@".to_owned(),
-                );
-            }
-        };
-        let node = |text: &str| RedisNode::parse(text, default_port);
-        let nodes: Result<Vec<_>, HostError> = hosts.split(',').map(node).collect();
-        Ok(Self {
-            login: RedisLogin {
-                username: (!user.is_empty()).then(|| decode(user)),
-                password: password.map(decode),
-                database: 0,
-                is_tls,
-            },
-            nodes: nodes.map_err(|_no_host| form.to_owned())?,
-            user: user.to_owned(),
-        })
-    }
-
-    /// Sets the database that is named, if one is, and answers how it is written behind the servers.
-    pub(super) fn set_database(&mut self, text: &str) -> Result<String, &'static str> {
-        if !text.is_empty() {
-            let database = text.parse();
-            let refused = "the database is a number, and nothing may follow it";
-            self.login.database = database.map_err(|_| refused)?;
-        }
-        Ok(format!("/{}", self.login.database))
-    }
-}
-
-impl fmt::Display for RedisServerList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.login.password {
-            Some(_) => write!(f, "{}:***@", self.user)?,
-            None if self.user.is_empty() => {}
-            None => write!(f, "{}@", self.user)?,
-        }
-        for (n, node) in self.nodes.iter().enumerate() {
-            let comma = if n == 0 { "" } else { "," };
-            write!(f, "{comma}{node}")?;
-        }
-        Ok(())
-    }
-}
-
 /// A text without the escapes of URLs.
 fn decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text)
@@ -534,13 +475,7 @@ mod tests {
     /// The login of a URL, and where the servers that it names listen.
     fn parts(text: &str) -> (RedisLogin, Vec<String>) {
         let url: StoreUrl = text.parse().unwrap();
-        let nodes = match &url {
-            StoreUrl::Embedded(_) => vec![],
-            StoreUrl::Redis(url) => vec![url.node()],
-            StoreUrl::Sentinel(url) => url.nodes().to_vec(),
-            StoreUrl::Cluster(url) => url.nodes().to_vec(),
-            StoreUrl::Redlock(url) => url.nodes().to_vec(),
-        };
+        let nodes = url.servers().unwrap().nodes();
         let nodes = nodes.iter().map(ToString::to_string).collect();
         (url.login().unwrap(), nodes)
     }

@@ -519,10 +519,7 @@ impl StoreKind {
     fn of(url: &StoreUrl) -> Self {
         match url {
             StoreUrl::Embedded(_) => Self::Embedded,
-            StoreUrl::Redis(_)
-            | StoreUrl::Sentinel(_)
-            | StoreUrl::Cluster(_)
-            | StoreUrl::Redlock(_) => Self::Redis,
+            StoreUrl::Servers(_) => Self::Redis,
         }
     }
 }

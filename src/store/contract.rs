@@ -662,7 +662,8 @@ impl BreakListener {
 pub struct ListQuery {
     /// What they must be like.
     pub filter: ListFilter,
-    /// How many on one page at most, from 1 to [`LONGEST_PAGE`].
+    /// How many on one page, from 1 to [`LONGEST_PAGE`]. Below 20 a page of Redis may have a few more: a server shows some
+    /// locks together.
     pub limit: usize,
     /// Where the page before ended. One that another kind of store gave, or a server that is not
     /// there any more, begins the walk anew.

@@ -43,17 +43,6 @@ pub struct Scanned {
     pub run: u32,
     /// What it answered.
     pub scan: u64,
-    /// What was shown of that which it shows there together.
-    pub split: Option<Split>,
-}
-
-/// How much of what a store shows together was shown on the page before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Split {
-    /// The place of the last of them in an order that depends on their names only.
-    pub behind: u64,
-    /// Tells where they end: what lies together may be more, or less, when it is shown again.
-    pub until: u32,
 }
 
 /// The text is no cursor of this list.
@@ -68,52 +57,33 @@ pub struct CursorError;
 const BYTES: usize = CONTENT + CHECK;
 const CONTENT: usize = 15;
 const CHECK: usize = 3;
-/// How many more it has with a split: a place and an end.
-const SPLIT: usize = 12;
 /// How many more it has with the beginning of the walk.
 const SINCE: usize = 6;
-const LONGEST: usize = BYTES + SPLIT + SINCE;
+const LONGEST: usize = BYTES + SINCE;
 const EMBEDDED: u8 = 1;
 const REDIS: u8 = 2;
-const REDIS_SPLIT: u8 = 3;
 const QUORUM: u8 = 4;
-const QUORUM_SPLIT: u8 = 5;
 
 // === impl Cursor ===
 
 impl Cursor {
     /// How many characters a cursor has as text: as many as one of these.
-    pub const LENGTHS: [usize; 4] = [
-        BYTES / 3 * 4,
-        (BYTES + SINCE) / 3 * 4,
-        (BYTES + SPLIT) / 3 * 4,
-        LONGEST / 3 * 4,
-    ];
+    pub const LENGTHS: [usize; 2] = [BYTES / 3 * 4, LONGEST / 3 * 4];
 
     /// The cursor as text, for the walk with this filter.
     pub fn expose(self, filter: &ListFilter) -> String {
-        let at = |scan| Scanned {
-            run: 0,
-            scan,
-            split: None,
-        };
+        let at = |scan| Scanned { run: 0, scan };
         let (kind, node, scanned, since) = match self {
             Self::Embedded { position } => (EMBEDDED, 0, at(position), None),
-            Self::Redis { node, scanned } => {
-                let is_split = scanned.split.is_some();
-                let kind = if is_split { REDIS_SPLIT } else { REDIS };
-                (kind, node, scanned, None)
-            }
+            Self::Redis { node, scanned } => (REDIS, node, scanned, None),
             Self::Quorum {
                 node,
                 skipped,
                 since,
                 scanned,
             } => {
-                let is_split = scanned.split.is_some();
-                let kind = if is_split { QUORUM_SPLIT } else { QUORUM };
                 let node = u16::from_be_bytes([skipped, node]);
-                (kind, node, scanned, Some(since))
+                (QUORUM, node, scanned, Some(since))
             }
         };
         let mut bytes = Vec::with_capacity(LONGEST);
@@ -121,10 +91,6 @@ impl Cursor {
         bytes.extend(node.to_be_bytes());
         bytes.extend(scanned.run.to_be_bytes());
         bytes.extend(scanned.scan.to_be_bytes());
-        if let Some(Split { behind, until }) = scanned.split {
-            bytes.extend(behind.to_be_bytes());
-            bytes.extend(until.to_be_bytes());
-        }
         if let Some(since) = since {
             let [_, _, since @ ..] = since.to_be_bytes();
             bytes.extend(since);
@@ -154,16 +120,9 @@ impl Cursor {
         let [kind] = take(&mut rest)?;
         let node = u16::from_be_bytes(take(&mut rest)?);
         let run = u32::from_be_bytes(take(&mut rest)?);
-        let position = u64::from_be_bytes(take(&mut rest)?);
-        let split = match kind {
-            REDIS_SPLIT | QUORUM_SPLIT => Some(Split {
-                behind: u64::from_be_bytes(take(&mut rest)?),
-                until: u32::from_be_bytes(take(&mut rest)?),
-            }),
-            _ => None,
-        };
+        let scan = u64::from_be_bytes(take(&mut rest)?);
         let since = match kind {
-            QUORUM | QUORUM_SPLIT => {
+            QUORUM => {
                 let since: [u8; SINCE] = take(&mut rest)?;
                 since
                     .iter()
@@ -171,16 +130,12 @@ impl Cursor {
             }
             _ => 0,
         };
-        let scanned = Scanned {
-            run,
-            scan: position,
-            split,
-        };
+        let scanned = Scanned { run, scan };
         match kind {
             _ if !rest.is_empty() => None,
-            EMBEDDED => Some(Self::Embedded { position }),
-            REDIS | REDIS_SPLIT => Some(Self::Redis { node, scanned }),
-            QUORUM | QUORUM_SPLIT => {
+            EMBEDDED => Some(Self::Embedded { position: scan }),
+            REDIS => Some(Self::Redis { node, scanned }),
+            QUORUM => {
                 let [skipped, node] = node.to_be_bytes();
                 Some(Self::Quorum {
                     node,
@@ -221,8 +176,8 @@ mod tests {
     use super::*;
     use crate::lock::{NamePrefix, SearchText};
 
-    const fn scanned(run: u32, scan: u64, split: Option<Split>) -> Scanned {
-        Scanned { run, scan, split }
+    const fn scanned(run: u32, scan: u64) -> Scanned {
+        Scanned { run, scan }
     }
 
     const CURSORS: [Cursor; 6] = [
@@ -230,40 +185,26 @@ mod tests {
             node: 2,
             skipped: 1,
             since: (1 << 48) - 1,
-            scanned: scanned(0xdead_beef, 1 << 40, None),
+            scanned: scanned(0xdead_beef, 1 << 40),
         },
         Cursor::Quorum {
             node: 14,
             skipped: 0,
             since: 1_795_000_000_000,
-            scanned: scanned(
-                7,
-                0,
-                Some(Split {
-                    behind: 3,
-                    until: 4,
-                }),
-            ),
+            scanned: scanned(7, 0),
         },
         Cursor::Embedded { position: u64::MAX },
         Cursor::Redis {
             node: 0,
-            scanned: scanned(0xdead_beef, 1 << 40, None),
+            scanned: scanned(0xdead_beef, 1 << 40),
         },
         Cursor::Redis {
             node: 16_383,
-            scanned: scanned(
-                0xdead_beef,
-                0,
-                Some(Split {
-                    behind: u64::MAX - 1,
-                    until: 0xcafe_feed,
-                }),
-            ),
+            scanned: scanned(0xdead_beef, 0),
         },
         Cursor::Redis {
             node: u16::MAX,
-            scanned: scanned(0, u64::MAX, None),
+            scanned: scanned(0, u64::MAX),
         },
     ];
 

@@ -6,7 +6,7 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     clock::Clock,
-    config::{Config, StoreUrl},
+    config::{Config, ServersKind, StoreUrl},
     lifecycle::Lifecycle,
 };
 
@@ -46,12 +46,10 @@ pub async fn open(
             let store = spawn_blocking(open).await;
             Arc::new(store.expect("opening a store does not panic")?).into()
         }
-        StoreUrl::Redis(url) => Arc::new(RedisStore::open(url, redis, clock, lifecycle)).into(),
-        StoreUrl::Sentinel(url) => Arc::new(RedisStore::open(url, redis, clock, lifecycle)).into(),
-        StoreUrl::Cluster(url) => Arc::new(RedisStore::open(url, redis, clock, lifecycle)).into(),
-        StoreUrl::Redlock(url) => {
+        StoreUrl::Servers(url) if url.kind() == ServersKind::Quorum => {
             let store = RedlockStore::open(url, redis, &config.redlock, clock, lifecycle);
             Arc::new(store).into()
         }
+        StoreUrl::Servers(url) => Arc::new(RedisStore::open(url, redis, clock, lifecycle)).into(),
     })
 }

@@ -232,7 +232,7 @@ declare_fields! {
     const OWNER: "owner" => Form::prose(Owner::MAX_CHARS);
     /// A part of the name, of the owner or of a value of the metadata, whatever the case of its letters.
     const SEARCH: "search" => Form::text(1, SearchText::MAX_CHARS, "").example("runner-7");
-    /// How many locks on one page at most; left out: 100.
+    /// How many locks on one page, with Redis a few more if it is below 20; left out: 100.
     const LIMIT: "limit" => Form::whole(|_| (1, LONGEST_PAGE as u64));
     /// The `next_cursor` of the page before, with the same `prefix`, `owner` and `search`.
     const CURSOR: "cursor" => Form::text(24, 40, "^[A-Za-z0-9_-]*$");

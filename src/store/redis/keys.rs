@@ -29,9 +29,10 @@ impl Keys {
     pub(super) const PROBE: &str = "lg:{}:probe";
     /// What is written to find out which replicas have all that was written before.
     pub(super) const MARKER: &str = "lg:{}:marker";
-    /// How the tag of a slot stands in a key of the slot, and of no lock.
-    fn of_slot(tag: &str, kind: &str) -> String {
-        format!("lg:{{{tag}}}:{kind}")
+    /// A key of a slot, and of no lock: `probe` and `marker` are [`Keys::PROBE`] and [`Keys::MARKER`] on the server of a
+    /// cluster that has this slot.
+    pub(super) fn in_slot(slot: Slot, tags: &SlotTags, kind: &str) -> String {
+        format!("lg:{{{}}}:{kind}", tags.of(slot))
     }
 
     pub(super) fn of(name: &LockName, tags: &SlotTags, gateway: &GatewayId) -> Self {
@@ -61,16 +62,6 @@ impl Keys {
         }
     }
 
-    /// [`Keys::PROBE`] on the server of a cluster that has this slot.
-    pub(super) fn probe_in(slot: Slot, tags: &SlotTags) -> String {
-        Self::of_slot(tags.of(slot), "probe")
-    }
-
-    /// [`Keys::MARKER`] on the server of a cluster that has this slot.
-    pub(super) fn marker_in(slot: Slot, tags: &SlotTags) -> String {
-        Self::of_slot(tags.of(slot), "marker")
-    }
-
     /// A key of the slot that never exists. Whoever names it beside one that does is refused as long as
     /// the slot is being moved, because the two are not in one place then.
     pub(super) fn absent(&self) -> String {
@@ -92,7 +83,7 @@ impl Keys {
 
     /// The key that says in a slot that a gateway is alive.
     pub(super) fn of_gateway(slot: Slot, tags: &SlotTags, gateway: &GatewayId) -> String {
-        Self::of_slot(tags.of(slot), &format!("gw:{}", gateway.as_str()))
+        Self::in_slot(slot, tags, &format!("gw:{}", gateway.as_str()))
     }
 
     /// The lock whose keys these are.

@@ -45,7 +45,6 @@
 //! Every script takes the time from Redis and validates before its first write.
 
 mod client;
-mod context;
 mod fields;
 mod gateways;
 mod health;
@@ -59,7 +58,7 @@ mod scripts;
 mod slot;
 mod store;
 
-pub use client::{CredentialsError, PasswordError, RedisServers, check_credentials};
+pub use client::{CredentialsError, PasswordError, check_credentials};
 pub use redlock::RedlockStore;
 #[doc(hidden)]
 pub use scripts::inline_fields;

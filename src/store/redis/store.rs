@@ -18,7 +18,7 @@ use tokio_util::{
 
 use crate::{
     clock::Clock,
-    config::RedisConfig,
+    config::{RedisConfig, ServersKind, ServersUrl},
     lifecycle::Lifecycle,
     lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
@@ -35,18 +35,12 @@ use crate::{
 
 use super::{
     Slot, SlotTags,
-    client::{
-        dispatch::Dispatch,
-        failure::ACL_LINE,
-        shard::Shard,
-        topology::{RedisServers, Topology},
-    },
-    context::RedisContext,
+    client::{dispatch::Dispatch, failure::ACL_LINE, shard::Shard, topology::Topology},
     gateways::Channels,
     health::{examination::Examiner, probe},
-    list::page::RedisListing,
-    queue::{gateway::RedisGateway, queue_maintenance},
-    scripts::{GrantKnowledge, LockScripts, Scripts, typed_keys},
+    list::RedisListing,
+    queue::{gateway::RedisGateway, rounds},
+    scripts::{GrantKnowledge, LockScripts, RedisContext, Scripts, typed_keys},
     slot::Floors,
 };
 
@@ -70,15 +64,19 @@ impl RedisStore {
     ///
     /// The clock is only compared with the server's, to warn of a difference.
     pub fn open(
-        servers: impl Into<RedisServers>,
+        url: &ServersUrl,
         config: &RedisConfig,
         clock: Arc<dyn Clock>,
         lifecycle: &Lifecycle,
     ) -> Self {
-        let servers = servers.into();
-        let topology = Topology::new(&servers, config, &clock, lifecycle.workers());
+        let description = match url.kind() {
+            ServersKind::Sentinels => format!("Redis by the sentinels of {url}"),
+            ServersKind::Cluster => format!("the Redis cluster at {url}"),
+            ServersKind::One | ServersKind::Quorum => format!("Redis at {url}"),
+        };
+        let topology = Topology::new(url, config, &clock, lifecycle.workers());
         let dispatch = Arc::new(Dispatch::new(topology, config, typed_keys));
-        let channels = Channels::of(servers.login().database);
+        let channels = Channels::of(url.login().database);
         let scripts = Scripts::new(&channels);
         let floors = Arc::new(Floors::new());
         let tags = Arc::new(SlotTags::compute());
@@ -104,20 +102,14 @@ impl RedisStore {
         });
         lifecycle.spawn_until(&closing, Arc::clone(&examiner).watch());
         context.dispatch.topology.start(lifecycle, &closing);
-        queue_maintenance::start(&context, orphans, lifecycle);
+        rounds::start(&context, orphans, lifecycle);
         Self {
             context,
             examiner,
-            description: servers.to_string(),
+            description,
             closed: AtomicBool::new(false),
             working: TaskTracker::new(),
         }
-    }
-
-    /// How many messages to other gateways could not be published. Each costs the one it was for up
-    /// to two seconds.
-    pub fn unsent_messages(&self) -> u64 {
-        self.context.gateway.unsent()
     }
 
     /// Counts a command as under way for as long as the token lives.
@@ -298,7 +290,7 @@ impl Store for RedisStore {
         let mut figures = StoreFigures {
             connections: Some(shards.iter().map(|shard| shard.pool.open()).sum()),
             hears: Some(gateway.is_subscribed.load(Ordering::Relaxed)),
-            unsent_messages: Some(gateway.unsent()),
+            unsent_messages: Some(gateway.unsent.load(Ordering::Relaxed)),
             clock_skew: shards.iter().filter_map(skew).collect(),
             // Of the server that has the fewest.
             replicas: replicas.flatten().min(),

@@ -137,6 +137,9 @@ pub(super) async fn shows_what_is_searched_for_in_name_owner_and_metadata(fixtur
     }
 }
 
+/// More locks than lie together in Redis, which are shown together.
+const TOGETHER: usize = 16;
+
 pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
     let store = fixture.store();
     let (held, limits): (_, &[usize]) = if full() {
@@ -153,7 +156,13 @@ pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
                 ..all(limit)
             };
             let page = store.list(&query).await.unwrap();
-            assert!(page.locks.len() <= limit, "{} of {limit}", page.locks.len());
+            // A server of Redis shows a few locks together, however few are asked for.
+            let found = page.locks.len();
+            let together = match page.next {
+                Some(Cursor::Embedded { .. }) => 0,
+                _ => TOGETHER,
+            };
+            assert!(found <= limit.max(together), "{found} of {limit}");
             seen.extend(page.locks.into_iter().map(|lock| lock.name));
             pages += 1;
             next = page.next;
@@ -162,7 +171,10 @@ pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
             }
         }
         assert_eq!(seen.len(), held, "pages of {limit}");
-        assert!(pages >= held / limit, "{pages} pages of {limit}");
+        assert!(
+            pages >= held / limit.max(TOGETHER),
+            "{pages} pages of {limit}"
+        );
         // Not many times as many as it takes.
         assert!(pages <= 10 + 4 * held / limit, "{pages} pages of {limit}");
     }
@@ -253,11 +265,7 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
     let store = fixture.store();
     hold(&store, "lock", 200).await;
     let first = store.list(&all(20)).await.unwrap();
-    let nowhere = |scan| Scanned {
-        run: 7,
-        scan,
-        split: None,
-    };
+    let nowhere = |scan| Scanned { run: 7, scan };
     let other_run = |scanned: Scanned| Scanned {
         run: scanned.run ^ 1,
         ..scanned

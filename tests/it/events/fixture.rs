@@ -6,7 +6,7 @@ use axum::body::Body;
 use http_body_util::BodyExt;
 use latchgate::{
     clock::SystemClock,
-    config::{Config, RedisUrl},
+    config::{Config, ServersUrl},
     lifecycle::Lifecycle,
     store::{embedded::EmbeddedStore, redis::RedisStore},
 };
@@ -66,7 +66,7 @@ impl Site {
         self.join_at(&self.server.as_ref().unwrap().url_of_database(number));
     }
 
-    fn join_at(&mut self, url: &RedisUrl) {
+    fn join_at(&mut self, url: &ServersUrl) {
         let lifecycle = Lifecycle::new();
         let store = RedisStore::open(url, &quick(), Arc::new(SystemClock), &lifecycle);
         let store = Arc::new(store);

@@ -62,9 +62,6 @@ local id = string.sub(held, 1, 65)
 if not (held and (share or is_lease(held))) or string.sub(held, 1, 65) ~= id then
 if kept_by(held) ~= string.sub(id, 2, 65) then
 held = not (string.byte(held, 66) == 107) and settle_lease(held, us, share, not whole)
--- count
-local body = redis.pcall('GETRANGE', name .. 'of:' .. id, '0', '137')
-if not is_queued(body) or string.sub(body, 42, 57) <= us then
 -- fence
 and math.max((tonumber(before) or 0) + 1, tonumber(us), string.sub(floor, 1, 16) + 1)
 -- gateways

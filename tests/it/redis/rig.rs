@@ -111,12 +111,8 @@ pub(crate) fn assert_most_precede_rounds(mut took: Vec<Duration>) {
     assert!(took[took.len() / 2] < HALF_A_PERIOD, "{took:?}");
 }
 
-pub(crate) fn open(
-    servers: impl Into<RedisServers>,
-    config: &RedisConfig,
-    lifecycle: &Lifecycle,
-) -> RedisStore {
-    RedisStore::open(servers, config, Arc::new(SystemClock), lifecycle)
+pub(crate) fn open(url: &ServersUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
+    RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
 }
 
 pub(crate) fn name(text: &str) -> LockName {

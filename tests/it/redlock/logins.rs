@@ -16,7 +16,7 @@ pub(super) async fn store_as(nodes: &Nodes, rules: &str, lifecycle: &Lifecycle) 
     }
     let text = nodes.url().to_string();
     let url = text.replace("redlock://", "redlock://gate:s3cret@").parse();
-    let Ok(StoreUrl::Redlock(url)) = url else {
+    let Ok(StoreUrl::Servers(url)) = url else {
         panic!("no URL of a quorum: {url:?}");
     };
     open(&url, &quick(), lifecycle)
@@ -62,7 +62,7 @@ fn open_tls(ports: &[String], redis: &RedisConfig, lifecycle: &Lifecycle) -> Red
         .map(|port| format!("localhost:{port}"))
         .collect();
     let url = format!("redlocks://{}", nodes.join(",")).parse();
-    let Ok(StoreUrl::Redlock(url)) = url else {
+    let Ok(StoreUrl::Servers(url)) = url else {
         panic!("no URL of a quorum: {url:?}");
     };
     RedlockStore::open(&url, redis, &quick(), Arc::new(SystemClock), lifecycle)

@@ -1,6 +1,6 @@
 //! The nodes of a quorum, and gateways on them.
 
-use latchgate::config::{Persistence, RedlockUrl};
+use latchgate::config::{Persistence, ServersUrl};
 
 use crate::redlock::prelude::*;
 
@@ -33,7 +33,7 @@ impl Nodes {
     }
 
     /// The URL of the quorum.
-    pub(crate) fn url(&self) -> RedlockUrl {
+    pub(crate) fn url(&self) -> ServersUrl {
         url(&self
             .servers
             .iter()
@@ -47,13 +47,13 @@ impl Nodes {
 }
 
 /// The URL of the quorum that listens on these ports.
-pub(crate) fn url(ports: &[u16]) -> RedlockUrl {
+pub(crate) fn url(ports: &[u16]) -> ServersUrl {
     let nodes: Vec<_> = ports
         .iter()
         .map(|port| format!("127.0.0.1:{port}"))
         .collect();
     match format!("redlock://{}", nodes.join(",")).parse() {
-        Ok(StoreUrl::Redlock(url)) => url,
+        Ok(StoreUrl::Servers(url)) => url,
         other => panic!("no URL of a quorum: {other:?}"),
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn quick() -> RedlockConfig {
 }
 
 pub(crate) fn open(
-    url: &RedlockUrl,
+    url: &ServersUrl,
     config: &RedlockConfig,
     lifecycle: &Lifecycle,
 ) -> RedlockStore {
@@ -78,7 +78,7 @@ pub(crate) fn open(
 
 /// The same with time-outs for connections.
 pub(crate) fn open_with(
-    url: &RedlockUrl,
+    url: &ServersUrl,
     redis: &RedisConfig,
     config: &RedlockConfig,
     lifecycle: &Lifecycle,

@@ -14,7 +14,7 @@ pub(crate) use futures_util::future::join_all;
 pub(crate) use latchgate::{
     auth::Authorization,
     clock::{ManualClock, SystemClock},
-    config::{LimitsConfig, Millis, RedisConfig, RedlockConfig, StoreUrl},
+    config::{LimitsConfig, Millis, RedisConfig, RedlockConfig, ServersUrl, StoreUrl},
     engine::{
         AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted, Hold, HoldEnd, HoldEvent,
         LossReason,
@@ -34,7 +34,7 @@ pub(crate) use latchgate::{
         },
         list_filter::ListFilter,
         parking::{News, Parked},
-        redis::{RedisServers, RedisStore, RedlockStore, Slot, SlotTags},
+        redis::{RedisStore, RedlockStore, Slot, SlotTags},
     },
     telemetry::metrics::Metrics,
 };

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use latchgate::{config::RedisUrl, lifecycle::Lifecycle};
+use latchgate::{config::ServersUrl, lifecycle::Lifecycle};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -84,7 +84,7 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn url(&self) -> RedisUrl {
+    pub(crate) fn url(&self) -> ServersUrl {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
 

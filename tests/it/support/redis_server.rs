@@ -9,7 +9,7 @@ use std::{
 };
 
 use bb8_redis::redis::{self, Cmd, Value, aio::MultiplexedConnection};
-use latchgate::config::{RedisUrl, StoreUrl};
+use latchgate::config::{ServersUrl, StoreUrl};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
@@ -112,17 +112,17 @@ impl RedisServer {
         self.directory.path()
     }
 
-    pub(crate) fn url(&self) -> RedisUrl {
+    pub(crate) fn url(&self) -> ServersUrl {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
 
     /// The URL of one of its databases.
-    pub(crate) fn url_of_database(&self, number: u16) -> RedisUrl {
+    pub(crate) fn url_of_database(&self, number: u16) -> ServersUrl {
         url(&format!("redis://127.0.0.1:{}/{number}", self.port))
     }
 
     /// The server's URL with credentials.
-    pub(crate) fn url_as(&self, user: &str, password: &str) -> RedisUrl {
+    pub(crate) fn url_as(&self, user: &str, password: &str) -> ServersUrl {
         url(&format!(
             "redis://{user}:{password}@127.0.0.1:{}",
             self.port
@@ -297,9 +297,9 @@ pub(crate) fn cmd(words: &[&str]) -> Cmd {
     command
 }
 
-pub(crate) fn url(text: &str) -> RedisUrl {
+pub(crate) fn url(text: &str) -> ServersUrl {
     match text.parse() {
-        Ok(StoreUrl::Redis(url)) => url,
+        Ok(StoreUrl::Servers(url)) => url,
         other => panic!("{text} is no Redis URL: {other:?}"),
     }
 }

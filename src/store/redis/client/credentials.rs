@@ -12,7 +12,7 @@ use tracing::warn;
 
 use crate::{
     bounded_file::{self, FileError},
-    config::{RedisConfig, RedisLogin, RedisNode, StoreUrl},
+    config::{RedisConfig, RedisLogin, RedisNode, ServersKind, StoreUrl},
     file_stamp::FileStamp,
     tls::{ClientFiles, PemFile, TlsError},
 };
@@ -187,22 +187,15 @@ impl Credentials {
 
 /// Finds out whether there is everything to connect to a store with. It reads files.
 pub fn check_credentials(url: &StoreUrl, config: &RedisConfig) -> Result<(), CredentialsError> {
-    let Some(login) = url.login() else {
+    let Some(url) = url.servers() else {
         return Ok(());
     };
-    let of_redis = Credentials::of_redis(&login, config);
+    let of_redis = Credentials::of_redis(&url.login(), config);
     of_redis.current()?;
-    let named = match url {
-        StoreUrl::Embedded(_) => &[],
-        StoreUrl::Redis(url) => url.nodes(),
-        StoreUrl::Sentinel(url) => {
-            Credentials::of_sentinels(&login, config).current()?;
-            url.nodes()
-        }
-        StoreUrl::Cluster(url) => url.nodes(),
-        StoreUrl::Redlock(url) => url.nodes(),
-    };
-    for node in named.iter().filter(|_| of_redis.is_tls()) {
+    if url.kind() == ServersKind::Sentinels {
+        Credentials::of_sentinels(&url.login(), config).current()?;
+    }
+    for node in url.nodes().iter().filter(|_| of_redis.is_tls()) {
         server_name(node)?;
     }
     Ok(())
@@ -224,12 +217,25 @@ fn read_password(path: &Path) -> Result<String, PasswordError> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     fn credentials(url: &str, config: &RedisConfig) -> Credentials {
         let url: StoreUrl = url.parse().unwrap();
         let login = url.login().expect("somebody logs in to Redis");
         Credentials::of_redis(&login, config)
+    }
+
+    /// A file for a password that is not there yet, and a configuration that names it.
+    fn with_file() -> (TempDir, PathBuf, RedisConfig) {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("password");
+        let config = RedisConfig {
+            password_file: path.display().to_string(),
+            ..RedisConfig::default()
+        };
+        (directory, path, config)
     }
 
     fn password(credentials: &Credentials) -> String {
@@ -239,14 +245,9 @@ mod tests {
 
     #[test]
     fn a_password_file_is_read_again_when_it_has_changed_and_kept_when_it_is_broken() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("password");
+        let (_directory, path, mut config) = with_file();
+        config.username = "al".to_owned();
         std::fs::write(&path, "one\n").unwrap();
-        let config = RedisConfig {
-            username: "al".to_owned(),
-            password_file: path.display().to_string(),
-            ..RedisConfig::default()
-        };
         let credentials = credentials("redis://h", &config);
         assert_eq!(password(&credentials), "one");
         let loaded = credentials.current().unwrap();
@@ -261,11 +262,10 @@ mod tests {
 
     #[test]
     fn the_sentinels_are_not_told_the_password_of_redis() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("password");
+        let (_directory, path, mut config) = with_file();
         let url = "redis+sentinel://al:s3cret@h/m/3".parse::<StoreUrl>();
         let login = url.unwrap().login().unwrap();
-        let mut config = RedisConfig::default();
+        let password_file = std::mem::take(&mut config.password_file);
         let loaded = |config: &RedisConfig| {
             let of_sentinels = Credentials::of_sentinels(&login, config);
             of_sentinels.current().map(|loaded| loaded.login)
@@ -273,7 +273,7 @@ mod tests {
         let nobody = loaded(&config).unwrap();
         assert_eq!((nobody.username, nobody.password), (None, None));
         assert_eq!(nobody.database, 0, "a sentinel has no databases");
-        config.sentinel.password_file = path.display().to_string();
+        config.sentinel.password_file = password_file;
         let said = loaded(&config).err().unwrap().to_string();
         assert!(said.starts_with("redis.sentinel.password_file "), "{said}");
         std::fs::write(&path, "watch\n").unwrap();
@@ -282,12 +282,7 @@ mod tests {
 
     #[test]
     fn a_password_file_that_was_never_usable_is_named_and_not_shown() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("password");
-        let config = RedisConfig {
-            password_file: path.display().to_string(),
-            ..RedisConfig::default()
-        };
+        let (_directory, path, config) = with_file();
         let credentials = credentials("redis://h", &config);
         let long = "s3cret".repeat(1_000);
         for (text, reason) in [

@@ -18,7 +18,7 @@ use crate::{
 use super::{
     super::{Slot, keys::Keys},
     connection::{Connection, answered},
-    failure::{Failure, RedirectKind},
+    failure::Failure,
     reply::Reply,
     script::{Command, KeyOfLock, Script},
     shard::{CommandClass, Destination, Shard, unexpected},
@@ -332,10 +332,7 @@ impl Dispatch {
             let sent = self.script_on(on, (script, count), echo, deadline, filled);
             match sent.await {
                 Err(Failure::Elsewhere(redirect)) => {
-                    if redirect.kind == RedirectKind::Ask
-                        && form == KeyForm::Whole
-                        && !script.read_only
-                    {
+                    if redirect.asking && form == KeyForm::Whole && !script.read_only {
                         return Err(Failure::Moving(redirect.reason()));
                     }
                     destination = self.topology.follow(slot, &redirect, &destination.shard)?;

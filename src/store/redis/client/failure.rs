@@ -164,21 +164,12 @@ fn shorten(text: &str) -> &str {
 /// Word of a server that another one has a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Redirect {
-    /// For how long it counts.
-    pub(crate) kind: RedirectKind,
+    /// Whether it counts for this command alone: the slot is on its way to the other one, and what was asked for is not
+    /// here. Else the other one has the slot from now on.
+    pub(crate) asking: bool,
     /// As the server names the other one; without a host: it is the one that was asked.
     host: String,
     port: u16,
-}
-
-/// For how long such word counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RedirectKind {
-    /// The other one has the slot from now on.
-    Moved,
-    /// The slot is on its way to the other one, and what was asked for is not here: for this command
-    /// alone.
-    Ask,
 }
 
 // === impl Redirect ===
@@ -186,11 +177,6 @@ pub(crate) enum RedirectKind {
 impl Redirect {
     /// Reads `SLOT HOST:PORT`, which follows MOVED or ASK. Which slot it is whoever asked knows.
     pub(crate) fn read(code: &str, text: &str) -> Option<Self> {
-        let kind = match code {
-            "MOVED" => RedirectKind::Moved,
-            "ASK" => RedirectKind::Ask,
-            _ => return None,
-        };
         let (slot, node) = text.split_once(' ')?;
         slot.parse::<u16>().ok()?;
         let (host, port) = node.rsplit_once(':')?;
@@ -204,7 +190,7 @@ impl Redirect {
         }
         let port = port.parse().ok().filter(|&port| port != 0)?;
         Some(Self {
-            kind,
+            asking: code == "ASK",
             host: host.to_owned(),
             port,
         })
@@ -222,9 +208,10 @@ impl Redirect {
 
     /// Why nothing happened, for one who knows one server only.
     pub(crate) fn reason(&self) -> Unavailability {
-        let said = match self.kind {
-            RedirectKind::Moved => "MOVED: the slot lives on another node",
-            RedirectKind::Ask => "ASK: the slot is being moved to another node",
+        let said = if self.asking {
+            "ASK: the slot is being moved to another node"
+        } else {
+            "MOVED: the slot lives on another node"
         };
         Unavailability::Refused(format!(
             "{said} of a cluster (the URL of one is redis+cluster://HOST:PORT,..)"
@@ -273,115 +260,89 @@ mod tests {
 
     #[test]
     fn only_what_certainly_did_not_happen_may_be_tried_again() {
-        for code in [
-            "CLUSTERDOWN",
-            "MASTERDOWN",
-            "LOADING",
-            "BUSY",
-            "MISCONF",
-            "NOREPLICAS",
+        for (class, codes, text) in [
+            (
+                "Transient",
+                "CLUSTERDOWN MASTERDOWN LOADING BUSY MISCONF NOREPLICAS",
+                "text",
+            ),
+            ("Transient", "ERR", "max number of clients reached"),
+            ("WrongNode", "READONLY MOVED ASK", "text"),
+            ("Elsewhere", "MOVED ASK", "3999 10.0.0.1:6379"),
+            (
+                "Moving",
+                "TRYAGAIN",
+                "Multiple keys request during rehashing of slot",
+            ),
+            ("NoScript", "NOSCRIPT", ""),
+            ("WrongType", "WRONGTYPE", ""),
+            // What is not in the table may have happened.
+            ("Unknown", "ERR", "user_script:7: attempt to index"),
         ] {
-            let failure = Failure::of(code, "text");
-            assert!(matches!(failure, Failure::Transient(_)), "{code}");
+            for code in codes.split(' ') {
+                let failure = format!("{:?}", Failure::of(code, text));
+                assert!(failure.starts_with(class), "{code}: {failure}");
+            }
         }
-        for code in ["READONLY", "MOVED", "ASK"] {
-            let failure = Failure::of(code, "text");
-            assert!(matches!(failure, Failure::WrongNode(_)), "{code}");
-        }
-        for code in ["MOVED", "ASK"] {
-            let failure = Failure::of(code, "3999 10.0.0.1:6379");
-            assert!(matches!(failure, Failure::Elsewhere(_)), "{code}");
-        }
-        let moving = Failure::of("TRYAGAIN", "Multiple keys request during rehashing of slot");
-        assert!(matches!(moving, Failure::Moving(_)));
-        let clients = Failure::of("ERR", "max number of clients reached");
-        assert!(matches!(clients, Failure::Transient(_)));
     }
 
     #[test]
     fn memory_credentials_and_permissions_are_not_tried_again() {
         let oom = Failure::of("OOM", "command not allowed when used memory > 'maxmemory'.");
         assert_eq!(oom, Failure::Refused(Unavailability::OutOfMemory));
-        for (code, text) in [
-            ("NOAUTH", "Authentication required."),
-            (
-                "DENIED",
-                "Redis is running in protected mode because protected mode is enabled",
-            ),
-            ("ERR", "Unknown Redis command called from script"),
-            ("WRONGPASS", "invalid username-password pair"),
-            (
-                "NOPERM",
-                "this user has no permissions to run the 'evalsha' command",
-            ),
-            (
-                "ERR",
-                "The user executing the script can't run this command or subcommand",
-            ),
-            (
-                "ERR",
-                "ACL failure in script: User gate has no permissions to run the 'del' command",
-            ),
-            ("ERR", "Unknown command called from script"),
-            (
-                "ERR",
-                "unknown command 'EVALSHA', with args beginning with: 's3cret' ",
-            ),
+        for line in [
+            "NOAUTH Authentication required.",
+            "DENIED Redis is running in protected mode because protected mode is enabled",
+            "WRONGPASS invalid username-password pair",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR The user executing the script can't run this command or subcommand",
+            "ERR ACL failure in script: User gate has no permissions to run the 'del' command",
+            "ERR Unknown Redis command called from script",
+            "ERR Unknown command called from script",
+            "ERR unknown command 'EVALSHA', with args beginning with: 's3cret' ",
         ] {
+            let (code, text) = line.split_once(' ').unwrap();
             match Failure::of(code, text) {
                 Failure::Refused(Unavailability::Misconfigured(what)) => {
                     assert!(!what.contains("s3cret"), "{what}");
                 }
-                other => panic!("{code}: {other:?}"),
+                other => panic!("{line}: {other:?}"),
             }
         }
     }
 
     #[test]
-    fn what_is_not_in_the_table_may_have_happened() {
-        let failure = Failure::of("ERR", "user_script:7: attempt to index script: 1, on @user");
-        let expected = "ERR user_script:7: attempt to index".to_owned();
-        assert_eq!(
-            failure,
-            Failure::Unknown(Uncertainty::UnexpectedReply(expected))
-        );
-        // Valkey 9 names no script, and the sentence itself has the word.
-        let failure = Failure::of("ERR", "failure in script: of x script: on @user_script:1.");
-        let expected = "ERR failure in script: of x".to_owned();
-        assert_eq!(
-            failure,
-            Failure::Unknown(Uncertainty::UnexpectedReply(expected))
-        );
-        assert_eq!(Failure::of("NOSCRIPT", ""), Failure::NoScript);
-        assert_eq!(Failure::of("WRONGTYPE", ""), Failure::WrongType);
+    fn the_place_in_the_script_is_not_passed_on() {
+        for (text, shown) in [
+            (
+                "user_script:7: attempt to index script: 1, on @user",
+                "user_script:7: attempt to index",
+            ),
+            // Valkey 9 names no script, and the sentence itself has the word.
+            (
+                "failure in script: of x script: on @user_script:1.",
+                "failure in script: of x",
+            ),
+        ] {
+            let unexpected = Uncertainty::UnexpectedReply(format!("ERR {shown}"));
+            assert_eq!(Failure::of("ERR", text), Failure::Unknown(unexpected));
+        }
     }
 
     #[test]
     fn says_which_server_has_the_slot() {
         let by = RedisNode::new("asked", 1);
-        for (code, text, kind, node) in [
-            (
-                "MOVED",
-                "3999 127.0.0.1:6381",
-                RedirectKind::Moved,
-                "127.0.0.1:6381",
-            ),
-            ("ASK", "3999 ::1:6381", RedirectKind::Ask, "[::1]:6381"),
-            ("ASK", "3999 [::1]:6381", RedirectKind::Ask, "[::1]:6381"),
-            (
-                "MOVED",
-                "0 node-1.example:7",
-                RedirectKind::Moved,
-                "node-1.example:7",
-            ),
+        for (code, text, node) in [
+            ("MOVED", "3999 127.0.0.1:6381", "127.0.0.1:6381"),
+            ("ASK", "3999 ::1:6381", "[::1]:6381"),
+            ("ASK", "3999 [::1]:6381", "[::1]:6381"),
+            ("MOVED", "0 node-1.example:7", "node-1.example:7"),
             // Of a server that does not know by which name it is reached.
-            ("MOVED", "0 :6381", RedirectKind::Moved, "asked:6381"),
+            ("MOVED", "0 :6381", "asked:6381"),
         ] {
             let redirect = Redirect::read(code, text).unwrap();
-            assert_eq!(
-                (redirect.kind, redirect.node(&by).to_string()),
-                (kind, node.to_owned())
-            );
+            assert_eq!(redirect.node(&by).to_string(), node);
+            assert_eq!(redirect.asking, code == "ASK");
         }
     }
 
@@ -395,7 +356,6 @@ mod tests {
             ("MOVED", "3999 127.0.0.1:x"),
             ("MOVED", "3999 127.0.0.1:0"),
             ("MOVED", "3999 ?:6381"),
-            ("READONLY", "3999 127.0.0.1:6381"),
         ] {
             assert_eq!(Redirect::read(code, text), None, "{code} {text}");
         }

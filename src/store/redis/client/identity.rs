@@ -278,31 +278,30 @@ mod tests {
         Run::read(&info, Instant::now())
     }
 
-    fn note(identity: &Identity, run: &Run, connections: &CancellationToken) -> Reached {
-        identity.note(run, connections, CancellationToken::new)
+    fn note(identity: &Identity, run: &Run, connections: &CancellationToken) -> &'static str {
+        match identity.note(run, connections, CancellationToken::new) {
+            Reached::Same(_) => "the same",
+            Reached::Outdated => "outdated",
+            Reached::Another { moved: true } => "moved",
+            Reached::Another { moved: false } => "started again",
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn another_server_ends_all_connections_and_is_used_when_several_have_reached_it() {
         let identity = Identity::new(CancellationToken::new());
         let before = identity.connections();
-        let first = note(&identity, &run("a", 0), &before);
-        assert!(matches!(first, Reached::Same(_)), "{first:?}");
+        assert_eq!(note(&identity, &run("a", 0), &before), "the same");
         assert_eq!(identity.doubt(), Ok(None));
         advance(Duration::from_secs(2)).await;
-        let other = note(&identity, &run("b", 3), &before);
-        assert!(
-            matches!(other, Reached::Another { moved: true }),
-            "{other:?}"
-        );
+        assert_eq!(note(&identity, &run("b", 3), &before), "moved");
         assert!(before.is_cancelled());
-        let late = note(&identity, &run("a", 2), &before);
-        assert!(matches!(late, Reached::Outdated), "{late:?}");
+        assert_eq!(note(&identity, &run("a", 2), &before), "outdated");
         assert_eq!(identity.doubt(), Ok(Some(CONNECTIONS)));
         assert!(!identity.settle(Ok(vec![run("b", 3), run("b", 3)])));
         assert_eq!(identity.doubt(), Ok(None));
         let next = note(&identity, &run("b", 3), &identity.connections());
-        assert!(matches!(next, Reached::Same(_)), "{next:?}");
+        assert_eq!(next, "the same");
         assert!(identity.warning().is_some());
         advance(TOLD_FOR).await;
         assert_eq!(identity.warning(), None);
@@ -315,11 +314,7 @@ mod tests {
         note(&identity, &run("a", 9), &before);
         advance(Duration::from_secs(2)).await;
         // Both ends of its age are cut off to whole seconds.
-        let again = note(&identity, &run("b", 2), &before);
-        assert!(
-            matches!(again, Reached::Another { moved: false }),
-            "{again:?}"
-        );
+        assert_eq!(note(&identity, &run("b", 2), &before), "started again");
         assert_eq!(identity.warning(), None);
     }
 
@@ -329,10 +324,7 @@ mod tests {
         note(&identity, &run("a", 99), &identity.connections());
         let moves_to = |server| {
             let moved = note(&identity, &run(server, 99), &identity.connections());
-            assert!(
-                matches!(moved, Reached::Another { moved: true }),
-                "{moved:?}"
-            );
+            assert_eq!(moved, "moved");
         };
         let mut pause = Duration::ZERO;
         for server in ["b", "a", "b", "a"] {

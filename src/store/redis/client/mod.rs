@@ -12,7 +12,6 @@ pub(super) mod pool;
 pub(super) mod replicas;
 mod reply;
 mod resp;
-pub(super) mod safety;
 pub(super) mod scan;
 mod script;
 pub(super) mod sentinels;
@@ -21,13 +20,14 @@ mod texts;
 pub(super) mod topology;
 
 pub use credentials::{CredentialsError, PasswordError, check_credentials};
-pub use topology::RedisServers;
 
 pub(super) use connection::{Connection, answered};
 pub(super) use endpoint::{Endpoint, PubSubConnection};
 pub(super) use reply::Reply;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use reply::{fuzzed, shown};
+#[cfg(test)]
+pub(super) use resp::text;
 pub(super) use script::{Command, KeyOfLock, Parts, Script, TOMBSTONE_MS};
 pub(super) use texts::{
     REQUEST, append_hex, append_number, hex, metadata_from_json, metadata_json, read_hex,

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    config::{RedisConfig, RedisUrl},
+    config::{RedisConfig, ServersUrl},
     lifecycle::{Worker, Workers},
     store::Unavailability,
 };
@@ -165,11 +165,6 @@ impl Pool {
         self.state.last_error.lock().clone()
     }
 
-    /// Whether the last connection could not be made.
-    pub(crate) fn is_failing(&self) -> bool {
-        self.state.last_error.lock().is_some()
-    }
-
     /// Checks again and again whether the address still leads to the same server: every two seconds, and when a
     /// connection was lost, which may be the only sign that it does not. A new connection finds it out, and
     /// closes all others if they lead elsewhere.
@@ -288,7 +283,7 @@ impl Route {
         Self::Fixed(Arc::new(endpoint))
     }
 
-    pub(crate) fn to_one(url: &RedisUrl, config: &RedisConfig) -> Self {
+    pub(crate) fn to_one(url: &ServersUrl, config: &RedisConfig) -> Self {
         let credentials = Arc::new(Credentials::of_redis(&url.login(), config));
         let connect_timeout = config.connect_timeout_ms.duration();
         let endpoint = Endpoint::new(url.node(), credentials, connect_timeout);
@@ -361,20 +356,20 @@ impl Route {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
 
-    use super::{
-        super::{credentials::Credentials, endpoint::Endpoint},
-        *,
-    };
-    use crate::{
-        config::{RedisLogin, RedisNode},
-        lifecycle::Lifecycle,
-    };
+    use super::*;
+    use crate::{config::StoreUrl, lifecycle::Lifecycle};
+
+    pub(crate) fn pool_at(port: u16, config: &RedisConfig) -> Pool {
+        let url = format!("redis://127.0.0.1:{port}").parse::<StoreUrl>();
+        let route = Route::to_one(url.unwrap().servers().unwrap(), config);
+        Pool::new(route, config, &Workers::default())
+    }
 
     #[tokio::test]
     async fn a_failure_of_some_time_ago_is_not_told_to_the_next_caller() {
@@ -385,11 +380,7 @@ mod tests {
             connections: 2,
             ..RedisConfig::default()
         };
-        let node = RedisNode::new("127.0.0.1", address.port());
-        let credentials = Credentials::of_redis(&RedisLogin::default(), &config);
-        let connect_timeout = config.connect_timeout_ms.duration();
-        let endpoint = Endpoint::new(node, Arc::new(credentials), connect_timeout);
-        let pool = Pool::new(Route::to(endpoint), &config, &Workers::default());
+        let pool = pool_at(address.port(), &config);
         let limit = Instant::now() + Duration::from_secs(20);
         let refused = pool.connection(limit).await.err();
         assert!(

@@ -297,14 +297,10 @@ pub(crate) fn shown<T>(read: Result<T, impl ToString>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::resp::text, *};
 
     fn read(value: Value, echo: &str) -> Result<Reply, String> {
         Reply::read(value, echo, Instant::now())
-    }
-
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.into())
     }
 
     #[test]

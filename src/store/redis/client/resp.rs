@@ -127,6 +127,12 @@ fn error(line: &[u8]) -> Result<Value, ProtocolError> {
     parse_redis_value(line.as_bytes()).map_err(|_| ProtocolError)
 }
 
+/// A text as a server sends it.
+#[cfg(test)]
+pub(crate) fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! One step of a scan through the keys of a server, what a page shows of it, and how reads are repeated.
+//! One step of a scan through the keys of a server, how large it is, and how reads are repeated.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::{
     lock::LockName,
-    store::{StoreError, Unavailability, Uncertainty, contract::HeldLock, cursor::Split},
+    store::{StoreError, Unavailability, Uncertainty},
 };
 
 use super::{
@@ -119,7 +119,7 @@ fn short(run: &str) -> u32 {
 
 // === Pages ===
 //
-// How large a step is, and what of a step a page shows.
+// How large a step is.
 
 /// How many keys one step looks at: where none was found yet at least as many as are worth a round trip,
 /// at most as many as keep the server from others for a fraction of a millisecond.
@@ -145,44 +145,6 @@ pub(crate) fn count(wanted: usize, found: usize, looked_at: usize) -> usize {
 pub(crate) fn narrower(count: usize, wanted: usize, found: usize) -> usize {
     let expected = count * wanted / found;
     (expected - expected / CAUTION).max(1)
-}
-
-/// The place of a name among those that lie together.
-fn position(name: &LockName) -> u64 {
-    let digest: [u8; 32] = Sha256::digest(name.as_str()).into();
-    let (position, _) = digest.split_first_chunk().expect("it is longer");
-    u64::from_be_bytes(*position)
-}
-
-/// Enough of what `SCAN` has answered to tell it from something else.
-fn short_cursor(scan: u64) -> u32 {
-    let [high, low] = [scan >> 32, scan & u64::from(u32::MAX)];
-    u32::try_from(high ^ low).expect("both have 32 bits")
-}
-
-/// Leaves out what was shown of what lies together. What `SCAN` shows from one place to another depends
-/// on the names alone: if it ends elsewhere now, there may be something new, and all of it is shown.
-pub(crate) fn leave_out(split: Option<Split>, found: &mut Vec<HeldLock>, next: u64) {
-    if let Some(Split { behind, until }) = split
-        && until == short_cursor(next)
-    {
-        found.retain(|lock| position(&lock.name) > behind);
-    }
-}
-
-/// As many as fit of what lies together, and how much of it that is.
-pub(crate) fn split(
-    mut found: Vec<HeldLock>,
-    next: u64,
-    limit: usize,
-) -> (Vec<HeldLock>, Option<Split>) {
-    found.sort_by_cached_key(|lock| position(&lock.name));
-    found.truncate(limit);
-    let split = found.last().map(|last| Split {
-        behind: position(&last.name),
-        until: short_cursor(next),
-    });
-    (found, split)
 }
 
 // === Repeated reads ===
@@ -214,11 +176,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.into())
-    }
+    use super::{super::resp::text, *};
 
     #[test]
     fn keys_that_are_of_no_lock_are_left_out() {

@@ -2,11 +2,12 @@
 //!
 //! Each has room of its own for those who ask, so that one that is away takes nothing from the others.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use bb8_redis::redis::Value;
+use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
+    sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit},
     time::{Duration, Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -14,16 +15,19 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{RedisConfig, RedisNode},
     lifecycle::Workers,
-    store::{Unavailability, Uncertainty},
+    store::{
+        Unavailability, Uncertainty,
+        contract::{Check, Health},
+    },
 };
 
 use super::{
     super::{Slot, SlotTags, keys::Keys},
     connection::{Connection, answered},
-    failure::Failure,
+    failure::{Failure, hint},
+    identity::info_field,
     pool::{Pool, Route},
     replicas::{MarkerConnection, Replicas},
-    safety::Admission,
     script::Command,
 };
 
@@ -135,7 +139,7 @@ impl Shard {
         limit: Instant,
     ) -> Result<Option<Arc<MarkerConnection>>, Unavailability> {
         let marker = || match &self.node {
-            Some(_one_of_a_cluster) => Keys::marker_in(slot, tags),
+            Some(_one_of_a_cluster) => Keys::in_slot(slot, tags, "marker"),
             None => Keys::MARKER.to_owned(),
         };
         self.replicas
@@ -234,6 +238,111 @@ pub(super) fn unexpected(connection: &Connection, what: String) -> Failure {
     Failure::Unknown(Uncertainty::UnexpectedReply(what))
 }
 
+// === Admission ===
+//
+// What is known of the server: whether locks are safe there, when it was last looked at.
+
+/// Keeps what the last examination of a server found.
+#[derive(Default)]
+pub(crate) struct Admission {
+    /// Held while examining, so that those who ask together get one examination.
+    pub(crate) turn: AsyncMutex<()>,
+    pub(crate) last: Mutex<Option<Findings>>,
+    /// Whether all was well at the last examination that reached the server.
+    pub(crate) is_safe: AtomicBool,
+    /// What stands since that one.
+    pub(crate) last_verdict: Mutex<Option<Result<(), String>>>,
+    /// Somebody asked, and there are new findings.
+    pub(crate) found: Notify,
+    /// By how many seconds the server's clock was ahead of ours when it was last looked at.
+    pub(crate) skew: Mutex<Option<f64>>,
+    /// What was last read of the eviction policy.
+    pub(crate) policy: Mutex<Option<String>>,
+}
+
+/// What an examination found.
+#[derive(Debug, Clone)]
+pub(crate) struct Findings {
+    pub(crate) at: Instant,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) verdict: SafetyVerdict,
+}
+
+/// Whether locks may be granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SafetyVerdict {
+    /// They may.
+    Safe,
+    /// They may not, for this reason.
+    Unsafe(String),
+    /// The server did not answer.
+    Unreachable(Unavailability),
+}
+
+/// The policy by which no key is ever evicted.
+pub(crate) const NO_EVICTION: &str = "noeviction";
+
+// === impl Admission ===
+
+impl Admission {
+    /// Whether the server answered when it was last looked at.
+    pub(crate) fn is_reached(&self) -> bool {
+        let last = self.last.lock();
+        (last.as_ref()).is_some_and(|it| !matches!(it.verdict, SafetyVerdict::Unreachable(_)))
+    }
+}
+
+// === impl Findings ===
+
+impl Findings {
+    pub(crate) fn new(
+        verdict: SafetyVerdict,
+        checks: impl IntoIterator<Item = (&'static str, Health)>,
+    ) -> Self {
+        let checks = checks.into_iter();
+        Self {
+            at: Instant::now(),
+            checks: checks
+                .map(|(name, health)| Check::new(name, health))
+                .collect(),
+            verdict,
+        }
+    }
+
+    /// Why a server could not be examined, by what came of a command that was to.
+    pub(crate) fn of_failure(failure: Failure, acl_line: &str) -> Self {
+        let why = match failure {
+            Failure::Unknown(why) => Unavailability::Connect(why.to_string()),
+            Failure::NoScript | Failure::WrongType => {
+                let key = Keys::PROBE;
+                Unavailability::Refused(format!("the server does not run the probe on {key}"))
+            }
+            known => known.reason(),
+        };
+        match hint(why, acl_line) {
+            Unavailability::Misconfigured(why) => {
+                let checks = [
+                    ("connection", Health::Passing),
+                    ("permissions", Health::Misconfigured(why.clone())),
+                ];
+                Self::new(SafetyVerdict::Unsafe(why), checks)
+            }
+            why => {
+                let outage = Health::Outage(why.to_string());
+                Self::new(SafetyVerdict::Unreachable(why), [("connection", outage)])
+            }
+        }
+    }
+}
+
+/// By which policy keys are evicted when the memory is full, [`NO_EVICTION`] if none ever is. Reads `INFO memory`;
+/// `None` if it does not say.
+pub(crate) fn eviction_policy(info: &str) -> Option<String> {
+    let limit: u64 = info_field(info, "maxmemory")?.parse().ok()?;
+    let policy = info_field(info, "maxmemory_policy")?;
+    Some(if limit == 0 { NO_EVICTION } else { policy }.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::{Instant, sleep};
@@ -257,5 +366,24 @@ mod tests {
         });
         assert!(granted.is_ok());
         assert_eq!(since.elapsed(), Duration::from_secs(13));
+    }
+
+    #[test]
+    fn eviction_happens_only_with_a_limit_and_a_policy() {
+        let info = |limit: u64, policy: &str| {
+            format!(
+                "# Memory\r\nused_memory:900\r\nmaxmemory:{limit}\r\nmaxmemory_human:1\r\n\
+                 maxmemory_policy:{policy}\r\n"
+            )
+        };
+        for (limit, policy, read) in [
+            (0, "allkeys-lru", NO_EVICTION),
+            (1, "noeviction", NO_EVICTION),
+            (1, "volatile-ttl", "volatile-ttl"),
+        ] {
+            let policy = eviction_policy(&info(limit, policy));
+            assert_eq!(policy.as_deref(), Some(read));
+        }
+        assert_eq!(eviction_policy("# Memory\r\n"), None);
     }
 }

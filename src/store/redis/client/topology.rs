@@ -1,6 +1,6 @@
 //! Which server a slot lives on.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{ClusterUrl, RedisConfig, RedisLogin, RedisUrl, SentinelUrl},
+    config::{RedisConfig, ServersKind, ServersUrl},
     lifecycle::{Lifecycle, Workers},
     store::{Partition, Unavailability, contract::Check},
     telemetry::metrics::StoreFigures,
@@ -41,20 +41,21 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 impl Topology {
     /// Connects to nobody yet.
     pub(crate) fn new(
-        servers: &RedisServers,
+        url: &ServersUrl,
         config: &RedisConfig,
         clock: &Arc<dyn Clock>,
         workers: &Workers,
     ) -> Self {
-        let route = match servers {
-            RedisServers::One(url) => Route::to_one(url, config),
-            RedisServers::Sentinel(url) => {
+        let route = match url.kind() {
+            ServersKind::One => Route::to_one(url, config),
+            ServersKind::Sentinels => {
                 let followed = FollowedMaster::new(url, config, Arc::clone(clock));
                 Route::Followed(Arc::new(followed))
             }
-            RedisServers::Cluster(url) => {
+            ServersKind::Cluster => {
                 return Self::Cluster(Arc::new(Cluster::new(url, config, workers)));
             }
+            ServersKind::Quorum => unreachable!("each node of a quorum is a store of its own"),
         };
         Self::One(Arc::new(Shard::new(route, None, config, workers)))
     }
@@ -228,59 +229,6 @@ impl Topology {
         match self {
             Self::One(shard) => shard.pool.route.close().await,
             Self::Cluster(cluster) => cluster.close().await,
-        }
-    }
-}
-
-/// Where a Redis store is.
-#[derive(Debug, Clone)]
-pub enum RedisServers {
-    /// On one server.
-    One(RedisUrl),
-    /// On the master that the sentinels name.
-    Sentinel(SentinelUrl),
-    /// On the masters of a cluster.
-    Cluster(ClusterUrl),
-}
-
-// === impl RedisServers ===
-
-impl RedisServers {
-    /// How to log in to whoever has the locks.
-    pub(crate) fn login(&self) -> RedisLogin {
-        match self {
-            Self::One(url) => url.login(),
-            Self::Sentinel(url) => url.login(),
-            Self::Cluster(url) => url.login(),
-        }
-    }
-}
-
-impl From<&RedisUrl> for RedisServers {
-    fn from(url: &RedisUrl) -> Self {
-        Self::One(url.clone())
-    }
-}
-
-impl From<&SentinelUrl> for RedisServers {
-    fn from(url: &SentinelUrl) -> Self {
-        Self::Sentinel(url.clone())
-    }
-}
-
-impl From<&ClusterUrl> for RedisServers {
-    fn from(url: &ClusterUrl) -> Self {
-        Self::Cluster(url.clone())
-    }
-}
-
-/// For people; never with a password.
-impl fmt::Display for RedisServers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(url) => write!(f, "Redis at {url}"),
-            Self::Sentinel(url) => write!(f, "Redis by the sentinels of {url}"),
-            Self::Cluster(url) => write!(f, "the Redis cluster at {url}"),
         }
     }
 }

@@ -23,8 +23,7 @@ use super::{
     super::client::{
         Command,
         dispatch::{Pauses, on_each},
-        safety::{Admission, Findings, SafetyVerdict},
-        shard::{CommandClass, Shard},
+        shard::{Admission, CommandClass, Findings, SafetyVerdict, Shard},
     },
     examination::Examiner,
 };
@@ -241,12 +240,10 @@ impl Examiner {
 fn merge(of_each: Vec<(&Shard, Vec<Check>)>) -> Vec<Check> {
     let mut merged: Vec<Check> = Vec::new();
     for (shard, checks) in of_each {
-        for check in checks {
-            let named = Check {
-                health: check.health.map(|why| shard.named(&why)),
-                note: check.note.map(|note| shard.named(&note)),
-                ..check
-            };
+        for mut named in checks {
+            for text in named.health.text_mut().into_iter().chain(&mut named.note) {
+                *text = shard.named(text);
+            }
             match merged.iter_mut().find(|it| it.name == named.name) {
                 Some(before) => before.join(named),
                 None => merged.push(named),
@@ -259,13 +256,19 @@ fn merge(of_each: Vec<(&Shard, Vec<Check>)>) -> Vec<Check> {
 // === impl Check ===
 
 impl Check {
-    fn join(&mut self, other: Self) {
+    fn join(&mut self, mut other: Self) {
         self.note = match (take(&mut self.note), other.note) {
             (Some(here), Some(there)) => Some(format!("{here}; {there}")),
             (here, there) => here.or(there),
         };
-        let here = std::mem::replace(&mut self.health, Health::Passing);
-        self.health = here.join(other.health);
+        let (here, there) = (self.health.severity(), other.health.severity());
+        if here < there {
+            self.health = other.health;
+        } else if here == there
+            && let (Some(here), Some(there)) = (self.health.text_mut(), other.health.text_mut())
+        {
+            *here = format!("{here}; {there}");
+        }
         self.refuses_for = self.refuses_for.max(other.refuses_for);
     }
 }
@@ -273,25 +276,10 @@ impl Check {
 // === impl Health ===
 
 impl Health {
-    fn map(self, says: impl FnOnce(String) -> String) -> Self {
+    fn text_mut(&mut self) -> Option<&mut String> {
         match self {
-            Self::Passing => Self::Passing,
-            Self::Warning(why) => Self::Warning(says(why)),
-            Self::Outage(why) => Self::Outage(says(why)),
-            Self::Misconfigured(why) => Self::Misconfigured(says(why)),
-        }
-    }
-
-    fn join(self, other: Self) -> Self {
-        let both = |here, there| format!("{here}; {there}");
-        match (self, other) {
-            (Self::Warning(here), Self::Warning(there)) => Self::Warning(both(here, there)),
-            (Self::Outage(here), Self::Outage(there)) => Self::Outage(both(here, there)),
-            (Self::Misconfigured(here), Self::Misconfigured(there)) => {
-                Self::Misconfigured(both(here, there))
-            }
-            (here, there) if here.severity() < there.severity() => there,
-            (here, _) => here,
+            Self::Passing => None,
+            Self::Warning(why) | Self::Outage(why) | Self::Misconfigured(why) => Some(why),
         }
     }
 
@@ -317,15 +305,16 @@ mod tests {
             Health::Misconfigured("m".to_owned()),
         ];
         let joined = |findings: &[&Health]| {
-            let findings = findings.iter().map(|finding| (*finding).clone());
-            findings.fold(Health::Passing, Health::join)
+            let mut joined = Check::new("check", Health::Passing);
+            for finding in findings {
+                joined.join(Check::new("check", (*finding).clone()));
+            }
+            joined.health
         };
         assert_eq!(joined(&[&Health::Passing, &warning]), warning);
         assert_eq!(joined(&[&outage, &warning, &Health::Passing]), outage);
         assert_eq!(joined(&[&warning, &outage, &wrong, &outage]), wrong);
-        assert_eq!(
-            joined(&[&outage, &outage]),
-            Health::Outage("o; o".to_owned())
-        );
+        let both = Health::Outage("o; o".to_owned());
+        assert_eq!(joined(&[&outage, &outage]), both);
     }
 }

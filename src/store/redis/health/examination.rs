@@ -20,8 +20,7 @@ use super::{
             Script,
             dispatch::Dispatch,
             failure::{Failure, explain},
-            safety::{Eviction, Findings, SafetyVerdict},
-            shard::Shard,
+            shard::{Findings, NO_EVICTION, SafetyVerdict, Shard, eviction_policy},
         },
         keys::Keys,
         slot::Floors,
@@ -77,7 +76,7 @@ impl Examiner {
         loop {
             let slot = self.dispatch.topology.some_slot(shard);
             let key = match slot {
-                Some(slot) => Keys::probe_in(slot, &self.tags),
+                Some(slot) => Keys::in_slot(slot, &self.tags, "probe"),
                 None => Keys::PROBE.to_owned(),
             };
             match self.dispatch.probe(&self.probe, shard, &key, limit).await {
@@ -125,36 +124,33 @@ impl Examiner {
     }
 
     async fn eviction(&self, shard: &Arc<Shard>) -> Result<Health, Failure> {
-        let eviction = match self.dispatch.info(shard, "memory").await {
-            Ok(info) => info.and_then(|info| Eviction::from_info(&info)),
+        let policy = match self.dispatch.info(shard, "memory").await {
+            Ok(info) => info.and_then(|info| eviction_policy(&info)),
             Err(Failure::Refused(why)) => {
                 let missing = format!("the eviction policy cannot be read: {why}");
                 return Ok(self.unread(shard, explain(&missing, self.acl_line)));
             }
             Err(failure) => return Err(failure),
         };
-        let Some(eviction) = eviction else {
+        let Some(policy) = policy else {
             let why = "the server does not tell its eviction policy".to_owned();
             return Ok(self.unread(shard, why));
         };
-        *shard.admission.policy.lock() = Some(eviction.clone());
-        Ok(self.judge_eviction(&eviction))
+        *shard.admission.policy.lock() = Some(policy.clone());
+        Ok(self.judge_eviction(&policy))
     }
 
-    fn judge_eviction(&self, eviction: &Eviction) -> Health {
-        match eviction {
-            Eviction::Never => Health::Passing,
-            Eviction::ByPolicy(policy) => {
-                let finding = format!("the server evicts keys when its memory is full ({policy})");
-                if self.accept_eviction {
-                    Health::Warning(format!("{finding}; accepted by redis.accept_eviction"))
-                } else {
-                    Health::Misconfigured(format!(
-                        "{finding}, which frees locks that are held; set maxmemory-policy \
-                         noeviction, or accept it with redis.accept_eviction"
-                    ))
-                }
-            }
+    fn judge_eviction(&self, policy: &str) -> Health {
+        let finding = format!("the server evicts keys when its memory is full ({policy})");
+        if policy == NO_EVICTION {
+            Health::Passing
+        } else if self.accept_eviction {
+            Health::Warning(format!("{finding}; accepted by redis.accept_eviction"))
+        } else {
+            Health::Misconfigured(format!(
+                "{finding}, which frees locks that are held; set maxmemory-policy \
+                 noeviction, or accept it with redis.accept_eviction"
+            ))
         }
     }
 

@@ -132,12 +132,11 @@ fn lacks_permission(failure: &Failure) -> bool {
 mod tests {
     use bb8_redis::redis::Value;
 
-    use super::*;
+    use super::{super::super::client::text, *};
 
     /// The names of the commands, and of those that a list needs, that a probe with these errors finds
     /// to be missing.
     fn missing(errors: &[(&str, &str)]) -> [Vec<String>; 2] {
-        let text = |text: &str| Value::BulkString(text.into());
         let mut reply = vec![text("probe"), text("key"), Value::Int(1), Value::Int(2)];
         reply.push(text(""));
         reply.extend(

@@ -64,7 +64,8 @@ pub(crate) struct RedisGateway {
     orphans: mpsc::Sender<OrphanedAttempt>,
     /// The attempts that ended lately, which a server that takes over may not know.
     pub(crate) departures: Departures,
-    unsent: AtomicU64,
+    /// How many messages to other gateways could not be published. Each costs the waiter that it was for up to two seconds.
+    pub(crate) unsent: AtomicU64,
 }
 
 /// For how long a gateway counts as alive that says nothing, as in `acquire.lua` and `confirm.lua`.
@@ -119,13 +120,7 @@ impl RedisGateway {
                     } else {
                         News::Granted(lease)
                     };
-                    if !self.parking.deliver(keys.name(), &token, granted) {
-                        self.enqueue_orphan(OrphanedAttempt {
-                            name: keys.name().clone(),
-                            token,
-                            kind: OrphanKind::Grant(fence),
-                        });
-                    }
+                    self.deliver_grant(keys.name(), token, fence, granted);
                 }
                 ScriptNews::Passed(lasts) => self.watch_expiry(keys.name(), lasts),
                 ScriptNews::Provisional(token) => {
@@ -170,13 +165,7 @@ impl RedisGateway {
                 let Some(fence) = fence.and_then(|number| FencingToken::new(number).ok()) else {
                     return debug!("a message that is none of ours");
                 };
-                if !self
-                    .parking
-                    .deliver(&name, &token, News::GrantedProvisionally)
-                {
-                    let kind = OrphanKind::Grant(fence);
-                    self.enqueue_orphan(OrphanedAttempt { name, token, kind });
-                }
+                self.deliver_grant(&name, token, fence, News::GrantedProvisionally);
             }
             (Some("broken"), Some(token), Some(Ok(name))) => {
                 self.breaks.publish(BrokenLease { name, token });
@@ -194,25 +183,16 @@ impl RedisGateway {
         next_look: Option<Duration>,
     ) {
         self.slots.lock().insert(keys.slot(), Instant::now());
-        match &contention.holder {
+        let left = match &contention.holder {
             // A grant that is not confirmed yet may end sooner once it is.
-            Some(Holder::Lease(lease)) => {
-                let left = lease.expires_in.min(lease.ttl.duration());
-                self.watch_expiry(keys.name(), left);
-            }
-            Some(Holder::Foreign {
-                expires_in: Some(left),
-                ..
-            }) => self.watch_expiry(keys.name(), *left),
-            Some(Holder::Shared(_)) => {
-                self.watch_expiry(keys.name(), next_look.unwrap_or_default());
-            }
-            // Without an expiry, or free although nobody could be granted it: looked after once a
-            // period.
-            Some(Holder::Foreign {
-                expires_in: None, ..
-            })
-            | None => {}
+            Some(Holder::Lease(lease)) => Some(lease.expires_in.min(lease.ttl.duration())),
+            Some(Holder::Shared(_)) => Some(next_look.unwrap_or_default()),
+            // Without an expiry, or free although nobody could be granted it: looked after once a period.
+            Some(Holder::Foreign { expires_in, .. }) => *expires_in,
+            None => None,
+        };
+        if let Some(left) = left {
+            self.watch_expiry(keys.name(), left);
         }
     }
 
@@ -280,11 +260,6 @@ impl RedisGateway {
         }
     }
 
-    /// How many messages could not be published.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.unsent.load(Ordering::Relaxed)
-    }
-
     fn supersede(&self, name: &LockName, token: &TokenHash) {
         // An attempt that has left already need not be told.
         let _delivered = self.parking.deliver(name, token, News::Superseded);
@@ -303,8 +278,17 @@ impl RedisGateway {
         }
     }
 
-    fn enqueue_orphan(&self, attempt: OrphanedAttempt) {
-        if let Err(error) = self.orphans.try_send(attempt) {
+    /// Hands a grant to the attempt that waits for it here. If none does, the grant is given back.
+    fn deliver_grant(&self, name: &LockName, token: TokenHash, fence: FencingToken, granted: News) {
+        if self.parking.deliver(name, &token, granted) {
+            return;
+        }
+        let orphan = OrphanedAttempt {
+            name: name.clone(),
+            token,
+            kind: OrphanKind::Grant(fence),
+        };
+        if let Err(error) = self.orphans.try_send(orphan) {
             warn!(%error, "a grant that nobody waits for is left to its TTL");
         }
     }

@@ -28,6 +28,5 @@
 //! is answered `superseded`. A request that takes a place over goes on with its wait: the store says since when the place stands.
 
 pub(super) mod gateway;
-pub(super) mod queue_maintenance;
-mod rounds;
+pub(super) mod rounds;
 pub(super) mod timers;

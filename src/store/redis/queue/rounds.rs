@@ -6,34 +6,42 @@
 //! holders that are not the ones we knew, places that were lost. For those who watch how their place
 //! moves (streams that stand in the queue) it is looked up on the way.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bb8_redis::redis::{ServerError, Value};
-use tokio::time::{Instant, sleep_until};
-use tracing::{debug, info};
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tracing::{debug, info, warn};
 
 use crate::{
+    lifecycle::Lifecycle,
     lock::{LockName, TokenHash},
-    store::parking::{News, Position},
+    store::{
+        Partition, StoreError,
+        parking::{News, Position},
+    },
 };
 
 use super::{
     super::{
         Slot,
-        client::{Command, answered, failure::Failure, identity::RunId, shard::Shard},
-        context::RedisContext,
+        client::{
+            Command, answered, dispatch::on_each, failure::Failure, identity::RunId, shard::Shard,
+        },
+        gateways::Subscription,
         keys::Keys,
         records::{ID, QUEUED, SHARED, id, token_in},
+        scripts::{Advance, GrantKnowledge, RedisContext},
     },
     gateway::{ALIVE, RedisGateway},
+    timers::{DueEvents, OrphanKind, OrphanedAttempt, TimerActions, run_timers},
 };
 
 /// The rounds of one server.
-pub(crate) struct Rounds {
+struct Rounds {
     context: Arc<RedisContext>,
     shard: Arc<Shard>,
     /// Whose places are looked up next. They are chosen a round before, so that none of them is only
@@ -45,7 +53,8 @@ pub(crate) struct Rounds {
     last_shown: Option<TokenHash>,
     /// By which the server tells its runs apart.
     run_id: Option<RunId>,
-    extensions: Extensions,
+    /// When the expiry of all queues was last extended in which somebody stands here.
+    extended: Option<Instant>,
 }
 
 /// How long a lost message or reply goes unnoticed, at most. A third of the time for which a
@@ -59,11 +68,15 @@ const RETRY: Duration = Duration::from_millis(200);
 const BATCH: usize = 512;
 /// How many positions are looked up in one round. Where more are watched, they take turns.
 const POSITIONS: usize = BATCH / 2;
+/// How long a queue lasts, as in `parts/lease.lua`, and how often it is given that again: longer than anybody
+/// waits and is not asked after.
+const QUEUE_LASTS: Duration = Duration::from_hours(25);
+const EXTEND_EVERY: Duration = Duration::from_hours(1);
 
 // === impl Rounds ===
 
 impl Rounds {
-    pub(crate) fn new(context: Arc<RedisContext>, shard: Arc<Shard>) -> Self {
+    fn new(context: Arc<RedisContext>, shard: Arc<Shard>) -> Self {
         Self {
             context,
             shard,
@@ -71,12 +84,12 @@ impl Rounds {
             turn: 0,
             last_shown: None,
             run_id: None,
-            extensions: Extensions::default(),
+            extended: None,
         }
     }
 
     /// Makes rounds for ever.
-    pub(crate) async fn go(mut self) {
+    async fn go(mut self) {
         // Gateways that were started together do not make their rounds together.
         let share = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
         let mut next = Instant::now() + PERIOD.mul_f64(share);
@@ -225,24 +238,24 @@ impl Rounds {
         Ok(())
     }
 
-    /// Extends the expiry of each queue that somebody stands in here: that of one which never empties is set by nobody
-    /// else.
+    /// Extends the expiry of each queue that somebody stands in here, once an hour: that of a queue which never empties is
+    /// set by nobody else.
     async fn extend_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
-        let parking = &self.context.gateway.parking;
-        let due = self.extensions.due(names, |name| parking.has_waiters(name));
-        for names in due.chunks(BATCH) {
-            let extend = |name: &&LockName| {
+        if (self.extended).is_some_and(|last| last.elapsed() < EXTEND_EVERY) {
+            return Ok(());
+        }
+        for names in names.chunks(BATCH) {
+            let extend = |name: &LockName| {
                 let keys = self.keys(name);
                 (keys.slot(), expire(keys.wait(), QUEUE_LASTS))
             };
-            let replies = self.batch(names.iter().map(extend).collect()).await?;
-            for (name, reply) in names.iter().zip(replies) {
+            for reply in self.batch(names.iter().map(extend).collect()).await? {
                 if let Value::ServerError(error) = reply {
                     return Err(answered(&error));
                 }
-                self.extensions.extended(name);
             }
         }
+        self.extended = Some(Instant::now());
         Ok(())
     }
 
@@ -435,95 +448,102 @@ fn token_of(value: &Value) -> Option<TokenHash> {
     }
 }
 
-// === Extensions ===
+// === Maintenance ===
+//
+// Keeps the queues moving that somebody stands in here: ends of leases, grants that nobody waits for any more, messages,
+// and the rounds that find what all of these have missed.
 
-/// When the expiry of each queue was extended that somebody stands in here.
-#[derive(Default)]
-struct Extensions {
-    last: HashMap<LockName, Instant>,
+/// Starts all that goes on by itself, until the program stops or the store is closed.
+pub(crate) fn start(
+    context: &Arc<RedisContext>,
+    orphans: mpsc::Receiver<OrphanedAttempt>,
+    lifecycle: &Lifecycle,
+) {
+    let here = Arc::clone(context);
+    lifecycle.spawn_until(&context.closing, async move {
+        let rounds = |shard| Rounds::new(Arc::clone(&here), shard).go();
+        on_each(&here.dispatch, |shard| Box::pin(rounds(shard))).await;
+    });
+    let subscription = Subscription {
+        id: context.gateway.id.clone(),
+        channels: context.gateway.channels.clone(),
+        news_wanted: Arc::clone(&context.gateway.news_wanted),
+        dispatch: Arc::clone(&context.dispatch),
+    };
+    let here = Arc::clone(context);
+    let listening = subscription.listen(move |heard| here.gateway.ingest_heard(heard));
+    lifecycle.spawn_until(&context.closing, listening);
+    let here = Arc::clone(context);
+    lifecycle.spawn_until(&context.closing, async move {
+        let due = DueEvents {
+            ends: &here.gateway.timers,
+            kept: &here.gateway.kept,
+            orphans,
+        };
+        run_timers(due, &*here).await;
+    });
 }
 
-/// How long a queue lasts, as in `parts/lease.lua`, and how often it is given that again: longer than anybody
-/// waits and is not asked after.
-const QUEUE_LASTS: Duration = Duration::from_hours(25);
-const EXTEND_EVERY: Duration = Duration::from_hours(1);
+// === impl RedisContext ===
 
-// === impl Extensions ===
-
-impl Extensions {
-    /// Those of the queues that were not extended for an hour. What is known of any that is not `awaited` here any
-    /// more is forgotten.
-    fn due<'a>(
-        &mut self,
-        names: &'a [LockName],
-        awaited: impl Fn(&LockName) -> bool,
-    ) -> Vec<&'a LockName> {
-        self.last
-            .retain(|name, last| last.elapsed() < EXTEND_EVERY && awaited(name));
-        let due = names.iter().filter(|name| !self.last.contains_key(*name));
-        due.collect()
+impl TimerActions for RedisContext {
+    fn partition(&self, name: &LockName) -> Partition {
+        self.dispatch.topology.partition(Slot::of_name(name))
     }
 
-    /// Notes that a queue was extended.
-    fn extended(&mut self, name: &LockName) {
-        self.last.insert(name.clone(), Instant::now());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    fn names(names: &[&str]) -> Vec<LockName> {
-        let names = names.iter().map(|name| LockName::new(name).unwrap());
-        names.collect()
-    }
-
-    /// Those that are due, which are extended.
-    fn extend(extensions: &mut Extensions, names: &[LockName]) -> Vec<String> {
-        let due = extensions.due(names, |name| names.contains(name));
-        for name in &due {
-            extensions.extended(name);
-        }
-        due.iter().map(|name| name.as_str().to_owned()).collect()
+    /// Passes a lock on if its lease has ended. Nobody may wait here any more: those who wait elsewhere
+    /// may not know when it ends.
+    fn advance(&self, name: LockName) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let awaited = self.gateway.parking.has_waiters(&name);
+            match self.lock(self.keys(&name)).advance().await {
+                Ok(Advance::Held(Some(left))) => self.gateway.watch_expiry(&name, left),
+                // Somebody waits here, and the store knows of nobody.
+                Ok(Advance::Idle) if awaited => {
+                    self.gateway
+                        .parking
+                        .notify_forgotten(|waited| *waited == name);
+                }
+                // The next round looks again, if anybody waits.
+                Ok(Advance::Held(None) | Advance::Passed | Advance::Idle) => {}
+                Err(error) => debug!(%name, %error, "the next round looks again"),
+            }
+        })
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_queue_is_extended_once_an_hour_for_as_long_as_somebody_stands_in_it() {
-        let mut extensions = Extensions::default();
-        let queues = names(&["first", "second"]);
-        assert_eq!(extend(&mut extensions, &queues[..1]), ["first"]);
-        advance(Duration::from_mins(30)).await;
-        assert_eq!(extend(&mut extensions, &queues), ["second"]);
-        for _ in 0..30 {
-            advance(Duration::from_mins(30) - Duration::from_secs(2)).await;
-            assert_eq!(extend(&mut extensions, &queues), [""; 0]);
-            advance(Duration::from_secs(2)).await;
-            assert_eq!(extend(&mut extensions, &queues), ["first"]);
-            advance(Duration::from_mins(30)).await;
-            assert_eq!(extend(&mut extensions, &queues), ["second"]);
-        }
-        assert!(QUEUE_LASTS > 24 * EXTEND_EVERY);
+    /// Gives up a place that was kept for a request which has not come. If that fails it counts for
+    /// nothing either, but among those who wait until its turn comes.
+    fn lapse(&self, name: LockName, token: TokenHash) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match self.lock(self.keys(&name)).lapse(&token).await {
+                Ok(true) => self.gateway.timers.set(&name, Duration::ZERO),
+                Ok(false) => {}
+                Err(error) => {
+                    debug!(%name, %error, "a place that is kept for nobody stands until its turn comes");
+                }
+            }
+        })
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_queue_that_nobody_stood_in_for_a_while_is_extended_again() {
-        let mut extensions = Extensions::default();
-        let queues = names(&["left", "stays"]);
-        assert_eq!(extend(&mut extensions, &queues), ["left", "stays"]);
-        assert_eq!(extend(&mut extensions, &queues[1..]), [""; 0]);
-        assert_eq!(extend(&mut extensions, &queues), ["left"]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_queue_that_could_not_be_extended_stays_due() {
-        let mut extensions = Extensions::default();
-        let queues = names(&["fails"]);
-        for _ in 0..2 {
-            assert_eq!(extensions.due(&queues, |_| true).len(), 1);
-        }
-        assert_eq!(extend(&mut extensions, &queues), ["fails"]);
+    /// Gives back what nobody waits for. Until the store has answered it may be held.
+    fn give_back(&self, orphan: OrphanedAttempt) -> BoxFuture<'_, Option<OrphanedAttempt>> {
+        Box::pin(async move {
+            let OrphanedAttempt { name, token, kind } = &orphan;
+            let known = match *kind {
+                OrphanKind::Grant(fence) => GrantKnowledge::Undelivered(fence),
+                OrphanKind::Departed(fence, keeper) => GrantKnowledge::Departed(fence, keeper),
+            };
+            match self.lock(self.keys(name)).give_back(token, known).await {
+                Ok(_) => None,
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Indeterminate(_))) => {
+                    debug!(%name, %error, "a grant that nobody waits for could not be given back yet");
+                    Some(orphan)
+                }
+                Err(error @ (StoreError::ForeignData { .. } | StoreError::FenceExhausted)) => {
+                    warn!(%name, %error, "a grant that nobody waits for is left to its TTL");
+                    None
+                }
+            }
+        })
     }
 }

@@ -180,8 +180,9 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
         due.ends.begin(&name);
         actions.advance(name)
     });
+    // Answers a grant that could not be given back, and after which pause that is to be tried again.
     let mut giving_back = PartitionedCommands::new(GIVING_BACK, |(orphan, pause)| {
-        try_to_give_back(actions, orphan, pause).boxed()
+        async move { Some((actions.give_back(orphan).await?, pause)) }.boxed()
     });
     let mut lapsing = PartitionedCommands::new(LAPSING, |place: (LockName, TokenHash)| {
         due.kept.begin(&place);
@@ -215,23 +216,11 @@ pub(crate) async fn run_timers(mut due: DueEvents<'_>, actions: &impl TimerActio
     }
 }
 
-/// Answers a grant that could not be given back, and after which pause that is to be tried again.
-async fn try_to_give_back(
-    actions: &impl TimerActions,
-    orphan: OrphanedAttempt,
-    pause: Duration,
-) -> Option<(OrphanedAttempt, Duration)> {
-    Some((actions.give_back(orphan).await?, pause))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use tokio::time::timeout;
 
-    use futures_util::FutureExt;
-    use tokio::time::{Instant, timeout};
-
-    use crate::lock::{LockName, Token};
+    use crate::lock::Token;
 
     use super::*;
 
@@ -273,6 +262,8 @@ mod tests {
     /// back fails as often as is said.
     #[derive(Default)]
     struct Slow {
+        ends: Timers<LockName>,
+        kept: Timers<(LockName, TokenHash)>,
         passed_on: Mutex<Vec<(LockName, Instant)>>,
         lapsing: Mutex<usize>,
         failures: Mutex<usize>,
@@ -318,39 +309,49 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_given_back_is_tried_again_and_keeps_nothing_else_from_being() {
-        let (ends, kept) = (Timers::default(), Timers::default());
-        let (orphaned, orphans) = mpsc::channel(GIVING_BACK + 1);
-        let orphan = || OrphanedAttempt {
-            name: LockName::new("lock").unwrap(),
+    fn orphan(name: LockName) -> OrphanedAttempt {
+        OrphanedAttempt {
+            name,
             token: Token::random().hash(),
             kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
-        };
-        // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
+        }
+    }
+
+    // === impl Slow ===
+
+    impl Slow {
+        /// Does what falls due for so many seconds.
+        async fn act(&self, orphans: mpsc::Receiver<OrphanedAttempt>, seconds: u64) {
+            let (ends, kept) = (&self.ends, &self.kept);
+            let due = DueEvents {
+                ends,
+                kept,
+                orphans,
+            };
+            let acting = timeout(Duration::from_secs(seconds), run_timers(due, self)).await;
+            assert!(acting.is_err());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_given_back_is_tried_again_and_keeps_nothing_else_from_being() {
         let slow = Slow::default();
+        let (orphaned, orphans) = mpsc::channel(GIVING_BACK + 1);
+        // All of them five times, with pauses of 100, 200, 400, 800 and 1,600 ms.
         *slow.failures.lock() = 5 * GIVING_BACK;
         for _ in 0..GIVING_BACK {
-            orphaned.try_send(orphan()).unwrap();
+            orphaned.try_send(orphan(name("lock"))).unwrap();
         }
         let begun = Instant::now();
-        let due = DueEvents {
-            ends: &ends,
-            kept: &kept,
-            orphans,
-        };
         let another = async {
             sleep(Duration::from_millis(50)).await;
             let failures = std::mem::take(&mut *slow.failures.lock());
-            orphaned.try_send(orphan()).unwrap();
+            orphaned.try_send(orphan(name("lock"))).unwrap();
             sleep(Duration::from_millis(1)).await;
             assert_eq!(slow.given_back.lock().len(), 1);
             *slow.failures.lock() = failures;
-            std::future::pending::<()>().await;
         };
-        let acting = async { tokio::join!(run_timers(due, &slow), another) };
-        let acting: Result<((), ()), _> = timeout(Duration::from_secs(10), acting).await;
-        assert!(acting.is_err());
+        tokio::join!(slow.act(orphans, 10), another);
         let given_back = slow.given_back.lock().clone();
         assert_eq!(given_back.len(), GIVING_BACK + 1);
         let last = *given_back.last().unwrap() - begun;
@@ -362,23 +363,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_crowd_of_kept_places_delays_no_hand_off() {
-        let (ends, kept) = (Timers::default(), Timers::default());
+        let slow = Slow::default();
         let (_orphaned, orphans) = mpsc::channel(1);
-        let name = |text: &str| LockName::new(text).unwrap();
         for _ in 0..1_000 {
             let place = (name("crowded"), Token::random().hash());
-            kept.set(&place, Duration::ZERO);
+            slow.kept.set(&place, Duration::ZERO);
         }
         let begun = Instant::now();
-        ends.set(&name("lock"), Duration::from_secs(1));
-        let due = DueEvents {
-            ends: &ends,
-            kept: &kept,
-            orphans,
-        };
-        let slow = Slow::default();
-        let acting = timeout(Duration::from_secs(2), run_timers(due, &slow)).await;
-        assert!(acting.is_err());
+        slow.ends.set(&name("lock"), Duration::from_secs(1));
+        slow.act(orphans, 2).await;
         let passed_on = slow.passed_on.lock().clone();
         let [(passed, at)] = &passed_on[..] else {
             panic!("{passed_on:?}");
@@ -390,39 +383,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_does_not_answer_delays_nothing_at_another() {
-        let (ends, kept) = (Timers::default(), Timers::default());
+        let slow = Slow::default();
         let (orphaned, orphans) = mpsc::channel(BACKLOG);
-        let orphan = |name: LockName| OrphanedAttempt {
-            name,
-            token: Token::random().hash(),
-            kind: OrphanKind::Grant(FencingToken::new(7).unwrap()),
-        };
         for n in 0..1_000 {
             let away = name(&format!("{AWAY}-{n}"));
-            ends.set(&away, Duration::ZERO);
-            kept.set(&(away.clone(), Token::random().hash()), Duration::ZERO);
+            slow.ends.set(&away, Duration::ZERO);
+            slow.kept
+                .set(&(away.clone(), Token::random().hash()), Duration::ZERO);
             orphaned.try_send(orphan(away)).unwrap();
         }
-        ends.set(&name("lock"), Duration::from_millis(10));
-        kept.set(
+        slow.ends.set(&name("lock"), Duration::from_millis(10));
+        slow.kept.set(
             &(name("lock"), Token::random().hash()),
             Duration::from_millis(10),
         );
         orphaned.try_send(orphan(name("lock"))).unwrap();
-        let due = DueEvents {
-            ends: &ends,
-            kept: &kept,
-            orphans,
-        };
-        let slow = Slow::default();
-        let acting = timeout(Duration::from_secs(1), run_timers(due, &slow)).await;
-        assert!(acting.is_err());
+        slow.act(orphans, 1).await;
         assert_eq!(slow.passed_on.lock().len(), 1);
         assert_eq!(slow.given_back.lock().len(), 1);
         assert_eq!(*slow.lapsing.lock(), LAPSING + 1);
         // What waits for its turn is not set again.
-        assert_eq!(ends.len(), 1_000 - PASSING_ON);
-        ends.set(&name(&format!("{AWAY}-999")), Duration::ZERO);
-        assert_eq!(ends.len(), 1_000 - PASSING_ON);
+        assert_eq!(slow.ends.len(), 1_000 - PASSING_ON);
+        slow.ends.set(&name(&format!("{AWAY}-999")), Duration::ZERO);
+        assert_eq!(slow.ends.len(), 1_000 - PASSING_ON);
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     store::{
         StoreError, Unavailability,
         contract::{HeldLock, ListQuery, Page},
-        cursor::{Cursor, Scanned, Split},
+        cursor::{Cursor, Scanned},
     },
 };
 
@@ -26,7 +26,7 @@ use super::{
     super::{
         client::{
             Command,
-            scan::{count, leave_out, narrower, split},
+            scan::{self, narrower},
         },
         keys::Keys,
     },
@@ -50,8 +50,6 @@ struct ScanPosition {
     /// What tells the run of the node apart, once it is known.
     run: Option<u32>,
     scan: u64,
-    /// What was shown of what lies there.
-    split: Option<Split>,
 }
 
 /// For how long a walk has lasted.
@@ -80,11 +78,8 @@ impl Shared {
         let mut over = false;
         for taken in 1.. {
             let wanted = query.limit - locks.len();
-            let count = match (position.split, fewer.take()) {
-                (Some(_), _) => 1,
-                (None, Some(fewer)) => fewer,
-                (None, None) => count(wanted, locks.len(), looked_at),
-            };
+            let count = fewer.take();
+            let count = count.unwrap_or_else(|| scan::count(wanted, locks.len(), looked_at));
             let mut finished = false;
             let node = &self.quorum.nodes()[position.node];
             match node
@@ -105,21 +100,17 @@ impl Shared {
                     position.run = Some(step.run);
                     let names: HashSet<LockName> = step.names.into_iter().collect();
                     let new = names.difference(&seen).cloned().collect();
-                    let mut found = self.holders(new, query, position, &walk).await?;
-                    leave_out(position.split, &mut found, step.next);
-                    if found.len() <= wanted {
+                    let found = self.holders(new, query, position, &walk).await?;
+                    // What lies together cannot be scanned in parts: a page of its own may be too long by a few locks.
+                    if found.len() <= wanted || (count == 1 && locks.is_empty()) {
                         looked_at += count;
                         locks.extend(found);
                         seen.extend(names);
-                        (position.scan, position.split) = (step.next, None);
+                        position.scan = step.next;
                         finished = step.next == 0;
                     } else if count > 1 {
                         fewer = Some(narrower(count, wanted, found.len()));
                     } else {
-                        // What lies together is on a page of its own, and if that is too short on several.
-                        if locks.is_empty() {
-                            (locks, position.split) = split(found, step.next, query.limit);
-                        }
                         break;
                     }
                 }
@@ -136,7 +127,7 @@ impl Shared {
             if fewer.is_some() && locks.is_empty() {
                 continue;
             }
-            let enough = locks.len() == query.limit;
+            let enough = locks.len() >= query.limit;
             if over || enough || taken >= STEPS || start.elapsed() >= TIME {
                 break;
             }
@@ -167,7 +158,7 @@ impl Shared {
             node,
             skipped,
             since,
-            scanned: Scanned { run, scan, split },
+            scanned: Scanned { run, scan },
         }) = cursor
         else {
             return (ScanPosition::default(), None);
@@ -179,9 +170,8 @@ impl Shared {
         let position = ScanPosition {
             node,
             skipped,
-            run: (scan != 0 || split.is_some()).then_some(run),
+            run: (scan != 0).then_some(run),
             scan,
-            split,
         };
         (position, Some(since))
     }
@@ -258,7 +248,6 @@ impl ScanPosition {
             scanned: Scanned {
                 run: self.run.unwrap_or_default(),
                 scan: self.scan,
-                split: self.split,
             },
         }
     }

@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 use crate::{
     clock::Clock,
-    config::{Millis, RedisConfig, RedlockConfig, RedlockUrl},
+    config::{Millis, RedisConfig, RedlockConfig, ServersUrl},
     lifecycle::Lifecycle,
     lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     store::{
@@ -81,7 +81,7 @@ impl RedlockStore {
     ///
     /// The clock is only compared with those of the nodes, to warn of a difference.
     pub fn open(
-        url: &RedlockUrl,
+        url: &ServersUrl,
         redis: &RedisConfig,
         config: &RedlockConfig,
         clock: Arc<dyn Clock>,

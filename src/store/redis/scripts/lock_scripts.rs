@@ -1,17 +1,37 @@
-//! Runs the scripts of one lock.
+//! What all commands of the store share, and how they run the scripts of one lock.
+
+use std::sync::Arc;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use crate::{lock::HeldLease, store::StoreError};
-
-use super::super::{
-    client::{
-        Command, Reply, Script, append_number,
-        dispatch::{DispatchReply, Sending},
-    },
-    context::RedisContext,
-    keys::Keys,
+use crate::{
+    lock::{HeldLease, LockName},
+    store::StoreError,
 };
+
+use super::{
+    super::{
+        SlotTags,
+        client::{
+            Command, Reply, Script, append_number,
+            dispatch::{Dispatch, DispatchReply, Sending},
+        },
+        keys::Keys,
+        queue::gateway::RedisGateway,
+    },
+    catalogue::Scripts,
+};
+
+/// What all commands of the store share.
+pub(in crate::store::redis) struct RedisContext {
+    pub(in crate::store::redis) dispatch: Arc<Dispatch>,
+    pub(in crate::store::redis) scripts: Scripts,
+    pub(in crate::store::redis) gateway: RedisGateway,
+    pub(in crate::store::redis) tags: Arc<SlotTags>,
+    /// Ends what goes on by itself.
+    pub(in crate::store::redis) closing: CancellationToken,
+}
 
 /// One lock, on which a request runs scripts.
 pub(in crate::store::redis) struct LockScripts<'a> {
@@ -24,6 +44,10 @@ pub(in crate::store::redis) struct LockScripts<'a> {
 // === impl RedisContext ===
 
 impl RedisContext {
+    pub(in crate::store::redis) fn keys(&self, name: &LockName) -> Keys {
+        Keys::of(name, &self.tags, &self.gateway.id)
+    }
+
     /// A lock, for a request that begins now.
     pub(in crate::store::redis) fn lock(&self, keys: Keys) -> LockScripts<'_> {
         LockScripts {

@@ -4,14 +4,13 @@ mod attempt;
 mod catalogue;
 mod lease;
 mod lock_scripts;
-mod look;
 mod reply;
 
 pub(super) use attempt::GrantKnowledge;
 pub use catalogue::inline_fields;
 pub(super) use catalogue::{Scripts, typed_keys};
-pub(super) use lock_scripts::LockScripts;
-pub(super) use look::Advance;
+pub(super) use lease::Advance;
+pub(super) use lock_scripts::{LockScripts, RedisContext};
 pub(super) use reply::ScriptNews;
 
 #[cfg(any(test, feature = "fuzzing"))]

@@ -25,10 +25,6 @@ impl Reply {
         Ok(self.told(keys)?.0)
     }
 
-    pub(super) fn read_held(&mut self) -> Option<HeldLease> {
-        Some(self.read_told()?.0)
-    }
-
     /// The same, with what the token was derived from, and the time.
     pub(super) fn told(
         &mut self,
@@ -37,7 +33,7 @@ impl Reply {
         self.read_told().ok_or_else(|| not_ours(keys))
     }
 
-    fn read_told(&mut self) -> Option<(HeldLease, Option<Salt>, u64)> {
+    pub(super) fn read_told(&mut self) -> Option<(HeldLease, Option<Salt>, u64)> {
         let (text, now) = (self.text()?, self.micros()?);
         let record = Record::read(&text)?;
         Some((record.lease(now, self.sent())?, record.salt(), now))

@@ -44,7 +44,7 @@ impl Pair {
         );
         let store = open(&embedded[0]).await;
         let server = RedisServer::start().await;
-        let redis = configs(&StoreUrl::Redis(server.url()), default_ttl_ms);
+        let redis = configs(&StoreUrl::Servers(server.url()), default_ttl_ms);
         let stores = [open(&redis[0]).await, open(&redis[1]).await];
         [
             Self {

@@ -77,7 +77,6 @@ const CURSOR: Cursor = Cursor::Redis {
     scanned: Scanned {
         run: 7,
         scan: 4_711,
-        split: None,
     },
 };
 

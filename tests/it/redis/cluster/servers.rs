@@ -1,7 +1,5 @@
 //! The servers of a cluster of a test's own.
 
-use latchgate::config::ClusterUrl;
-
 use crate::redis::prelude::*;
 
 /// The servers of a cluster.
@@ -111,7 +109,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn url(&self) -> ClusterUrl {
+    pub(crate) fn url(&self) -> ServersUrl {
         let nodes = self.servers.iter().take(self.masters);
         let nodes: Vec<_> = nodes.map(|it| format!("127.0.0.1:{}", it.port())).collect();
         cluster_url(&format!("redis+cluster://{}", nodes.join(",")))
@@ -228,9 +226,9 @@ pub(crate) fn slot_of(lock: &str) -> Slot {
     Slot::of(lock.as_bytes())
 }
 
-pub(crate) fn cluster_url(text: &str) -> ClusterUrl {
+pub(crate) fn cluster_url(text: &str) -> ServersUrl {
     match text.parse() {
-        Ok(StoreUrl::Cluster(url)) => url,
+        Ok(StoreUrl::Servers(url)) => url,
         other => panic!("{text} is no URL of a cluster: {other:?}"),
     }
 }

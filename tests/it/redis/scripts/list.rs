@@ -83,33 +83,6 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
 }
 
 #[tokio::test]
-async fn as_many_wait_as_an_inspect_says_although_a_place_that_is_over_still_stands() {
-    let rig = Rig::start().await;
-    let held = attempt("waited-for");
-    rig.grant(&held).await;
-    let gone = open(&rig.server.url(), &quick(), &Lifecycle::new());
-    let kept = waiting(keyed("waited-for", "k"));
-    let _place = gone.stand(&kept).await;
-    let waits = waiting(keyed("waited-for", "l"));
-    let _place = rig.store.park(&waits);
-    rig.store.acquire(&waits).await.unwrap();
-    // Its gateway dies, and nobody takes it out when its time is over.
-    let grace = Some(Duration::from_millis(200));
-    gone.leave(&kept.name, &kept.token, grace).await.unwrap();
-    gone.close().await;
-    until("an inspect does not count it", async || {
-        let inspected = rig.store.inspect(&held.name).await.unwrap();
-        inspected.waiters == 1
-    })
-    .await;
-    let queue = "lg:{waited-for}:wait";
-    assert_eq!(rig.server.integer(&["LLEN", queue]).await, 2);
-    let page = rig.store.list(&all(10, None)).await.unwrap();
-    let waiters: Vec<_> = page.locks.iter().map(|lock| lock.waiters).collect();
-    assert_eq!(waiters, [1]);
-}
-
-#[tokio::test]
 async fn a_server_that_was_started_anew_is_walked_through_anew() {
     // Else what is written while the log is synchronised may not be in it yet.
     let logged = ["--appendonly", "yes", "--appendfsync", "always"];

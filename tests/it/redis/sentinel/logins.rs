@@ -1,7 +1,5 @@
 //! Passwords, permissions and certificates: of Redis, and of the sentinels, who are told nothing of the others.
 
-use latchgate::config::SentinelUrl;
-
 use crate::redis::server::examination::COMMANDS;
 use crate::{redis::prelude::*, support::Authority};
 
@@ -17,10 +15,10 @@ async fn server() -> RedisServer {
     server
 }
 
-fn url(login: &str, sentinel: &SentinelProcess) -> SentinelUrl {
+fn url(login: &str, sentinel: &SentinelProcess) -> ServersUrl {
     let text = format!("redis+sentinel://{login}{}/{SERVICE}", sentinel.node());
     match text.parse() {
-        Ok(StoreUrl::Sentinel(url)) => url,
+        Ok(StoreUrl::Servers(url)) => url,
         other => panic!("{other:?}"),
     }
 }
@@ -87,11 +85,8 @@ async fn a_user_who_may_not_ask_for_the_role_is_told_what_is_missing() {
 
 fn store(port: u16, config: &RedisConfig) -> RedisStore {
     let text = format!("rediss+sentinel://localhost:{port}/{SERVICE}");
-    let servers: RedisServers = match text.parse() {
-        Ok(StoreUrl::Sentinel(url)) => (&url).into(),
-        other => panic!("{other:?}"),
-    };
-    open(servers, config, &Lifecycle::new())
+    let url: StoreUrl = text.parse().unwrap();
+    open(url.servers().unwrap(), config, &Lifecycle::new())
 }
 
 #[tokio::test]

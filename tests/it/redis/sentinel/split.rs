@@ -2,8 +2,6 @@
 
 use std::cell::Cell;
 
-use latchgate::config::SentinelUrl;
-
 use super::watched::{OPTIONS, healthy, is_master, url};
 use crate::redis::prelude::*;
 
@@ -61,7 +59,7 @@ impl Split {
 
     /// The gateway that reaches the sentinels, and the master by the cable.
     fn among_the_others(&self, config: &RedisConfig) -> RedisStore {
-        let url: SentinelUrl = url(self.sentinels.iter().map(SentinelProcess::node));
+        let url: ServersUrl = url(self.sentinels.iter().map(SentinelProcess::node));
         open(&url, config, &self.lifecycle)
     }
 

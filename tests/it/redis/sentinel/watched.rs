@@ -1,6 +1,6 @@
 //! A master, its replicas, and sentinels that watch them.
 
-use latchgate::config::{RedisNode, SentinelUrl};
+use latchgate::config::{RedisNode, ServersUrl};
 
 use super::process::DOWN_AFTER_MS;
 use crate::redis::prelude::*;
@@ -86,7 +86,7 @@ impl Watched {
     }
 
     /// Where the sentinels are.
-    pub(crate) fn url(&self) -> SentinelUrl {
+    pub(crate) fn url(&self) -> ServersUrl {
         url(self.sentinels.iter().map(SentinelProcess::node))
     }
 
@@ -229,11 +229,11 @@ impl Watched {
 }
 
 /// Where these sentinels are.
-pub(crate) fn url(sentinels: impl Iterator<Item = RedisNode>) -> SentinelUrl {
+pub(crate) fn url(sentinels: impl Iterator<Item = RedisNode>) -> ServersUrl {
     let sentinels: Vec<_> = sentinels.map(|node| node.to_string()).collect();
     let text = format!("redis+sentinel://{}/{SERVICE}/0", sentinels.join(","));
     match text.parse() {
-        Ok(StoreUrl::Sentinel(url)) => url,
+        Ok(StoreUrl::Servers(url)) => url,
         other => panic!("{text} names no sentinels: {other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use crate::redis::prelude::*;
 /// Ten times three seconds for a grant that nobody confirms, and a period.
 const NOTICED: Duration = Duration::from_secs(50);
 
-fn by(cable: &Cable) -> latchgate::config::RedisUrl {
+fn by(cable: &Cable) -> ServersUrl {
     url(&format!("redis://127.0.0.1:{}", cable.port()))
 }
 

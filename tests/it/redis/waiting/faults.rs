@@ -96,7 +96,7 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     assert!(left > Duration::from_millis(350), "{left:?}");
     let left = lease.held.hold_expires_in.unwrap();
     assert!(left > Duration::from_millis(450), "{left:?}");
-    assert_eq!(gates[0].store.unsent_messages(), 1);
+    assert_eq!(gates[0].store.figures().unsent_messages, Some(1));
     let lease = second.lease().await;
     assert!(lease.held.expires_in > Duration::from_secs(25));
     match health(&gates[0].store, "permissions").await {

@@ -1,6 +1,5 @@
 //! A gateway on a server that others share, and those who ask it.
 
-use latchgate::config::RedisUrl;
 use tokio::sync::oneshot;
 
 use crate::redis::prelude::*;
@@ -37,13 +36,13 @@ impl TestGateway {
     }
 
     /// A gateway that reaches its server by this URL.
-    pub(crate) fn at(url: &RedisUrl) -> Self {
+    pub(crate) fn at(url: &ServersUrl) -> Self {
         Self::with(url, &quick())
     }
 
-    pub(crate) fn with(servers: impl Into<RedisServers>, config: &RedisConfig) -> Self {
+    pub(crate) fn with(url: &ServersUrl, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
-        let store = Arc::new(open(servers, config, &lifecycle));
+        let store = Arc::new(open(url, config, &lifecycle));
         let limits = with(LimitsConfig::default(), |it| {
             it.reconnect_grace_ms = Millis(u64::try_from(GRACE.as_millis()).unwrap());
         });

@@ -1,10 +1,15 @@
-//! Which server has which slot, as far as is known.
+//! Which server has which slot, as far as is known, and as one server of a cluster sees it.
 
 use std::sync::Arc;
 
-use crate::{config::RedisNode, store::redis::Slot};
+use bb8_redis::redis::Value;
 
-use super::{super::shard::Shard, view::ClusterView};
+use crate::{
+    config::RedisNode,
+    store::{Unavailability, redis::Slot},
+};
+
+use super::super::{connection::answered, identity::info_field, shard::Shard};
 
 /// Which server has which slot. It is never changed but replaced.
 #[derive(Clone)]
@@ -102,47 +107,158 @@ impl Layout {
     }
 }
 
+// === View ===
+
+/// Who has which slots, as one server of a cluster sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClusterView {
+    /// The server that sees it so, as it was asked.
+    pub(super) by: RedisNode,
+    /// How often the cluster had changed by then; the higher one is the later word.
+    pub(super) epoch: u64,
+    /// Whether the server sees enough of the cluster to be a part of it.
+    pub(super) sound: bool,
+    /// The masters, and what they have.
+    pub(super) ranges: Vec<SlotRange>,
+    /// Their replicas.
+    pub(super) replicas: Vec<RedisNode>,
+}
+
+/// The slots of a master, from one to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SlotRange {
+    pub(super) first: Slot,
+    pub(super) last: Slot,
+    pub(super) node: RedisNode,
+}
+
+// === impl ClusterView ===
+
+impl ClusterView {
+    /// Reads the replies of this server to `CLUSTER INFO` and `CLUSTER SLOTS`.
+    pub(super) fn read(replies: &[Value], by: &RedisNode) -> Result<Self, Unavailability> {
+        let odd = || Unavailability::Refused("it answers what no cluster would".to_owned());
+        if let Some(error) = replies.iter().find_map(|reply| match reply {
+            Value::ServerError(error) => Some(error),
+            _ => None,
+        }) {
+            let text = error.details().unwrap_or_default();
+            if text.contains("cluster support disabled") {
+                let why = "the server is not part of a cluster (its URL is redis://HOST:PORT)";
+                return Err(Unavailability::Misconfigured(why.to_owned()));
+            }
+            return Err(answered(error).reason());
+        }
+        let [Value::BulkString(info), Value::Array(slots)] = replies else {
+            return Err(odd());
+        };
+        let info = String::from_utf8_lossy(info);
+        let epoch =
+            info_field(&info, "cluster_current_epoch").and_then(|digits| digits.parse().ok());
+        let mut view = Self {
+            by: by.clone(),
+            epoch: epoch.ok_or_else(odd)?,
+            sound: info_field(&info, "cluster_state") == Some("ok"),
+            ranges: Vec::new(),
+            replicas: Vec::new(),
+        };
+        for range in slots {
+            view.add(range, by).ok_or_else(odd)?;
+        }
+        Ok(view)
+    }
+
+    fn add(&mut self, range: &Value, by: &RedisNode) -> Option<()> {
+        let Value::Array(range) = range else {
+            return None;
+        };
+        let [Value::Int(first), Value::Int(last), nodes @ ..] = range.as_slice() else {
+            return None;
+        };
+        let slot = |number: &i64| Slot::numbered(usize::try_from(*number).ok()?);
+        let (first, last) = (slot(first)?, slot(last)?);
+        let mut nodes = nodes.iter().map(|node| read_address(node, by));
+        // One without an address has slots all the same; others may know where it is.
+        let master = nodes.next()??;
+        (self.ranges).extend(master.map(|node| SlotRange { first, last, node }));
+        for replica in nodes {
+            self.replicas.extend(replica?);
+        }
+        Some(())
+    }
+}
+
+/// Where this server says that one is; `None` inside: by which name that one is reached is not known, not even to itself.
+#[expect(clippy::option_option, reason = "without an address is an answer, too")]
+fn read_address(node: &Value, by: &RedisNode) -> Option<Option<RedisNode>> {
+    let Value::Array(node) = node else {
+        return None;
+    };
+    let port = match node.get(1)? {
+        Value::Int(port) => u16::try_from(*port).ok()?,
+        _ => return None,
+    };
+    let host = match node.first()? {
+        Value::Nil => "",
+        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::SimpleString(host) => host,
+        _ => return None,
+    };
+    Some(match host {
+        "?" => None,
+        // The one that is asked, whatever its name is.
+        "" => Some(RedisNode::new(by.host(), port)),
+        host => Some(RedisNode::new(host, port)),
+    })
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use crate::{
-        config::{ClusterUrl, RedisConfig, StoreUrl},
+        config::{RedisConfig, StoreUrl},
         lifecycle::Workers,
     };
 
     use super::{
-        super::{super::cluster::Cluster, view::SlotRange},
+        super::super::{cluster::Cluster, resp::text},
         *,
     };
 
     fn cluster() -> Cluster {
         let url: StoreUrl = "redis+cluster://127.0.0.1:1".parse().unwrap();
-        let StoreUrl::Cluster(url): StoreUrl = url else {
-            panic!("it is a cluster");
-        };
-        let url: ClusterUrl = url;
-        Cluster::new(&url, &RedisConfig::default(), &Workers::default())
+        let url = url.servers().unwrap();
+        Cluster::new(url, &RedisConfig::default(), &Workers::default())
     }
 
     fn slot(number: usize) -> Slot {
         Slot::numbered(number).unwrap()
     }
 
+    pub(crate) fn range(first: usize, last: usize, node: RedisNode) -> SlotRange {
+        SlotRange {
+            first: slot(first),
+            last: slot(last),
+            node,
+        }
+    }
+
+    /// What a server says that sees these masters.
+    pub(crate) fn view_of(epoch: u64, ranges: Vec<SlotRange>) -> ClusterView {
+        ClusterView {
+            by: ranges[0].node.clone(),
+            epoch,
+            sound: true,
+            ranges,
+            replicas: Vec::new(),
+        }
+    }
+
     #[tokio::test]
     async fn knows_of_each_slot_who_has_it() {
         let cluster = cluster();
         let [a, b] = [1, 2].map(|port| cluster.shard_at(&RedisNode::new("h", port)));
-        let range = |first, last, port| SlotRange {
-            first: slot(first),
-            last: slot(last),
-            node: RedisNode::new("h", port),
-        };
-        let view = ClusterView {
-            by: RedisNode::new("h", 1),
-            epoch: 3,
-            sound: true,
-            ranges: vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)],
-            replicas: Vec::new(),
-        };
+        let range = |first, last, port| range(first, last, RedisNode::new("h", port));
+        let view = view_of(3, vec![range(0, 9, 1), range(10, 19, 2), range(30, 39, 1)]);
         let find = |node: &RedisNode| Arc::clone(if node.port() == 1 { &a } else { &b });
         let layout = Layout::of(&view, find);
         let owner = |layout: &Layout, number: usize| {
@@ -164,5 +280,74 @@ mod tests {
             Some(Arc::as_ptr(&b))
         );
         assert_eq!(Layout::unknown().unassigned(), (Slot::COUNT, Some(0)));
+    }
+
+    fn node(host: Value, port: i64) -> Value {
+        Value::Array(vec![
+            host,
+            Value::Int(port),
+            text("id"),
+            Value::Array(Vec::new()),
+        ])
+    }
+
+    fn read(slots: Vec<Value>) -> Result<ClusterView, Unavailability> {
+        let info = "cluster_state:ok\r\ncluster_slots_ok:16384\r\ncluster_current_epoch:6\r\n";
+        ClusterView::read(
+            &[text(info), Value::Array(slots)],
+            &RedisNode::new("asked", 1),
+        )
+    }
+
+    #[test]
+    fn names_the_masters_with_their_slots_and_the_replicas() {
+        let told = |first, last, nodes: Vec<Value>| {
+            Value::Array([&[Value::Int(first), Value::Int(last)], nodes.as_slice()].concat())
+        };
+        let view = read(vec![
+            told(
+                0,
+                99,
+                vec![node(text("10.0.0.1"), 7), node(text("10.0.0.2"), 8)],
+            ),
+            told(100, 16_383, vec![node(text(""), 9), node(text("?"), 10)]),
+            // Nobody knows where it is, not even itself.
+            told(16_383, 16_383, vec![node(text("?"), 11)]),
+        ]);
+        let view = view.unwrap();
+        assert_eq!((view.epoch, view.sound), (6, true));
+        let (first, asked) = (RedisNode::new("10.0.0.1", 7), RedisNode::new("asked", 9));
+        assert_eq!(
+            view.ranges,
+            [range(0, 99, first), range(100, 16_383, asked)]
+        );
+        assert_eq!(view.replicas, [RedisNode::new("10.0.0.2", 8)]);
+        let nameless = read(vec![told(0, 1, vec![node(Value::Nil, 7)])]).unwrap();
+        assert_eq!(nameless.ranges[0].node, RedisNode::new("asked", 7));
+    }
+
+    #[test]
+    fn is_nobodys_that_answers_something_else() {
+        let range = [Value::Int(0), Value::Int(16_384), node(text("h"), 1)];
+        for odd in [
+            Value::Nil,
+            Value::Array(range[..2].to_vec()),
+            Value::Array(range.to_vec()),
+        ] {
+            let refused = read(vec![odd]);
+            assert!(
+                matches!(refused, Err(Unavailability::Refused(_))),
+                "{refused:?}"
+            );
+        }
+        let error = bb8_redis::redis::parse_redis_value(
+            b"-ERR This instance has cluster support disabled\r\n",
+        );
+        let error = error.unwrap();
+        let alone = ClusterView::read(&[error.clone(), error], &RedisNode::new("h", 1));
+        assert!(
+            matches!(alone, Err(Unavailability::Misconfigured(_))),
+            "{alone:?}"
+        );
     }
 }

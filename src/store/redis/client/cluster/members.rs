@@ -18,7 +18,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::{ClusterUrl, RedisConfig, RedisNode},
+    config::{RedisConfig, RedisNode, ServersUrl},
     lifecycle::Workers,
     store::{
         Unavailability,
@@ -33,12 +33,11 @@ use super::{
         ask_many::EpochRegression,
         credentials::Credentials,
         endpoint::Endpoint,
-        failure::{Redirect, RedirectKind},
+        failure::Redirect,
         pool::Route,
         shard::{Destination, Shard},
     },
-    layout::Layout,
-    view::ClusterView,
+    layout::{ClusterView, Layout},
 };
 
 /// The servers of a cluster that have slots.
@@ -71,7 +70,7 @@ const REDIRECT_TARGET_STAYS: Duration = Duration::from_secs(3);
 
 impl Cluster {
     /// Asks nobody yet.
-    pub(crate) fn new(url: &ClusterUrl, config: &RedisConfig, workers: &Workers) -> Self {
+    pub(crate) fn new(url: &ServersUrl, config: &RedisConfig, workers: &Workers) -> Self {
         // Not all gateways listen to the same server.
         let first = getrandom::u32().unwrap_or_default();
         Self {
@@ -150,7 +149,7 @@ impl Cluster {
         }
         let first = self.listened_to.load(Ordering::Relaxed);
         let turn = (0..count).map(|n| first.wrapping_add(n) % count);
-        let mut reachable = turn.filter(|&n| !layout.shards[n].pool.is_failing());
+        let mut reachable = turn.filter(|&n| layout.shards[n].pool.last_error().is_none());
         let chosen = reachable.next().unwrap_or(first % count);
         self.listened_to.store(chosen, Ordering::Relaxed);
         Ok(Arc::clone(&layout.shards[chosen]))
@@ -168,22 +167,19 @@ impl Cluster {
         let mut layout = self.layout.lock();
         let shard = self.redirect_target(&layout, &node);
         self.moves[slot.index()].fetch_add(1, Ordering::AcqRel);
-        match redirect.kind {
-            RedirectKind::Ask => Destination {
-                shard,
-                asking: true,
-            },
-            RedirectKind::Moved => {
-                let known = layout.has(&shard);
-                *layout = Arc::new(layout.with(slot, &shard));
-                drop(layout);
-                if !known {
-                    info!(%node, "another server of the cluster has slots");
-                    self.changed.send_modify(|times| *times += 1);
-                }
-                self.request_refresh();
-                Destination::at(&shard)
+        if !redirect.asking {
+            let known = layout.has(&shard);
+            *layout = Arc::new(layout.with(slot, &shard));
+            drop(layout);
+            if !known {
+                info!(%node, "another server of the cluster has slots");
+                self.changed.send_modify(|times| *times += 1);
             }
+            self.request_refresh();
+        }
+        Destination {
+            shard,
+            asking: redirect.asking,
         }
     }
 
@@ -335,7 +331,7 @@ impl Cluster {
         let shards = self.shards();
         let reached = shards.iter().filter_map(|shard| {
             let node = shard.node()?.to_string();
-            Some((node, !shard.pool.is_failing()))
+            Some((node, shard.pool.last_error().is_none()))
         });
         figures.masters = reached.collect();
     }

@@ -10,7 +10,6 @@
 
 mod layout;
 mod members;
-mod view;
 mod watch;
 
 pub(crate) use members::Cluster;

@@ -11,16 +11,9 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::{
-    config::{RedisLogin, RedisNode},
-    lifecycle::{Lifecycle, Workers},
-    store::redis::keys::Keys,
-};
+use crate::{lifecycle::Lifecycle, store::redis::keys::Keys};
 
-use super::{
-    super::{credentials::Credentials, endpoint::Endpoint, pool::Route},
-    *,
-};
+use super::{super::pool::tests::pool_at, *};
 
 /// A server with one replica.
 #[derive(Default)]
@@ -92,26 +85,24 @@ fn config() -> RedisConfig {
     }
 }
 
-fn pool_at(port: u16, config: &RedisConfig) -> Pool {
-    let credentials = Credentials::of_redis(&RedisLogin::default(), config);
-    let node = RedisNode::new("127.0.0.1", port);
-    let timeout = config.connect_timeout_ms.duration();
-    let endpoint = Endpoint::new(node, Arc::new(credentials), timeout);
-    Pool::new(Route::to(endpoint), config, &Workers::default())
+/// A server that takes `silent` connections and says nothing on them, and how its replicas are waited for.
+async fn start(silent: u32, config: &RedisConfig) -> (Lifecycle, Arc<Server>, Pool, Replicas) {
+    let lifecycle = Lifecycle::new();
+    let (server, port) = Server::start(&lifecycle).await;
+    server.silent.store(silent, Ordering::SeqCst);
+    let pool = pool_at(port, config);
+    (lifecycle, server, pool, Replicas::new(config))
+}
+
+async fn markers_on(pool: &Pool, replicas: &Replicas) -> Arc<MarkerConnection> {
+    let opened = replicas.marker_connection(pool, marker, soon()).await;
+    opened.unwrap().unwrap()
 }
 
 #[tokio::test]
 async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_other() {
-    let lifecycle = Lifecycle::new();
-    let (server, port) = Server::start(&lifecycle).await;
-    let pool = pool_at(port, &config());
-    let replicas = Replicas::new(&config());
-
-    let before = replicas
-        .marker_connection(&pool, marker, soon())
-        .await
-        .unwrap()
-        .unwrap();
+    let (_lifecycle, server, pool, replicas) = start(0, &config()).await;
+    let before = markers_on(&pool, &replicas).await;
     let run = before.run.clone();
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Ok(()));
     server.hang_up.notify_waiters();
@@ -120,11 +111,7 @@ async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_
     }
     // Between the two the server may have lost the grant, or have been replaced.
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
-    let after = replicas
-        .marker_connection(&pool, marker, soon())
-        .await
-        .unwrap()
-        .unwrap();
+    let after = markers_on(&pool, &replicas).await;
     assert!(!Arc::ptr_eq(&before, &after));
     assert_eq!(replicas.have(&before, Some(&run), soon()).await, Err(None));
     assert_eq!(replicas.have(&after, Some(&run), soon()).await, Ok(()));
@@ -132,15 +119,8 @@ async fn a_grant_is_confirmed_by_the_connection_that_is_older_than_it_and_by_no_
 
 #[tokio::test]
 async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
-    let lifecycle = Lifecycle::new();
-    let (server, port) = Server::start(&lifecycle).await;
-    let pool = pool_at(port, &config());
-    let replicas = Replicas::new(&config());
-    let markers = replicas
-        .marker_connection(&pool, marker, soon())
-        .await
-        .unwrap()
-        .unwrap();
+    let (_lifecycle, server, pool, replicas) = start(0, &config()).await;
+    let markers = markers_on(&pool, &replicas).await;
     let run = markers.run.clone();
     assert_eq!(replicas.have(&markers, None, soon()).await, Err(None));
     assert_eq!(replicas.have(&markers, Some(&run), soon()).await, Ok(()));
@@ -153,22 +133,14 @@ async fn a_grant_of_another_server_is_confirmed_by_no_marker() {
     // The name leads to another server from now on, as whoever connects next finds out.
     server.run.store(1, Ordering::SeqCst);
     pool.route.connect().await.map(drop).unwrap();
-    let after = replicas
-        .marker_connection(&pool, marker, soon())
-        .await
-        .unwrap()
-        .unwrap();
+    let after = markers_on(&pool, &replicas).await;
     assert_eq!(after.run, other);
     assert_eq!(pool.connection(soon()).await.unwrap().run(), Some(&other));
 }
 
 #[tokio::test]
 async fn those_who_wait_for_a_connection_that_cannot_be_made_hear_so_together() {
-    let lifecycle = Lifecycle::new();
-    let (server, port) = Server::start(&lifecycle).await;
-    server.silent.store(u32::MAX, Ordering::SeqCst);
-    let pool = pool_at(port, &config());
-    let replicas = Replicas::new(&config());
+    let (_lifecycle, server, pool, replicas) = start(u32::MAX, &config()).await;
     // Those of the pool itself.
     while server.connections.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
@@ -188,15 +160,11 @@ async fn those_who_wait_for_a_connection_that_cannot_be_made_hear_so_together() 
 
 #[tokio::test]
 async fn nobody_waits_for_a_connection_longer_than_its_request_may_take() {
-    let lifecycle = Lifecycle::new();
-    let (server, port) = Server::start(&lifecycle).await;
-    server.silent.store(u32::MAX, Ordering::SeqCst);
     let config = RedisConfig {
         connect_timeout_ms: crate::config::Millis(60_000),
         ..config()
     };
-    let pool = pool_at(port, &config);
-    let replicas = Replicas::new(&config);
+    let (_lifecycle, _server, pool, replicas) = start(u32::MAX, &config).await;
     let limit = Instant::now() + Duration::from_millis(50);
     let refused = replicas.marker_connection(&pool, marker, limit).await;
     assert!(matches!(refused, Err(Unavailability::Connect(_))));

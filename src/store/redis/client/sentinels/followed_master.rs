@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use crate::{
     clock::Clock,
-    config::{RedisConfig, RedisNode, SentinelUrl},
+    config::{RedisConfig, RedisNode, ServersUrl},
     lifecycle::Lifecycle,
     store::{
         Unavailability,
@@ -92,7 +92,7 @@ const RECHECK_WITHOUT: Duration = Duration::from_millis(200);
 
 impl FollowedMaster {
     /// Asks nobody yet.
-    pub(crate) fn new(url: &SentinelUrl, config: &RedisConfig, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(url: &ServersUrl, config: &RedisConfig, clock: Arc<dyn Clock>) -> Self {
         let login = url.login();
         let timeout = config.sentinel.timeout_ms.duration();
         let of_sentinels = Arc::new(Credentials::of_sentinels(&login, config));
@@ -409,23 +409,17 @@ impl FollowedMaster {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.into())
-    }
+    use super::{super::super::resp::text, *};
 
     #[test]
     fn only_a_master_is_one() {
-        let reply = |role| Value::Array(vec![text(role)]);
-        assert_eq!(judge_role(&reply("master")), Ok(()));
-        for other in ["slave", "sentinel"] {
-            let refused = judge_role(&reply(other));
+        let judge = |role| judge_role(&Value::Array(vec![text(role)]));
+        assert_eq!(judge("master"), Ok(()));
+        for other in [judge("slave"), judge("sentinel"), judge_role(&Value::Nil)] {
             assert!(
-                matches!(refused, Err(Unavailability::Refused(_))),
-                "{other}"
+                matches!(other, Err(Unavailability::Refused(_))),
+                "{other:?}"
             );
         }
-        assert!(judge_role(&Value::Nil).is_err());
     }
 }

@@ -269,53 +269,39 @@ mod tests {
 
     #[test]
     fn names_a_master_and_when_it_became_one() {
-        let state = list(&["name", "m", "config-epoch", "12", "quorum", "2"]);
-        let named = read(&[list(&["10.0.0.1", "6379"]), state], "m").unwrap();
-        assert_eq!(named.node.to_string(), "10.0.0.1:6379");
-        assert_eq!(named.epoch, 12);
-        let state = list(&["config-epoch", "0"]);
-        let named = read(&[list(&["::1", "6379"]), state], "m").unwrap();
-        assert_eq!(
-            (named.node.to_string().as_str(), named.epoch),
-            ("[::1]:6379", 0)
-        );
+        for (host, state, node, epoch) in [
+            (
+                "10.0.0.1",
+                &["name", "m", "config-epoch", "12"][..],
+                "10.0.0.1:6379",
+                12,
+            ),
+            ("::1", &["config-epoch", "0"], "[::1]:6379", 0),
+        ] {
+            let named = read(&[list(&[host, "6379"]), list(state)], "m").unwrap();
+            assert_eq!((&*named.node.to_string(), named.epoch), (node, epoch));
+        }
     }
 
     #[test]
-    fn one_that_does_not_say_when_is_not_believed() {
+    fn one_that_does_not_say_when_or_does_not_know_the_service_is_not_believed() {
         let address = || list(&["10.0.0.1", "6379"]);
         let refused = parse_redis_value(b"-NOPERM this user has no permissions\r\n").unwrap();
-        let unsaid = read(&[address(), refused], "m").unwrap_err();
-        assert!(
-            matches!(unsaid, Unavailability::Misconfigured(_)),
-            "{unsaid}"
-        );
-        for odd in [
-            Value::Nil,
-            list(&["name", "m"]),
-            list(&["config-epoch", "x"]),
-        ] {
-            assert!(matches!(
-                read(&[address(), odd], "m"),
-                Err(Unavailability::Refused(_))
-            ));
+        for wrong in [[address(), refused], [Value::Nil, Value::Nil]] {
+            let why = read(&wrong, "m").unwrap_err();
+            assert!(matches!(why, Unavailability::Misconfigured(_)), "{why}");
         }
-    }
-
-    #[test]
-    fn one_that_does_not_know_the_service_is_not_watching_it() {
-        let unknown = read(&[Value::Nil, Value::Nil], "m").unwrap_err();
-        assert!(
-            matches!(unknown, Unavailability::Misconfigured(_)),
-            "{unknown}"
-        );
         for odd in [
+            &[address(), Value::Nil][..],
+            &[address(), list(&["name", "m"])],
+            &[address(), list(&["config-epoch", "x"])],
             &[list(&["h"]), Value::Nil],
             &[list(&["h", "x"]), Value::Nil],
+            &[],
         ] {
-            assert!(matches!(read(odd, "m"), Err(Unavailability::Refused(_))));
+            let why = read(odd, "m").unwrap_err();
+            assert!(matches!(why, Unavailability::Refused(_)), "{why}");
         }
-        assert!(matches!(read(&[], "m"), Err(Unavailability::Refused(_))));
     }
 
     fn named(port: u16, epoch: u64) -> Candidate {

@@ -1,46 +1,188 @@
-//! Looks at locks that a scan has found, many with one batch of plain reads.
+//! Lists of locks: scans of the keys, and looks at what they find.
 //!
-//! A script for each lock would cost the server several times as much. A lease is one text, which says until
-//! when it lasts, so that one read shows it as it is at an instant. What is no lease of ours is left to
-//! `list.lua`.
+//! A list is a walk over all locks, and the gateway keeps nothing between pages. A page is a few `SCAN` steps over
+//! `lg:{PREFIX*}:lock`, at most 512 keys each, one master after the other. Pipelines of plain reads show what was found; foreign
+//! values and queues need a script. The cursor contains the position of `SCAN` and the node. It contains no name, and a checksum
+//! ties it to `prefix` and `owner`.
 
 use std::{collections::HashSet, sync::Arc};
 
 use bb8_redis::redis::Value;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::{
     lock::{HeldLease, Limit, LockName},
     store::{
         StoreError, Unavailability, Uncertainty,
-        contract::{HeldLock, Holder, SHOWN_HOLDERS},
+        contract::{HeldLock, Holder, ListQuery, Page, SHOWN_HOLDERS},
+        cursor::{Cursor, Scanned},
     },
 };
 
 use super::{
-    super::{
-        client::{
-            Command, answered,
-            failure::Failure,
-            scan::{repeat_read, writable},
-            shard::Shard,
-        },
-        keys::Keys,
-        records::{MAX_LEASE_BYTES, Record},
+    client::{
+        Command, answered,
+        failure::Failure,
+        scan::{self, narrower, repeat_read, writable},
+        shard::Shard,
     },
-    page::RedisListing,
+    keys::Keys,
+    records::{MAX_LEASE_BYTES, Record},
+    scripts::RedisContext,
 };
 
-/// What was seen of a lock and its queue.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct LockRead {
-    /// The lease of ours that holds it. Without one a script looks at the lock: a foreign client may hold it, several
-    /// leases may share it, or it is free by now.
-    pub(crate) lease: Option<HeldLease>,
-    /// How many tickets are in its queue. While a slot moves, some may be at the other server.
-    pub(crate) waiters: u64,
+/// What it takes to fill a page.
+pub(crate) struct RedisListing<'a> {
+    pub(crate) context: &'a RedisContext,
+    pub(crate) query: &'a ListQuery,
 }
+
+/// How many steps a page may take, and for how long another may begin.
+const STEPS: usize = 32;
+const TIME: Duration = Duration::from_millis(250);
+/// Which part of a page may be left empty: to fill it might take a step for each lock.
+const SPARE: usize = 8;
+
+/// Where a walk through the locks of all servers is.
+struct ScanWalk {
+    /// Which server of [`Topology::shards_by_slot`](super::super::client::topology::Topology::shards_by_slot).
+    node: u16,
+    /// The run of that server, if it is known.
+    run: Option<u32>,
+    scan: u64,
+}
+
+// === impl RedisListing ===
+
+impl RedisListing<'_> {
+    /// As many locks as were asked for, or a few less.
+    pub(crate) async fn page(&self) -> Result<Page, StoreError> {
+        let topology = &self.context.dispatch.topology;
+        topology.wait_until_known().await;
+        // All servers have room for as many; this one stands for them.
+        let shard = topology.pubsub_shard()?;
+        let _room = shard.asking.within(Duration::ZERO).await?;
+        self.scan(&topology.shards_by_slot()?).await
+    }
+
+    /// Scans one server after the other. A lock whose slot moves from one server to another meanwhile may be missed, or
+    /// be found twice.
+    async fn scan(&self, shards: &[Arc<Shard>]) -> Result<Page, StoreError> {
+        let start = Instant::now();
+        let pattern = Keys::pattern(&self.query.filter.prefix);
+        let mut walk = ScanWalk::from(self.query.cursor);
+        if usize::from(walk.node) >= shards.len() {
+            walk.begin(0);
+        }
+        let mut locks = Vec::new();
+        let (mut looked_at, mut fewer) = (0, None);
+        for taken in 1.. {
+            let Some(shard) = shards.get(usize::from(walk.node)) else {
+                break;
+            };
+            let wanted = self.query.limit - locks.len();
+            let count = fewer.take();
+            let count = count.unwrap_or_else(|| scan::count(wanted, locks.len(), looked_at));
+            let dispatch = &self.context.dispatch;
+            let step = dispatch.scan(shard, walk.scan, &pattern, count).await?;
+            if !walk.is_of(step.run) {
+                // What another run has answered means nothing to this one.
+                if taken >= STEPS {
+                    let why = "the server changes again and again".to_owned();
+                    return Err(Unavailability::Refused(why).into());
+                }
+                walk.begin(0);
+                continue;
+            }
+            walk.run = Some(step.run);
+            let found = self.holders(shard, step.names).await?;
+            // What lies together cannot be scanned in parts: a page of its own may be too long by a few locks.
+            if found.len() <= wanted || (count == 1 && locks.is_empty()) {
+                looked_at += count;
+                locks.extend(found);
+                walk.go_on(step.next);
+            } else if count > 1 {
+                fewer = Some(narrower(count, wanted, found.len()));
+            } else {
+                break;
+            }
+            // Nothing has been shown, and the next page would begin with the same.
+            if fewer.is_some() && locks.is_empty() {
+                continue;
+            }
+            let enough = locks.len() >= self.query.limit - self.query.limit / SPARE;
+            if enough || taken >= STEPS || start.elapsed() >= TIME {
+                break;
+            }
+        }
+        let is_over = usize::from(walk.node) >= shards.len();
+        Ok(Page {
+            locks,
+            next: (!is_over).then(|| walk.cursor()),
+        })
+    }
+}
+
+// === impl ScanWalk ===
+
+impl From<Option<Cursor>> for ScanWalk {
+    fn from(cursor: Option<Cursor>) -> Self {
+        let (node, run, scan) = match cursor {
+            Some(Cursor::Redis {
+                node,
+                scanned: Scanned { run, scan },
+            }) => (node, Some(run), scan),
+            // A cursor of another store: the walk begins again.
+            Some(_) | None => (0, None, 0),
+        };
+        Self { node, run, scan }
+    }
+}
+
+impl ScanWalk {
+    /// Whether it can go on at this run of the server.
+    fn is_of(&self, run: u32) -> bool {
+        self.scan == 0 || self.run.is_none_or(|known| known == run)
+    }
+
+    /// The walk begins at a server.
+    fn begin(&mut self, node: u16) {
+        *self = Self {
+            node,
+            ..Self::from(None)
+        };
+    }
+
+    /// All locks were shown up to there; `SCAN` answers 0 at the end of a server.
+    fn go_on(&mut self, next: u64) {
+        self.scan = next;
+        if next == 0 {
+            self.begin(self.node.saturating_add(1));
+        }
+    }
+
+    fn cursor(&self) -> Cursor {
+        Cursor::Redis {
+            node: self.node,
+            scanned: Scanned {
+                run: self.run.unwrap_or_default(),
+                scan: self.scan,
+            },
+        }
+    }
+}
+
+// === Reads ===
+//
+// Looks at locks that a scan has found, many with one batch of plain reads. A script for each lock would cost the server
+// several times as much. A lease is one text, which says until when it lasts, so that one read shows it as it is at an
+// instant. What is no lease of ours is left to `list.lua`.
+
+/// What was seen of a lock: the lease of ours that holds it, and how many tickets are in its queue. Without a lease a script
+/// looks at the lock: a foreign client may hold it, several leases may share it, or it is free by now. While a slot moves,
+/// some tickets may be at the other server.
+type LockRead = (Option<HeldLease>, u64);
 
 /// How many commands are sent for a lock.
 const COMMANDS: usize = 2;
@@ -67,7 +209,15 @@ fn read(replies: &[Value], sent: Instant) -> Result<Vec<LockRead>, Failure> {
     let (seen, []) = seen.as_chunks::<COMMANDS>() else {
         return Err(unexpected());
     };
-    Ok(seen.iter().map(|seen| judge(seen, now, sent)).collect())
+    let seen = seen.iter().map(|[value, queue]| {
+        let waiters = match queue {
+            Value::Int(count) => count.unsigned_abs(),
+            // The key is of another type, or at another server.
+            _ => 0,
+        };
+        (read_lease(value, now, sent), waiters)
+    });
+    Ok(seen.collect())
 }
 
 fn commands(batch: &[Keys]) -> Vec<Command> {
@@ -85,17 +235,6 @@ fn commands(batch: &[Keys]) -> Vec<Command> {
         .chain(reads)
         .chain([role])
         .collect()
-}
-
-fn judge([value, queue]: &[Value; COMMANDS], now: u64, sent: Instant) -> LockRead {
-    LockRead {
-        lease: read_lease(value, now, sent),
-        waiters: match queue {
-            Value::Int(count) => count.unsigned_abs(),
-            // The key is of another type, or at another server.
-            _ => 0,
-        },
-    }
 }
 
 fn read_lease(value: &Value, now: u64, sent: Instant) -> Option<HeldLease> {
@@ -141,21 +280,16 @@ const SCRIPTS: usize = 16;
 
 impl RedisListing<'_> {
     /// Who holds the locks that were found on a server.
-    pub(crate) async fn holders(
+    async fn holders(
         &self,
         shard: &Arc<Shard>,
         names: Vec<LockName>,
     ) -> Result<Vec<HeldLock>, StoreError> {
         // A step may find a key twice.
         let names: HashSet<LockName> = names.into_iter().collect();
-        let mut names = names.into_iter().peekable();
-        let mut batches = Vec::new();
-        while names.peek().is_some() {
-            let batch = names.by_ref().take(BATCH);
-            let keys = batch.map(|name| self.context.keys(&name));
-            batches.push(keys.collect::<Vec<_>>());
-        }
-        let seen = stream::iter(batches).map(|batch| self.holders_of_batch(shard, batch));
+        let keys = names.into_iter().map(|name| self.context.keys(&name));
+        let batches = stream::iter(keys).chunks(BATCH);
+        let seen = batches.map(|batch| self.holders_of_batch(shard, batch));
         seen.buffer_unordered(BATCHES).try_concat().await
     }
 
@@ -172,29 +306,23 @@ impl RedisListing<'_> {
         let seen = repeat_read(read_all).await?;
         let mut found = Vec::new();
         let mut unclear = Vec::new();
-        for (keys, LockRead { lease, waiters }) in batch.into_iter().zip(seen) {
+        for (keys, (lease, waiters)) in batch.into_iter().zip(seen) {
             let Some(lease) = lease else {
                 unclear.push((keys, waiters));
                 continue;
             };
-            let lock = self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters);
-            found.extend(lock.map(|lock| (keys, lock)));
+            found.extend(self.to_held_lock(&keys, Some(Holder::Lease(lease)), waiters));
         }
         let closer = stream::iter(unclear).map(|(keys, waiters)| self.inspect_one(keys, waiters));
         let mut closer = closer.buffer_unordered(SCRIPTS);
         while let Some(lock) = closer.try_next().await? {
             found.extend(lock);
         }
-        let counted = stream::iter(found).map(|(keys, lock)| self.with_live_waiters(keys, lock));
-        counted.buffer_unordered(SCRIPTS).try_collect().await
+        Ok(found)
     }
 
     /// Looks at everything about a lock at one instant.
-    async fn inspect_one(
-        &self,
-        keys: Keys,
-        waiters: u64,
-    ) -> Result<Option<(Keys, HeldLock)>, StoreError> {
+    async fn inspect_one(&self, keys: Keys, waiters: u64) -> Result<Option<HeldLock>, StoreError> {
         let most = if self.query.filter.looks_at_leases() {
             // Any of those who share it may be the one.
             usize::from(Limit::MAX)
@@ -212,27 +340,7 @@ impl RedisListing<'_> {
             }
             Err(error) => return Err(error),
         };
-        let keys = lock.keys;
-        let lock = self.to_held_lock(&keys, holder, waiters);
-        Ok(lock.map(|lock| (keys, lock)))
-    }
-
-    /// The same lock, without those in its queue whose time is over. Where nobody is, nothing is asked.
-    async fn with_live_waiters(
-        &self,
-        keys: Keys,
-        mut lock: HeldLock,
-    ) -> Result<HeldLock, StoreError> {
-        if lock.waiters == 0 {
-            return Ok(lock);
-        }
-        match self.context.lock(keys).count().await {
-            Ok(waiters) => lock.waiters = waiters,
-            // Where a slot is being moved the queue may be in two places: all in it are counted.
-            Err(StoreError::Unavailable(_)) if self.context.dispatch.topology.is_cluster() => {}
-            Err(error) => return Err(error),
-        }
-        Ok(lock)
+        Ok(self.to_held_lock(&lock.keys, holder, waiters))
     }
 
     /// The lock as it is shown, if it is held and wanted.
@@ -254,11 +362,7 @@ impl RedisListing<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.into())
-    }
+    use super::{super::client::text, *};
 
     const NOW: u64 = 1_795_000_000_000_000;
 
@@ -294,29 +398,15 @@ mod tests {
     fn what_a_replica_or_a_server_that_refuses_has_answered_is_not_believed() {
         let seen = || [lease(NOW + 500_000), Value::Int(3)];
         let of_master = read(&replies(&seen(), "master"), Instant::now()).unwrap();
-        let [
-            LockRead {
-                lease: Some(_),
-                waiters: 3,
-            },
-        ] = of_master[..]
-        else {
-            panic!("{of_master:?}");
-        };
+        assert!(matches!(of_master[..], [(Some(_), 3)]), "{of_master:?}");
         let replica = read(&replies(&seen(), "slave"), Instant::now());
         assert!(matches!(replica, Err(Failure::WrongNode(_))), "{replica:?}");
         let refused = [error("NOPERM no getrange"), Value::Int(0)];
         let refused = read(&replies(&refused, "master"), Instant::now());
         assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
         let odd = [error("WRONGTYPE a list"), error("WRONGTYPE a list")];
-        let unclear = LockRead {
-            lease: None,
-            waiters: 0,
-        };
-        assert_eq!(
-            read(&replies(&odd, "master"), Instant::now()),
-            Ok(vec![unclear])
-        );
+        let unclear = read(&replies(&odd, "master"), Instant::now());
+        assert_eq!(unclear, Ok(vec![(None, 0)]));
         assert!(read(&[Value::Nil], Instant::now()).is_err());
     }
 
@@ -330,5 +420,18 @@ mod tests {
         for odd in [&["x", "1"][..], &["1"], &["18446744073709551615", "0"]] {
             assert_eq!(microseconds(&time(odd)), None, "{odd:?}");
         }
+    }
+
+    #[test]
+    fn a_walk_that_has_begun_goes_on_at_the_same_run_only() {
+        let mut walk = ScanWalk::from(None);
+        assert!(walk.is_of(1));
+        walk.run = Some(1);
+        assert!(walk.is_of(2), "it has not begun");
+        walk.go_on(7);
+        let mut walk = ScanWalk::from(Some(walk.cursor()));
+        assert!(walk.is_of(1) && !walk.is_of(2));
+        walk.go_on(0);
+        assert_eq!((walk.node, walk.scan, walk.run), (1, 0, None));
     }
 }
