@@ -11,8 +11,8 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, KeeperId, Lease,
-        LockName, Metadata, Owner, Salt, Sharing, Token, TokenHash, Ttl,
+        CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
+        Owner, Salt, Sharing, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -262,8 +262,6 @@ impl Engine {
 /// One attempt, with what is needed to tell its caller about it and to give it back.
 pub(super) struct AcquireAttempt {
     pub(super) engine: Arc<EngineShared>,
-    /// The fencing token that the name had reached when the attempt began.
-    pub(super) fence_before: Option<FencingToken>,
     pub(super) attempt: Attempt,
     pub(super) token: Token,
     /// The key under which the attempt may be repeated, and whose it is.
@@ -340,7 +338,7 @@ impl AcquireAttempt {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
         };
-        let (fence_before, started) = (engine.fences.last(&request.name), Instant::now());
+        let started = Instant::now();
         let attempt = Attempt {
             name: request.name,
             token: token.hash(),
@@ -354,7 +352,6 @@ impl AcquireAttempt {
         };
         Self {
             engine: Arc::clone(engine),
-            fence_before,
             attempt,
             token,
             repeatable: request.idempotency_key.map(|key| (request.caller, key)),
@@ -399,7 +396,8 @@ impl AcquireAttempt {
             let decided = match answer {
                 // It may have held the lock for a while before it asked again.
                 Ok(Acquisition::Granted(held)) if self.was_queued => {
-                    match Box::pin(self.granted_or_resent(held, &mut parked)).await {
+                    let outcome = Box::pin(self.granted_after_wait(held)).await;
+                    match self.or_resent(outcome, &mut parked).await {
                         Some(outcome) => ControlFlow::Break(outcome),
                         None => continue,
                     }
@@ -509,18 +507,17 @@ impl AcquireAttempt {
         interruption: Interruption,
         parked: &mut Parked,
     ) -> Option<AcquireResult> {
-        match interruption {
+        let outcome = match interruption {
             Interruption::News(News::Granted(held)) => {
                 self.engine.metrics.handed_over(false);
-                Box::pin(self.granted_or_resent(held, parked)).await
+                Box::pin(self.granted_after_wait(held)).await
             }
             Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Interruption::News(News::GrantedProvisionally) => {
-                Box::pin(self.confirmed_or_resent(parked)).await
-            }
-            Interruption::News(News::Forgotten) => self.resend(parked).await,
+            Interruption::News(News::GrantedProvisionally) => Box::pin(self.confirm()).await,
+            Interruption::News(News::Forgotten) => None,
             Interruption::End(end) => Some(Box::pin(self.leave(&end, parked)).await),
-        }
+        };
+        self.or_resent(outcome, parked).await
     }
 
     /// When its wait is over.
@@ -564,26 +561,15 @@ impl AcquireAttempt {
         }
     }
 
-    /// The outcome of a grant that was waited for; `None` if it is lost, and the attempt must be sent again.
-    async fn granted_or_resent(
+    /// The outcome, if there is one. Without one the attempt has lost its place: `None` if it must be sent again.
+    async fn or_resent(
         &mut self,
-        held: HeldLease,
+        outcome: Option<AcquireResult>,
         parked: &mut Parked,
     ) -> Option<AcquireResult> {
-        match self.granted_after_wait(held).await {
-            Some(outcome) => Some(outcome),
-            None => self.resend(parked).await,
+        if outcome.is_some() {
+            return outcome;
         }
-    }
-
-    async fn confirmed_or_resent(&mut self, parked: &mut Parked) -> Option<AcquireResult> {
-        match self.confirm().await {
-            Some(outcome) => Some(outcome),
-            None => self.resend(parked).await,
-        }
-    }
-
-    async fn resend(&mut self, parked: &mut Parked) -> Option<AcquireResult> {
         let left = self
             .wait_deadline()
             .saturating_duration_since(Instant::now());

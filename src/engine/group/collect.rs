@@ -67,13 +67,6 @@ pub(super) struct Collector {
     all_given_back: mpsc::Receiver<Infallible>,
 }
 
-/// Why the locks that are held are not kept any more while another one is waited for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Interruption {
-    HungUp,
-    Lost,
-}
-
 /// For how long a lock is held at most while others are waited for, in ms: what a killed gateway leaves behind.
 const COLLECTING: u64 = 10_000;
 /// How long a caller waits at most until what was taken is given back: as long as a command of Redis may take by default.
@@ -309,7 +302,7 @@ impl Collector {
         let outcome = loop {
             let ended = tokio::select! {
                 biased;
-                () = &mut self.hung_up, if stay.is_some() => Interruption::HungUp,
+                () = &mut self.hung_up, if stay.is_some() => RoundEnd::HungUp,
                 outcome = &mut run => break outcome,
                 Ok(_place) = &mut was_queued, if self.queued.is_some() => {
                     if let Some(queued) = self.queued.take() {
@@ -318,7 +311,7 @@ impl Collector {
                     }
                     continue;
                 }
-                () = collected.until_lost(), if stay.is_some() => Interruption::Lost,
+                () = collected.until_lost(), if stay.is_some() => RoundEnd::Lost,
             };
             // The attempt leaves the queue, and says what it was granted in that instant.
             stay = None;
@@ -340,10 +333,7 @@ impl Collector {
                         granted.delivery.join_names(self.names.iter().cloned());
                     }
                 }
-                Err(match interruption {
-                    Interruption::HungUp => RoundEnd::HungUp,
-                    Interruption::Lost => RoundEnd::Lost,
-                })
+                Err(interruption)
             }
             (Ok(granted), None) => Ok(granted),
             (Err(AcquireError::Held { .. }), None) if !waits && !self.left().is_zero() => {

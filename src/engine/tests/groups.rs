@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::scripted_store::*;
 use crate::{
@@ -22,8 +19,13 @@ pub(super) type Outcome = Result<GrantedGroup, GroupAcquireError>;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
+/// A request for the group, each part as this request says.
 pub(super) fn group(part: &AcquireRequest) -> GroupRequest {
-    let names = GroupNames::parse(["c", "a", "b"]).unwrap();
+    group_of(["c", "a", "b"], part)
+}
+
+pub(super) fn group_of<const N: usize>(names: [&str; N], part: &AcquireRequest) -> GroupRequest {
+    let names = GroupNames::parse(names).unwrap();
     let part = |name: &LockName| {
         Ok::<_, StoreError>(AcquireRequest {
             name: name.clone(),
@@ -47,18 +49,6 @@ pub(super) fn answering(
     let rest = answers.map(Ok);
     store.acquisitions.lock().extend(rest);
     store
-}
-
-/// Starts an acquire whose caller stays until the handle is aborted, and lets it do what it can at once.
-pub(super) async fn start(engine: &Engine, request: GroupRequest) -> JoinHandle<Outcome> {
-    let engine = engine.clone();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the caller of a test is no task of the program"
-    )]
-    let caller = tokio::spawn(async move { engine.acquire_group(request, || {}).await });
-    settle().await;
-    caller
 }
 
 fn asked(store: &ScriptedStore) -> Vec<(String, TokenHash)> {
@@ -136,7 +126,7 @@ async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
     let (store, engine) = engine_on(answering([granted(), queued(), granted()]));
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
     assert_eq!(asked_names(&store), ["a", "b"]);
     let before = store.renewals_asked.lock().to_owned();
     // The lease of `a` has 30 s here, of which a third passes.
@@ -156,7 +146,7 @@ async fn a_part_that_lasts_briefly_is_renewed_in_time() {
         queued(),
         granted(),
     ]));
-    let _caller = start(&engine, group(&waiting_request(None))).await;
+    let _caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
     sleep(Duration::from_millis(3_400)).await;
     let renewed = store.renewed.lock().clone();
     let a = LockName::new("a").unwrap();
@@ -165,18 +155,15 @@ async fn a_part_that_lasts_briefly_is_renewed_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token() {
-    let (store, engine) = engine_on(
-        answering([
-            Acquisition::Granted(brief()),
-            Acquisition::Granted(brief()),
-            queued(),
-            granted(),
-            granted(),
-            granted(),
-        ])
-        .answering_leave(Ok(Leaving::Left(contention()))),
-    );
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let (store, engine) = engine_on(answering([
+        Acquisition::Granted(brief()),
+        Acquisition::Granted(brief()),
+        queued(),
+        granted(),
+        granted(),
+        granted(),
+    ]));
+    let caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
     let first = asked(&store)[0].1;
     lose(&store, "b");
     sleep(Duration::from_millis(3_400)).await;
@@ -209,9 +196,8 @@ async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
     // How many locks it has when it waits, and hangs up.
     for taken in 0..NAMES.len() {
         let answers = std::iter::repeat_n(granted(), taken).chain([queued()]);
-        let (store, engine) =
-            engine_on(answering(answers).answering_leave(Ok(Leaving::Left(contention()))));
-        let caller = start(&engine, group(&waiting_request(None))).await;
+        let (store, engine) = engine_on(answering(answers));
+        let caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
         caller.abort();
         settle().await;
         assert_eq!(store.left.lock().len(), 1);
@@ -227,7 +213,7 @@ async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
         let answers = std::iter::repeat_n(granted(), NAMES.len());
         let (store, engine) = engine_on(answering(answers).with_closed_gate());
         store.gate.add_permits(taken);
-        let caller = start(&engine, group(&request(None))).await;
+        let caller = start(engine.acquire_group(group(&request(None)), || {})).await;
         assert_eq!(asked(&store).len(), taken + 1);
         caller.abort();
         store.open_gate();
@@ -241,7 +227,7 @@ async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
 async fn what_was_granted_in_the_instant_of_hanging_up_is_given_back_too() {
     let (store, engine) =
         engine_on(answering([granted(), queued()]).answering_leave(Ok(Leaving::Granted(held()))));
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
     caller.abort();
     settle().await;
     assert_eq!(given_back(&store), ["a", "b"]);
@@ -249,9 +235,9 @@ async fn what_was_granted_in_the_instant_of_hanging_up_is_given_back_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_drains_gives_back_what_it_has_taken() {
-    let store = answering([granted(), queued()]).answering_leave(Ok(Leaving::Left(contention())));
+    let store = answering([granted(), queued()]);
     let (engine, lifecycle) = engine(&store);
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
     lifecycle.drain();
     let (_, error) = refusal(caller.await.unwrap());
     assert!(matches!(error, AcquireError::Draining));
@@ -263,7 +249,7 @@ async fn a_gateway_that_drains_gives_back_what_it_has_taken() {
 async fn a_gateway_that_begins_to_drain_takes_no_more() {
     let store = answering([granted(), granted()]).with_closed_gate();
     let (engine, lifecycle) = engine(&store);
-    let caller = start(&engine, group(&request(None))).await;
+    let caller = start(engine.acquire_group(group(&request(None)), || {})).await;
     lifecycle.drain();
     store.open_gate();
     let (name, error) = refusal(caller.await.unwrap());
@@ -275,9 +261,8 @@ async fn a_gateway_that_begins_to_drain_takes_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_is_for_all_locks_together() {
-    let (store, engine) =
-        engine_on(answering([queued(), queued()]).answering_leave(Ok(Leaving::Left(contention()))));
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let (store, engine) = engine_on(answering([queued(), queued()]));
+    let caller = start(engine.acquire_group(group(&waiting_request(None)), || {})).await;
     sleep(WAIT / 2).await;
     store.tell(News::Granted(held()));
     settle().await;
@@ -337,7 +322,7 @@ async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
 async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key() {
     let held = Acquisition::Held(contention());
     let (store, engine) = engine_on(answering([granted(), held, granted(), granted(), queued()]));
-    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    let caller = start(engine.acquire_group(group(&waiting_request(KEY)), || {})).await;
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     let asked = asked(&store);
     assert_ne!(asked[0].1, asked[2].1, "what was given back is not granted");
@@ -362,11 +347,8 @@ async fn with_a_key_an_answer_that_is_lost_gives_all_back_after_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place() {
     let held = Acquisition::Held(contention());
-    let (store, engine) = engine_on(
-        answering([held, granted(), granted(), queued()])
-            .answering_leave(Ok(Leaving::Left(contention()))),
-    );
-    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    let (store, engine) = engine_on(answering([held, granted(), granted(), queued()]));
+    let caller = start(engine.acquire_group(group(&waiting_request(KEY)), || {})).await;
     caller.abort();
     settle().await;
     let token = asked(&store)[3].1;
@@ -378,7 +360,7 @@ async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place()
 fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
     let first = store.attempts.lock()[0].clone();
     let salt = salt.unwrap_or(first.idempotency.unwrap().salt);
-    let again = Acquisition::Replayed(held(), salt, None);
+    let again = Acquisition::Replayed(held(), salt);
     store.acquisitions.lock().push_back(Ok(again));
 }
 
@@ -451,7 +433,6 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
         .push_back(Ok(Acquisition::Replayed(
             super::scripted_store::held(),
             salt,
-            None,
         )));
     let (engine, _lifecycle) = engine(&store);
     let outcome = acquire(&engine, &waiting_request(KEY)).await;
@@ -466,7 +447,7 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
 
 /// The group waits for its last lock when a newer request under its key takes over.
 async fn superseded(store: &ScriptedStore, engine: &Engine) {
-    let caller = start(engine, group(&waiting_request(KEY))).await;
+    let caller = start(engine.acquire_group(group(&waiting_request(KEY)), || {})).await;
     store.tell(News::Superseded);
     let (name, error) = refusal(caller.await.unwrap());
     assert_eq!(name.as_deref(), Some("c"));
@@ -511,14 +492,7 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
     let fingerprint = |names: [&'static str; 2]| async move {
         let held = Acquisition::Held(contention());
         let (store, engine) = engine_on(answering([held]));
-        let names = GroupNames::parse(names).unwrap();
-        let part = |name: &LockName| {
-            Ok::<_, StoreError>(AcquireRequest {
-                name: name.clone(),
-                ..request(KEY)
-            })
-        };
-        let request = GroupRequest::new(names, part).unwrap();
+        let request = group_of(names, &request(KEY));
         drop(engine.acquire_group(request, || {}).await);
         let attempts = store.attempts.lock();
         attempts[0].idempotency.as_ref().unwrap().fingerprint
@@ -560,8 +534,7 @@ fn unfinished(salt: Salt) -> Acquisition {
         ttl: Ttl::from_millis(9_999).unwrap(),
         ..held()
     };
-    let before = KeeperId::random();
-    Acquisition::Replayed(held, salt, Some(before))
+    Acquisition::Replayed(held, salt)
 }
 
 fn token_of(salt: &Salt) -> TokenHash {
@@ -681,7 +654,7 @@ async fn what_is_granted_at_a_hang_up_stays_if_a_repeated_request_goes_on_with_i
         store.give_backs.lock().push_back(GiveBack::Kept);
         let (engine, _lifecycle) = engine(&store);
         store.gate.add_permits(1);
-        let caller = start(&engine, group(&request(KEY))).await;
+        let caller = start(engine.acquire_group(group(&request(KEY)), || {})).await;
         assert_eq!(asked_names(&store), ["c", "b"]);
         caller.abort();
         store.open_gate();
@@ -697,7 +670,7 @@ async fn with_a_key_a_lock_that_may_have_been_granted_decides_about_those_before
         let store = answering([held, granted(), granted(), queued()]).answering_leave(leave);
         store.give_backs.lock().push_back(GiveBack::Kept);
         let (engine, _lifecycle) = engine(&store);
-        let caller = start(&engine, group(&waiting_request(KEY))).await;
+        let caller = start(engine.acquire_group(group(&waiting_request(KEY)), || {})).await;
         caller.abort();
         sleep(Duration::from_mins(1)).await;
         assert_eq!(given_back(&store), ["c"]);

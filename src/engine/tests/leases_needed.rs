@@ -6,7 +6,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::scripted_store::*;
 use crate::{
-    engine::HoldEvent,
     lock::Token,
     store::contract::{Loss, Renewal, RenewalTtl},
 };
@@ -79,8 +78,8 @@ async fn a_lease_that_nobody_has_heard_of_is_not_waited_for() {
 async fn a_hold_counts_for_as_long_as_its_gateway_renews_it() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut hold = engine.hold(request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
-    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+    next_grant(&mut hold).await;
+    assert_is(hold.next().await, "Some(Renewed(");
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     drop(hold);
     settle().await;
@@ -92,11 +91,9 @@ async fn a_hold_whose_holder_was_sent_elsewhere_is_waited_for_no_longer_than_it_
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, lifecycle) = engine(&store);
     let mut hold = engine.hold(request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    next_grant(&mut hold).await;
     lifecycle.drain();
-    while let Some(event) = hold.next().await {
-        assert!(!matches!(event, HoldEvent::Granted(_)), "{event:?}");
-    }
+    assert_is(end_of(&mut hold).await.0, "Draining {");
     settle().await;
     let until = Instant::now() + Duration::from_secs(2);
     assert_eq!(engine.leases_needed_until(), Some(until));
