@@ -397,7 +397,7 @@ impl AcquireAttempt {
                 // It may have held the lock for a while before it asked again.
                 Ok(Acquisition::Granted(held)) if self.was_queued => {
                     let outcome = Box::pin(self.granted_after_wait(held)).await;
-                    match self.or_resent(outcome, &mut parked).await {
+                    match Box::pin(self.or_resent(outcome, &mut parked)).await {
                         Some(outcome) => ControlFlow::Break(outcome),
                         None => continue,
                     }
@@ -410,7 +410,8 @@ impl AcquireAttempt {
             };
             self.queued(place, &mut parked);
             let interruption = self.wait_in_queue(&mut parked, hung_up.as_mut()).await;
-            let Some(outcome) = self.handle_interruption(interruption, &mut parked).await else {
+            let handled = Box::pin(self.handle_interruption(interruption, &mut parked));
+            let Some(outcome) = handled.await else {
                 continue;
             };
             if !self.is_refused_again(&outcome) {
@@ -510,12 +511,12 @@ impl AcquireAttempt {
         let outcome = match interruption {
             Interruption::News(News::Granted(held)) => {
                 self.engine.metrics.handed_over(false);
-                Box::pin(self.granted_after_wait(held)).await
+                self.granted_after_wait(held).await
             }
             Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Interruption::News(News::GrantedProvisionally) => Box::pin(self.confirm()).await,
+            Interruption::News(News::GrantedProvisionally) => self.confirm().await,
             Interruption::News(News::Forgotten) => None,
-            Interruption::End(end) => Some(Box::pin(self.leave(&end, parked)).await),
+            Interruption::End(end) => Some(self.leave(&end, parked).await),
         };
         self.or_resent(outcome, parked).await
     }

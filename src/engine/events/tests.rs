@@ -127,19 +127,10 @@ async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
     let (_, engine) = engine_on(store);
     let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
     settle().await;
-    engine
-        .acquire(request(None))
-        .await
-        .unwrap()
-        .delivery
-        .delivered();
-    let expired = async {
-        while !next(&mut listener)
-            .await
-            .iter()
-            .any(|event| event.kind == EventKind::Expired)
-        {}
-    };
+    let granted = engine.acquire(request(None)).await.unwrap();
+    granted.delivery.delivered();
+    let is_expired = |event: &Arc<Event>| event.kind == EventKind::Expired;
+    let expired = async { while !next(&mut listener).await.iter().any(is_expired) {} };
     let told = timeout(Duration::from_mins(2), expired).await;
     told.expect("its end is told");
 }
@@ -238,14 +229,12 @@ async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
     }
     told.sort_by_key(|event| event.kind.as_str());
     assert_eq!(told[0].reason.as_deref(), Some("stuck"));
+    let told = told.iter();
     let shown: Vec<_> = told
-        .iter()
         .map(|event| (event.kind.as_str(), event.fence.is_some()))
         .collect();
-    assert_eq!(
-        shown,
-        [("broken", true), ("broken", false), ("renewed", true)]
-    );
+    let expected = [("broken", true), ("broken", false), ("renewed", true)];
+    assert_eq!(shown, expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,22 +257,14 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.listen(NamePrefix::default(), None).unwrap();
     let token = Token::random().hash();
-    let lease = HeldLease { ..held() };
     for _ in 0..20_000 {
-        engine.0.events.renewed(&name(), &token, &lease);
+        engine.0.events.renewed(&name(), &token, &held());
     }
     sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
     let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
-    loop {
-        let told = next(&mut listener).await;
-        if told
-            .iter()
-            .any(|event| event.reason.as_deref() == Some("too-many"))
-        {
-            return;
-        }
-    }
+    let is_gap = |event: &Arc<Event>| event.reason.as_deref() == Some("too-many");
+    while !next(&mut listener).await.iter().any(is_gap) {}
 }
 
 /// What a hand-off comes to if the next holder is faster than whoever ended the lease.
@@ -309,15 +290,9 @@ async fn the_end_of_a_lease_is_told_before_the_next_grant() {
     while told.len() < 8 {
         told.extend(next(&mut listener).await);
     }
-    let told: Vec<_> = told
-        .iter()
-        .map(|event| {
-            (
-                event.kind.as_str(),
-                event.fence.map_or(0, FencingToken::get),
-            )
-        })
-        .collect();
+    let fence = |event: &Event| event.fence.map_or(0, FencingToken::get);
+    let told = told.iter().map(|event| (event.kind.as_str(), fence(event)));
+    let told: Vec<_> = told.collect();
     let expected = [
         ("acquired", 1),
         ("released", 1),

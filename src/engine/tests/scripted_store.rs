@@ -204,7 +204,7 @@ impl ScriptedStore {
 impl Store for ScriptedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         self.attempts.lock().push(attempt.clone());
-        let answer = self.acquisitions.lock().pop_front();
+        let answer = next(&self.acquisitions);
         self.pass_gate().await;
         answer.expect("the test says what acquire answers")
     }
@@ -212,8 +212,7 @@ impl Store for ScriptedStore {
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
         let takes = *self.confirm_takes.lock();
         tokio::time::sleep(takes).await;
-        let answer = self.confirmations.lock().pop_front();
-        answer.expect("the test says what confirm answers")
+        next(&self.confirmations).expect("the test says what confirm answers")
     }
 
     async fn leave(
@@ -225,8 +224,7 @@ impl Store for ScriptedStore {
         self.left.lock().push((*token, keep_for));
         self.changed.notify_waiters();
         self.pass_gate().await;
-        let answer = self.leavings.lock().pop_front();
-        answer.unwrap_or(Ok(Leaving::Left(contention())))
+        next(&self.leavings).unwrap_or(Ok(Leaving::Left(contention())))
     }
 
     fn parking(&self) -> &Parking {
@@ -259,7 +257,7 @@ impl Store for ScriptedStore {
         if self.renewals_hang.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        let answer = self.renewals.lock().pop_front();
+        let answer = next(&self.renewals);
         let takes = *self.renewals_take.lock();
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
@@ -274,7 +272,7 @@ impl Store for ScriptedStore {
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         self.pass_gate().await;
-        if let Some(error) = self.release_errors.lock().pop_front() {
+        if let Some(error) = next(&self.release_errors) {
             return Err(error);
         }
         let keeps = *self.adopted_by.lock();
@@ -283,8 +281,7 @@ impl Store for ScriptedStore {
         }
         self.released.lock().push(*token);
         self.changed.notify_waiters();
-        let answer = self.releases.lock().pop_front();
-        Ok(answer.unwrap_or(Release::Lost(Loss::Free)))
+        Ok(next(&self.releases).unwrap_or(Release::Lost(Loss::Free)))
     }
 
     fn partition(&self, name: &LockName) -> Partition {
@@ -296,14 +293,13 @@ impl Store for ScriptedStore {
             std::future::pending::<()>().await;
         }
         self.pass_gate().await;
-        if let Some(error) = self.give_back_errors.lock().pop_front() {
+        if let Some(error) = next(&self.give_back_errors) {
             return Err(error);
         }
         self.given_back.lock().push(*token);
         self.given_back_names.lock().push(name.clone());
         self.changed.notify_waiters();
-        let answer = self.give_backs.lock().pop_front();
-        Ok(answer.unwrap_or(GiveBack::GivenBack))
+        Ok(next(&self.give_backs).unwrap_or(GiveBack::GivenBack))
     }
 
     async fn give_back_unanswered(
@@ -333,8 +329,7 @@ impl Store for ScriptedStore {
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
-        let answer = self.pages.lock().pop_front();
-        answer.unwrap_or(Ok(Page {
+        next(&self.pages).unwrap_or(Ok(Page {
             locks: Vec::new(),
             next: None,
         }))
@@ -349,8 +344,7 @@ impl Store for ScriptedStore {
         self.pass_gate().await;
         self.broken.lock().push(target);
         self.changed.notify_waiters();
-        let answer = self.breakings.lock().pop_front();
-        answer.unwrap_or(Ok(Breaking::NotHeld))
+        next(&self.breakings).unwrap_or(Ok(Breaking::NotHeld))
     }
 
     async fn request_release(
@@ -362,8 +356,7 @@ impl Store for ScriptedStore {
         self.pass_gate().await;
         self.requested.lock().push((target, request.clone()));
         self.changed.notify_waiters();
-        let answer = self.requestings.lock().pop_front();
-        answer.unwrap_or(Ok(Requesting::NotHeld))
+        next(&self.requestings).unwrap_or(Ok(Requesting::NotHeld))
     }
 
     fn breaks(&self) -> &BreakFeed {
@@ -379,6 +372,11 @@ impl Store for ScriptedStore {
     fn describe(&self) -> String {
         "scripted".to_owned()
     }
+}
+
+/// What the test says that is answered next.
+fn next<T>(answers: &Mutex<VecDeque<T>>) -> Option<T> {
+    answers.lock().pop_front()
 }
 
 /// How the names begin of locks at a part of the store that never answers what gives a lease back.
