@@ -291,12 +291,6 @@ pub(super) struct AttemptIdentity {
     pub(super) idempotency: Option<Idempotency>,
 }
 
-/// What ends a stretch of standing in the queue.
-enum Interruption {
-    News(News),
-    End(WaitEnd),
-}
-
 /// Why an attempt stops standing in the queue without having been granted the lock.
 enum WaitEnd {
     /// Its wait ran out.
@@ -485,9 +479,9 @@ impl AcquireAttempt {
         &mut self,
         parked: &mut Parked,
         hung_up: Pin<&mut impl Future<Output = ()>>,
-    ) -> Interruption {
+    ) -> Result<News, WaitEnd> {
         let _waited = trace::child("wait in the queue", SpanKind::Internal);
-        Interruption::End(tokio::select! {
+        Err(tokio::select! {
             biased;
             // First: nothing must be asked for, or confirmed, for a caller that has gone. A grant that it has been
             // told of is found by leaving.
@@ -495,7 +489,7 @@ impl AcquireAttempt {
                 self.engine.metrics.wait_abandoned();
                 WaitEnd::HungUp
             }
-            news = parked.news() => return Interruption::News(news),
+            news = parked.news() => return Ok(news),
             () = sleep_until(self.wait_deadline()) => WaitEnd::WaitOver,
             () = self.engine.lifecycle.drained() => WaitEnd::Draining,
             () = self.authorization.revoked() => WaitEnd::Revoked,
@@ -505,18 +499,18 @@ impl AcquireAttempt {
     /// `None`: the queue has forgotten the attempt, which must be sent again.
     async fn handle_interruption(
         &mut self,
-        interruption: Interruption,
+        interruption: Result<News, WaitEnd>,
         parked: &mut Parked,
     ) -> Option<AcquireResult> {
         let outcome = match interruption {
-            Interruption::News(News::Granted(held)) => {
+            Ok(News::Granted(held)) => {
                 self.engine.metrics.handed_over(false);
                 self.granted_after_wait(held).await
             }
-            Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Interruption::News(News::GrantedProvisionally) => self.confirm().await,
-            Interruption::News(News::Forgotten) => None,
-            Interruption::End(end) => Some(self.leave(&end, parked).await),
+            Ok(News::Superseded) => Some(Err(AcquireError::Superseded)),
+            Ok(News::GrantedProvisionally) => self.confirm().await,
+            Ok(News::Forgotten) => None,
+            Err(end) => Some(self.leave(&end, parked).await),
         };
         self.or_resent(outcome, parked).await
     }

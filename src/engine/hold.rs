@@ -550,12 +550,7 @@ impl HoldTask {
                 }
                 Some(renewal)
             }
-            Err(
-                StoreError::Unavailable(_)
-                | StoreError::Indeterminate(_)
-                | StoreError::ForeignData { .. }
-                | StoreError::FenceExhausted,
-            ) => {
+            Err(_) => {
                 managed.schedule_retry();
                 None
             }

@@ -1,7 +1,7 @@
 //! The leases that were granted, renewed or answered by this gateway.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc,
@@ -179,22 +179,15 @@ impl LeaseRegistry {
         };
         let key = key(name, &token);
         let mut shard = self.shard(&key);
-        match shard.leases.entry(key) {
-            Entry::Occupied(mut listed) => {
-                let listed = listed.get_mut();
-                lease.is_counted |= listed.is_counted;
-                lease.answered = listed.answered;
-                lease.slot = listed.slot.take();
-                lease.stream = listed.stream.take();
-                if let Some(slot) = &lease.slot {
-                    slot.extend_until(until);
-                }
-                *listed = lease;
-            }
-            Entry::Vacant(place) => {
-                place.insert(lease);
+        if let Some(listed) = shard.leases.remove(&key) {
+            lease.is_counted |= listed.is_counted;
+            lease.answered = listed.answered;
+            (lease.slot, lease.stream) = (listed.slot, listed.stream);
+            if let Some(slot) = &lease.slot {
+                slot.extend_until(until);
             }
         }
+        shard.leases.insert(key, lease);
         self.sweep(&mut shard, now);
     }
 

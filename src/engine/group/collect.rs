@@ -119,7 +119,7 @@ impl Collector {
         hung_up: CallerGone,
         queued: oneshot::Sender<()>,
     ) -> Self {
-        let (names, mut parts) = request.into_parts();
+        let GroupRequest { names, mut parts } = request;
         let first = parts.first().expect("a group has at least 2 names");
         let (ttl, wait) = (first.ttl, first.wait);
         let group = names.group();
@@ -168,7 +168,7 @@ impl Collector {
             let last_first: Vec<_> = (0..=last).rev().collect();
             match self.round(&last_first, false).await {
                 Err(RoundEnd::Lost | RoundEnd::Contended) => self.ask_again(),
-                outcome => return answer(outcome),
+                outcome => return outcome.map_err(RoundEnd::into_error),
             }
         }
         loop {
@@ -176,7 +176,7 @@ impl Collector {
                 Err(RoundEnd::Lost | RoundEnd::Contended) if !self.left().is_zero() => {
                     self.ask_again();
                 }
-                outcome => return answer(outcome),
+                outcome => return outcome.map_err(RoundEnd::into_error),
             }
         }
     }
@@ -445,18 +445,4 @@ fn collecting(ttl: Ttl) -> Ttl {
     let ms = ttl.as_millis().min(COLLECTING);
     let unlike = brief(ms - 1).or_else(|| brief(ms + 1));
     unlike.expect("a millisecond more than the shortest TTL is one")
-}
-
-/// What the caller is told of the last round.
-#[expect(
-    clippy::result_large_err,
-    reason = "an error of one lock is as large, but for the name"
-)]
-fn answer(outcome: Result<GrantedGroup, RoundEnd>) -> Result<GrantedGroup, GroupAcquireError> {
-    outcome.map_err(|end| match end {
-        RoundEnd::Failed(error) => error,
-        RoundEnd::Lost | RoundEnd::Contended => StoreError::from(Uncertainty::TimedOut).into(),
-        // Nobody hears it.
-        RoundEnd::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
-    })
 }
