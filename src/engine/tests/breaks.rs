@@ -82,7 +82,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
     for _ in 0..3 {
         let told = Instant::now();
         tell(&store, &token);
-        assert_is(hold.next().await, "Some(Renewed(");
+        assert_is(&hold.next().await, "Some(Renewed(");
         assert_eq!(told.elapsed(), Duration::ZERO);
     }
     // Of another lease, or of another lock, it says nothing.

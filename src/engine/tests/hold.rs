@@ -28,7 +28,7 @@ async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, Lifecycle) {
 /// A stream that has told of its place in the queue.
 async fn queued_hold(engine: &Engine) -> Hold {
     let mut hold = engine.hold(waiting_request(None)).await.unwrap();
-    assert_is(hold.next().await, "Some(Queued(Position { ahead: 2,");
+    assert_is(&hold.next().await, "Some(Queued(Position { ahead: 2,");
     hold
 }
 
@@ -68,7 +68,7 @@ async fn it_is_renewed_every_third_of_its_ttl() {
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     for _ in 0..5 {
         let asked = Instant::now();
-        assert_is(hold.next().await, "Some(Renewed(");
+        assert_is(&hold.next().await, "Some(Renewed(");
         let after = asked.elapsed();
         assert!(after <= TTL / 3 && after >= TTL / 4, "{after:?}");
     }
@@ -98,7 +98,7 @@ async fn a_short_outage_of_the_store_costs_nothing() {
     let errors = [away(), unknown(), away(), unknown()];
     store.renewals.lock().extend(errors.map(Err));
     let (mut hold, _lifecycle) = granted_hold(&store).await;
-    assert_is(hold.next().await, "Some(Renewed(");
+    assert_is(&hold.next().await, "Some(Renewed(");
     assert_eq!(*store.renewals_asked.lock(), 5);
 }
 
@@ -172,14 +172,14 @@ async fn draining_renews_once_more_does_not_release_and_says_what_is_left() {
 async fn a_refusal_without_a_wait_comes_before_there_is_a_hold() {
     let held = Acquisition::Held(contention());
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(held)));
-    assert_is(engine.hold(request(None)).await.unwrap_err(), "Held {");
+    assert_is(&engine.hold(request(None)).await.unwrap_err(), "Held {");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_ends_it() {
     let (_, engine) = engine_on(ScriptedStore::queueing());
     let mut hold = queued_hold(&engine).await;
-    assert_is(end_of(&mut hold).await.0, "Refused(Held {");
+    assert_is(&end_of(&mut hold).await.0, "Refused(Held {");
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +196,7 @@ async fn a_living_lease_is_adopted() {
     let token = Token::random();
     let (mut hold, lease) = adopted(&engine, &token).await;
     assert_eq!(lease.token.hash(), token.hash());
-    assert_is(hold.next().await, "Some(Renewed(");
+    assert_is(&hold.next().await, "Some(Renewed(");
     drop(hold);
     settle().await;
     assert_eq!(*store.released.lock(), [token.hash()]);
@@ -363,9 +363,9 @@ async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store
     // In the store it was the other way round.
     *store.adopted_by.lock() = keeps;
     next_grant(&mut newer).await;
-    assert_is(older.next().await, "Some(Renewed(");
+    assert_is(&older.next().await, "Some(Renewed(");
     assert_eq!(loss_of(&mut newer).await, (LossReason::Adopted, 0));
-    assert_is(older.next().await, "Some(Renewed(");
+    assert_is(&older.next().await, "Some(Renewed(");
 }
 
 #[tokio::test(start_paused = true)]
@@ -384,7 +384,7 @@ async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
     let mut hold = queued_hold(&engine).await;
     store.panic_on_renewals();
     store.tell(News::Granted(held()));
-    assert_is(end_of(&mut hold).await.0, "Refused(");
+    assert_is(&end_of(&mut hold).await.0, "Refused(");
     settle().await;
     assert_eq!(store.released.lock().len(), 1);
 }
@@ -435,7 +435,7 @@ async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
         store.parking.publish_position(&token, at(ahead));
         settle().await;
     }
-    assert_is(hold.next().await, "Some(Queued(Position { ahead: 2,");
+    assert_is(&hold.next().await, "Some(Queued(Position { ahead: 2,");
     assert_at(&mut hold, 3).await;
     assert!(store.left.lock().is_empty());
 }

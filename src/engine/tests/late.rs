@@ -76,7 +76,7 @@ async fn a_grant_counts_from_when_it_was_asked_for() {
             }
             Err(refused) => {
                 assert_eq!(expected, None, "{refused:?}");
-                assert_is(refused, "Store(Indeterminate(TimedOut)");
+                assert_is(&refused, "Store(Indeterminate(TimedOut)");
                 store.until_given_back().await;
             }
         }
@@ -134,7 +134,7 @@ async fn a_lease_that_was_over_when_the_wait_ended_is_not_granted() {
     let lost = Ok(Renewal::Lost(Loss::Free));
     store.renewals.lock().push_back(lost);
     let refused = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert_is(refused, "Held {");
+    assert_is(&refused, "Held {");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +144,7 @@ async fn a_late_grant_that_was_not_renewed_is_refused_and_given_back_if_it_is_no
         (Err(away()), "Store(Indeterminate(", true),
     ] {
         let (store, _engine, outcome) = told(lasting(TTL / 4), Some(renewal)).await;
-        assert_is(outcome.unwrap_err(), expected);
+        assert_is(&outcome.unwrap_err(), expected);
         settle().await;
         assert_eq!(store.given_back(), usize::from(is_nobodys));
     }
@@ -172,7 +172,7 @@ async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
         .push_back(renewed_after(Duration::ZERO));
     advance(TTL).await;
     let error = renew(&engine, Token::random()).await.unwrap_err();
-    assert_is(error, "Store(Indeterminate(");
+    assert_is(&error, "Store(Indeterminate(");
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Answers what the test says and notes what it was told.
 #[derive(Default)]
 pub(in crate::engine) struct ScriptedStore {
-    pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
+    pub(in crate::engine) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     /// What give-back answers; otherwise that it ended a lease.
     pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
@@ -514,7 +514,7 @@ pub(super) async fn start_acquire(
 
 /// Checks which variant something is by how its text begins.
 #[track_caller]
-pub(super) fn assert_is(it: impl Debug, begin: &str) {
+pub(super) fn assert_is(it: &impl Debug, begin: &str) {
     let text = format!("{it:?}");
     assert!(text.starts_with(begin), "{text}");
 }

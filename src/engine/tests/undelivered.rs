@@ -18,32 +18,28 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_delivered_lease_is_kept() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let granted = engine.acquire(request(None)).await.unwrap();
-    granted.delivery.delivered();
-    sleep(Duration::from_mins(1)).await;
-    assert_eq!(store.given_back(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_delivered_is_given_back_at_once() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let granted = engine.acquire(request(None)).await.unwrap();
-    let token = granted.lease.token.hash();
-    drop(granted);
-    settle().await;
-    assert_eq!(*store.given_back.lock(), [token]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_with_a_key_is_given_back_after_the_reconnect_grace() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    drop(engine.acquire(request(KEY)).await.unwrap());
-    sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
-    assert_eq!(store.given_back(), 0);
-    sleep(Duration::from_millis(4)).await;
-    assert_eq!(store.given_back(), 1);
+async fn a_lease_that_is_not_delivered_is_given_back_at_once_or_with_a_key_after_the_grace() {
+    for (key, grace) in [(None, Duration::ZERO), (KEY, GRACE)] {
+        for is_delivered in [true, false] {
+            let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+            let granted = engine.acquire(request(key)).await.unwrap();
+            let token = granted.lease.token.hash();
+            if is_delivered {
+                granted.delivery.delivered();
+                sleep(Duration::from_mins(1)).await;
+                assert_eq!(store.given_back(), 0);
+                continue;
+            }
+            drop(granted);
+            if !grace.is_zero() {
+                sleep(grace.saturating_sub(Duration::from_millis(2))).await;
+                assert_eq!(store.given_back(), 0);
+                sleep(Duration::from_millis(4)).await;
+            }
+            settle().await;
+            assert_eq!(*store.given_back.lock(), [token]);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +139,7 @@ async fn an_attempt_is_given_back_unless_it_certainly_did_not_happen() {
     ] {
         let (store, engine) = engine_on(ScriptedStore::default().into());
         store.acquisitions.lock().extend(answer);
-        assert_is(engine.acquire(request(None)).await.unwrap_err(), expected);
+        assert_is(&engine.acquire(request(None)).await.unwrap_err(), expected);
         sleep(Duration::from_mins(1)).await;
         assert_eq!(store.given_back(), given_back);
     }

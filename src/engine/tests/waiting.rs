@@ -118,7 +118,7 @@ async fn one_who_waited_is_not_told_that_nothing_follows_if_too_few_replicas_hav
     store.tell(News::GrantedProvisionally);
     let refused = caller.await.unwrap().unwrap_err();
     let unknown = StoreError::Indeterminate(Uncertainty::LeftQueued(too_few));
-    assert_is(refused, &format!("Store({unknown:?}"));
+    assert_is(&refused, &format!("Store({unknown:?}"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +268,7 @@ async fn a_caller_that_hangs_up_leaves_the_queue_at_once_whatever_is_told_then()
 async fn a_queue_that_cannot_be_left_is_left_by_the_reaper() {
     let (store, engine) = leaving(Err(unknown()));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert_is(error, "Store(Indeterminate(");
+    assert_is(&error, "Store(Indeterminate(");
     settle().await;
     assert_eq!(store.given_back(), 1);
 }
@@ -320,7 +320,7 @@ async fn the_older_of_two_requests_with_one_key_is_told_so() {
         }
         store.tell(News::Superseded);
         store.open_gate();
-        assert_is(caller.await.unwrap().unwrap_err(), "Superseded");
+        assert_is(&caller.await.unwrap().unwrap_err(), "Superseded");
         assert_eq!(store.left.lock().len(), usize::from(is_leaving));
     }
 }
@@ -331,7 +331,7 @@ async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
     let (engine, lifecycle) = engine(&store);
     let caller = start_acquire(&engine, waiting_request(KEY)).await;
     lifecycle.drain();
-    assert_is(caller.await.unwrap().unwrap_err(), "Draining");
+    assert_is(&caller.await.unwrap().unwrap_err(), "Draining");
     assert_eq!(store.left.lock()[0].1, Some(GRACE));
 }
 
@@ -351,5 +351,5 @@ async fn an_attempt_that_does_not_wait_takes_no_place() {
 async fn a_full_queue_is_told_apart_from_a_held_lock() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::QueueFull)));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert_is(error, "TooManyWaiters");
+    assert_is(&error, "TooManyWaiters");
 }
