@@ -29,12 +29,12 @@ fn lasting(expires_in: Duration) -> HeldLease {
 }
 
 /// What a renewal is answered that is sent after so long.
-fn renewed_after(time: Duration) -> Result<Renewal, StoreError> {
+fn renewed_after(time: Duration) -> Renewal {
     let held = HeldLease {
         as_of: Instant::now() + time,
         ..held()
     };
-    Ok(Renewal::Renewed(held, Duration::ZERO))
+    Renewal::Renewed(held, Duration::ZERO)
 }
 
 fn left(granted: &Granted) -> Duration {
@@ -90,7 +90,10 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
         let (store, engine) = engine_on(ScriptedStore::queueing());
         let caller = start_acquire(&engine, waiting_request(None)).await;
         // That is as if this gateway stood still before it was told.
-        store.renewals.lock().push_back(renewed_after(stood_still));
+        store
+            .renewals
+            .lock()
+            .push_back(Ok(renewed_after(stood_still)));
         store.tell(News::Granted(lasting(TTL)));
         // The task that waits runs when the time has passed.
         advance(stood_still).await;
@@ -110,7 +113,10 @@ async fn a_confirmation_that_comes_late_is_renewed_as_well() {
     let confirmed = Confirmation::Confirmed(lasting(TTL));
     store.confirmations.lock().push_back(Ok(confirmed));
     store.hang_confirmations(TTL * 3 / 4);
-    store.renewals.lock().push_back(renewed_after(TTL * 3 / 4));
+    store
+        .renewals
+        .lock()
+        .push_back(Ok(renewed_after(TTL * 3 / 4)));
     store.tell(News::GrantedProvisionally);
     let granted = caller.await.unwrap().unwrap();
     assert!(left(&granted) > TTL * 9 / 10, "{:?}", left(&granted));
@@ -169,7 +175,7 @@ async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
     store
         .renewals
         .lock()
-        .push_back(renewed_after(Duration::ZERO));
+        .push_back(Ok(renewed_after(Duration::ZERO)));
     advance(TTL).await;
     let error = renew(&engine, Token::random()).await.unwrap_err();
     assert_is(&error, "Store(Indeterminate(");
