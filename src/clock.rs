@@ -10,8 +10,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use parking_lot::Mutex;
-
 /// Identifies one boot of the machine; time since boot is comparable only within it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootId(String);
@@ -31,19 +29,6 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// The clocks of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
-
-/// A clock that moves only when it is told to, for tests.
-#[derive(Debug)]
-pub struct ManualClock {
-    now: Mutex<ManualTime>,
-}
-
-#[derive(Debug, Clone)]
-struct ManualTime {
-    wall: SystemTime,
-    since_boot: Duration,
-    boot_id: BootId,
-}
 
 // === impl BootId ===
 
@@ -97,52 +82,23 @@ impl Clock for SystemClock {
     }
 }
 
-// === impl ManualClock ===
+#[cfg(test)]
+#[path = "../tests/it/support/manual_clock.rs"]
+mod manual_clock;
+#[cfg(test)]
+pub(crate) use manual_clock::ManualClock;
 
+#[cfg(test)]
 impl ManualClock {
-    /// A clock that stands at `wall`, one hour after boot.
-    pub fn at(wall: SystemTime) -> Self {
-        let since_boot = Duration::from_hours(1);
-        let boot_id = BootId::new("boot-1");
-        Self {
-            now: Mutex::new(ManualTime {
-                wall,
-                since_boot,
-                boot_id,
-            }),
-        }
-    }
-
-    /// Moves both clocks forward.
-    pub fn advance(&self, by: Duration) {
-        let mut now = self.now.lock();
-        now.wall += by;
-        now.since_boot += by;
-    }
-
     /// Steps the wall clock alone, as an administrator or NTP would.
-    pub fn step_wall(&self, to: SystemTime) {
-        self.now.lock().wall = to;
+    pub(crate) fn step_wall(&self, to: SystemTime) {
+        self.0.lock().wall = to;
     }
 
     /// Starts a new boot: time since boot begins again at zero.
-    pub fn reboot(&self) {
-        let mut now = self.now.lock();
+    pub(crate) fn reboot(&self) {
+        let mut now = self.0.lock();
         now.since_boot = Duration::ZERO;
         now.boot_id = BootId::new(format!("{}+", now.boot_id.as_str()));
-    }
-}
-
-impl Clock for ManualClock {
-    fn wall(&self) -> SystemTime {
-        self.now.lock().wall
-    }
-
-    fn since_boot(&self) -> Duration {
-        self.now.lock().since_boot
-    }
-
-    fn boot_id(&self) -> BootId {
-        self.now.lock().boot_id.clone()
     }
 }

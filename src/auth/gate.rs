@@ -303,13 +303,8 @@ impl Access {
         self.key().is_none_or(names)
     }
 
-    /// Whether it may see a lock now: for a stream, which outlives changes of the keys file. False
-    /// for every name once the key is gone.
-    pub fn still_views(&self, name: &LockName) -> bool {
-        self.still_permits(Permission::View, Some(name))
-    }
-
-    /// The same for any permission.
+    /// Whether something is permitted now: for a stream, which outlives changes of the keys file. False for every name
+    /// once the key is gone.
     pub fn still_permits(&self, permission: Permission, name: Option<&LockName>) -> bool {
         let authenticated = self.0.as_ref();
         authenticated.is_none_or(|it| it.still_permits(permission, name))

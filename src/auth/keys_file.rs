@@ -8,8 +8,8 @@ use std::{
 use toml::Value;
 
 use crate::{
-    bounded_file::{self, FileError},
-    config::{NotToml, RefusedValue, Source, TomlEntry, closest, entries},
+    bounded_file,
+    config::{RefusedValue, Source, TomlEntry, closest, entries},
     lock::Ttl,
 };
 
@@ -25,37 +25,8 @@ pub struct KeysFile(PathBuf);
 
 /// What is wrong with a keys file. Its text says what to change, and never shows a key or a hash.
 #[derive(Debug, thiserror::Error)]
-pub enum KeysFileError {
-    /// It cannot be read.
-    #[error("cannot read the keys file {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: FileError,
-    },
-    /// It is not TOML.
-    #[error(transparent)]
-    NotToml(#[from] NotToml),
-    /// There is no such field.
-    #[error("there is no {field} (line {line} of {}){}", path.display(), hint(closest.as_deref()))]
-    UnknownField {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What was meant to be a field.
-        field: String,
-        /// A field that does exist and is spelt much like it.
-        closest: Option<String>,
-    },
-    /// A field has a value that is not allowed.
-    #[error(transparent)]
-    Refused(Box<RefusedValue>),
-    /// There is no key in it. A file that is empty for a moment must not shut everybody out.
-    #[error("there is no [[key]] in {}; `latchgate key new` makes one", .0.display())]
-    Empty(PathBuf),
-}
+#[error("{0}")]
+pub struct KeysFileError(String);
 
 /// One `[[key]]`. A field that nobody reads is unknown, and refused.
 struct Table<'a> {
@@ -93,10 +64,10 @@ impl KeysFile {
     /// Reads all keys.
     pub fn read(&self) -> Result<KeyRing, KeysFileError> {
         let text = bounded_file::read_text(&self.0, Self::MAX_LEN).map_err(|error| {
-            KeysFileError::Unreadable {
-                path: self.0.clone(),
-                error,
-            }
+            KeysFileError(format!(
+                "cannot read the keys file {}: {error}",
+                self.0.display()
+            ))
         })?;
         self.parse(&text)
     }
@@ -104,7 +75,8 @@ impl KeysFile {
     /// Reads all keys of a text as if the file had it.
     pub fn parse(&self, text: &str) -> Result<KeyRing, KeysFileError> {
         let mut tables: Vec<Vec<TomlEntry>> = Vec::new();
-        for mut found in entries(&self.0, text)? {
+        let found = entries(&self.0, text).map_err(|error| KeysFileError(error.to_string()))?;
+        for mut found in found {
             // An empty list of tables holds none.
             if found.path == "key" && found.value.as_array().is_some_and(Vec::is_empty) {
                 continue;
@@ -145,7 +117,11 @@ impl KeysFile {
             keys.push(entry);
         }
         if keys.is_empty() {
-            return Err(KeysFileError::Empty(self.0.clone()));
+            // A file that is empty for a moment must not shut everybody out.
+            let path = self.0.display();
+            return Err(KeysFileError(format!(
+                "there is no [[key]] in {path}; `latchgate key new` makes one"
+            )));
         }
         Ok(KeyRing::new(keys))
     }
@@ -273,12 +249,13 @@ impl<'a> Table<'a> {
             return Ok(());
         };
         let known = self.known.iter().map(|&known| known.to_owned());
-        Err(KeysFileError::UnknownField {
-            path: self.file.to_owned(),
-            line: *line,
-            field: self.displayed_field(if is_secret(path) { "***" } else { path }),
-            closest: closest(path, known),
-        })
+        let hint = closest(path, known).map(|name| format!("; did you mean {name}?"));
+        Err(KeysFileError(format!(
+            "there is no {} (line {line} of {}){}",
+            self.displayed_field(if is_secret(path) { "***" } else { path }),
+            self.file.display(),
+            hint.unwrap_or_default(),
+        )))
     }
 
     /// Says that a field is wrong.
@@ -306,13 +283,14 @@ impl<'a> Table<'a> {
 /// Something at a line of the file is not allowed.
 fn refused(path: &Path, line: usize, key: String, value: String, allowed: &str) -> KeysFileError {
     let path = path.to_owned();
-    KeysFileError::Refused(Box::new(RefusedValue {
+    let refused = RefusedValue {
         key,
         value,
         set_by: Source::File { path, line },
         allowed: allowed.to_owned(),
         depends_on: None,
-    }))
+    };
+    KeysFileError(refused.to_string())
 }
 
 /// Whether a text may be the name of a key: harmless in a log, and no key that was put there.
@@ -353,10 +331,6 @@ fn displayed(field: &str, value: &Value) -> String {
 
 fn is_secret(text: &str) -> bool {
     text.contains("lgk_")
-}
-
-fn hint(closest: Option<&str>) -> String {
-    closest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
 #[cfg(test)]

@@ -46,10 +46,6 @@ impl SealedSession {
     /// How each of them begins, so that it is known as a secret wherever it turns up.
     pub(super) const PREFIX: &str = "lgs_";
 
-    pub(super) fn new(content: &str) -> Self {
-        Self(format!("{}{content}", Self::PREFIX).into())
-    }
-
     /// Whether there may be a session in a text: then it is nothing to write down.
     pub fn is_in(text: &str) -> bool {
         text.contains(Self::PREFIX)
@@ -109,7 +105,8 @@ impl SessionSeal {
                 &mut content,
             )
             .expect("a few bytes are not too many to be sealed");
-        SealedSession::new(&URL_SAFE_NO_PAD.encode([&nonce[..], &content].concat()))
+        let content = URL_SAFE_NO_PAD.encode([&nonce[..], &content].concat());
+        SealedSession(format!("{}{content}", SealedSession::PREFIX).into())
     }
 
     /// The session that was sealed with this secret, over or not.

@@ -11,8 +11,8 @@ use tracing::info;
 use crate::{
     auth::{Authorization, Excess, LeaseSlot},
     lock::{
-        CallerId, FencingToken, Fingerprint, HeldLease, HoldLimit, IdempotencyKey, KeeperId, Lease,
-        LockName, Metadata, Owner, Salt, Sharing, Token, TokenHash, Ttl,
+        CallerId, Fingerprint, HoldLimit, IdempotencyKey, KeeperId, Lease, LockName, Metadata,
+        Owner, Salt, Sharing, Token, TokenHash, Ttl,
     },
     store::{
         Store, StoreError, Uncertainty,
@@ -262,8 +262,6 @@ impl Engine {
 /// One attempt, with what is needed to tell its caller about it and to give it back.
 pub(super) struct AcquireAttempt {
     pub(super) engine: Arc<EngineShared>,
-    /// The fencing token that the name had reached when the attempt began.
-    pub(super) fence_before: Option<FencingToken>,
     pub(super) attempt: Attempt,
     pub(super) token: Token,
     /// The key under which the attempt may be repeated, and whose it is.
@@ -291,12 +289,6 @@ pub(super) struct AcquireAttempt {
 pub(super) struct AttemptIdentity {
     pub(super) token: Token,
     pub(super) idempotency: Option<Idempotency>,
-}
-
-/// What ends a stretch of standing in the queue.
-enum Interruption {
-    News(News),
-    End(WaitEnd),
 }
 
 /// Why an attempt stops standing in the queue without having been granted the lock.
@@ -340,7 +332,7 @@ impl AcquireAttempt {
             max_wait: request.wait,
             longest_queue: engine.most_waiters_per_name,
         };
-        let (fence_before, started) = (engine.fences.last(&request.name), Instant::now());
+        let started = Instant::now();
         let attempt = Attempt {
             name: request.name,
             token: token.hash(),
@@ -354,7 +346,6 @@ impl AcquireAttempt {
         };
         Self {
             engine: Arc::clone(engine),
-            fence_before,
             attempt,
             token,
             repeatable: request.idempotency_key.map(|key| (request.caller, key)),
@@ -399,7 +390,8 @@ impl AcquireAttempt {
             let decided = match answer {
                 // It may have held the lock for a while before it asked again.
                 Ok(Acquisition::Granted(held)) if self.was_queued => {
-                    match Box::pin(self.granted_or_resent(held, &mut parked)).await {
+                    let outcome = Box::pin(self.granted_after_wait(held)).await;
+                    match Box::pin(self.or_resent(outcome, &mut parked)).await {
                         Some(outcome) => ControlFlow::Break(outcome),
                         None => continue,
                     }
@@ -412,7 +404,8 @@ impl AcquireAttempt {
             };
             self.queued(place, &mut parked);
             let interruption = self.wait_in_queue(&mut parked, hung_up.as_mut()).await;
-            let Some(outcome) = self.handle_interruption(interruption, &mut parked).await else {
+            let handled = Box::pin(self.handle_interruption(interruption, &mut parked));
+            let Some(outcome) = handled.await else {
                 continue;
             };
             if !self.is_refused_again(&outcome) {
@@ -486,9 +479,9 @@ impl AcquireAttempt {
         &mut self,
         parked: &mut Parked,
         hung_up: Pin<&mut impl Future<Output = ()>>,
-    ) -> Interruption {
+    ) -> Result<News, WaitEnd> {
         let _waited = trace::child("wait in the queue", SpanKind::Internal);
-        Interruption::End(tokio::select! {
+        Err(tokio::select! {
             biased;
             // First: nothing must be asked for, or confirmed, for a caller that has gone. A grant that it has been
             // told of is found by leaving.
@@ -496,7 +489,7 @@ impl AcquireAttempt {
                 self.engine.metrics.wait_abandoned();
                 WaitEnd::HungUp
             }
-            news = parked.news() => return Interruption::News(news),
+            news = parked.news() => return Ok(news),
             () = sleep_until(self.wait_deadline()) => WaitEnd::WaitOver,
             () = self.engine.lifecycle.drained() => WaitEnd::Draining,
             () = self.authorization.revoked() => WaitEnd::Revoked,
@@ -506,21 +499,20 @@ impl AcquireAttempt {
     /// `None`: the queue has forgotten the attempt, which must be sent again.
     async fn handle_interruption(
         &mut self,
-        interruption: Interruption,
+        interruption: Result<News, WaitEnd>,
         parked: &mut Parked,
     ) -> Option<AcquireResult> {
-        match interruption {
-            Interruption::News(News::Granted(held)) => {
+        let outcome = match interruption {
+            Ok(News::Granted(held)) => {
                 self.engine.metrics.handed_over(false);
-                Box::pin(self.granted_or_resent(held, parked)).await
+                self.granted_after_wait(held).await
             }
-            Interruption::News(News::Superseded) => Some(Err(AcquireError::Superseded)),
-            Interruption::News(News::GrantedProvisionally) => {
-                Box::pin(self.confirmed_or_resent(parked)).await
-            }
-            Interruption::News(News::Forgotten) => self.resend(parked).await,
-            Interruption::End(end) => Some(Box::pin(self.leave(&end, parked)).await),
-        }
+            Ok(News::Superseded) => Some(Err(AcquireError::Superseded)),
+            Ok(News::GrantedProvisionally) => self.confirm().await,
+            Ok(News::Forgotten) => None,
+            Err(end) => Some(self.leave(&end, parked).await),
+        };
+        self.or_resent(outcome, parked).await
     }
 
     /// When its wait is over.
@@ -564,26 +556,15 @@ impl AcquireAttempt {
         }
     }
 
-    /// The outcome of a grant that was waited for; `None` if it is lost, and the attempt must be sent again.
-    async fn granted_or_resent(
+    /// The outcome, if there is one. Without one the attempt has lost its place: `None` if it must be sent again.
+    async fn or_resent(
         &mut self,
-        held: HeldLease,
+        outcome: Option<AcquireResult>,
         parked: &mut Parked,
     ) -> Option<AcquireResult> {
-        match self.granted_after_wait(held).await {
-            Some(outcome) => Some(outcome),
-            None => self.resend(parked).await,
+        if outcome.is_some() {
+            return outcome;
         }
-    }
-
-    async fn confirmed_or_resent(&mut self, parked: &mut Parked) -> Option<AcquireResult> {
-        match self.confirm().await {
-            Some(outcome) => Some(outcome),
-            None => self.resend(parked).await,
-        }
-    }
-
-    async fn resend(&mut self, parked: &mut Parked) -> Option<AcquireResult> {
         let left = self
             .wait_deadline()
             .saturating_duration_since(Instant::now());

@@ -190,15 +190,11 @@ impl EngineShared {
         let (reason, by) = (&request.reason, request.by.as_ref());
         match self.break_now(name, Some(fence.into()), reason, by).await {
             Ok(holder) => record(ReleaseRecord::Broken(holder)).await,
-            Err(
-                BreakError::HolderChanged(_)
-                | BreakError::Ambiguous(_)
-                | BreakError::Foreign(_)
-                | BreakError::NotHeld,
-            ) => {}
             Err(BreakError::Store(error)) => {
                 warn!(%name, %error, "a lease that was not released in time is left to its end, which is near");
             }
+            // The lease has ended.
+            Err(_) => {}
         }
     }
 }

@@ -534,32 +534,22 @@ impl HoldTask {
         self.engine
             .metrics
             .renewed(SeenBy::Stream, lease_outcome(&answer), margin(&answer));
-        match answer {
-            Ok(renewal) => {
-                match &renewal {
-                    Renewal::Renewed(held, _) => {
-                        managed.renewed(held, sent);
-                        self.engine
-                            .leases
-                            .insert_counted(token, &managed.name, held);
-                        self.engine.events.renewed(&managed.name, &token, held);
-                    }
-                    // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
-                    Renewal::Adopted => self.engine.leases.adopted(&managed.name, &token),
-                    Renewal::Lost(_) => drop(self.engine.leases.lose(&managed.name, &token)),
-                }
-                Some(renewal)
+        let Ok(renewal) = answer else {
+            managed.schedule_retry();
+            return None;
+        };
+        let EngineShared { leases, events, .. } = &*self.engine;
+        match &renewal {
+            Renewal::Renewed(held, _) => {
+                managed.renewed(held, sent);
+                leases.insert_counted(token, &managed.name, held);
+                events.renewed(&managed.name, &token, held);
             }
-            Err(
-                StoreError::Unavailable(_)
-                | StoreError::Indeterminate(_)
-                | StoreError::ForeignData { .. }
-                | StoreError::FenceExhausted,
-            ) => {
-                managed.schedule_retry();
-                None
-            }
+            // The stream that adopted it may be one of this gateway, and counts it with its next renewal.
+            Renewal::Adopted => leases.adopted(&managed.name, &token),
+            Renewal::Lost(_) => drop(leases.lose(&managed.name, &token)),
         }
+        Some(renewal)
     }
 
     /// The stream has no reader any more: releases the lock at once, unless the lease has another keeper now.

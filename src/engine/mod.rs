@@ -26,7 +26,6 @@ mod break_lock;
 mod delivery;
 mod detach_on_drop;
 pub mod events;
-mod fences;
 mod group;
 mod hold;
 mod leases;

@@ -31,7 +31,7 @@ impl AcquireAttempt {
             Ok(Acquisition::Queued(place)) => return ControlFlow::Continue(place),
             Ok(Acquisition::Held(contention)) => Err(self.held(contention)),
             Ok(Acquisition::Granted(held)) => Ok(self.granted(held)),
-            Ok(Acquisition::Replayed(held, salt, _)) => Ok(self.replayed(held, &salt, false)),
+            Ok(Acquisition::Replayed(held, salt)) => Ok(self.replayed(held, &salt, false)),
             Ok(Acquisition::Collected(held, salt, waited)) => {
                 let mut collected = self.replayed(held, &salt, true);
                 if !self.wait.is_zero() {
@@ -100,9 +100,6 @@ impl AcquireAttempt {
         self.charge(&token.1);
         let delivery = self.delivery_of_ours();
         let granted = self.answer(token, held, delivery);
-        let Lease { name, held, .. } = &granted.lease;
-        let fences = &self.engine.fences;
-        fences.granted(name, held.fence, self.fence_before);
         self.engine.events.acquired(&granted.lease, &granted.hash);
         granted
     }

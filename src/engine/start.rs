@@ -21,7 +21,6 @@ use crate::{
 
 use super::{
     events::Bus,
-    fences::Fences,
     leases::LeaseRegistry,
     reaper::{Reaper, ReaperContext},
 };
@@ -37,7 +36,6 @@ pub(super) struct EngineShared {
     pub(super) reaper: Reaper,
     pub(super) leases: Arc<LeaseRegistry>,
     pub(super) events: Bus,
-    pub(super) fences: Fences,
     pub(super) reserved_positions: ReservedPositions,
     pub(super) metrics: Metrics,
     pub(super) reconnect_grace: Duration,
@@ -94,7 +92,6 @@ impl Engine {
             reaper,
             leases,
             events,
-            fences: Fences::new(metrics.clone()),
             reserved_positions: ReservedPositions::default(),
             metrics,
             reconnect_grace,

@@ -207,7 +207,7 @@ impl EventSource for Events {
             for (number, event) in events {
                 // A gap concerns everybody.
                 let name = event.name.as_ref();
-                if name.is_none_or(|name| self.access.still_views(name)) {
+                if name.is_none() || self.access.still_permits(Permission::View, name) {
                     bytes.extend(encode_event(self.listener.instance(), number, &event));
                 }
             }

@@ -297,8 +297,8 @@ pub enum Acquisition {
     /// This attempt holds the lock, by a new lease.
     Granted(HeldLease),
     /// This attempt holds the lock by the lease that already lived under its idempotency key. The
-    /// lease's token is the one derived with this salt. Until now this keeper kept it, if the store knows that.
-    Replayed(HeldLease, Salt, Option<KeeperId>),
+    /// lease's token is the one derived with this salt.
+    Replayed(HeldLease, Salt),
     /// The lease with the token of this salt, of a lease that was granted to the place that was kept under the key, or through
     /// another gateway that has not confirmed it: nobody has heard of it before. And how long the place had stood in
     /// the queue by now, if the store knows that.

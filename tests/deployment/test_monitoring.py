@@ -88,7 +88,6 @@ class Monitoring(unittest.TestCase):
         asked = " ".join(rule["expr"] for rule in rules())
         for metric in (
             "latchgate_check",
-            "latchgate_fence_regressions_total",
             "latchgate_expired_while_held_total",
             "latchgate_renew_margin_seconds_bucket",
             "latchgate_store_errors_total",

@@ -4,6 +4,9 @@
     reason = "a test fails where it unwraps; clippy exempts test functions only, not what they call"
 )]
 
+// `support/manual_clock.rs` is a part of the library's own tests, too, and finds the trait by this path.
+use latchgate::clock;
+
 mod api;
 mod bad_input;
 mod checker;

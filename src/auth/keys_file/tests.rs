@@ -145,36 +145,20 @@ fn names_and_ids_are_there_once() {
 
 #[test]
 fn a_key_has_a_name_and_one_or_two_secrets() {
-    let (a, b, c) = (secret(), secret(), secret());
-    for (text, part) in [
-        (
-            format!("[[key]]\nsecrets = ['{a}']"),
-            "name of [[key]] number 1 is missing",
-        ),
-        (
-            format!("[[key]]\nname = 'a b'\nsecrets = ['{a}']"),
-            "is \"a b\" (line 2",
-        ),
-        (
-            "[[key]]\nname = 'a'".to_owned(),
-            "secrets of the key \"a\" is missing",
-        ),
-        (
-            "[[key]]\nname = 'a'\nsecrets = []".to_owned(),
-            "one or two texts",
-        ),
-        (
-            format!("[[key]]\nname = 'a'\nsecrets = ['{a}', '{b}', '{c}']"),
-            "one or two texts",
-        ),
-        (
-            format!("[[key]]\nname = 'a'\nsecrets = ['{}']", &a[..70]),
-            "one or two texts",
-        ),
+    let secrets = [(); 3].map(|()| secret());
+    let [a, b, c] = secrets.each_ref().map(String::as_str);
+    for (name, secrets, part) in [
+        ("", vec![a], "name of [[key]] number 1 is missing"),
+        ("name = 'a b'", vec![a], "is \"a b\" (line 3"),
+        ("name = 'a'", vec![], "one or two texts"),
+        ("name = 'a'", vec![a, b, c], "one or two texts"),
+        ("name = 'a'", vec![&a[..70]], "one or two texts"),
     ] {
-        let message = error(&text);
+        let message = error(&format!("[[key]]\nsecrets = {secrets:?}\n{name}"));
         assert!(message.contains(part), "{message}");
     }
+    let message = error("[[key]]\nname = 'a'");
+    assert!(message.contains("secrets of the key \"a\" is missing"));
 }
 
 #[test]

@@ -76,15 +76,7 @@ impl EventKind {
 
     /// Whether the lease is over with it.
     pub(super) fn ends_lease(self) -> bool {
-        match self {
-            Self::Released | Self::Expired | Self::Broken => true,
-            Self::Queued
-            | Self::Acquired
-            | Self::Renewed
-            | Self::ReleaseRequested
-            | Self::Lost
-            | Self::Gap => false,
-        }
+        matches!(self, Self::Released | Self::Expired | Self::Broken)
     }
 }
 

@@ -30,15 +30,24 @@ pub(super) struct Publisher {
     inbox: mpsc::Receiver<EventMessage>,
     store: AnyStore,
     leases: Arc<LeaseRegistry>,
-    known: KnownLeases,
-    outbox: Outbox,
     /// Whether the task publishes: there is a listener here or at another gateway.
     active: bool,
     /// Until when somebody listens at another gateway, as far as is known.
     interest_until: Option<Instant>,
     /// When the other gateways are asked again for their news.
     request_at: Option<Instant>,
-    /// Events of other gateways; `None` if there are none, or nobody listens.
+    /// One at a time, so that batches arrive in order.
+    sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
+    state: ActiveState,
+}
+
+/// What the task knows while it publishes.
+#[derive(Default)]
+struct ActiveState {
+    known: KnownLeases,
+    outbox: Outbox,
+    /// Events of other gateways; `None` if there are none.
     subscription: Option<BoxStream<'static, SubscriptionEvent>>,
     is_subscribed: bool,
     /// Whether events were missed because the connection was lost.
@@ -46,13 +55,10 @@ pub(super) struct Publisher {
     /// Since when the ends of leases at all gateways are heard; `None` while some may be missed.
     hears_ends_since: Option<Instant>,
     /// When the leases of this gateway are looked through next for those that have run out.
-    look_at: Instant,
+    look_at: Option<Instant>,
     /// Leases that have run out and that the store is to be asked about.
     run_out: VecDeque<RunOut>,
     checks: FuturesUnordered<BoxFuture<'static, (RunOut, LeaseCheck)>>,
-    /// One at a time, so that batches arrive in order.
-    sending: Option<BoxFuture<'static, Result<(), StoreError>>>,
-    asking: Option<BoxFuture<'static, Result<(), StoreError>>>,
 }
 
 /// A lease of this gateway that has run out.
@@ -116,20 +122,12 @@ impl Publisher {
             inbox,
             store,
             leases,
-            known: KnownLeases::default(),
-            outbox: Outbox::default(),
             active: false,
             interest_until: None,
             request_at: None,
-            subscription: None,
-            is_subscribed: false,
-            missed_events: false,
-            hears_ends_since: None,
-            look_at: Instant::now(),
-            run_out: VecDeque::new(),
-            checks: FuturesUnordered::new(),
             sending: None,
             asking: None,
+            state: ActiveState::default(),
         }
     }
 
@@ -148,16 +146,16 @@ impl Publisher {
             };
             tokio::select! {
                 _ = self.inbox.recv_many(&mut batch, AT_ONCE) => {}
-                Some(event) = next_of(&mut self.subscription) => self.on_subscription_event(event),
+                Some(event) = next_of(&mut self.state.subscription) => self.on_subscription_event(event),
                 lasts = asked => self.interest_until = Some(Instant::now() + lasts),
                 () = self.shared.changed.notified() => {}
-                Some((run_out, found)) = self.checks.next(), if !self.checks.is_empty() => {
+                Some((run_out, found)) = self.state.checks.next(), if !self.state.checks.is_empty() => {
                     self.on_checked(run_out, &found);
                 }
                 sent = finished(&mut self.sending) => {
                     // It is not sent again: it may have arrived.
                     if sent.is_err() && self.interest_until.is_some() {
-                        self.outbox.mark_gap();
+                        self.state.outbox.mark_gap();
                     }
                 }
                 asked = finished(&mut self.asking) => self.on_requested(&asked),
@@ -180,12 +178,16 @@ impl Publisher {
             return None;
         }
         let idle = self.sending.is_none();
-        let checks = self.checks.len() < CHECKS.0;
+        let checks = self.state.checks.len() < CHECKS.0;
         let times = [
-            self.outbox.due().filter(|_| idle),
-            Some(self.look_at),
-            self.run_out.front().map(|it| it.due).filter(|_| checks),
-            self.known.next_due(),
+            self.state.outbox.due().filter(|_| idle),
+            self.state.look_at,
+            self.state
+                .run_out
+                .front()
+                .map(|it| it.due)
+                .filter(|_| checks),
+            self.state.known.next_due(),
             self.request_at.filter(|_| self.asking.is_none()),
             self.interest_until,
             self.shared.subscribers.lock().cleared_at(),
@@ -210,25 +212,22 @@ impl Publisher {
             self.request_at = None;
         }
         if wanted && !self.active {
-            self.subscription = has_others.then(|| subscribe(self.store.clone()));
-            self.hears_ends_since = (!has_others).then_some(now);
+            // Anew: otherwise a lease of which an event came while nobody listened would be known twice.
+            self.state = ActiveState {
+                subscription: has_others.then(|| subscribe(self.store.clone())),
+                hears_ends_since: (!has_others).then_some(now),
+                look_at: Some(now + LOOK_PERIOD),
+                ..ActiveState::default()
+            };
             self.leases.keep_run_out(true);
-            self.look_at = now + LOOK_PERIOD;
-            // Without this, a lease of which an event came while nobody listened would be known twice.
-            self.known = KnownLeases::default();
             // They may have ended at another gateway.
-            let known = &mut self.known;
+            let known = &mut self.state.known;
             self.leases
                 .for_each_active(|(tag, name), lease| known.track(*tag, name, lease));
         }
         if !wanted && self.active {
-            self.subscription = None;
-            (self.is_subscribed, self.missed_events) = (false, false);
-            self.known = KnownLeases::default();
-            self.outbox = Outbox::default();
+            self.state = ActiveState::default();
             self.leases.keep_run_out(false);
-            self.run_out.clear();
-            self.checks.clear();
             self.shared.overflowed.store(false, Ordering::Relaxed);
         }
         self.active = wanted;
@@ -238,7 +237,7 @@ impl Publisher {
     fn run_due(&mut self) {
         let now = Instant::now();
         let mut told = Vec::new();
-        self.known.tell_due(now, &mut told);
+        self.state.known.tell_due(now, &mut told);
         self.tell(told);
         // After the events that are queued, so that a listener that reads the locks at the gap has seen those
         // events.
@@ -257,33 +256,35 @@ impl Publisher {
                 }
             }));
         }
-        if self.outbox.due().is_some_and(|due| due <= now) && self.sending.is_none() {
-            let batch = self.outbox.take(self.shared.clock.wall());
+        if self.state.outbox.due().is_some_and(|due| due <= now) && self.sending.is_none() {
+            let batch = self.state.outbox.take(self.shared.clock.wall());
             self.sending = Some(Box::pin(send(self.store.clone(), batch)));
         }
     }
 
     /// Asks the store about leases that have run out, about some at once.
     fn check_run_out(&mut self, now: Instant) {
-        if self.look_at <= now {
-            self.look_at = now + LOOK_PERIOD;
+        if self.state.look_at.is_some_and(|at| at <= now) {
+            self.state.look_at = Some(now + LOOK_PERIOD);
             let before = now.checked_sub(GRACE).unwrap_or(now);
-            let run_out = self.leases.check_run_out(before, self.hears_ends_since);
+            let run_out = self
+                .leases
+                .check_run_out(before, self.state.hears_ends_since);
             for lease in run_out {
-                if self.run_out.len() < CHECKS.1 {
+                if self.state.run_out.len() < CHECKS.1 {
                     let (due, missed) = (now, false);
-                    self.run_out.push_back(RunOut { lease, due, missed });
+                    self.state.run_out.push_back(RunOut { lease, due, missed });
                 } else {
                     self.leases.end_run_out(&lease, None);
                 }
             }
         }
-        while self.checks.len() < CHECKS.0
-            && self.run_out.front().is_some_and(|it| it.due <= now)
-            && let Some(run_out) = self.run_out.pop_front()
+        while self.state.checks.len() < CHECKS.0
+            && self.state.run_out.front().is_some_and(|it| it.due <= now)
+            && let Some(run_out) = self.state.run_out.pop_front()
         {
             let store = self.store.clone();
-            self.checks.push(Box::pin(async move {
+            self.state.checks.push(Box::pin(async move {
                 let found = check_lease(&store, &run_out.lease).await;
                 (run_out, found)
             }));
@@ -294,7 +295,7 @@ impl Publisher {
     fn handle(&mut self, news: EventMessage, origin: EventOrigin) {
         // The event is sent as it was published, because each gateway completes it from what it knows.
         if origin == EventOrigin::Here && self.interest_until.is_some() {
-            self.outbox.put(&news);
+            self.state.outbox.put(&news);
         }
         let (name, kind) = (news.event.name.clone(), news.event.kind);
         if let (EventOrigin::Elsewhere, EventKind::Renewed, Some(name), Some(tag)) =
@@ -304,10 +305,10 @@ impl Publisher {
         }
         if kind == EventKind::Gap {
             // Leases that were granted before may have ended unheard.
-            self.hears_ends_since = self.hears_ends_since.map(|_| Instant::now());
+            self.state.hears_ends_since = self.state.hears_ends_since.map(|_| Instant::now());
         }
         let mut told = Vec::new();
-        if let (Some(ended), Some(name)) = (self.known.process(news, &mut told), name)
+        if let (Some(ended), Some(name)) = (self.state.known.process(news, &mut told), name)
             // A lease that has run out here stays listed for a holder that comes back late.
             && (origin == EventOrigin::Elsewhere || kind != EventKind::Expired)
         {
@@ -338,12 +339,12 @@ impl Publisher {
                 }
             }
             SubscriptionEvent::Lost => {
-                (self.is_subscribed, self.missed_events) = (false, true);
-                self.hears_ends_since = None;
+                (self.state.is_subscribed, self.state.missed_events) = (false, true);
+                self.state.hears_ends_since = None;
             }
             SubscriptionEvent::Opened => {
-                self.is_subscribed = true;
-                if std::mem::take(&mut self.missed_events) {
+                self.state.is_subscribed = true;
+                if std::mem::take(&mut self.state.missed_events) {
                     let gap = Event::gap("connection-lost", self.shared.clock.wall());
                     self.handle(gap.into(), EventOrigin::Elsewhere);
                 }
@@ -353,7 +354,7 @@ impl Publisher {
                     self.request_at = Some(Instant::now());
                 } else {
                     // Another gateway has asked all of them already.
-                    self.hears_ends_since = Some(Instant::now());
+                    self.state.hears_ends_since = Some(Instant::now());
                 }
             }
         }
@@ -363,8 +364,8 @@ impl Publisher {
         if asked.is_err() {
             let soon = Instant::now() + ASK_AGAIN;
             self.request_at = self.request_at.map(|at| at.min(soon));
-        } else if self.is_subscribed {
-            self.hears_ends_since.get_or_insert_with(Instant::now);
+        } else if self.state.is_subscribed {
+            self.state.hears_ends_since.get_or_insert_with(Instant::now);
         }
     }
 
@@ -375,16 +376,16 @@ impl Publisher {
                 let until = Instant::now() + *left;
                 self.leases.extend_run_out(&run_out.lease, until);
             }
-            LeaseCheck::Unknown => self.run_out.push_back(run_out),
+            LeaseCheck::Unknown => self.state.run_out.push_back(run_out),
             LeaseCheck::NotShown if !run_out.missed => {
                 run_out.missed = true;
-                self.run_out.push_back(run_out);
+                self.state.run_out.push_back(run_out);
             }
             LeaseCheck::NotShown | LeaseCheck::Gone => {
                 let RunOutLease { tag, name, fence } = &run_out.lease;
                 let ended = self
                     .leases
-                    .end_run_out(&run_out.lease, self.hears_ends_since);
+                    .end_run_out(&run_out.lease, self.state.hears_ends_since);
                 if let Some((owner, mode)) = ended {
                     let event = Event {
                         fence: Some(*fence),
@@ -411,7 +412,7 @@ impl Publisher {
             if let Some(sending) = self.sending.take() {
                 drop(sending.await);
             }
-            let batch = self.outbox.take(self.shared.clock.wall());
+            let batch = self.state.outbox.take(self.shared.clock.wall());
             if !batch.is_empty() {
                 drop(send(self.store.clone(), batch).await);
             }

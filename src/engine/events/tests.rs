@@ -118,28 +118,18 @@ async fn of_many_leases_of_a_lock_few_that_have_ended_are_known() {
 /// Of those who share the lock more are there than are shown.
 #[tokio::test(start_paused = true)]
 async fn a_shared_lease_that_has_expired_is_told_though_not_all_are_shown() {
-    let store = ScriptedStore::answering(Ok(granted()));
+    let store = ScriptedStore::default();
     let others = SharedHolders {
         leases: Vec::new(),
         count: 150,
     };
     *store.holder.lock() = Some(Holder::Shared(others));
-    let (_, engine) = engine_on(store);
-    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
-    settle().await;
-    engine
-        .acquire(request(None))
-        .await
-        .unwrap()
-        .delivery
-        .delivered();
-    let expired = async {
-        while !next(&mut listener)
-            .await
-            .iter()
-            .any(|event| event.kind == EventKind::Expired)
-        {}
-    };
+    store.acquisitions.lock().push_back(Ok(granted()));
+    let (engine, mut listener) = listening(store).await;
+    let granted = engine.acquire(request(None)).await.unwrap();
+    granted.delivery.delivered();
+    let is_expired = |event: &Arc<Event>| event.kind == EventKind::Expired;
+    let expired = async { while !next(&mut listener).await.iter().any(is_expired) {} };
     let told = timeout(Duration::from_mins(2), expired).await;
     told.expect("its end is told");
 }
@@ -167,12 +157,8 @@ async fn of_many_leases_that_run_out_together_the_store_is_asked_about_few_at_on
     let mut listener = run_out(&engine, 1_000).await;
     assert_eq!(*store.inspected.lock(), 16);
     store.inspect_gate.add_permits(closed);
-    let mut told = 0;
-    while told < 1_000 {
-        let events = next(&mut listener).await;
-        assert!(events.iter().all(|event| event.kind == EventKind::Expired));
-        told += events.len();
-    }
+    let told = next_of(&mut listener, 1_000).await;
+    assert!(told.iter().all(|event| event.kind == EventKind::Expired));
     assert_eq!(*store.inspected.lock(), 1_000, "each once");
 }
 
@@ -222,30 +208,41 @@ async fn next(listener: &mut Listener) -> Vec<Arc<Event>> {
     }
 }
 
+/// So many events that come next.
+async fn next_of(listener: &mut Listener, many: usize) -> Vec<Arc<Event>> {
+    let mut told = Vec::new();
+    while told.len() < many {
+        told.extend(next(listener).await);
+    }
+    told
+}
+
+/// An engine on this store, and somebody who listens to everything.
+async fn listening(store: ScriptedStore) -> (Engine, Listener) {
+    let (_, engine) = engine_on(store.into());
+    let listener = engine.listen(NamePrefix::default(), None).unwrap();
+    settle().await;
+    (engine, listener)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_break_is_told_with_its_reason_and_ends_the_lease() {
-    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
+    let (engine, mut listener) = listening(ScriptedStore::default()).await;
     let bus = &engine.0.events;
     let token = Token::random();
     bus.renewed(&name(), &token.hash(), &held());
     bus.broken(&name(), Some(&held()), "stuck", Some(&"ops".into()));
     bus.released(&name(), &token.hash());
     bus.broken(&LockName::new("foreign").unwrap(), None, "stuck", None);
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        told.extend(next(&mut listener).await);
-    }
+    let mut told = next_of(&mut listener, 3).await;
     told.sort_by_key(|event| event.kind.as_str());
     assert_eq!(told[0].reason.as_deref(), Some("stuck"));
+    let told = told.iter();
     let shown: Vec<_> = told
-        .iter()
         .map(|event| (event.kind.as_str(), event.fence.is_some()))
         .collect();
-    assert_eq!(
-        shown,
-        [("broken", true), ("broken", false), ("renewed", true)]
-    );
+    let expected = [("broken", true), ("broken", false), ("renewed", true)];
+    assert_eq!(shown, expected);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,29 +265,20 @@ async fn more_than_can_be_taken_in_leaves_a_gap() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let first = engine.listen(NamePrefix::default(), None).unwrap();
     let token = Token::random().hash();
-    let lease = HeldLease { ..held() };
     for _ in 0..20_000 {
-        engine.0.events.renewed(&name(), &token, &lease);
+        engine.0.events.renewed(&name(), &token, &held());
     }
     sleep(Duration::from_secs(1)).await;
     let begin = format!("{}-0", first.instance());
     let mut listener = engine.listen(NamePrefix::default(), Some(&begin)).unwrap();
-    loop {
-        let told = next(&mut listener).await;
-        if told
-            .iter()
-            .any(|event| event.reason.as_deref() == Some("too-many"))
-        {
-            return;
-        }
-    }
+    let is_gap = |event: &Arc<Event>| event.reason.as_deref() == Some("too-many");
+    while !next(&mut listener).await.iter().any(is_gap) {}
 }
 
 /// What a hand-off comes to if the next holder is faster than whoever ended the lease.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_lease_is_told_before_the_next_grant() {
-    let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let mut listener = engine.listen(NamePrefix::default(), None).unwrap();
+    let (engine, mut listener) = listening(ScriptedStore::default()).await;
     let bus = &engine.0.events;
     let (first, second) = (id(), id());
     let tell = |kind, id, fence| bus.send(|_| news(kind, id, fence));
@@ -305,19 +293,10 @@ async fn the_end_of_a_lease_is_told_before_the_next_grant() {
     let last = id();
     tell(EventKind::Acquired, last, Some(5));
     tell(EventKind::Renewed, last, Some(5));
-    let mut told = Vec::new();
-    while told.len() < 8 {
-        told.extend(next(&mut listener).await);
-    }
-    let told: Vec<_> = told
-        .iter()
-        .map(|event| {
-            (
-                event.kind.as_str(),
-                event.fence.map_or(0, FencingToken::get),
-            )
-        })
-        .collect();
+    let told = next_of(&mut listener, 8).await;
+    let fence = |event: &Event| event.fence.map_or(0, FencingToken::get);
+    let told = told.iter().map(|event| (event.kind.as_str(), fence(event)));
+    let told: Vec<_> = told.collect();
     let expected = [
         ("acquired", 1),
         ("released", 1),

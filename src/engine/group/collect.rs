@@ -67,13 +67,6 @@ pub(super) struct Collector {
     all_given_back: mpsc::Receiver<Infallible>,
 }
 
-/// Why the locks that are held are not kept any more while another one is waited for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Interruption {
-    HungUp,
-    Lost,
-}
-
 /// For how long a lock is held at most while others are waited for, in ms: what a killed gateway leaves behind.
 const COLLECTING: u64 = 10_000;
 /// How long a caller waits at most until what was taken is given back: as long as a command of Redis may take by default.
@@ -126,7 +119,7 @@ impl Collector {
         hung_up: CallerGone,
         queued: oneshot::Sender<()>,
     ) -> Self {
-        let (names, mut parts) = request.into_parts();
+        let GroupRequest { names, mut parts } = request;
         let first = parts.first().expect("a group has at least 2 names");
         let (ttl, wait) = (first.ttl, first.wait);
         let group = names.group();
@@ -175,7 +168,7 @@ impl Collector {
             let last_first: Vec<_> = (0..=last).rev().collect();
             match self.round(&last_first, false).await {
                 Err(RoundEnd::Lost | RoundEnd::Contended) => self.ask_again(),
-                outcome => return answer(outcome),
+                outcome => return outcome.map_err(RoundEnd::into_error),
             }
         }
         loop {
@@ -183,7 +176,7 @@ impl Collector {
                 Err(RoundEnd::Lost | RoundEnd::Contended) if !self.left().is_zero() => {
                     self.ask_again();
                 }
-                outcome => return answer(outcome),
+                outcome => return outcome.map_err(RoundEnd::into_error),
             }
         }
     }
@@ -309,7 +302,7 @@ impl Collector {
         let outcome = loop {
             let ended = tokio::select! {
                 biased;
-                () = &mut self.hung_up, if stay.is_some() => Interruption::HungUp,
+                () = &mut self.hung_up, if stay.is_some() => RoundEnd::HungUp,
                 outcome = &mut run => break outcome,
                 Ok(_place) = &mut was_queued, if self.queued.is_some() => {
                     if let Some(queued) = self.queued.take() {
@@ -318,7 +311,7 @@ impl Collector {
                     }
                     continue;
                 }
-                () = collected.until_lost(), if stay.is_some() => Interruption::Lost,
+                () = collected.until_lost(), if stay.is_some() => RoundEnd::Lost,
             };
             // The attempt leaves the queue, and says what it was granted in that instant.
             stay = None;
@@ -340,10 +333,7 @@ impl Collector {
                         granted.delivery.join_names(self.names.iter().cloned());
                     }
                 }
-                Err(match interruption {
-                    Interruption::HungUp => RoundEnd::HungUp,
-                    Interruption::Lost => RoundEnd::Lost,
-                })
+                Err(interruption)
             }
             (Ok(granted), None) => Ok(granted),
             (Err(AcquireError::Held { .. }), None) if !waits && !self.left().is_zero() => {
@@ -455,18 +445,4 @@ fn collecting(ttl: Ttl) -> Ttl {
     let ms = ttl.as_millis().min(COLLECTING);
     let unlike = brief(ms - 1).or_else(|| brief(ms + 1));
     unlike.expect("a millisecond more than the shortest TTL is one")
-}
-
-/// What the caller is told of the last round.
-#[expect(
-    clippy::result_large_err,
-    reason = "an error of one lock is as large, but for the name"
-)]
-fn answer(outcome: Result<GrantedGroup, RoundEnd>) -> Result<GrantedGroup, GroupAcquireError> {
-    outcome.map_err(|end| match end {
-        RoundEnd::Failed(error) => error,
-        RoundEnd::Lost | RoundEnd::Contended => StoreError::from(Uncertainty::TimedOut).into(),
-        // Nobody hears it.
-        RoundEnd::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
-    })
 }

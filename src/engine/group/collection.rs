@@ -9,7 +9,7 @@ use crate::{
     engine::{AcquireError, Delivery, Granted, reaper::GivenBack, start::EngineShared},
     lock::{HeldLease, KeeperId, Lease, LockName, TokenHash, Ttl},
     store::{
-        Store,
+        Store, StoreError, Uncertainty,
         contract::{Renewal, Renewer},
     },
 };
@@ -22,8 +22,6 @@ pub(super) struct Collection {
     engine: Arc<EngineShared>,
     token: TokenHash,
     leases: Vec<CollectedLease>,
-    /// The lock that has the idempotency key, if it has been taken, and as whom.
-    deciding: Option<(LockName, KeeperId)>,
     /// Watches over all of them.
     delivery: Option<Delivery>,
     given_back: GivenBack,
@@ -31,6 +29,8 @@ pub(super) struct Collection {
 
 struct CollectedLease {
     lease: Lease,
+    /// Its keeper, if it is the lease that has the idempotency key.
+    decides_as: Option<KeeperId>,
     renew_at: Instant,
 }
 
@@ -49,6 +49,20 @@ pub(super) enum RoundEnd {
 /// How soon a renewal that failed is tried again, at most.
 const RETRY: Duration = Duration::from_millis(500);
 
+// === impl RoundEnd ===
+
+impl RoundEnd {
+    /// What the caller is told if this ends the last round.
+    pub(super) fn into_error(self) -> GroupAcquireError {
+        match self {
+            Self::Failed(error) => error,
+            Self::Lost | Self::Contended => StoreError::from(Uncertainty::TimedOut).into(),
+            // Nobody hears it.
+            Self::HungUp => StoreError::from(Uncertainty::Interrupted).into(),
+        }
+    }
+}
+
 // === impl Collection ===
 
 impl Collection {
@@ -62,7 +76,6 @@ impl Collection {
             engine: Arc::clone(engine),
             token,
             leases: Vec::new(),
-            deciding: None,
             delivery: None,
             given_back: given_back.clone(),
         }
@@ -80,12 +93,14 @@ impl Collection {
             keeper,
             ..
         } = granted;
-        if delivery.decides() {
-            self.deciding = Some((lease.name.clone(), keeper));
-        }
+        let decides_as = delivery.decides().then_some(keeper);
         self.watch(delivery);
         let renew_at = renew_at(&lease.held);
-        self.leases.push(CollectedLease { lease, renew_at });
+        self.leases.push(CollectedLease {
+            lease,
+            decides_as,
+            renew_at,
+        });
     }
 
     /// Takes in what has the token of the group, or may have been granted with it.
@@ -157,22 +172,13 @@ impl Collection {
     pub(super) async fn extend(&mut self, ttl: Ttl) -> Result<(), RoundEnd> {
         // Last the one that decides: once it lasts longer, the group is finished. Its keeper alone can do that, so that
         // there is nobody else who goes on with the group or gives it back.
-        let is_last = |it: &CollectedLease| {
-            self.deciding
-                .as_ref()
-                .is_some_and(|(name, _)| *name == it.lease.name)
-        };
-        let (last, rest): (Vec<_>, Vec<_>) = self.leases.iter_mut().partition(|it| is_last(it));
-        let keeper = self
-            .deciding
-            .as_ref()
-            .map(|(_, keeper)| Renewer::Keeper(*keeper));
-        for (leases, renewer) in [
-            (rest, Renewer::Bearer),
-            (last, keeper.unwrap_or(Renewer::Bearer)),
-        ] {
-            let leases = leases.into_iter();
-            let renewals = leases.map(|it| it.renew(&self.engine, &self.token, renewer, Some(ttl)));
+        let leases = self.leases.iter_mut();
+        let (last, rest): (Vec<_>, Vec<_>) = leases.partition(|it| it.decides_as.is_some());
+        for leases in [rest, last] {
+            let renewals = leases.into_iter().map(|it| {
+                let renewer = it.decides_as.map_or(Renewer::Bearer, Renewer::Keeper);
+                it.renew(&self.engine, &self.token, renewer, Some(ttl))
+            });
             let mut failed = Ok(());
             for renewal in join_all(renewals).await {
                 match renewal {

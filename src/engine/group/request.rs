@@ -12,10 +12,10 @@ use crate::{
 /// What a caller asks for who wants several locks.
 #[derive(Debug, Clone)]
 pub struct GroupRequest {
-    names: GroupNames,
+    pub(super) names: GroupNames,
     /// One for each lock, in the order of the names. They differ in the lock and in the authorization only; the last has
     /// the idempotency key.
-    parts: Vec<AcquireRequest>,
+    pub(super) parts: Vec<AcquireRequest>,
 }
 
 /// Leases of several locks, with one token, on their way to their holder.
@@ -85,10 +85,6 @@ impl GroupRequest {
         slots
             .map(|part| part.authorization.lease_slot(idempotency))
             .collect()
-    }
-
-    pub(super) fn into_parts(self) -> (GroupNames, Vec<AcquireRequest>) {
-        (self.names, self.parts)
     }
 }
 

@@ -6,8 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::{
-    auth::Authorization,
-    engine::{BreakError, HoldEnd, HoldEvent, LossReason},
+    engine::{BreakError, LossReason},
     lock::{LockName, Reason, Token},
     store::contract::{Breaking, BrokenLease, HeldLock, Holder, ListQuery, Loss, Page, Renewal},
 };
@@ -66,21 +65,12 @@ async fn is_carried_out_and_recorded_although_its_caller_hangs_up() {
 async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
-    let mut hold = engine
-        .adopt(name(), token.clone(), Authorization::default())
-        .await
-        .unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    let (mut hold, _) = adopted(&engine, &token).await;
     let lost = Renewal::Lost(Loss::Broken { held: false });
     store.renewals.lock().push_back(Ok(lost));
     let told = Instant::now();
     tell(&store, &token);
-    let end = hold.next().await;
-    let broken = HoldEnd::Lost(LossReason::Broken);
-    assert_eq!(
-        format!("{end:?}"),
-        format!("{:?}", Some(HoldEvent::Ended(broken)))
-    );
+    assert_eq!(loss_of(&mut hold).await, (LossReason::Broken, 0));
     assert_eq!(told.elapsed(), Duration::ZERO);
 }
 
@@ -88,15 +78,11 @@ async fn ends_the_stream_at_once_and_not_with_its_next_renewal() {
 async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
-    let mut hold = engine
-        .adopt(name(), token.clone(), Authorization::default())
-        .await
-        .unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    let (mut hold, _) = adopted(&engine, &token).await;
     for _ in 0..3 {
         let told = Instant::now();
         tell(&store, &token);
-        assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+        assert_is(&hold.next().await, "Some(Renewed(");
         assert_eq!(told.elapsed(), Duration::ZERO);
     }
     // Of another lease, or of another lock, it says nothing.
@@ -114,11 +100,7 @@ async fn that_is_only_said_to_have_happened_is_not_believed_without_the_store() 
 async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
-    let mut hold = engine
-        .adopt(name(), token.clone(), Authorization::default())
-        .await
-        .unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    let (mut hold, _) = adopted(&engine, &token).await;
     let takes = Duration::from_millis(20);
     *store.renewals_take.lock() = takes;
     let lost = Renewal::Lost(Loss::Broken { held: false });
@@ -128,13 +110,7 @@ async fn that_comes_about_while_the_store_is_asked_is_asked_after_again() {
     tell(&store, &token);
     sleep(takes / 2).await;
     tell(&store, &token);
-    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
-    let end = hold.next().await;
-    let broken = HoldEnd::Lost(LossReason::Broken);
-    assert_eq!(
-        format!("{end:?}"),
-        format!("{:?}", Some(HoldEvent::Ended(broken)))
-    );
+    assert_eq!(loss_of(&mut hold).await, (LossReason::Broken, 1));
     assert_eq!(told.elapsed(), 2 * takes);
 }
 
@@ -146,18 +122,15 @@ async fn one_whose_caller_panics_is_recorded() {
     store.breakings.lock().push_back(breaking);
     let records = Records::default();
     let (asked, kept) = (Arc::clone(&store), Arc::clone(&records));
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the caller of a test is no task of the program"
-    )]
-    let caller = tokio::spawn(async move {
+    let caller = start(async move {
         let broken = broken(&asked, &kept);
         let panics = async {
             settle().await;
             panic!("as asked for");
         };
         tokio::join!(broken, panics);
-    });
+    })
+    .await;
     assert!(caller.await.unwrap_err().is_panic());
     assert!(records.lock().is_empty(), "the store has not answered");
     store.open_gate();

@@ -22,8 +22,13 @@ pub(super) type Outcome = Result<GrantedGroup, GroupAcquireError>;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
+/// A request for the group, each part as this request says.
 pub(super) fn group(part: &AcquireRequest) -> GroupRequest {
-    let names = GroupNames::parse(["c", "a", "b"]).unwrap();
+    group_of(["c", "a", "b"], part)
+}
+
+pub(super) fn group_of<const N: usize>(names: [&str; N], part: &AcquireRequest) -> GroupRequest {
+    let names = GroupNames::parse(names).unwrap();
     let part = |name: &LockName| {
         Ok::<_, StoreError>(AcquireRequest {
             name: name.clone(),
@@ -31,6 +36,20 @@ pub(super) fn group(part: &AcquireRequest) -> GroupRequest {
         })
     };
     GroupRequest::new(names, part).unwrap()
+}
+
+/// Starts an acquire of the group whose caller stays until the handle is aborted.
+async fn begin(engine: &Engine, part: &AcquireRequest) -> JoinHandle<Outcome> {
+    start(engine.acquire_group(group(part), || {})).await
+}
+
+fn refused() -> Acquisition {
+    Acquisition::Held(contention())
+}
+
+/// Three grants, one for each lock.
+fn all_granted() -> [Acquisition; 3] {
+    [granted(), granted(), granted()]
 }
 
 /// Acquires the group, each part as this request says.
@@ -49,18 +68,6 @@ pub(super) fn answering(
     store
 }
 
-/// Starts an acquire whose caller stays until the handle is aborted, and lets it do what it can at once.
-pub(super) async fn start(engine: &Engine, request: GroupRequest) -> JoinHandle<Outcome> {
-    let engine = engine.clone();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the caller of a test is no task of the program"
-    )]
-    let caller = tokio::spawn(async move { engine.acquire_group(request, || {}).await });
-    settle().await;
-    caller
-}
-
 fn asked(store: &ScriptedStore) -> Vec<(String, TokenHash)> {
     let attempts = store.attempts.lock();
     let asked = attempts
@@ -71,6 +78,13 @@ fn asked(store: &ScriptedStore) -> Vec<(String, TokenHash)> {
 
 fn asked_names(store: &ScriptedStore) -> Vec<String> {
     asked(store).into_iter().map(|(name, _)| name).collect()
+}
+
+/// Which locks were to be renewed, and for how long.
+fn renewed(store: &ScriptedStore) -> Vec<(String, Option<Ttl>)> {
+    let renewed = store.renewed.lock();
+    let renewed = renewed.iter().map(|(name, ttl)| (name.to_string(), *ttl));
+    renewed.collect()
 }
 
 pub(super) fn given_back(store: &ScriptedStore) -> Vec<String> {
@@ -100,7 +114,7 @@ fn brief() -> HeldLease {
 
 #[tokio::test(start_paused = true)]
 async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_asked_for() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    let (store, engine) = engine_on(answering(all_granted()));
     let wanted = request(None);
     let group = engine.acquire_group(group(&wanted), || {}).await.unwrap();
     let asked = asked(&store);
@@ -110,12 +124,8 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
     }
     let attempts = store.attempts.lock().clone();
     assert!(attempts.iter().all(|it| it.ttl.as_millis() == 9_999));
-    let renewed = store.renewed.lock().clone();
-    let renewed: Vec<_> = renewed
-        .iter()
-        .map(|(name, ttl)| (name.as_str(), *ttl))
-        .collect();
-    assert_eq!(renewed, NAMES.map(|name| (name, Some(wanted.ttl))));
+    let ttl = Some(wanted.ttl);
+    assert_eq!(renewed(&store), NAMES.map(|name| (name.to_owned(), ttl)));
     let names: Vec<_> = group.leases.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, NAMES);
     group.delivery.delivered();
@@ -125,8 +135,7 @@ async fn all_are_taken_in_order_for_a_short_time_and_then_last_as_long_as_was_as
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
-    let held = Acquisition::Held(contention());
-    let (store, engine) = engine_on(answering([granted(), held]));
+    let (store, engine) = engine_on(answering([granted(), refused()]));
     let (name, error) = refusal(acquire(&engine, &request(None)).await);
     assert_eq!(name.as_deref(), Some("b"));
     assert!(matches!(error, AcquireError::Held { .. }));
@@ -136,7 +145,7 @@ async fn a_lock_that_is_held_is_named_and_what_was_taken_is_given_back() {
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_renewed_while_another_one_is_waited_for() {
     let (store, engine) = engine_on(answering([granted(), queued(), granted()]));
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let caller = begin(&engine, &waiting_request(None)).await;
     assert_eq!(asked_names(&store), ["a", "b"]);
     let before = store.renewals_asked.lock().to_owned();
     // The lease of `a` has 30 s here, of which a third passes.
@@ -156,27 +165,22 @@ async fn a_part_that_lasts_briefly_is_renewed_in_time() {
         queued(),
         granted(),
     ]));
-    let _caller = start(&engine, group(&waiting_request(None))).await;
+    let _caller = begin(&engine, &waiting_request(None)).await;
     sleep(Duration::from_millis(3_400)).await;
-    let renewed = store.renewed.lock().clone();
-    let a = LockName::new("a").unwrap();
-    assert_eq!(renewed, [(a, None)]);
+    assert_eq!(renewed(&store), [("a".to_owned(), None)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token() {
-    let (store, engine) = engine_on(
-        answering([
-            Acquisition::Granted(brief()),
-            Acquisition::Granted(brief()),
-            queued(),
-            granted(),
-            granted(),
-            granted(),
-        ])
-        .answering_leave(Ok(Leaving::Left(contention()))),
-    );
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let (store, engine) = engine_on(answering([
+        Acquisition::Granted(brief()),
+        Acquisition::Granted(brief()),
+        queued(),
+        granted(),
+        granted(),
+        granted(),
+    ]));
+    let caller = begin(&engine, &waiting_request(None)).await;
     let first = asked(&store)[0].1;
     lose(&store, "b");
     sleep(Duration::from_millis(3_400)).await;
@@ -193,7 +197,7 @@ async fn a_part_that_is_lost_meanwhile_means_to_begin_again_with_another_token()
 
 #[tokio::test(start_paused = true)]
 async fn a_part_that_is_lost_before_the_answer_is_not_answered() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    let (store, engine) = engine_on(answering(all_granted()));
     lose(&store, "b");
     let (_, error) = refusal(acquire(&engine, &request(None)).await);
     assert!(matches!(
@@ -206,16 +210,19 @@ async fn a_part_that_is_lost_before_the_answer_is_not_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_leaves_nothing_whatever_was_asked_last() {
-    // How many locks it has when it waits, and hangs up.
-    for taken in 0..NAMES.len() {
+    // How many locks it has when it waits, and hangs up, perhaps in the instant in which it is granted the next.
+    for (taken, is_granted) in [(0, false), (1, false), (2, false), (1, true)] {
         let answers = std::iter::repeat_n(granted(), taken).chain([queued()]);
-        let (store, engine) =
-            engine_on(answering(answers).answering_leave(Ok(Leaving::Left(contention()))));
-        let caller = start(&engine, group(&waiting_request(None))).await;
-        caller.abort();
+        let leave = if is_granted {
+            Leaving::Granted(held())
+        } else {
+            Leaving::Left(contention())
+        };
+        let (store, engine) = engine_on(answering(answers).answering_leave(Ok(leave)));
+        begin(&engine, &waiting_request(None)).await.abort();
         settle().await;
         assert_eq!(store.left.lock().len(), 1);
-        assert_eq!(given_back(&store), NAMES[..taken]);
+        assert_eq!(given_back(&store), NAMES[..taken + usize::from(is_granted)]);
         assert_eq!(asked(&store).len(), taken + 1);
         assert!(store.parking.is_empty());
     }
@@ -227,7 +234,7 @@ async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
         let answers = std::iter::repeat_n(granted(), NAMES.len());
         let (store, engine) = engine_on(answering(answers).with_closed_gate());
         store.gate.add_permits(taken);
-        let caller = start(&engine, group(&request(None))).await;
+        let caller = begin(&engine, &request(None)).await;
         assert_eq!(asked(&store).len(), taken + 1);
         caller.abort();
         store.open_gate();
@@ -238,46 +245,36 @@ async fn a_caller_that_hangs_up_while_a_lock_is_granted_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_granted_in_the_instant_of_hanging_up_is_given_back_too() {
-    let (store, engine) =
-        engine_on(answering([granted(), queued()]).answering_leave(Ok(Leaving::Granted(held()))));
-    let caller = start(&engine, group(&waiting_request(None))).await;
-    caller.abort();
-    settle().await;
-    assert_eq!(given_back(&store), ["a", "b"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_gateway_that_drains_gives_back_what_it_has_taken() {
-    let store = answering([granted(), queued()]).answering_leave(Ok(Leaving::Left(contention())));
-    let (engine, lifecycle) = engine(&store);
-    let caller = start(&engine, group(&waiting_request(None))).await;
-    lifecycle.drain();
-    let (_, error) = refusal(caller.await.unwrap());
-    assert!(matches!(error, AcquireError::Draining));
-    settle().await;
-    assert_eq!(given_back(&store), ["a"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_gateway_that_begins_to_drain_takes_no_more() {
-    let store = answering([granted(), granted()]).with_closed_gate();
-    let (engine, lifecycle) = engine(&store);
-    let caller = start(&engine, group(&request(None))).await;
-    lifecycle.drain();
-    store.open_gate();
-    let (name, error) = refusal(caller.await.unwrap());
-    assert!(matches!(error, AcquireError::Draining));
-    assert_eq!(name.as_deref(), Some("b"));
-    settle().await;
-    assert_eq!(given_back(&store), ["a"]);
+async fn a_gateway_that_drains_takes_no_more_and_gives_back_what_it_has_taken() {
+    for waits in [true, false] {
+        let store = if waits {
+            answering([granted(), queued()])
+        } else {
+            answering([granted(), granted()]).with_closed_gate()
+        };
+        let (engine, lifecycle) = engine(&store);
+        let part = if waits {
+            waiting_request(None)
+        } else {
+            request(None)
+        };
+        let caller = begin(&engine, &part).await;
+        lifecycle.drain();
+        if !waits {
+            store.open_gate();
+        }
+        let (name, error) = refusal(caller.await.unwrap());
+        assert!(matches!(error, AcquireError::Draining));
+        assert_eq!(name.as_deref(), Some("b"));
+        settle().await;
+        assert_eq!(given_back(&store), ["a"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_is_for_all_locks_together() {
-    let (store, engine) =
-        engine_on(answering([queued(), queued()]).answering_leave(Ok(Leaving::Left(contention()))));
-    let caller = start(&engine, group(&waiting_request(None))).await;
+    let (store, engine) = engine_on(answering([queued(), queued()]));
+    let caller = begin(&engine, &waiting_request(None)).await;
     sleep(WAIT / 2).await;
     store.tell(News::Granted(held()));
     settle().await;
@@ -312,18 +309,25 @@ async fn a_store_that_is_away_half_way_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_delivered_gives_all_back_at_once() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    drop(acquire(&engine, &request(None)).await);
-    settle().await;
-    assert_eq!(given_back(&store), NAMES);
+async fn an_answer_that_is_not_delivered_gives_all_back_at_once_and_with_a_key_after_the_grace() {
+    for key in [None, KEY] {
+        let (store, engine) = engine_on(answering(all_granted()));
+        drop(acquire(&engine, &request(key)).await);
+        if key.is_some() {
+            sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
+            assert_eq!(given_back(&store), [""; 0]);
+            sleep(Duration::from_millis(4)).await;
+        }
+        settle().await;
+        assert_eq!(given_back(&store), NAMES);
+    }
 }
 
 // === With an idempotency key ===
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    let (store, engine) = engine_on(answering(all_granted()));
     let group = acquire(&engine, &waiting_request(KEY)).await;
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     let attempts = store.attempts.lock().clone();
@@ -335,9 +339,14 @@ async fn with_a_key_the_last_lock_has_it_and_is_asked_for_first() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key() {
-    let held = Acquisition::Held(contention());
-    let (store, engine) = engine_on(answering([granted(), held, granted(), granted(), queued()]));
-    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    let (store, engine) = engine_on(answering([
+        granted(),
+        refused(),
+        granted(),
+        granted(),
+        queued(),
+    ]));
+    let caller = begin(&engine, &waiting_request(KEY)).await;
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     let asked = asked(&store);
     assert_ne!(asked[0].1, asked[2].1, "what was given back is not granted");
@@ -345,28 +354,14 @@ async fn with_a_key_it_begins_anew_in_order_if_not_all_are_free_and_burns_no_key
     // At once, and not after the grace: it was not answered.
     assert_eq!(given_back(&store), ["c"]);
     assert!(store.released.lock().is_empty());
-    store.tell(News::Granted(super::scripted_store::held()));
+    store.tell(News::Granted(held()));
     caller.await.unwrap().unwrap().delivery.delivered();
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_key_an_answer_that_is_lost_gives_all_back_after_the_grace() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
-    drop(acquire(&engine, &request(KEY)).await);
-    sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
-    assert_eq!(given_back(&store), [""; 0]);
-    sleep(Duration::from_millis(4)).await;
-    assert_eq!(given_back(&store), NAMES);
-}
-
-#[tokio::test(start_paused = true)]
 async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place() {
-    let held = Acquisition::Held(contention());
-    let (store, engine) = engine_on(
-        answering([held, granted(), granted(), queued()])
-            .answering_leave(Ok(Leaving::Left(contention()))),
-    );
-    let caller = start(&engine, group(&waiting_request(KEY))).await;
+    let (store, engine) = engine_on(answering([refused(), granted(), granted(), queued()]));
+    let caller = begin(&engine, &waiting_request(KEY)).await;
     caller.abort();
     settle().await;
     let token = asked(&store)[3].1;
@@ -378,13 +373,13 @@ async fn with_a_key_a_caller_that_hangs_up_before_all_are_taken_keeps_no_place()
 fn replayed(store: &ScriptedStore, salt: Option<Salt>) {
     let first = store.attempts.lock()[0].clone();
     let salt = salt.unwrap_or(first.idempotency.unwrap().salt);
-    let again = Acquisition::Replayed(held(), salt, None);
+    let again = Acquisition::Replayed(held(), salt);
     store.acquisitions.lock().push_back(Ok(again));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    let (store, engine) = engine_on(answering(all_granted()));
     let first = acquire(&engine, &request(KEY)).await.unwrap();
     replayed(&store, None);
     sleep(Duration::from_millis(1)).await;
@@ -405,7 +400,7 @@ async fn a_repeated_request_is_answered_the_same_leases_and_takes_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_tried_again_ends_no_part_of_a_group_that_was_answered_again_meanwhile() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    let (store, engine) = engine_on(answering(all_granted()));
     store
         .release_errors
         .lock()
@@ -427,7 +422,7 @@ async fn a_release_that_is_tried_again_ends_no_part_of_a_group_that_was_answered
 
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_for_a_group_that_has_lost_a_part_is_told_that_it_has_ended() {
-    let (store, engine) = engine_on(answering([granted(), granted(), granted()]));
+    let (store, engine) = engine_on(answering(all_granted()));
     let first = acquire(&engine, &request(KEY)).await;
     first.unwrap().delivery.delivered();
     replayed(&store, None);
@@ -442,17 +437,12 @@ async fn a_repeated_request_for_a_group_that_has_lost_a_part_is_told_that_it_has
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_of_what_was_taken() {
-    let held = Acquisition::Held(contention());
-    let store = answering([held, granted(), granted()]);
+    let store = answering([refused(), granted(), granted()]);
     let salt = Salt::random();
     store
         .acquisitions
         .lock()
-        .push_back(Ok(Acquisition::Replayed(
-            super::scripted_store::held(),
-            salt,
-            None,
-        )));
+        .push_back(Ok(Acquisition::Replayed(held(), salt)));
     let (engine, _lifecycle) = engine(&store);
     let outcome = acquire(&engine, &waiting_request(KEY)).await;
     let group = outcome.unwrap();
@@ -464,38 +454,26 @@ async fn a_group_that_was_granted_under_the_key_meanwhile_is_answered_in_place_o
     group.delivery.delivered();
 }
 
-/// The group waits for its last lock when a newer request under its key takes over.
-async fn superseded(store: &ScriptedStore, engine: &Engine) {
-    let caller = start(engine, group(&waiting_request(KEY))).await;
-    store.tell(News::Superseded);
-    let (name, error) = refusal(caller.await.unwrap());
-    assert_eq!(name.as_deref(), Some("c"));
-    assert!(matches!(error, AcquireError::Superseded));
-    settle().await;
-}
-
 #[tokio::test(start_paused = true)]
-async fn what_a_newer_request_goes_on_with_is_left_to_it() {
-    let held = Acquisition::Held(contention());
-    let store = answering([held, granted(), granted(), queued()]);
-    store.give_backs.lock().push_back(GiveBack::Kept);
-    let (engine, _lifecycle) = engine(&store);
-    superseded(&store, &engine).await;
-    sleep(Duration::from_mins(1)).await;
-    assert_eq!(given_back(&store), ["c"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_newer_request_cannot_go_on_with_is_given_back_at_once() {
-    let held = Acquisition::Held(contention());
-    let store = answering([held, granted(), granted(), queued()]);
-    // The newer request has its place, and another token.
-    let nothing = GiveBack::NothingHeld;
-    store.give_backs.lock().push_back(nothing);
-    let (engine, _lifecycle) = engine(&store);
-    superseded(&store, &engine).await;
-    assert_eq!(given_back(&store), NAMES);
-    assert_eq!(unanswered(&store), ["c"]);
+async fn what_a_newer_request_goes_on_with_is_left_to_it_and_the_rest_is_given_back_at_once() {
+    // The newer request has the lease, or its place and another token.
+    for (answer, expected) in [
+        (GiveBack::Kept, &["c"][..]),
+        (GiveBack::NothingHeld, &NAMES[..]),
+    ] {
+        let (store, engine) = engine_on(answering([refused(), granted(), granted(), queued()]));
+        store.give_backs.lock().push_back(answer);
+        let caller = begin(&engine, &waiting_request(KEY)).await;
+        store.tell(News::Superseded);
+        let (name, error) = refusal(caller.await.unwrap());
+        assert_eq!(name.as_deref(), Some("c"));
+        assert!(matches!(error, AcquireError::Superseded));
+        settle().await;
+        assert_eq!(given_back(&store), expected);
+        assert_eq!(unanswered(&store), ["c"]);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(given_back(&store), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -509,16 +487,8 @@ async fn another_request_under_the_key_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn the_fingerprint_covers_the_names_of_the_group() {
     let fingerprint = |names: [&'static str; 2]| async move {
-        let held = Acquisition::Held(contention());
-        let (store, engine) = engine_on(answering([held]));
-        let names = GroupNames::parse(names).unwrap();
-        let part = |name: &LockName| {
-            Ok::<_, StoreError>(AcquireRequest {
-                name: name.clone(),
-                ..request(KEY)
-            })
-        };
-        let request = GroupRequest::new(names, part).unwrap();
+        let (store, engine) = engine_on(answering([refused()]));
+        let request = group_of(names, &request(KEY));
         drop(engine.acquire_group(request, || {}).await);
         let attempts = store.attempts.lock();
         attempts[0].idempotency.as_ref().unwrap().fingerprint
@@ -534,14 +504,12 @@ async fn the_fingerprint_covers_the_names_of_the_group() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_the_lock_that_has_it_is_the_last_that_gets_the_full_ttl() {
-    let held = Acquisition::Held(contention());
-    let (store, engine) = engine_on(answering([granted(), granted(), granted(), held]));
+    let (store, engine) = engine_on(answering([granted(), granted(), granted(), refused()]));
     lose(&store, "b");
     let outcome = acquire(&engine, &request(KEY)).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Held { .. }));
     // Without it the group is not finished.
-    let renewed = store.renewed.lock().clone();
-    let renewed: Vec<_> = renewed.iter().map(|(name, _)| name.as_str()).collect();
+    let renewed: Vec<_> = renewed(&store).into_iter().map(|(name, _)| name).collect();
     assert_eq!(renewed, ["b", "a"]);
     settle().await;
     assert_eq!(given_back(&store), NAMES);
@@ -560,8 +528,7 @@ fn unfinished(salt: Salt) -> Acquisition {
         ttl: Ttl::from_millis(9_999).unwrap(),
         ..held()
     };
-    let before = KeeperId::random();
-    Acquisition::Replayed(held, salt, Some(before))
+    Acquisition::Replayed(held, salt)
 }
 
 fn token_of(salt: &Salt) -> TokenHash {
@@ -583,15 +550,8 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
     assert_eq!(asked_names(&store), ["c", "b", "a"]);
     assert!(asked(&store)[1..].iter().all(|it| it.1 == group.hash));
     // All last as long as was asked for before it is answered.
-    let renewed = store.renewed.lock().clone();
-    let renewed: Vec<_> = renewed
-        .iter()
-        .map(|(name, ttl)| (name.as_str(), *ttl))
-        .collect();
-    assert_eq!(
-        renewed,
-        ["b", "a", "c"].map(|name| (name, Some(wanted.ttl)))
-    );
+    let expected = ["b", "a", "c"].map(|name| (name.to_owned(), Some(wanted.ttl)));
+    assert_eq!(renewed(&store), expected);
     // It is the first answer, so its loss is known.
     assert!(!group.delivery.is_replay());
     drop(group);
@@ -603,9 +563,8 @@ async fn a_repeated_request_goes_on_with_a_group_that_was_not_finished() {
 #[tokio::test(start_paused = true)]
 async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
     let salt = Salt::random();
-    let held = Acquisition::Held(contention());
-    let ours = [granted(), granted(), granted()];
-    let (store, engine) = engine_on(answering([unfinished(salt), held].into_iter().chain(ours)));
+    let answers = [unfinished(salt), refused()].into_iter();
+    let (store, engine) = engine_on(answering(answers.chain(all_granted())));
     let outcome = acquire(&engine, &waiting_request(KEY)).await;
     let group = outcome.unwrap();
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
@@ -629,12 +588,11 @@ async fn a_group_that_was_not_finished_and_cannot_be_burns_no_key() {
 #[tokio::test(start_paused = true)]
 async fn a_part_of_a_group_that_was_not_finished_and_was_given_back_means_to_begin_anew() {
     let salt = Salt::random();
-    let store = answering([unfinished(salt)]);
+    let (store, engine) = engine_on(answering([unfinished(salt)]));
     let withdrawn = Err(Unavailability::Withdrawn.into());
     let ours = [granted(), granted(), granted()].map(Ok);
     let rest = [withdrawn].into_iter().chain(ours);
     store.acquisitions.lock().extend(rest);
-    let (engine, _lifecycle) = engine(&store);
     let outcome = acquire(&engine, &request(KEY)).await;
     assert_eq!(asked_names(&store), ["c", "b", "a", "b", "c"]);
     outcome.unwrap().delivery.delivered();
@@ -643,8 +601,7 @@ async fn a_part_of_a_group_that_was_not_finished_and_was_given_back_means_to_beg
 #[tokio::test(start_paused = true)]
 async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again() {
     let salt = Salt::random();
-    let held = Acquisition::Held(contention());
-    let answers = [held, granted(), granted(), unfinished(salt), granted()];
+    let answers = [refused(), granted(), granted(), unfinished(salt), granted()];
     let (store, engine) = engine_on(answering(answers));
     let outcome = acquire(&engine, &waiting_request(KEY)).await;
     let group = outcome.unwrap();
@@ -657,10 +614,9 @@ async fn what_another_round_has_left_is_ended_before_its_lock_is_asked_for_again
 
 #[tokio::test(start_paused = true)]
 async fn whoever_does_not_keep_the_lock_with_the_key_any_more_does_not_finish_the_group() {
-    let store = answering([granted(), granted(), granted()]);
+    let (store, engine) = engine_on(answering(all_granted()));
     *store.adopted_by.lock() = Some(KeeperId::random());
     store.give_backs.lock().push_back(GiveBack::Kept);
-    let (engine, _lifecycle) = engine(&store);
     let (name, error) = refusal(acquire(&engine, &request(KEY)).await);
     assert_eq!(name.as_deref(), Some("c"));
     assert!(matches!(error, AcquireError::Superseded));
@@ -681,7 +637,7 @@ async fn what_is_granted_at_a_hang_up_stays_if_a_repeated_request_goes_on_with_i
         store.give_backs.lock().push_back(GiveBack::Kept);
         let (engine, _lifecycle) = engine(&store);
         store.gate.add_permits(1);
-        let caller = start(&engine, group(&request(KEY))).await;
+        let caller = begin(&engine, &request(KEY)).await;
         assert_eq!(asked_names(&store), ["c", "b"]);
         caller.abort();
         store.open_gate();
@@ -693,11 +649,10 @@ async fn what_is_granted_at_a_hang_up_stays_if_a_repeated_request_goes_on_with_i
 #[tokio::test(start_paused = true)]
 async fn with_a_key_a_lock_that_may_have_been_granted_decides_about_those_before_it() {
     for leave in [Ok(Leaving::Granted(held())), Err(unknown())] {
-        let held = Acquisition::Held(contention());
-        let store = answering([held, granted(), granted(), queued()]).answering_leave(leave);
+        let store = answering([refused(), granted(), granted(), queued()]).answering_leave(leave);
         store.give_backs.lock().push_back(GiveBack::Kept);
         let (engine, _lifecycle) = engine(&store);
-        let caller = start(&engine, group(&waiting_request(KEY))).await;
+        let caller = begin(&engine, &waiting_request(KEY)).await;
         caller.abort();
         sleep(Duration::from_mins(1)).await;
         assert_eq!(given_back(&store), ["c"]);
@@ -706,11 +661,9 @@ async fn with_a_key_a_lock_that_may_have_been_granted_decides_about_those_before
 
 #[tokio::test(start_paused = true)]
 async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_no_key() {
-    let held = Acquisition::Held(contention());
-    let store = answering([held, granted(), granted()]);
+    let (store, engine) = engine_on(answering([refused(), granted(), granted()]));
     let last = Err(unknown());
     store.acquisitions.lock().push_back(last);
-    let (engine, _lifecycle) = engine(&store);
     let outcome = acquire(&engine, &waiting_request(KEY)).await;
     assert!(matches!(refusal(outcome).1, AcquireError::Store(_)));
     settle().await;
@@ -719,26 +672,16 @@ async fn with_a_key_what_may_have_been_granted_is_given_back_at_once_and_burns_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rest_stays_if_somebody_else_has_ended_the_lock_that_has_the_key() {
-    // Another gateway has answered the group again, and then somebody has broken this lock of it.
-    let store = answering([granted(), granted(), granted()]);
-    let nothing = GiveBack::NothingHeld;
-    store.give_backs.lock().push_back(nothing);
-    let (engine, _lifecycle) = engine(&store);
-    drop(acquire(&engine, &request(KEY)).await);
-    sleep(GRACE + Duration::from_secs(1)).await;
-    assert_eq!(given_back(&store), ["c"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_rest_is_given_back_if_an_earlier_copy_has_ended_the_lock_that_has_the_key() {
-    let store = answering([granted(), granted(), granted()]);
-    // The reply of the earlier copy was lost.
-    store.give_back_errors.lock().push_back(unknown());
-    let nothing = GiveBack::NothingHeld;
-    store.give_backs.lock().push_back(nothing);
-    let (engine, _lifecycle) = engine(&store);
-    drop(acquire(&engine, &request(KEY)).await);
-    sleep(GRACE + Duration::from_secs(1)).await;
-    assert_eq!(given_back(&store), NAMES);
+async fn the_rest_stays_only_if_somebody_else_has_ended_the_lock_that_has_the_key() {
+    // Another gateway has answered the group again, and then somebody has broken this lock of it; or an earlier copy of
+    // the command has ended it, whose reply was lost.
+    for (lost_reply, expected) in [(None, &["c"][..]), (Some(unknown()), &NAMES[..])] {
+        let (store, engine) = engine_on(answering(all_granted()));
+        store.give_back_errors.lock().extend(lost_reply);
+        let nothing = GiveBack::NothingHeld;
+        store.give_backs.lock().push_back(nothing);
+        drop(acquire(&engine, &request(KEY)).await);
+        sleep(GRACE + Duration::from_secs(1)).await;
+        assert_eq!(given_back(&store), expected);
+    }
 }

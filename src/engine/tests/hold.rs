@@ -6,42 +6,58 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::scripted_store::*;
 use crate::{
-    auth::Authorization,
-    engine::{AcquireError, AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
-    lock::{HeldLease, Reason, ReleaseRequest, Token, Ttl},
+    engine::{AdoptError, Engine, Hold, HoldEnd, HoldEvent, LossReason},
+    lifecycle::Lifecycle,
+    lock::{HeldLease, KeeperId, Reason, ReleaseRequest, Token, Ttl},
     store::{
-        contract::{Acquisition, Leaving, Loss, Release, Renewal},
-        parking::News,
+        contract::{Acquisition, Loss, Release, Renewal},
+        parking::{News, Position},
     },
 };
 
 const TTL: Duration = Duration::from_secs(30);
 
-async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, crate::lifecycle::Lifecycle) {
+/// A stream that has told of its lease.
+async fn granted_hold(store: &Arc<ScriptedStore>) -> (Hold, Lifecycle) {
     let (engine, lifecycle) = engine(store);
     let mut hold = engine.hold(request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    next_grant(&mut hold).await;
     (hold, lifecycle)
 }
 
-async fn adopt(engine: &Engine, token: Token) -> Result<Hold, AdoptError> {
-    engine.adopt(name(), token, Authorization::default()).await
+/// A stream that has told of its place in the queue.
+async fn queued_hold(engine: &Engine) -> Hold {
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    assert_is(&hold.next().await, "Some(Queued(Position { ahead: 2,");
+    hold
 }
 
-/// The last event, and how many renewals came before it.
-async fn end_of(hold: &mut Hold) -> (HoldEnd, usize) {
-    let mut renewals = 0;
+fn renewed(held: HeldLease) -> Renewal {
+    Renewal::Renewed(held, Duration::ZERO)
+}
+
+fn asked_to_release(mut lease: HeldLease, within: Duration) -> HeldLease {
+    lease.request_release(&ReleaseRequest {
+        by: None,
+        reason: Reason::new("deploy").unwrap(),
+        within,
+    });
+    lease
+}
+
+/// Why a stream of this lease loses it, whatever it tells of before, and after how long.
+async fn loss_of_grant(lease: HeldLease, hangs: bool) -> (LossReason, Duration) {
+    let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
+    let (mut hold, _lifecycle) = granted_hold(&store).await;
+    let since = Instant::now();
+    if hangs {
+        store.hang_renewals();
+    }
     loop {
-        match hold.next().await {
-            Some(HoldEvent::Renewed(_)) => renewals += 1,
-            Some(HoldEvent::Ended(end)) => {
-                assert!(
-                    hold.next().await.is_none(),
-                    "something came after the last event"
-                );
-                return (end, renewals);
-            }
-            other => panic!("unexpected: {other:?}"),
+        match hold.next().await.unwrap() {
+            HoldEvent::Ended(HoldEnd::Lost(reason)) => return (reason, since.elapsed()),
+            HoldEvent::Ended(end) => panic!("{end:?}"),
+            _ => {}
         }
     }
 }
@@ -52,7 +68,7 @@ async fn it_is_renewed_every_third_of_its_ttl() {
     let (mut hold, _lifecycle) = granted_hold(&store).await;
     for _ in 0..5 {
         let asked = Instant::now();
-        assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+        assert_is(&hold.next().await, "Some(Renewed(");
         let after = asked.elapsed();
         assert!(after <= TTL / 3 && after >= TTL / 4, "{after:?}");
     }
@@ -68,147 +84,107 @@ async fn it_is_released_when_nobody_listens_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_reads_nothing_is_gone_in_the_end() {
+async fn a_reader_that_reads_nothing_is_gone_in_the_end_and_hears_that_and_nothing_old() {
     let store = ScriptedStore::answering(Ok(granted()));
-    let (_hold, _lifecycle) = granted_hold(&store).await;
+    let (mut hold, _lifecycle) = granted_hold(&store).await;
     sleep(20 * TTL / 3).await;
     assert_eq!(store.released.lock().len(), 1);
+    assert_eq!(loss_of(&mut hold).await, (LossReason::Unread, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_outage_of_the_store_costs_nothing() {
     let store = ScriptedStore::answering(Ok(granted()));
-    for error in [away(), unknown(), away(), unknown()] {
-        store.renewals.lock().push_back(Err(error));
-    }
+    let errors = [away(), unknown(), away(), unknown()];
+    store.renewals.lock().extend(errors.map(Err));
     let (mut hold, _lifecycle) = granted_hold(&store).await;
-    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+    assert_is(&hold.next().await, "Some(Renewed(");
     assert_eq!(*store.renewals_asked.lock(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_outage_loses_it_before_its_ttl_is_over() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    store.renewals.lock().extend((0..1000).map(|_| Err(away())));
-    let started = Instant::now();
-    let (mut hold, _lifecycle) = granted_hold(&store).await;
-    let (end, _) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Expired)), "{end:?}");
-    assert!(started.elapsed() < TTL, "{:?}", started.elapsed());
-    assert!(started.elapsed() > TTL * 49 / 50, "{:?}", started.elapsed());
-    settle().await;
-    let released = store.released.lock().len();
-    assert_eq!(released, 1, "the lease may still live, and nobody holds it");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_loses_it_before_its_ttl_is_over() {
-    // Counted from when the renewal was sent, not from when it was answered.
-    let store = ScriptedStore::answering(Ok(granted()));
-    let started = Instant::now();
-    let (mut hold, _lifecycle) = granted_hold(&store).await;
-    store.hang_renewals();
-    let (end, _) = timeout(TTL, end_of(&mut hold)).await.unwrap();
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Expired)), "{end:?}");
-    assert!(started.elapsed() < TTL);
+async fn a_store_that_is_away_or_hangs_loses_it_before_its_ttl_is_over() {
+    for hangs in [false, true] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        store.renewals.lock().extend((0..1000).map(|_| Err(away())));
+        let started = Instant::now();
+        let (mut hold, _lifecycle) = granted_hold(&store).await;
+        if hangs {
+            store.hang_renewals();
+        }
+        assert_eq!(loss_of(&mut hold).await.0, LossReason::Expired);
+        assert!(started.elapsed() < TTL, "{:?}", started.elapsed());
+        assert!(started.elapsed() > TTL * 49 / 50, "{:?}", started.elapsed());
+        settle().await;
+        let released = store.released.lock().len();
+        assert_eq!(released, 1, "the lease may still live, and nobody holds it");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_ended_is_lost_at_the_next_renewal() {
     let store = ScriptedStore::answering(Ok(granted()));
-    store
-        .renewals
-        .lock()
-        .push_back(Ok(Renewal::Lost(Loss::HeldByAnother)));
+    let lost = Ok(Renewal::Lost(Loss::HeldByAnother));
+    store.renewals.lock().push_back(lost);
     let (mut hold, _lifecycle) = granted_hold(&store).await;
-    let (end, renewals) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Ended)), "{end:?}");
-    assert_eq!(renewals, 0);
+    assert_eq!(loss_of(&mut hold).await, (LossReason::Ended, 0));
     settle().await;
     assert!(store.released.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_hold_limit_is_told_as_such() {
-    let limited = |left| HeldLease {
-        expires_in: left,
+    let limited = |left: Duration| HeldLease {
+        expires_in: left.min(TTL),
         hold_expires_in: Some(left),
         ..held()
     };
-    let store = ScriptedStore::answering(Ok(Acquisition::Granted(HeldLease {
-        hold_expires_in: Some(2 * TTL),
-        ..held()
-    })));
-    store.renewals.lock().extend([
-        Ok(Renewal::Renewed(
-            HeldLease {
-                hold_expires_in: Some(TTL + TTL / 2),
-                ..held()
-            },
-            Duration::ZERO,
-        )),
-        Ok(Renewal::Renewed(limited(TTL / 2), Duration::ZERO)),
-    ]);
+    let grant = Acquisition::Granted(limited(2 * TTL));
+    let store = ScriptedStore::answering(Ok(grant));
+    let renewals = [TTL + TTL / 2, TTL / 2].map(|left| Ok(renewed(limited(left))));
+    store.renewals.lock().extend(renewals);
     let (mut hold, _lifecycle) = granted_hold(&store).await;
-    let (end, renewals) = end_of(&mut hold).await;
-    assert!(
-        matches!(end, HoldEnd::Lost(LossReason::HoldLimit)),
-        "{end:?}"
-    );
-    assert_eq!(renewals, 2);
+    assert_eq!(loss_of(&mut hold).await, (LossReason::HoldLimit, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_renews_once_more_and_does_not_release() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (mut hold, lifecycle) = granted_hold(&store).await;
-    lifecycle.drain();
-    let (end, _) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Draining { .. }), "{end:?}");
-    assert_eq!(*store.renewals_asked.lock(), 1);
-    lifecycle.stop(Duration::from_secs(1)).await.unwrap();
-    assert!(store.released.lock().is_empty());
-    assert_eq!(store.given_back(), 0);
+async fn draining_renews_once_more_does_not_release_and_says_what_is_left() {
+    for (renewal, left) in [(None, TTL), (Some(Err(away())), TTL * 3 / 4)] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        store.renewals.lock().extend(renewal);
+        let (mut hold, lifecycle) = granted_hold(&store).await;
+        sleep(TTL / 4).await;
+        lifecycle.drain();
+        let (end, _) = end_of(&mut hold).await;
+        let HoldEnd::Draining { until: Some(until) } = end else {
+            panic!("{end:?}")
+        };
+        let said = until.saturating_duration_since(Instant::now());
+        assert!(said <= left && said > left * 49 / 50, "{said:?}");
+        assert_eq!(*store.renewals_asked.lock(), 1);
+        lifecycle.stop(Duration::from_secs(1)).await.unwrap();
+        assert!(store.released.lock().is_empty());
+        assert_eq!(store.given_back(), 0);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_without_a_wait_comes_before_there_is_a_hold() {
-    let (_, engine) = engine_on(ScriptedStore::answering(Ok(
-        Acquisition::Held(contention()),
-    )));
-    let error = engine.hold(request(None)).await.unwrap_err();
-    assert!(matches!(error, AcquireError::Held { .. }), "{error:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn it_tells_its_place_in_the_queue_and_then_the_grant() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
-    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
-    let Some(HoldEvent::Queued(place)) = hold.next().await else {
-        panic!("not queued")
-    };
-    assert_eq!(place.ahead, 2);
-    store.tell(News::Granted(held()));
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    let held = Acquisition::Held(contention());
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(held)));
+    assert_is(&engine.hold(request(None)).await.unwrap_err(), "Held {");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_ends_it() {
-    let (_, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
-    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
-    let (end, _) = end_of(&mut hold).await;
-    assert!(
-        matches!(end, HoldEnd::Refused(AcquireError::Held { .. })),
-        "{end:?}"
-    );
+    let (_, engine) = engine_on(ScriptedStore::queueing());
+    let mut hold = queued_hold(&engine).await;
+    assert_is(&end_of(&mut hold).await.0, "Refused(Held {");
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_listens_any_more_while_it_is_queued() {
-    let (store, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     drop(engine.hold(waiting_request(None)).await.unwrap());
     settle().await;
     assert_eq!(store.left.lock().len(), 1);
@@ -218,12 +194,9 @@ async fn nobody_listens_any_more_while_it_is_queued() {
 async fn a_living_lease_is_adopted() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
-    let mut hold = adopt(&engine, token.clone()).await.unwrap();
-    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
-        panic!("not granted")
-    };
+    let (mut hold, lease) = adopted(&engine, &token).await;
     assert_eq!(lease.token.hash(), token.hash());
-    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+    assert_is(&hold.next().await, "Some(Renewed(");
     drop(hold);
     settle().await;
     assert_eq!(*store.released.lock(), [token.hash()]);
@@ -231,12 +204,9 @@ async fn a_living_lease_is_adopted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_is_not_adopted() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    store
-        .renewals
-        .lock()
-        .push_back(Ok(Renewal::Lost(Loss::Free)));
-    let (engine, _lifecycle) = engine(&store);
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let lost = Ok(Renewal::Lost(Loss::Free));
+    store.renewals.lock().push_back(lost);
     let error = adopt(&engine, Token::random()).await.unwrap_err();
     assert!(matches!(error, AdoptError::Lost(Loss::Free)), "{error:?}");
 }
@@ -253,75 +223,45 @@ async fn it_counts_from_before_the_store_was_asked() {
     };
     let (hold, ()) = tokio::join!(asking, answering);
     let mut hold = hold.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    next_grant(&mut hold).await;
     store.hang_renewals();
-    let (end, _) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Expired)), "{end:?}");
+    assert_eq!(loss_of(&mut hold).await.0, LossReason::Expired);
     assert!(started.elapsed() < TTL, "{:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_was_waited_for_is_renewed_before_it_is_told() {
-    let store = ScriptedStore::queueing();
-    let old = HeldLease {
-        held_for: Duration::from_secs(9),
-        expires_in: TTL,
+    let old = |seconds| HeldLease {
+        held_for: Duration::from_secs(seconds),
         ..held()
     };
-    let renewed = HeldLease {
-        held_for: Duration::from_secs(10),
-        ..held()
-    };
-    let answers = [
-        Err(away()),
-        Ok(Renewal::Renewed(renewed.clone(), Duration::ZERO)),
-    ];
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let lease = old(10);
+    let answers = [Err(away()), Ok(renewed(lease.clone()))];
     store.renewals.lock().extend(answers);
-    let (engine, _lifecycle) = engine(&store);
-    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
-    store.tell(News::Granted(old));
-    let Some(HoldEvent::Granted(lease)) = hold.next().await else {
-        panic!("not granted")
-    };
-    assert_eq!(lease.held, renewed);
+    let mut hold = queued_hold(&engine).await;
+    store.tell(News::Granted(old(9)));
+    assert_eq!(next_grant(&mut hold).await.held, lease);
     assert_eq!(*store.renewals_asked.lock(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_came_too_late_is_not_told() {
-    let store = ScriptedStore::queueing();
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let lost = Ok(Renewal::Lost(Loss::HeldByAnother));
     store.renewals.lock().push_back(lost);
-    let (engine, _lifecycle) = engine(&store);
-    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Queued(_))));
+    let mut hold = queued_hold(&engine).await;
     store.tell(News::Granted(held()));
-    let (end, _) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Ended)), "{end:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_left_too_much_unread_hears_that_and_nothing_old() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (mut hold, _lifecycle) = granted_hold(&store).await;
-    sleep(20 * TTL / 3).await;
-    let (end, renewals) = end_of(&mut hold).await;
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Unread)), "{end:?}");
-    assert_eq!(renewals, 0);
+    assert_eq!(loss_of(&mut hold).await, (LossReason::Ended, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
     for is_late in [false, true] {
-        let store = ScriptedStore::answering(Ok(granted()));
+        let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
         store.releases.lock().push_back(Release::Released);
-        let (engine, _lifecycle) = engine(&store);
         let mut hold = engine.hold(request(None)).await.unwrap();
-        let Some(HoldEvent::Granted(lease)) = hold.next().await else {
-            panic!("not granted")
-        };
-        let token = lease.token.hash();
+        let token = next_grant(&mut hold).await.token.hash();
         if is_late {
             engine.release_later(name(), token, Instant::now());
         } else {
@@ -339,34 +279,15 @@ async fn a_lease_that_is_released_with_its_token_ends_it_at_once() {
 async fn an_older_hold_of_an_adopted_lease_ends_without_releasing_it() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
-    let mut older = adopt(&engine, token.clone()).await.unwrap();
-    assert!(matches!(older.next().await, Some(HoldEvent::Granted(_))));
+    let (mut older, _) = adopted(&engine, &token).await;
     let newer = adopt(&engine, token).await.unwrap();
-    let (end, _) = end_of(&mut older).await;
-    assert!(matches!(end, HoldEnd::Lost(LossReason::Adopted)), "{end:?}");
+    assert_eq!(loss_of(&mut older).await.0, LossReason::Adopted);
     drop(older);
     settle().await;
     assert!(store.released.lock().is_empty());
     drop(newer);
     settle().await;
     assert_eq!(store.released.lock().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_draining_gateway_says_what_is_left() {
-    for (renewal, left) in [(None, TTL), (Some(Err(away())), TTL * 3 / 4)] {
-        let store = ScriptedStore::answering(Ok(granted()));
-        store.renewals.lock().extend(renewal);
-        let (mut hold, lifecycle) = granted_hold(&store).await;
-        sleep(TTL / 4).await;
-        lifecycle.drain();
-        let (end, _) = end_of(&mut hold).await;
-        let HoldEnd::Draining { until: Some(until) } = end else {
-            panic!("{end:?}")
-        };
-        let said = until.saturating_duration_since(Instant::now());
-        assert!(said <= left && said > left * 49 / 50, "{said:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -385,63 +306,136 @@ async fn a_lease_that_was_asked_for_is_broken_only_if_that_is_what_ends_it() {
         (TTL / 2, LossReason::Broken),
         (TTL * 2, LossReason::Expired),
     ] {
-        let mut lease = held();
-        lease.request_release(&ReleaseRequest {
-            by: None,
-            reason: Reason::new("deploy").unwrap(),
-            within,
-        });
-        let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
-        let (mut hold, _lifecycle) = granted_hold(&store).await;
-        store.hang_renewals();
-        let end = loop {
-            if let HoldEvent::Ended(end) = hold.next().await.unwrap() {
-                break end;
-            }
-        };
-        let HoldEnd::Lost(reason) = end else {
-            panic!("{end:?}")
-        };
-        assert_eq!(reason, expected);
+        let asked = asked_to_release(held(), within);
+        assert_eq!(loss_of_grant(asked, true).await.0, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn little_that_is_left_of_a_long_lease_is_not_cut_short() {
     for left in [Duration::from_secs(4), Duration::from_hours(1)] {
-        let long = || HeldLease {
+        let long = |expires_in| HeldLease {
             ttl: Ttl::from_millis(24 * 3_600_000).unwrap(),
+            expires_in,
             ..held()
         };
         let limited = HeldLease {
-            expires_in: left,
             hold_expires_in: Some(left),
-            ..long()
+            ..long(left)
         };
-        let mut asked = HeldLease {
-            expires_in: Duration::from_hours(24),
-            ..long()
-        };
-        asked.request_release(&ReleaseRequest {
-            by: None,
-            reason: Reason::new("deploy").unwrap(),
-            within: left,
-        });
+        let asked = asked_to_release(long(Duration::from_hours(24)), left);
         for (lease, least) in [(limited, left.mul_f64(0.98)), (asked, left)] {
-            let store = ScriptedStore::answering(Ok(Acquisition::Granted(lease)));
-            let (mut hold, _lifecycle) = granted_hold(&store).await;
-            let since = Instant::now();
-            let end = loop {
-                if let HoldEvent::Ended(end) = hold.next().await.unwrap() {
-                    break end;
-                }
-            };
-            assert!(matches!(end, HoldEnd::Lost(_)), "{end:?}");
-            assert!(
-                since.elapsed() >= least,
-                "{:?} of {left:?}",
-                since.elapsed()
-            );
+            let (_, after) = loss_of_grant(lease, false).await;
+            assert!(after >= least, "{after:?} of {left:?}");
         }
     }
+}
+
+// === Keepers ===
+//
+// A stream renews and releases as the keeper that it is.
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_answered_is_tried_again_as_the_same_keeper() {
+    for is_adopted in [false, true] {
+        let store = ScriptedStore::answering(Ok(granted()));
+        store.release_errors.lock().push_back(unknown());
+        let (engine, _lifecycle) = engine(&store);
+        let hold = engine.hold(request(None)).await.unwrap();
+        settle().await;
+        if is_adopted {
+            *store.adopted_by.lock() = Some(KeeperId::random());
+        }
+        drop(hold);
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(store.released.lock().len(), usize::from(!is_adopted));
+        assert_eq!(store.given_back(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hint_that_another_adopted_the_lease_is_not_believed_without_the_store() {
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let token = Token::random();
+    let (mut older, _) = adopted(&engine, &token).await;
+    let keeps = *store.adopted_by.lock();
+    let mut newer = adopt(&engine, token).await.unwrap();
+    // In the store it was the other way round.
+    *store.adopted_by.lock() = keeps;
+    next_grant(&mut newer).await;
+    assert_is(&older.next().await, "Some(Renewed(");
+    assert_eq!(loss_of(&mut newer).await, (LossReason::Adopted, 0));
+    assert_is(&older.next().await, "Some(Renewed(");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_panics_leaves_time_to_who_was_told_and_its_stream_says_so() {
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+    let mut hold = engine.hold(request(None)).await.unwrap();
+    next_grant(&mut hold).await;
+    store.panic_on_renewals();
+    assert_eq!(loss_of(&mut hold).await, (LossReason::Failed, 0));
+    settle().await;
+    // Whoever holds it has what is left of its TTL to stop.
+    assert!(store.released.lock().is_empty());
+
+    // Before it holds anything, it is not known what has become of it.
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let mut hold = queued_hold(&engine).await;
+    store.panic_on_renewals();
+    store.tell(News::Granted(held()));
+    assert_is(&end_of(&mut hold).await.0, "Refused(");
+    settle().await;
+    assert_eq!(store.released.lock().len(), 1);
+}
+
+// === Places ===
+//
+// A stream that waits tells how its place moves.
+
+fn at(ahead: u64) -> Position {
+    Position { ahead, waiters: 9 }
+}
+
+async fn assert_at(hold: &mut Hold, ahead: u64) {
+    match hold.next().await {
+        Some(HoldEvent::Queued(place)) => assert_eq!(place, at(ahead)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_moves_is_told_and_one_that_stays_is_not() {
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let mut hold = queued_hold(&engine).await;
+    let token = store.attempts.lock()[0].token;
+    for ahead in [2, 2, 1, 1, 0] {
+        store.parking.publish_position(&token, at(ahead));
+        settle().await;
+    }
+    for ahead in [1, 0] {
+        assert_at(&mut hold, ahead).await;
+        // Told one by one, as soon as the one before was read.
+        sleep(Duration::from_secs(1)).await;
+    }
+    store.tell(News::Granted(held()));
+    next_grant(&mut hold).await;
+    assert!(
+        store.parking.watched_by_name().is_empty(),
+        "nobody watches any more"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_slowly_is_told_the_last_place_and_keeps_it() {
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let mut hold = engine.hold(waiting_request(None)).await.unwrap();
+    let token = store.attempts.lock()[0].token;
+    for ahead in (3..200).rev() {
+        store.parking.publish_position(&token, at(ahead));
+        settle().await;
+    }
+    assert_is(&hold.next().await, "Some(Queued(Position { ahead: 2,");
+    assert_at(&mut hold, 3).await;
+    assert!(store.left.lock().is_empty());
 }

@@ -2,17 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, advance},
-};
+use tokio::time::{Instant, advance};
 
 use super::scripted_store::*;
 use crate::{
     engine::{AcquireError, Engine, Granted, HoldEvent, RenewError},
     lock::{HeldLease, Token},
     store::{
-        StoreError, Uncertainty,
+        StoreError,
         contract::{Acquisition, Confirmation, Leaving, Loss, Renewal, RenewalTtl},
         parking::News,
     },
@@ -22,91 +19,82 @@ use crate::{
 /// The TTL of every lease here.
 const TTL: Duration = Duration::from_secs(30);
 
-/// What the store answers to a command that is sent now.
-fn fresh() -> HeldLease {
+/// What the store answers to a command that is sent now, of a lease that has so much left.
+fn lasting(expires_in: Duration) -> HeldLease {
     HeldLease {
+        expires_in,
         as_of: Instant::now(),
         ..held()
     }
 }
 
-/// Starts an acquire that waits, and lets it reach the queue.
-async fn queued_at(engine: &Engine) -> JoinHandle<Result<Granted, AcquireError>> {
-    let engine = engine.clone();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the caller of a test is no task of the program"
-    )]
-    let caller = tokio::spawn(async move { engine.acquire(waiting_request(None)).await });
-    settle().await;
-    caller
-}
-
-fn renewed(held: HeldLease) -> Renewal {
+/// What a renewal is answered that is sent after so long.
+fn renewed_after(time: Duration) -> Renewal {
+    let held = HeldLease {
+        as_of: Instant::now() + time,
+        ..held()
+    };
     Renewal::Renewed(held, Duration::ZERO)
-}
-
-fn answers_renew(store: &Arc<ScriptedStore>, answer: Result<Renewal, StoreError>) {
-    store.renewals.lock().push_back(answer);
 }
 
 fn left(granted: &Granted) -> Duration {
     granted.lease.held.left_at(Instant::now())
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_grant_counts_from_when_it_was_asked_for() {
-    let (store, engine) =
-        engine_on(ScriptedStore::answering(Ok(Acquisition::Granted(fresh()))).with_closed_gate());
-    let asking = engine.acquire(request(None));
-    let answering = async {
-        settle().await;
-        advance(TTL * 2 / 3).await;
-        store.open_gate();
-    };
-    let (granted, ()) = tokio::join!(asking, answering);
-    let granted = granted.unwrap();
-    assert_eq!(left(&granted), TTL / 3);
-    granted.delivery.delivered();
-    assert_eq!(*store.renewals_asked.lock(), 0, "it did not wait");
+async fn renew(engine: &Engine, token: Token) -> Result<(), RenewError> {
+    let renewal = engine.renew(name(), token, RenewalTtl::default());
+    renewal.await.map(drop)
+}
+
+/// An attempt that waits hears of this grant; the renewal of the lease is answered so.
+async fn told(
+    grant: HeldLease,
+    renewal: Option<Result<Renewal, StoreError>>,
+) -> (Arc<ScriptedStore>, Engine, Result<Granted, AcquireError>) {
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    store.renewals.lock().extend(renewal);
+    let again = Acquisition::Granted(held());
+    store.acquisitions.lock().push_back(Ok(again));
+    let caller = start_acquire(&engine, waiting_request(None)).await;
+    store.tell(News::Granted(grant));
+    let outcome = caller.await.unwrap();
+    (store, engine, outcome)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_of_which_nothing_is_left_is_given_back() {
-    let (store, engine) =
-        engine_on(ScriptedStore::answering(Ok(Acquisition::Granted(fresh()))).with_closed_gate());
-    let asking = engine.acquire(request(None));
-    let answering = async {
-        settle().await;
-        advance(TTL).await;
+async fn a_grant_counts_from_when_it_was_asked_for() {
+    for (late, expected) in [(TTL * 2 / 3, Some(TTL / 3)), (TTL, None)] {
+        let grant = Acquisition::Granted(lasting(TTL));
+        let (store, engine) = engine_on(ScriptedStore::answering(Ok(grant)).with_closed_gate());
+        let caller = start_acquire(&engine, request(None)).await;
+        advance(late).await;
         store.open_gate();
-    };
-    let (refused, ()) = tokio::join!(asking, answering);
-    let refused = refused.unwrap_err();
-    let unknown = StoreError::from(Uncertainty::TimedOut);
-    assert!(
-        matches!(&refused, AcquireError::Store(error) if *error == unknown),
-        "{refused:?}"
-    );
-    store.until_given_back().await;
+        match caller.await.unwrap() {
+            Ok(granted) => {
+                assert_eq!(Some(left(&granted)), expected);
+                granted.delivery.delivered();
+            }
+            Err(refused) => {
+                assert_eq!(expected, None, "{refused:?}");
+                assert_is(&refused, "Store(Indeterminate(TimedOut)");
+                store.until_given_back().await;
+            }
+        }
+        assert_eq!(*store.renewals_asked.lock(), 0, "it did not wait");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_waited_is_answered_at_least_half_of_the_ttl() {
     for (stood_still, renewals) in [(TTL * 2 / 5, 0), (TTL * 3 / 5, 1), (TTL * 2, 1)] {
         let (store, engine) = engine_on(ScriptedStore::queueing());
-        let caller = queued_at(&engine).await;
-        let handed_over = fresh();
-        // Counted from before the renewal: that is as if this gateway stood still before it was told.
-        let now = Instant::now() + stood_still;
-        answers_renew(
-            &store,
-            Ok(renewed(HeldLease {
-                as_of: now,
-                ..held()
-            })),
-        );
-        store.tell(News::Granted(handed_over));
+        let caller = start_acquire(&engine, waiting_request(None)).await;
+        // That is as if this gateway stood still before it was told.
+        store
+            .renewals
+            .lock()
+            .push_back(Ok(renewed_after(stood_still)));
+        store.tell(News::Granted(lasting(TTL)));
         // The task that waits runs when the time has passed.
         advance(stood_still).await;
         let granted = caller.await.unwrap().unwrap();
@@ -121,18 +109,14 @@ async fn who_waited_is_answered_at_least_half_of_the_ttl() {
 #[tokio::test(start_paused = true)]
 async fn a_confirmation_that_comes_late_is_renewed_as_well() {
     let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = queued_at(&engine).await;
-    let confirmed = Confirmation::Confirmed(fresh());
+    let caller = start_acquire(&engine, waiting_request(None)).await;
+    let confirmed = Confirmation::Confirmed(lasting(TTL));
     store.confirmations.lock().push_back(Ok(confirmed));
     store.hang_confirmations(TTL * 3 / 4);
-    let later = Instant::now() + TTL * 3 / 4;
-    answers_renew(
-        &store,
-        Ok(renewed(HeldLease {
-            as_of: later,
-            ..held()
-        })),
-    );
+    store
+        .renewals
+        .lock()
+        .push_back(Ok(renewed_after(TTL * 3 / 4)));
     store.tell(News::GrantedProvisionally);
     let granted = caller.await.unwrap().unwrap();
     assert!(left(&granted) > TTL * 9 / 10, "{:?}", left(&granted));
@@ -141,17 +125,9 @@ async fn a_confirmation_that_comes_late_is_renewed_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waited_for_a_lease_that_is_over_asks_again() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = queued_at(&engine).await;
-    let over = HeldLease {
-        expires_in: Duration::ZERO,
-        ..fresh()
-    };
-    answers_renew(&store, Ok(Renewal::Lost(Loss::HeldByAnother)));
-    let again = Acquisition::Granted(held());
-    store.acquisitions.lock().push_back(Ok(again));
-    store.tell(News::Granted(over));
-    let granted = caller.await.unwrap().unwrap();
+    let lost = Ok(Renewal::Lost(Loss::HeldByAnother));
+    let (store, _engine, outcome) = told(lasting(Duration::ZERO), Some(lost)).await;
+    let granted = outcome.unwrap();
     assert_eq!(left(&granted), TTL);
     assert_eq!(store.attempts.lock().len(), 2);
     granted.delivery.delivered();
@@ -159,63 +135,35 @@ async fn who_waited_for_a_lease_that_is_over_asks_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_over_when_the_wait_ended_is_not_granted() {
-    let over = || {
-        Ok(Leaving::Granted(HeldLease {
-            expires_in: Duration::ZERO,
-            ..fresh()
-        }))
-    };
-    let store = ScriptedStore::queueing().answering_leave(over());
-    let store = store.answering_leave(Ok(Leaving::Left(contention())));
-    answers_renew(&store, Ok(Renewal::Lost(Loss::Free)));
-    let (engine, _lifecycle) = engine(&store);
+    let over = Leaving::Granted(lasting(Duration::ZERO));
+    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Ok(over)));
+    let lost = Ok(Renewal::Lost(Loss::Free));
+    store.renewals.lock().push_back(lost);
     let refused = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert!(matches!(refused, AcquireError::Held { .. }), "{refused:?}");
+    assert_is(&refused, "Held {");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_newer_request_that_keeps_the_lease_meanwhile_supersedes() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = queued_at(&engine).await;
-    let late = HeldLease {
-        expires_in: TTL / 4,
-        ..fresh()
-    };
-    answers_renew(&store, Ok(Renewal::Adopted));
-    store.tell(News::Granted(late));
-    let refused = caller.await.unwrap().unwrap_err();
-    assert!(matches!(refused, AcquireError::Superseded), "{refused:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_late_grant_that_cannot_be_renewed_is_given_back() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = queued_at(&engine).await;
-    let late = HeldLease {
-        expires_in: TTL / 4,
-        ..fresh()
-    };
-    answers_renew(&store, Err(away()));
-    store.tell(News::Granted(late));
-    let refused = caller.await.unwrap().unwrap_err();
-    assert!(
-        matches!(refused, AcquireError::Store(StoreError::Indeterminate(_))),
-        "{refused:?}"
-    );
-    store.until_given_back().await;
+async fn a_late_grant_that_was_not_renewed_is_refused_and_given_back_if_it_is_nobodys() {
+    for (renewal, expected, is_nobodys) in [
+        (Ok(Renewal::Adopted), "Superseded", false),
+        (Err(away()), "Store(Indeterminate(", true),
+    ] {
+        let (store, _engine, outcome) = told(lasting(TTL / 4), Some(renewal)).await;
+        assert_is(&outcome.unwrap_err(), expected);
+        settle().await;
+        assert_eq!(store.given_back(), usize::from(is_nobodys));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_at_its_hold_limit_is_granted_with_what_is_left() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = queued_at(&engine).await;
     let limited = HeldLease {
-        expires_in: TTL / 4,
         hold_expires_in: Some(TTL / 4),
-        ..fresh()
+        ..lasting(TTL / 4)
     };
-    store.tell(News::Granted(limited));
-    let granted = caller.await.unwrap().unwrap();
+    let (store, _engine, outcome) = told(limited, None).await;
+    let granted = outcome.unwrap();
     assert_eq!(left(&granted), TTL / 4);
     granted.delivery.delivered();
     assert_eq!(*store.renewals_asked.lock(), 0);
@@ -224,29 +172,22 @@ async fn a_lease_at_its_hold_limit_is_granted_with_what_is_left() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_which_nothing_is_left_is_of_unknown_outcome() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let late = fresh();
+    store
+        .renewals
+        .lock()
+        .push_back(Ok(renewed_after(Duration::ZERO)));
     advance(TTL).await;
-    answers_renew(&store, Ok(renewed(late)));
-    let error = engine
-        .renew(name(), Token::random(), RenewalTtl::default())
-        .await;
-    let error = error.unwrap_err();
-    assert!(
-        matches!(error, RenewError::Store(StoreError::Indeterminate(_))),
-        "{error:?}"
-    );
+    let error = renew(&engine, Token::random()).await.unwrap_err();
+    assert_is(&error, "Store(Indeterminate(");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_whose_answer_comes_after_the_lease_is_reported_as_lost() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut hold = engine.hold(request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
-    let nothing = HeldLease {
-        expires_in: Duration::ZERO,
-        ..held()
-    };
-    answers_renew(&store, Ok(renewed(nothing)));
+    next_grant(&mut hold).await;
+    let nothing = Renewal::Renewed(lasting(Duration::ZERO), Duration::ZERO);
+    store.renewals.lock().push_back(Ok(nothing));
     let event = hold.next().await;
     assert!(matches!(event, Some(HoldEvent::Ended(_))), "{event:?}");
 }
@@ -259,21 +200,17 @@ async fn the_margin_of_a_renewal_is_what_the_store_had_left() {
     lease.delivery.delivered();
     advance(TTL.saturating_sub(Duration::from_millis(1))).await;
     let told = Duration::from_secs(20);
-    answers_renew(&store, Ok(Renewal::Renewed(held(), told)));
-    let token = lease.lease.token;
-    engine
-        .renew(name(), token, RenewalTtl::default())
-        .await
-        .unwrap();
+    let renewed = Renewal::Renewed(held(), told);
+    store.renewals.lock().push_back(Ok(renewed));
+    renew(&engine, lease.lease.token).await.unwrap();
     let margins = engine.0.metrics.renew_margins();
     let bucket = MARGINS_MS
         .iter()
         .position(|&most| told.as_millis() <= most.into());
-    let expected = bucket.unwrap_or(MARGINS_MS.len());
     let counted: Vec<_> = margins
         .iter()
         .enumerate()
         .filter(|(_, count)| **count > 0)
         .collect();
-    assert_eq!(counted, [(expected, &1)]);
+    assert_eq!(counted, [(bucket.unwrap_or(MARGINS_MS.len()), &1)]);
 }

@@ -6,7 +6,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::scripted_store::*;
 use crate::{
-    engine::HoldEvent,
     lock::Token,
     store::contract::{Loss, Renewal, RenewalTtl},
 };
@@ -22,10 +21,8 @@ async fn a_granted_lease_may_be_renewed_or_released_until_it_is_over() {
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     sleep(TTL / 2).await;
     let (name, token) = (granted.lease.name, granted.lease.token);
-    engine
-        .renew(name, token, RenewalTtl::default())
-        .await
-        .unwrap();
+    let renewed = engine.renew(name, token, RenewalTtl::default());
+    renewed.await.unwrap();
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     sleep(TTL).await;
     assert_eq!(engine.leases_needed_until(), None);
@@ -37,10 +34,8 @@ async fn a_lease_that_is_known_to_be_over_is_not_waited_for() {
     let granted = engine.acquire(request(None)).await.unwrap();
     granted.delivery.delivered();
     // Another lease than the one that lives.
-    engine
-        .release(name(), Token::random().hash())
-        .await
-        .unwrap_err();
+    let other = engine.release(name(), Token::random().hash());
+    other.await.unwrap_err();
     assert!(engine.leases_needed_until().is_some());
     let (name, token) = (granted.lease.name, granted.lease.token);
     // The store says that it is lost, which is as good as released.
@@ -52,17 +47,12 @@ async fn a_lease_that_is_known_to_be_over_is_not_waited_for() {
 async fn a_lease_that_was_granted_elsewhere_counts_once_it_is_renewed_here() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let token = Token::random();
-    engine
-        .renew(name(), token.clone(), RenewalTtl::default())
-        .await
-        .unwrap();
+    let renew = || engine.renew(name(), token.clone(), RenewalTtl::default());
+    renew().await.unwrap();
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     let lost = Ok(Renewal::Lost(Loss::Free));
     store.renewals.lock().push_back(lost);
-    engine
-        .renew(name(), token, RenewalTtl::default())
-        .await
-        .unwrap_err();
+    renew().await.unwrap_err();
     assert_eq!(engine.leases_needed_until(), None);
 }
 
@@ -79,8 +69,8 @@ async fn a_lease_that_nobody_has_heard_of_is_not_waited_for() {
 async fn a_hold_counts_for_as_long_as_its_gateway_renews_it() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
     let mut hold = engine.hold(request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
-    assert!(matches!(hold.next().await, Some(HoldEvent::Renewed(_))));
+    next_grant(&mut hold).await;
+    assert_is(&hold.next().await, "Some(Renewed(");
     assert_eq!(engine.leases_needed_until(), Some(Instant::now() + TTL));
     drop(hold);
     settle().await;
@@ -92,11 +82,9 @@ async fn a_hold_whose_holder_was_sent_elsewhere_is_waited_for_no_longer_than_it_
     let store = ScriptedStore::answering(Ok(granted()));
     let (engine, lifecycle) = engine(&store);
     let mut hold = engine.hold(request(None)).await.unwrap();
-    assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
+    next_grant(&mut hold).await;
     lifecycle.drain();
-    while let Some(event) = hold.next().await {
-        assert!(!matches!(event, HoldEvent::Granted(_)), "{event:?}");
-    }
+    assert_is(&end_of(&mut hold).await.0, "Draining {");
     settle().await;
     let until = Instant::now() + Duration::from_secs(2);
     assert_eq!(engine.leases_needed_until(), Some(until));

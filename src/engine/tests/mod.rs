@@ -3,7 +3,6 @@
 mod breaks;
 mod groups;
 mod hold;
-mod keepers;
 mod late;
 mod leases_needed;
 mod release_requests;

@@ -56,6 +56,15 @@ async fn request_of(
     (asked.await, lifecycle)
 }
 
+/// The same where the holder was asked; nothing is looked at but the store.
+async fn asked(holder: Holder) -> (Arc<ScriptedStore>, Lifecycle) {
+    let store = answering(Requesting::Requested(holder));
+    let (asked, lifecycle) = request_of(&store, &Records::default()).await;
+    asked.unwrap();
+    settle().await;
+    (store, lifecycle)
+}
+
 /// Which leases were to be broken.
 fn broken(store: &ScriptedStore) -> Vec<Option<BreakTarget>> {
     store.broken.lock().clone()
@@ -164,17 +173,10 @@ async fn the_time_counts_from_when_the_store_has_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_stops_before_leaves_the_lease_to_the_store() {
-    let store = answering(Requesting::Requested(Holder::Lease(lease(7))));
-    let records = Records::default();
-    let (asked, lifecycle) = request_of(&store, &records).await;
-    asked.unwrap();
-    settle().await;
+    let (store, lifecycle) = asked(Holder::Lease(lease(7))).await;
     let began = Instant::now();
     lifecycle.stop(WITHIN).await.unwrap();
-    assert!(
-        began.elapsed() < WITHIN,
-        "nothing waits for the time to be over"
-    );
+    assert!(began.elapsed() < WITHIN, "nothing waits for its end");
     pass(2 * WITHIN).await;
     assert_eq!(broken(&store), []);
 }
@@ -183,10 +185,7 @@ async fn a_gateway_that_stops_before_leaves_the_lease_to_the_store() {
 async fn those_who_share_a_lock_are_broken_together() {
     let leases: Vec<_> = (1..=9).map(lease).collect();
     let shared = Holder::Shared(SharedHolders { leases, count: 9 });
-    let store = answering(Requesting::Requested(shared));
-    let (asked, _lifecycle) = request_of(&store, &Records::default()).await;
-    asked.unwrap();
-    settle().await;
+    let (store, _lifecycle) = asked(shared).await;
     // No command is answered, and yet all are asked for.
     store.gate.forget_permits(1_000);
     pass(WITHIN).await;
@@ -196,12 +195,9 @@ async fn those_who_share_a_lock_are_broken_together() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_asked_for_sooner_is_left_to_who_has_asked() {
     let mut sooner = lease(7);
-    let asked = sooner.release_requested.as_mut().unwrap();
-    asked.within = WITHIN / 2;
-    let store = answering(Requesting::Requested(Holder::Lease(sooner)));
-    let (asked, _lifecycle) = request_of(&store, &Records::default()).await;
-    asked.unwrap();
-    settle().await;
+    let request = sooner.release_requested.as_mut().unwrap();
+    request.within = WITHIN / 2;
+    let (store, _lifecycle) = asked(Holder::Lease(sooner)).await;
     pass(2 * WITHIN).await;
     assert_eq!(broken(&store), []);
 }

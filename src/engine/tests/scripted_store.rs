@@ -2,6 +2,8 @@
 
 use std::{
     collections::VecDeque,
+    fmt::Debug,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,17 +14,21 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore},
+    task::JoinHandle,
     time::Instant,
 };
 
 use crate::{
     auth::Authorization,
     config::{LimitsConfig, Millis},
-    engine::{AcquireRequest, Engine, ExplicitTerms},
+    engine::{
+        AcquireError, AcquireRequest, AdoptError, Engine, ExplicitTerms, Granted, Hold, HoldEnd,
+        HoldEvent, LossReason,
+    },
     lifecycle::Lifecycle,
     lock::{
-        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, LockName,
-        Metadata, Mode, ReleaseRequest, TokenHash, Ttl,
+        BreakTarget, CallerId, FencingToken, HeldLease, IdempotencyKey, KeeperId, Lease, LockName,
+        Metadata, Mode, ReleaseRequest, Token, TokenHash, Ttl,
     },
     store::{
         AnyStore, Partition, Store, StoreError, Unavailability, Uncertainty,
@@ -40,8 +46,9 @@ pub(super) const WAIT: Duration = Duration::from_secs(10);
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// Answers what the test says and notes what it was told.
+#[derive(Default)]
 pub(in crate::engine) struct ScriptedStore {
-    pub(super) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
+    pub(in crate::engine) acquisitions: Mutex<VecDeque<Result<Acquisition, StoreError>>>,
     pub(super) give_back_errors: Mutex<VecDeque<StoreError>>,
     /// What give-back answers; otherwise that it ended a lease.
     pub(super) give_backs: Mutex<VecDeque<GiveBack>>,
@@ -53,6 +60,7 @@ pub(in crate::engine) struct ScriptedStore {
     pub(super) release_errors: Mutex<VecDeque<StoreError>>,
     /// Who keeps the lease, if it is not the attempt that was granted it.
     pub(super) adopted_by: Mutex<Option<KeeperId>>,
+    /// What leave answers; otherwise that the attempt has left.
     leavings: Mutex<VecDeque<Result<Leaving, StoreError>>>,
     /// Whose place was left, and for how long it is kept.
     pub(super) left: Mutex<Vec<(TokenHash, Option<Duration>)>>,
@@ -86,55 +94,38 @@ pub(in crate::engine) struct ScriptedStore {
     pub(in crate::engine) inspected: Mutex<usize>,
     pub(in crate::engine) inspect_errors: Mutex<usize>,
     /// Inspect waits here for a permit.
-    pub(in crate::engine) inspect_gate: Semaphore,
+    pub(in crate::engine) inspect_gate: Gate,
     pub(super) requested: Mutex<Vec<(Option<BreakTarget>, ReleaseRequest)>>,
     pub(super) requestings: Mutex<VecDeque<Result<Requesting, StoreError>>>,
     /// What list answers; otherwise an empty page.
     pub(super) pages: Mutex<VecDeque<Result<Page, StoreError>>>,
     /// Commands wait here for a permit.
-    pub(super) gate: Semaphore,
+    pub(super) gate: Gate,
     pub(super) changed: Notify,
+}
+
+/// What commands pass one by one: 100 if the test says nothing.
+pub(in crate::engine) struct Gate(Semaphore);
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Semaphore::new(100))
+    }
+}
+
+impl Deref for Gate {
+    type Target = Semaphore;
+
+    fn deref(&self) -> &Semaphore {
+        &self.0
+    }
 }
 
 impl ScriptedStore {
     pub(in crate::engine) fn answering(acquisition: Result<Acquisition, StoreError>) -> Arc<Self> {
         Arc::new(Self {
             acquisitions: Mutex::new([acquisition].into()),
-            give_back_errors: Mutex::default(),
-            give_backs: Mutex::default(),
-            unanswered: Mutex::default(),
-            given_back: Mutex::default(),
-            given_back_names: Mutex::default(),
-            renewed: Mutex::default(),
-            lost: Mutex::default(),
-            released: Mutex::default(),
-            release_errors: Mutex::default(),
-            adopted_by: Mutex::default(),
-            inspected: Mutex::default(),
-            inspect_errors: Mutex::default(),
-            inspect_gate: Semaphore::new(1_000_000),
-            leavings: Mutex::default(),
-            left: Mutex::default(),
-            confirmations: Mutex::default(),
-            renewals: Mutex::default(),
-            releases: Mutex::default(),
-            renewals_asked: Mutex::default(),
-            renewals_hang: AtomicBool::new(false),
-            renewals_panic: AtomicBool::new(false),
-            confirm_takes: Mutex::default(),
-            attempts: Mutex::default(),
-            parking: Parking::default(),
-            renewals_take: Mutex::default(),
-            breaks: BreakFeed::default(),
-            breakings: Mutex::default(),
-            broken: Mutex::default(),
-            breaks_asked: Mutex::default(),
-            holder: Mutex::default(),
-            requested: Mutex::default(),
-            requestings: Mutex::default(),
-            pages: Mutex::default(),
-            gate: Semaphore::new(100),
-            changed: Notify::new(),
+            ..Self::default()
         })
     }
 
@@ -213,7 +204,7 @@ impl ScriptedStore {
 impl Store for ScriptedStore {
     async fn acquire(&self, attempt: &Attempt) -> Result<Acquisition, StoreError> {
         self.attempts.lock().push(attempt.clone());
-        let answer = self.acquisitions.lock().pop_front();
+        let answer = next(&self.acquisitions);
         self.pass_gate().await;
         answer.expect("the test says what acquire answers")
     }
@@ -221,8 +212,7 @@ impl Store for ScriptedStore {
     async fn confirm(&self, _: &LockName, _: &TokenHash) -> Result<Confirmation, StoreError> {
         let takes = *self.confirm_takes.lock();
         tokio::time::sleep(takes).await;
-        let answer = self.confirmations.lock().pop_front();
-        answer.expect("the test says what confirm answers")
+        next(&self.confirmations).expect("the test says what confirm answers")
     }
 
     async fn leave(
@@ -234,8 +224,7 @@ impl Store for ScriptedStore {
         self.left.lock().push((*token, keep_for));
         self.changed.notify_waiters();
         self.pass_gate().await;
-        let answer = self.leavings.lock().pop_front();
-        answer.expect("the test says what leave answers")
+        next(&self.leavings).unwrap_or(Ok(Leaving::Left(contention())))
     }
 
     fn parking(&self) -> &Parking {
@@ -268,7 +257,7 @@ impl Store for ScriptedStore {
         if self.renewals_hang.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
-        let answer = self.renewals.lock().pop_front();
+        let answer = next(&self.renewals);
         let takes = *self.renewals_take.lock();
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
@@ -283,7 +272,7 @@ impl Store for ScriptedStore {
         token: &TokenHash,
     ) -> Result<Release, StoreError> {
         self.pass_gate().await;
-        if let Some(error) = self.release_errors.lock().pop_front() {
+        if let Some(error) = next(&self.release_errors) {
             return Err(error);
         }
         let keeps = *self.adopted_by.lock();
@@ -292,8 +281,7 @@ impl Store for ScriptedStore {
         }
         self.released.lock().push(*token);
         self.changed.notify_waiters();
-        let answer = self.releases.lock().pop_front();
-        Ok(answer.unwrap_or(Release::Lost(Loss::Free)))
+        Ok(next(&self.releases).unwrap_or(Release::Lost(Loss::Free)))
     }
 
     fn partition(&self, name: &LockName) -> Partition {
@@ -305,14 +293,13 @@ impl Store for ScriptedStore {
             std::future::pending::<()>().await;
         }
         self.pass_gate().await;
-        if let Some(error) = self.give_back_errors.lock().pop_front() {
+        if let Some(error) = next(&self.give_back_errors) {
             return Err(error);
         }
         self.given_back.lock().push(*token);
         self.given_back_names.lock().push(name.clone());
         self.changed.notify_waiters();
-        let answer = self.give_backs.lock().pop_front();
-        Ok(answer.unwrap_or(GiveBack::GivenBack))
+        Ok(next(&self.give_backs).unwrap_or(GiveBack::GivenBack))
     }
 
     async fn give_back_unanswered(
@@ -342,8 +329,7 @@ impl Store for ScriptedStore {
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<Page, StoreError> {
-        let answer = self.pages.lock().pop_front();
-        answer.unwrap_or(Ok(Page {
+        next(&self.pages).unwrap_or(Ok(Page {
             locks: Vec::new(),
             next: None,
         }))
@@ -358,8 +344,7 @@ impl Store for ScriptedStore {
         self.pass_gate().await;
         self.broken.lock().push(target);
         self.changed.notify_waiters();
-        let answer = self.breakings.lock().pop_front();
-        answer.unwrap_or(Ok(Breaking::NotHeld))
+        next(&self.breakings).unwrap_or(Ok(Breaking::NotHeld))
     }
 
     async fn request_release(
@@ -371,8 +356,7 @@ impl Store for ScriptedStore {
         self.pass_gate().await;
         self.requested.lock().push((target, request.clone()));
         self.changed.notify_waiters();
-        let answer = self.requestings.lock().pop_front();
-        answer.unwrap_or(Ok(Requesting::NotHeld))
+        next(&self.requestings).unwrap_or(Ok(Requesting::NotHeld))
     }
 
     fn breaks(&self) -> &BreakFeed {
@@ -388,6 +372,11 @@ impl Store for ScriptedStore {
     fn describe(&self) -> String {
         "scripted".to_owned()
     }
+}
+
+/// What the test says that is answered next.
+fn next<T>(answers: &Mutex<VecDeque<T>>) -> Option<T> {
+    answers.lock().pop_front()
 }
 
 /// How the names begin of locks at a part of the store that never answers what gives a lease back.
@@ -499,5 +488,77 @@ pub(super) const KEY: Option<&str> = Some("5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11"
 pub(in crate::engine) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Starts a call whose caller stays until the handle is aborted, and lets it do what it can at once.
+pub(super) async fn start<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the caller of a test is no task of the program"
+    )]
+    let caller = tokio::spawn(call);
+    settle().await;
+    caller
+}
+
+/// Starts an acquire in the same way.
+pub(super) async fn start_acquire(
+    engine: &Engine,
+    request: AcquireRequest,
+) -> JoinHandle<Result<Granted, AcquireError>> {
+    start(engine.acquire_with_queued_hook(request, || {})).await
+}
+
+/// Checks which variant something is by how its text begins.
+#[track_caller]
+pub(super) fn assert_is(it: &impl Debug, begin: &str) {
+    let text = format!("{it:?}");
+    assert!(text.starts_with(begin), "{text}");
+}
+
+/// Adopts a lease for somebody who may have it for ever.
+pub(super) async fn adopt(engine: &Engine, token: Token) -> Result<Hold, AdoptError> {
+    engine.adopt(name(), token, Authorization::default()).await
+}
+
+/// A stream that has adopted a lease and told of it.
+pub(super) async fn adopted(engine: &Engine, token: &Token) -> (Hold, Lease) {
+    let mut hold = adopt(engine, token.clone()).await.unwrap();
+    let lease = next_grant(&mut hold).await;
+    (hold, lease)
+}
+
+/// The grant of which a stream tells next.
+pub(super) async fn next_grant(hold: &mut Hold) -> Lease {
+    match hold.next().await {
+        Some(HoldEvent::Granted(lease)) => lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// How a stream ends, and how many renewals it tells of before.
+pub(super) async fn end_of(hold: &mut Hold) -> (HoldEnd, usize) {
+    let mut renewals = 0;
+    loop {
+        match hold.next().await {
+            Some(HoldEvent::Renewed(_)) => renewals += 1,
+            Some(HoldEvent::Ended(end)) => {
+                let more = hold.next().await;
+                assert!(more.is_none(), "after the last event: {more:?}");
+                return (end, renewals);
+            }
+            other => panic!("unexpected: {other:?}"),
+        }
+    }
+}
+
+/// The same of a stream that loses its lease.
+pub(super) async fn loss_of(hold: &mut Hold) -> (LossReason, usize) {
+    match end_of(hold).await {
+        (HoldEnd::Lost(reason), renewals) => (reason, renewals),
+        other => panic!("not lost: {other:?}"),
     }
 }

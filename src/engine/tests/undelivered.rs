@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use super::{
-    groups::{answering, given_back, group, refusal, start},
+    groups::{answering, given_back, group, group_of, refusal},
     scripted_store::*,
 };
 use crate::{
-    engine::{AcquireError, AcquireRequest, Granted, GroupRequest, ReleaseError},
-    lock::{CallerId, GroupNames, IdempotencyKey, KeeperId, LockName, Salt, Token},
+    engine::{AcquireError, AcquireRequest, Granted, ReleaseError},
+    lock::{CallerId, IdempotencyKey, LockName, Salt, Token},
     store::{
         StoreError, Unavailability,
         contract::{Acquisition, Loss, RenewalTtl},
@@ -18,36 +18,28 @@ use crate::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_delivered_lease_is_kept() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    engine
-        .acquire(request(None))
-        .await
-        .unwrap()
-        .delivery
-        .delivered();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(store.given_back(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_delivered_is_given_back_at_once() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let granted = engine.acquire(request(None)).await.unwrap();
-    let token = granted.lease.token.hash();
-    drop(granted);
-    settle().await;
-    assert_eq!(*store.given_back.lock(), [token]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_with_a_key_is_given_back_after_the_reconnect_grace() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    drop(engine.acquire(request(KEY)).await.unwrap());
-    tokio::time::sleep(GRACE.saturating_sub(Duration::from_millis(2))).await;
-    assert_eq!(store.given_back(), 0);
-    tokio::time::sleep(Duration::from_millis(4)).await;
-    assert_eq!(store.given_back(), 1);
+async fn a_lease_that_is_not_delivered_is_given_back_at_once_or_with_a_key_after_the_grace() {
+    for (key, grace) in [(None, Duration::ZERO), (KEY, GRACE)] {
+        for is_delivered in [true, false] {
+            let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
+            let granted = engine.acquire(request(key)).await.unwrap();
+            let token = granted.lease.token.hash();
+            if is_delivered {
+                granted.delivery.delivered();
+                sleep(Duration::from_mins(1)).await;
+                assert_eq!(store.given_back(), 0);
+                continue;
+            }
+            drop(granted);
+            if !grace.is_zero() {
+                sleep(grace.saturating_sub(Duration::from_millis(2))).await;
+                assert_eq!(store.given_back(), 0);
+                sleep(Duration::from_millis(4)).await;
+            }
+            settle().await;
+            assert_eq!(*store.given_back.lock(), [token]);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,38 +64,30 @@ async fn leases_at_a_part_of_the_store_that_is_away_delay_none_at_another() {
 }
 
 /// The answer to who asks again after `granted`, of the lease that was granted to it.
-fn answered_again(store: &ScriptedStore, granted: &Granted, before: Option<KeeperId>) {
+fn answered_again(store: &ScriptedStore, granted: &Granted) {
     let salt = store.attempts.lock()[0].idempotency.as_ref().unwrap().salt;
-    let again = Acquisition::Replayed(granted.lease.held.clone(), salt, before);
+    let again = Acquisition::Replayed(granted.lease.held.clone(), salt);
     store.acquisitions.lock().push_back(Ok(again));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_may_have_heard_of_is_never_given_back_by_who_asks_again() {
-    for before in [None, Some(KeeperId::random())] {
+    for is_delivered in [false, true] {
         let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
         let first = engine.acquire(request(KEY)).await.unwrap();
-        answered_again(&store, &first, before);
-        drop(first);
+        answered_again(&store, &first);
+        if is_delivered {
+            first.delivery.delivered();
+        } else {
+            drop(first);
+        }
         let again = engine.acquire(request(KEY)).await.unwrap();
         assert!(again.delivery.is_replay());
         drop(again);
-        tokio::time::sleep(Duration::from_mins(1)).await;
+        sleep(Duration::from_mins(1)).await;
         assert!(store.released.lock().is_empty());
+        assert!(!is_delivered || store.given_back() == 0);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_was_delivered_is_kept_whatever_is_answered_again_and_lost() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())));
-    let first = engine.acquire(request(KEY)).await.unwrap();
-    let keeper = KeeperId::of_attempt(&first.lease.token.hash());
-    answered_again(&store, &first, Some(keeper));
-    first.delivery.delivered();
-    drop(engine.acquire(request(KEY)).await.unwrap());
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(store.given_back(), 0);
-    assert!(store.released.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +102,7 @@ async fn a_lease_that_was_collected_is_released_if_that_answer_is_lost() {
     let collected = engine.acquire(request(KEY)).await.unwrap();
     let token = collected.lease.token.hash();
     drop(collected);
-    tokio::time::sleep(GRACE + Duration::from_millis(2)).await;
+    sleep(GRACE + Duration::from_millis(2)).await;
     assert_eq!(*store.released.lock(), [token]);
 }
 
@@ -128,7 +112,6 @@ async fn a_replayed_lease_has_the_token_of_its_salt() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::Replayed(
         held(),
         salt,
-        None,
     ))));
     let granted = engine.acquire(request(KEY)).await.unwrap();
     let key = IdempotencyKey::new(KEY.unwrap()).unwrap();
@@ -139,63 +122,40 @@ async fn a_replayed_lease_has_the_token_of_its_salt() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_caller_hung_up_while_the_store_was_thinking_is_given_back() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
-    let hung_up = tokio::time::timeout(Duration::from_secs(1), engine.acquire(request(None)));
+    let hung_up = timeout(Duration::from_secs(1), engine.acquire(request(None)));
     assert!(hung_up.await.is_err());
     store.open_gate();
     store.until_given_back().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_of_unknown_outcome_is_given_back() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Err(unknown())));
-    let error = engine.acquire(request(None)).await.unwrap_err();
-    assert!(
-        matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
-        "{error:?}"
-    );
-    settle().await;
-    assert_eq!(store.given_back(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_attempt_that_certainly_did_not_happen_is_not_given_back() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Err(
-        Unavailability::OutOfMemory.into()
-    )));
-    engine.acquire(request(None)).await.unwrap_err();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(store.given_back(), 0);
+async fn an_attempt_is_given_back_unless_it_certainly_did_not_happen() {
+    let not_done = Err(Unavailability::OutOfMemory.into());
+    // If the test says nothing of what acquire answers, the store panics half-way.
+    for (answer, expected, given_back) in [
+        (Some(Err(unknown())), "Store(Indeterminate(", 1),
+        (None, "Store(Indeterminate(", 1),
+        (Some(not_done), "Store(Unavailable(OutOfMemory", 0),
+    ] {
+        let (store, engine) = engine_on(ScriptedStore::default().into());
+        store.acquisitions.lock().extend(answer);
+        assert_is(&engine.acquire(request(None)).await.unwrap_err(), expected);
+        sleep(Duration::from_mins(1)).await;
+        assert_eq!(store.given_back(), given_back);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn giving_back_goes_on_until_the_store_has_answered() {
     let store = ScriptedStore::answering(Ok(granted()));
-    let away = StoreError::Unavailable(Unavailability::Connect("refused".to_owned()));
-    *store.give_back_errors.lock() = (0..40)
-        .map(|turn| {
-            if turn % 2 == 0 {
-                away.clone()
-            } else {
-                unknown()
-            }
-        })
-        .collect();
+    let errors = std::iter::repeat_n([away(), unknown()], 20);
+    store.give_back_errors.lock().extend(errors.flatten());
     let (engine, _lifecycle) = engine(&store);
     drop(engine.acquire(request(None)).await.unwrap());
     // Forty tries, none more than two seconds after the one before.
-    tokio::time::timeout(Duration::from_secs(81), store.until_given_back())
+    timeout(Duration::from_secs(81), store.until_given_back())
         .await
         .unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn stopping_gives_back_at_once_what_waited_for_its_grace() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    let (engine, lifecycle) = engine(&store);
-    drop(engine.acquire(request(KEY)).await.unwrap());
-    settle().await;
-    lifecycle.stop(Duration::from_secs(1)).await.unwrap();
-    assert_eq!(store.given_back(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,12 +165,8 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
     lifecycle.drain();
     let error = engine.acquire(request(None)).await.unwrap_err();
     assert!(matches!(error, AcquireError::Draining));
-    assert!(
-        engine
-            .renew(name(), Token::random(), RenewalTtl::default())
-            .await
-            .is_ok()
-    );
+    let renewed = engine.renew(name(), Token::random(), RenewalTtl::default());
+    assert!(renewed.await.is_ok());
     let error = engine
         .release(name(), Token::random().hash())
         .await
@@ -222,8 +178,7 @@ async fn a_draining_engine_renews_and_releases_but_does_not_acquire() {
 async fn a_release_is_carried_out_although_its_caller_hung_up() {
     let (store, engine) = engine_on(ScriptedStore::answering(Ok(granted())).with_closed_gate());
     let token = Token::random();
-    let hung_up =
-        tokio::time::timeout(Duration::from_secs(1), engine.release(name(), token.hash()));
+    let hung_up = timeout(Duration::from_secs(1), engine.release(name(), token.hash()));
     assert!(hung_up.await.is_err());
     let changed = store.changed.notified();
     store.open_gate();
@@ -239,7 +194,7 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
         let (engine, _lifecycle) = engine(&store);
         let first = engine.acquire(request(KEY)).await.unwrap();
         let token = first.lease.token.hash();
-        answered_again(&store, &first, Some(KeeperId::of_attempt(&token)));
+        answered_again(&store, &first);
         first.delivery.delivered();
         engine.release_later(name(), token, Instant::now());
         settle().await;
@@ -249,28 +204,13 @@ async fn a_release_that_is_tried_again_ends_no_lease_that_was_answered_again_mea
             assert_eq!(again.hash, token);
             again.delivery.delivered();
         }
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        sleep(Duration::from_secs(10)).await;
         assert_eq!(store.released.lock().is_empty(), is_answered);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_half_way_is_an_unknown_outcome_and_is_given_back() {
-    let store = ScriptedStore::answering(Ok(granted()));
-    // The test says nothing of what acquire answers, so the store panics.
-    store.acquisitions.lock().clear();
-    let (engine, _lifecycle) = engine(&store);
-    let error = engine.acquire(request(None)).await.unwrap_err();
-    assert!(
-        matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
-        "{error:?}"
-    );
-    settle().await;
-    assert_eq!(store.given_back(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn stopping_gives_back_everything_although_an_earlier_one_failed() {
+async fn stopping_gives_back_at_once_what_waited_for_its_grace_or_failed() {
     let store = ScriptedStore::answering(Ok(granted()));
     let more = (0..9).map(|_| Ok(granted()));
     store.acquisitions.lock().extend(more);
@@ -283,6 +223,7 @@ async fn stopping_gives_back_everything_although_an_earlier_one_failed() {
         drop(engine.acquire(request(KEY)).await.unwrap());
     }
     settle().await;
+    assert_eq!(store.given_back(), 0, "the others wait for their grace");
     lifecycle.stop(Duration::from_secs(1)).await.unwrap();
     assert_eq!(store.given_back(), 10);
 }
@@ -298,7 +239,7 @@ async fn who_is_refused_hears_it_when_what_was_taken_has_been_given_back() {
         let (store, engine) = engine_on(answering(rounds.take(taken).flatten()));
         store.gate.forget_permits(100);
         store.gate.add_permits(commands - 1);
-        let caller = start(&engine, group(&request(key))).await;
+        let caller = start(engine.acquire_group(group(&request(key)), || {})).await;
         assert!(!caller.is_finished());
         store.gate.add_permits(10);
         refusal(caller.await.unwrap());
@@ -313,15 +254,8 @@ async fn who_is_refused_waits_for_no_store_that_is_away() {
         let away = StoreError::from(Unavailability::Overloaded);
         store.give_back_errors.lock().push_back(away);
         let (engine, _lifecycle) = engine(&store);
-        let names = GroupNames::parse([name, "b"]).unwrap();
-        let part = |name: &LockName| {
-            Ok::<_, StoreError>(AcquireRequest {
-                name: name.clone(),
-                ..request(None)
-            })
-        };
-        let request = GroupRequest::new(names, part).unwrap();
         let begin = Instant::now();
+        let request = group_of([name, "b"], &request(None));
         refusal(engine.acquire_group(request, || {}).await);
         let waited = begin.elapsed();
         assert!(

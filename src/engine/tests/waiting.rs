@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use super::scripted_store::*;
 use crate::{
-    engine::{AcquireError, AcquireRequest, Engine, Granted},
+    engine::{AcquireError, Engine},
     lock::Token,
     store::{
         StoreError, Unavailability, Uncertainty,
@@ -18,24 +15,24 @@ use crate::{
     },
 };
 
-type Outcome = Result<Granted, AcquireError>;
+/// An engine on a store that queues the first attempt and answers so when the attempt leaves.
+fn leaving(answer: Result<Leaving, StoreError>) -> (std::sync::Arc<ScriptedStore>, Engine) {
+    engine_on(ScriptedStore::queueing().answering_leave(answer))
+}
 
-/// Starts an acquire whose caller stays until the handle is aborted, and lets it reach the queue.
-async fn start(engine: &Engine, request: AcquireRequest) -> JoinHandle<Outcome> {
-    let engine = engine.clone();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the caller of a test is no task of the program"
-    )]
-    let caller = tokio::spawn(async move { engine.acquire(request).await });
-    settle().await;
-    caller
+/// A place that has been in the queue for so long.
+fn waited(waited: Duration) -> Acquisition {
+    Acquisition::Queued(QueuePosition {
+        ahead: 2,
+        waited,
+        contention: contention(),
+    })
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_ends_the_wait_and_says_how_long_it_was() {
     let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = start(&engine, waiting_request(None)).await;
+    let caller = start_acquire(&engine, waiting_request(None)).await;
     sleep(Duration::from_secs(3)).await;
     store.tell(News::Granted(held()));
     let granted = caller.await.unwrap().unwrap();
@@ -46,9 +43,8 @@ async fn a_grant_ends_the_wait_and_says_how_long_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn news_that_come_before_the_answer_are_heard() {
-    let store = ScriptedStore::queueing().with_closed_gate();
-    let (engine, _lifecycle) = engine(&store);
-    let caller = start(&engine, waiting_request(None)).await;
+    let (store, engine) = engine_on(ScriptedStore::queueing().with_closed_gate());
+    let caller = start_acquire(&engine, waiting_request(None)).await;
     store.tell(News::Granted(held()));
     store.open_gate();
     caller.await.unwrap().unwrap().delivery.delivered();
@@ -56,34 +52,25 @@ async fn news_that_come_before_the_answer_are_heard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_runs_out_leaves_the_queue() {
-    let (store, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
-    let started = Instant::now();
-    let error = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert!(
-        matches!(error, AcquireError::Held { waited: WAIT, .. }),
-        "{error:?}"
-    );
-    assert_eq!(started.elapsed(), WAIT);
-    assert_eq!(store.left.lock()[0].1, None);
+    for (key, kept_for) in [(None, None), (KEY, Some(GRACE))] {
+        let (store, engine) = engine_on(ScriptedStore::queueing());
+        let started = Instant::now();
+        let error = engine.acquire(waiting_request(key)).await.unwrap_err();
+        assert!(
+            matches!(error, AcquireError::Held { waited: WAIT, .. }),
+            "{error:?}"
+        );
+        assert_eq!(started.elapsed(), WAIT);
+        assert_eq!(store.left.lock()[0].1, kept_for);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
     const BEFORE: Duration = Duration::from_secs(40);
     for is_granted in [true, false] {
-        let Acquisition::Queued(place) = queued() else {
-            panic!("it is a place");
-        };
-        let place = QueuePosition {
-            waited: BEFORE,
-            ..place
-        };
-        let (store, engine) = engine_on(
-            ScriptedStore::answering(Ok(Acquisition::Queued(place)))
-                .answering_leave(Ok(Leaving::Left(contention()))),
-        );
-        let caller = start(&engine, waiting_request(KEY)).await;
+        let (store, engine) = engine_on(ScriptedStore::answering(Ok(waited(BEFORE))));
+        let caller = start_acquire(&engine, waiting_request(KEY)).await;
         sleep(Duration::from_secs(3)).await;
         let longest = engine.waiters_by_name()[0].longest;
         assert_eq!(longest, BEFORE + Duration::from_secs(3));
@@ -101,32 +88,21 @@ async fn a_wait_that_goes_on_with_a_place_counts_from_when_that_was_taken() {
             other => panic!("{other:?}"),
         }
         // The request before it was refused once, and counted.
-        let totals = engine.0.metrics.totals();
-        assert_eq!(totals.acquires.held, 0);
+        assert_eq!(engine.0.metrics.totals().acquires.held, 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_an_idempotency_key_no_wait_goes_on() {
-    let Acquisition::Queued(place) = queued() else {
-        panic!("it is a place");
-    };
     // The clock of the store went faster.
-    let place = QueuePosition {
-        waited: Duration::from_millis(1),
-        ..place
-    };
-    let (_, engine) = engine_on(
-        ScriptedStore::answering(Ok(Acquisition::Queued(place)))
-            .answering_leave(Ok(Leaving::Left(contention()))),
-    );
+    let place = waited(Duration::from_millis(1));
+    let (_, engine) = engine_on(ScriptedStore::answering(Ok(place)));
     let refused = engine.acquire(waiting_request(None)).await.unwrap_err();
     assert!(
         matches!(refused, AcquireError::Held { waited: WAIT, .. }),
         "{refused:?}"
     );
-    let totals = engine.0.metrics.totals();
-    assert_eq!(totals.acquires.held, 1);
+    assert_eq!(engine.0.metrics.totals().acquires.held, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,41 +111,27 @@ async fn one_who_waited_is_not_told_that_nothing_follows_if_too_few_replicas_hav
         wanted: 1,
         confirmed: Some(0),
     };
-    let store = ScriptedStore::queueing();
+    let (store, engine) = engine_on(ScriptedStore::queueing());
     let answer = Err(StoreError::Unavailable(too_few.clone()));
     store.confirmations.lock().push_back(answer);
-    let (engine, _lifecycle) = engine(&store);
-    let caller = start(&engine, waiting_request(None)).await;
+    let caller = start_acquire(&engine, waiting_request(None)).await;
     store.tell(News::GrantedProvisionally);
     let refused = caller.await.unwrap().unwrap_err();
     let unknown = StoreError::Indeterminate(Uncertainty::LeftQueued(too_few));
-    assert!(
-        matches!(&refused, AcquireError::Store(error) if *error == unknown),
-        "{refused:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn with_a_key_the_place_is_kept_for_the_grace() {
-    let (store, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
-    engine.acquire(waiting_request(KEY)).await.unwrap_err();
-    assert_eq!(store.left.lock()[0].1, Some(GRACE));
+    assert_is(&refused, &format!("Store({unknown:?}"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
     for (key, kept) in [(KEY, true), (None, false)] {
-        let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(away())));
+        let (store, engine) = leaving(Err(away()));
         engine.acquire(waiting_request(key)).await.unwrap_err();
         let token = store.attempts.lock()[0].token;
         sleep(GRACE / 2).await;
         assert_eq!(store.parking.contains(&token), kept);
         // It is no waiter beside the place that its caller is counted for.
-        assert_eq!(
-            engine.0.reserved_positions.total_with(store.parking.len()),
-            0
-        );
+        let reserved = &engine.0.reserved_positions;
+        assert_eq!(reserved.total_with(store.parking.len()), 0);
         sleep(GRACE).await;
         assert!(!store.parking.contains(&token));
     }
@@ -177,7 +139,7 @@ async fn a_place_that_the_store_was_not_told_to_keep_is_kept_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
-    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(away())));
+    let (store, engine) = leaving(Err(away()));
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock()[0].clone();
     sleep(GRACE / 2).await;
@@ -189,15 +151,13 @@ async fn a_place_is_parked_for_one_grace_although_it_counts_for_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
-    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(away())));
+    let (store, engine) = leaving(Err(away()));
     engine.acquire(waiting_request(KEY)).await.unwrap_err();
     let attempt = store.attempts.lock()[0].clone();
     let key = attempt.idempotency.unwrap().hash;
-    let counted = || engine.0.reserved_positions.total_with(store.parking.len());
-    let has_room = |most| {
-        let reserved = &engine.0.reserved_positions;
-        reserved.has_room_beside(store.parking.len(), most)
-    };
+    let reserved = &engine.0.reserved_positions;
+    let counted = || reserved.total_with(store.parking.len());
+    let has_room = |most| reserved.has_room_beside(store.parking.len(), most);
     engine.reserve_position(key, None);
     assert_eq!(counted(), 1);
     assert!(has_room(2) && !has_room(1));
@@ -206,9 +166,8 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
     assert_eq!(counted(), 0);
     assert!(has_room(1), "a position that is parked only does not count");
     assert!(store.parking.contains(&attempt.token));
-    let again = store
-        .parking
-        .park(attempt.name.clone(), Token::random().hash());
+    let again = Token::random().hash();
+    let again = store.parking.park(attempt.name.clone(), again);
     assert_eq!(counted(), 1);
     drop(again);
     engine.reserve_position(key, None);
@@ -220,15 +179,18 @@ async fn a_place_that_is_kept_counts_once_until_its_caller_counts_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_in_the_instant_in_which_the_wait_runs_out_is_taken() {
-    let (_, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held()))));
-    engine
-        .acquire(waiting_request(None))
-        .await
-        .unwrap()
-        .delivery
-        .delivered();
+async fn a_grant_in_the_instant_in_which_the_wait_ends_is_taken_or_given_back() {
+    for hangs_up in [false, true] {
+        let (store, engine) = leaving(Ok(Leaving::Granted(held())));
+        let caller = start_acquire(&engine, waiting_request(None)).await;
+        if hangs_up {
+            caller.abort();
+            settle().await;
+        } else {
+            caller.await.unwrap().unwrap().delivery.delivered();
+        }
+        assert_eq!(store.given_back(), usize::from(hangs_up));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,14 +205,12 @@ async fn one_that_was_queued_and_cannot_ask_again_is_given_back() {
         (StoreError::FenceExhausted, false),
     ] {
         for key in [None, KEY] {
-            let store = ScriptedStore::queueing();
+            let (store, engine) = engine_on(ScriptedStore::queueing());
             store.acquisitions.lock().push_back(Err(error.clone()));
-            let (engine, _lifecycle) = engine(&store);
-            let caller = start(&engine, waiting_request(key)).await;
+            let caller = start_acquire(&engine, waiting_request(key)).await;
             store.tell(News::Forgotten);
-            let refused = caller.await.unwrap().unwrap_err();
-            let AcquireError::Store(told) = refused else {
-                panic!("{refused:?}");
+            let AcquireError::Store(told) = caller.await.unwrap().unwrap_err() else {
+                panic!("the store gave no answer");
             };
             // It may be granted the lock after all, until it has been given back.
             let is_unknown = matches!(told, StoreError::Indeterminate(_));
@@ -270,12 +230,11 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
         holder: None,
         waiters: 77,
     };
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(now.clone())));
+    let (store, engine) = leaving(Ok(Leaving::Left(now.clone())));
     store.confirmations.lock().push_back(Ok(Confirmation::Lost));
-    let (engine, _lifecycle) = engine(&store);
     let mut brief = waiting_request(KEY);
     brief.wait = Duration::from_millis(1);
-    let caller = start(&engine, brief).await;
+    let caller = start_acquire(&engine, brief).await;
     store.hang_confirmations(Duration::from_secs(1));
     store.tell(News::GrantedProvisionally);
     let refused = caller.await.unwrap().unwrap_err();
@@ -288,150 +247,101 @@ async fn one_whose_place_is_lost_when_its_wait_is_over_leaves_and_hears_how_thin
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_hangs_up_leaves_the_queue_at_once() {
-    let (store, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
-    start(&engine, waiting_request(None)).await.abort();
-    settle().await;
-    assert_eq!(store.left.lock().len(), 1);
-    assert!(store.parking.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn news_in_the_instant_in_which_the_caller_hangs_up_keep_nobody_in_the_queue() {
+async fn a_caller_that_hangs_up_leaves_the_queue_at_once_whatever_is_told_then() {
     // Which of two things that happened is seen first must not be a matter of chance.
-    for _ in 0..50 {
-        for news in [News::Forgotten, News::GrantedProvisionally] {
-            let (store, engine) = engine_on(
-                ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))),
-            );
-            let caller = start(&engine, waiting_request(KEY)).await;
-            caller.abort();
-            store.tell(news);
-            settle().await;
-            assert_eq!(store.attempts.lock().len(), 1, "it asks again");
-            assert_eq!(store.left.lock().len(), 1, "it leaves");
+    for turn in 0..150 {
+        let (store, engine) = engine_on(ScriptedStore::queueing());
+        start_acquire(&engine, waiting_request(KEY)).await.abort();
+        match turn % 3 {
+            0 => store.tell(News::Forgotten),
+            1 => store.tell(News::GrantedProvisionally),
+            _ => {}
         }
+        settle().await;
+        assert_eq!(store.attempts.lock().len(), 1, "it asks again");
+        assert_eq!(store.left.lock().len(), 1, "it leaves");
+        assert!(store.parking.is_empty());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_in_the_instant_in_which_the_caller_hangs_up_is_given_back() {
-    let (store, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Granted(held()))));
-    start(&engine, waiting_request(None)).await.abort();
-    settle().await;
-    assert_eq!(store.given_back(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_queue_that_cannot_be_left_is_left_by_the_reaper() {
-    let (store, engine) = engine_on(ScriptedStore::queueing().answering_leave(Err(unknown())));
+    let (store, engine) = leaving(Err(unknown()));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert!(
-        matches!(error, AcquireError::Store(StoreError::Indeterminate(_))),
-        "{error:?}"
-    );
+    assert_is(&error, "Store(Indeterminate(");
     settle().await;
     assert_eq!(store.given_back(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_provisional_grant_is_confirmed_before_it_is_answered() {
-    let store = ScriptedStore::queueing();
-    store
-        .confirmations
-        .lock()
-        .push_back(Ok(Confirmation::Confirmed(held())));
-    let (engine, _lifecycle) = engine(&store);
-    let caller = start(&engine, waiting_request(None)).await;
+    let (store, engine) = engine_on(ScriptedStore::queueing());
+    let confirmed = Confirmation::Confirmed(held());
+    store.confirmations.lock().push_back(Ok(confirmed));
+    let caller = start_acquire(&engine, waiting_request(None)).await;
     store.tell(News::GrantedProvisionally);
     caller.await.unwrap().unwrap().delivery.delivered();
     assert!(store.confirmations.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unconfirmed_grant_sends_the_attempt_again_for_what_is_left_of_its_wait() {
-    let store = ScriptedStore::queueing();
-    store.confirmations.lock().push_back(Ok(Confirmation::Lost));
-    store.acquisitions.lock().push_back(Ok(queued()));
-    let (engine, _lifecycle) = engine(&store);
-    let caller = start(&engine, waiting_request(None)).await;
-    sleep(Duration::from_secs(4)).await;
-    store.tell(News::GrantedProvisionally);
-    settle().await;
-    let patience = store.attempts.lock()[1].wait.unwrap().max_wait;
-    assert_eq!(patience + Duration::from_secs(4), WAIT);
-    store.tell(News::Granted(held()));
-    caller.await.unwrap().unwrap().delivery.delivered();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_queue_that_was_lost_is_joined_again() {
-    let store = ScriptedStore::queueing();
-    store.acquisitions.lock().push_back(Ok(granted()));
-    let (engine, _lifecycle) = engine(&store);
-    let caller = start(&engine, waiting_request(None)).await;
-    store.tell(News::Forgotten);
-    caller.await.unwrap().unwrap().delivery.delivered();
+async fn an_attempt_that_lost_its_place_is_sent_again_for_what_is_left_of_its_wait() {
+    for (news, again) in [
+        (News::GrantedProvisionally, queued()),
+        (News::Forgotten, queued()),
+        (News::Forgotten, granted()),
+    ] {
+        let is_queued = again == queued();
+        let (store, engine) = engine_on(ScriptedStore::queueing());
+        store.confirmations.lock().push_back(Ok(Confirmation::Lost));
+        store.acquisitions.lock().push_back(Ok(again));
+        let caller = start_acquire(&engine, waiting_request(None)).await;
+        sleep(Duration::from_secs(4)).await;
+        store.tell(news);
+        settle().await;
+        let patience = store.attempts.lock()[1].wait.unwrap().max_wait;
+        assert_eq!(patience + Duration::from_secs(4), WAIT);
+        if is_queued {
+            store.tell(News::Granted(held()));
+        }
+        caller.await.unwrap().unwrap().delivery.delivered();
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_older_of_two_requests_with_one_key_is_told_so() {
-    let (store, engine) = engine_on(ScriptedStore::queueing());
-    let caller = start(&engine, waiting_request(KEY)).await;
-    store.tell(News::Superseded);
-    assert!(matches!(
-        caller.await.unwrap().unwrap_err(),
-        AcquireError::Superseded
-    ));
-    assert!(store.left.lock().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_that_is_superseded_in_the_instant_in_which_its_wait_runs_out_is_told_so() {
-    let (store, engine) =
-        engine_on(ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention()))));
-    let caller = start(&engine, waiting_request(KEY)).await;
-    let store = store.with_closed_gate();
-    sleep(WAIT + Duration::from_millis(1)).await;
-    // It is about to leave, and by the time it does nobody has its place any more.
-    store.tell(News::Superseded);
-    store.open_gate();
-    assert!(matches!(
-        caller.await.unwrap().unwrap_err(),
-        AcquireError::Superseded
-    ));
-    assert_eq!(store.left.lock().len(), 1);
+    for is_leaving in [false, true] {
+        let (store, engine) = engine_on(ScriptedStore::queueing());
+        let caller = start_acquire(&engine, waiting_request(KEY)).await;
+        let store = store.with_closed_gate();
+        if is_leaving {
+            // It is about to leave, and by the time it does nobody has its place any more.
+            sleep(WAIT + Duration::from_millis(1)).await;
+        }
+        store.tell(News::Superseded);
+        store.open_gate();
+        assert_is(&caller.await.unwrap().unwrap_err(), "Superseded");
+        assert_eq!(store.left.lock().len(), usize::from(is_leaving));
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_gateway_answers_those_who_wait_and_keeps_their_place() {
-    let store = ScriptedStore::queueing().answering_leave(Ok(Leaving::Left(contention())));
+    let store = ScriptedStore::queueing();
     let (engine, lifecycle) = engine(&store);
-    let caller = start(&engine, waiting_request(KEY)).await;
+    let caller = start_acquire(&engine, waiting_request(KEY)).await;
     lifecycle.drain();
-    assert!(matches!(
-        caller.await.unwrap().unwrap_err(),
-        AcquireError::Draining
-    ));
+    assert_is(&caller.await.unwrap().unwrap_err(), "Draining");
     assert_eq!(store.left.lock()[0].1, Some(GRACE));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_does_not_wait_takes_no_place() {
-    let (store, engine) = engine_on(ScriptedStore::answering(Ok(
-        Acquisition::Held(contention()),
-    )));
+    let held = Acquisition::Held(contention());
+    let (store, engine) = engine_on(ScriptedStore::answering(Ok(held)));
     let error = engine.acquire(request(None)).await.unwrap_err();
     assert!(
-        matches!(
-            error,
-            AcquireError::Held {
-                waited: Duration::ZERO,
-                ..
-            }
-        ),
+        matches!(&error, AcquireError::Held { waited, .. } if waited.is_zero()),
         "{error:?}"
     );
     assert_eq!(store.attempts.lock()[0].wait, None);
@@ -441,5 +351,5 @@ async fn an_attempt_that_does_not_wait_takes_no_place() {
 async fn a_full_queue_is_told_apart_from_a_held_lock() {
     let (_, engine) = engine_on(ScriptedStore::answering(Ok(Acquisition::QueueFull)));
     let error = engine.acquire(waiting_request(None)).await.unwrap_err();
-    assert!(matches!(error, AcquireError::TooManyWaiters), "{error:?}");
+    assert_is(&error, "TooManyWaiters");
 }

@@ -62,8 +62,8 @@ impl LockScripts<'_> {
             Acquisition::Granted(lease) => {
                 Acquisition::Granted(self.grant(check, &attempt.token, lease, run).await?)
             }
-            Acquisition::Replayed(lease, salt, before) => {
-                Acquisition::Replayed(self.replayed(check, lease, run).await?, salt, before)
+            Acquisition::Replayed(lease, salt) => {
+                Acquisition::Replayed(self.replayed(check, lease, run).await?, salt)
             }
             Acquisition::Collected(lease, salt, waited) => {
                 Acquisition::Collected(self.replayed(check, lease, run).await?, salt, waited)

@@ -110,8 +110,6 @@ catalogue! {
         "Leases, and locks of foreign clients, that were taken away through this gateway with a break. A break of all who share a lock counts each of them."
     Counter "latchgate_release_requests" [] => release_requests: Counter,
         "Leases whose holder was asked through this gateway to release the lock, by a break with `grace_ms`. What was not released in time counts as broken, too."
-    Counter "latchgate_fence_regressions" [] => fence_regressions: Counter,
-        "Grants whose fencing token was not above that of an earlier grant of the same name through this gateway. Must stay 0: anything else is lost data in the store."
 
     Gauge "latchgate_waiters" [],
         "Requests that stand in a queue through this gateway now."

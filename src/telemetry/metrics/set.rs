@@ -143,11 +143,6 @@ impl Metrics {
         self.0.counted.release_requests.inc_by(holders);
     }
 
-    /// A fencing token did not rise.
-    pub fn fence_regressed(&self) {
-        self.0.counted.fence_regressions.inc();
-    }
-
     /// The store was asked; `error` in one word if it gave no answer.
     pub fn store_asked(
         &self,

@@ -78,7 +78,6 @@ fn what_counts_is_there_from_the_beginning_at_0() {
     for line in [
         "latchgate_acquires_total{outcome=\"granted\"} 0",
         "latchgate_expired_while_held_total{seen_by=\"stream\"} 0",
-        "latchgate_fence_regressions_total 0",
         "latchgate_hold_seconds_count 0",
         "latchgate_draining 0",
     ] {

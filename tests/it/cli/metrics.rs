@@ -122,7 +122,6 @@ fn check(samples: &Samples) {
         latchgate_releases_total{outcome="released"} => 1
         latchgate_hold_seconds_count => 1
         latchgate_broken_leases_total => 1
-        latchgate_fence_regressions_total => 0
         latchgate_waiters => 0
         latchgate_draining => 0
         latchgate_store_duration_seconds_count{operation="break"} => 1

@@ -88,7 +88,7 @@ impl Model {
                 held.answered_again = true;
                 held.answered.insert(attempt.token);
                 held.keeper = attempt.token;
-                return matches!(answer, Acquisition::Replayed(lease, _, _) if lease.fence == held.fence);
+                return matches!(answer, Acquisition::Replayed(lease, _) if lease.fence == held.fence);
             }
         }
         if key.is_some_and(|key| self.used.contains(&key.hash)) {

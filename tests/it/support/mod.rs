@@ -12,6 +12,7 @@ pub(crate) mod fake_gateway;
 mod full;
 pub(crate) mod gateway;
 pub(crate) mod golden;
+mod manual_clock;
 pub(crate) mod operations;
 pub(crate) mod prelude;
 pub(crate) mod program;
@@ -37,6 +38,7 @@ pub(crate) use connection::{Connection, Event, HttpRequest, connect_with_little_
 pub(crate) use deadline::{eventually, until};
 pub(crate) use descriptors::raise_the_limit;
 pub(crate) use full::full;
+pub(crate) use manual_clock::ManualClock;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
 pub(crate) use redis_server::{RedisServer, cmd, free_port, url};

@@ -13,7 +13,7 @@ pub(crate) use bb8_redis::redis::{Value, from_redis_value};
 pub(crate) use futures_util::future::join_all;
 pub(crate) use latchgate::{
     auth::Authorization,
-    clock::{ManualClock, SystemClock},
+    clock::SystemClock,
     config::{LimitsConfig, Millis, RedisConfig, RedlockConfig, ServersUrl, StoreUrl},
     engine::{
         AcquireError, AcquireRequest, Engine, ExplicitTerms, Granted, Hold, HoldEnd, HoldEvent,
@@ -44,7 +44,7 @@ pub(crate) use tokio::{
 };
 
 pub(crate) use super::{
-    Ask, Cable, Clock, Fault, Proxy, Random, RedisServer, assert_health, assert_misconfigured,
-    assert_unavailable, assert_unknown, cmd, eventually, free_port, full, until, until_all_pass,
-    until_granted, until_health, until_passing, url, with,
+    Ask, Cable, Clock, Fault, ManualClock, Proxy, Random, RedisServer, assert_health,
+    assert_misconfigured, assert_unavailable, assert_unknown, cmd, eventually, free_port, full,
+    until, until_all_pass, until_granted, until_health, until_passing, url, with,
 };

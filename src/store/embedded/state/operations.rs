@@ -112,7 +112,7 @@ impl State {
             let waited = queued_since.map_or(Duration::ZERO, |since| now.since(since));
             Acquisition::Collected(held, salt, waited)
         } else {
-            Acquisition::Replayed(held, salt, Some(lease.keeper()))
+            Acquisition::Replayed(held, salt)
         }
     }
 

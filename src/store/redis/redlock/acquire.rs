@@ -430,8 +430,7 @@ impl Shared {
         let delivered = found.iter().filter(|(.., delivered)| *delivered).count();
         let salt: Salt = *found[0].1;
         Ok(TryOutcome::Over(AttemptOutcome::Done(if delivered > 0 {
-            // The nodes may differ in who kept it before.
-            Acquisition::Replayed(lease, salt, None)
+            Acquisition::Replayed(lease, salt)
         } else {
             // A place that is kept is in the memory of a gateway alone, and gone when it is granted the lock.
             Acquisition::Collected(lease, salt, Duration::ZERO)

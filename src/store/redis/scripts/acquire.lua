@@ -21,10 +21,9 @@
 -- Reply
 --   granted ARGV 1: news, fence, slot if it has one
 --   again ARGV 1: news, lease, time           this attempt holds the lock already
---   replayed ARGV 1: news, lease, time, keeper, waited
---                                             the lease that lives under the idempotency key, and who kept
---                                             it until now
---   collected ARGV 1: news, lease, time, keeper, waited
+--   replayed ARGV 1: news, lease, time, waited
+--                                             the lease that lives under the idempotency key
+--   collected ARGV 1: news, lease, time, waited
 --                                             the same, and it was answered to nobody before; how long its place had
 --                                             been queued, in us
 --   held ARGV 1: news, contention ..          somebody else holds it, or will in a moment
@@ -249,7 +248,7 @@ if lease and used and lease_keyed_is(lease, '1') and lease_key(lease) == key the
     else
       redis.call('SET', lock, lease, 'KEEPTTL')
     end
-    return kind .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(before) .. field(waited)
+    return kind .. id .. ' ' .. field(news) .. field(lease) .. field(us) .. field(waited)
   end
   held = redis.call('GET', lock)
   share = is_shared(held) and share

@@ -19,7 +19,6 @@ use super::{
             dispatch::{DispatchReply, Sending},
             hex,
             identity::RunId,
-            token_hash,
         },
         queue::timers::OrphanKind,
         records::{id, pack, place},
@@ -125,14 +124,10 @@ impl LockScripts<'_> {
             "again" => Ok(Acquisition::Granted(reply.held(keys)?)),
             "replayed" => {
                 let (lease, salt) = self.under_the_key(reply)?;
-                let before = reply.text().as_deref().and_then(token_hash);
-                let before = before.ok_or_else(|| reply.unexpected())?;
-                let before = KeeperId::of_attempt(&before);
-                Ok(Acquisition::Replayed(lease, salt, Some(before)))
+                Ok(Acquisition::Replayed(lease, salt))
             }
             "collected" => {
                 let (lease, salt) = self.under_the_key(reply)?;
-                let _before = reply.text();
                 Ok(Acquisition::Collected(lease, salt, reply.duration()?))
             }
             "held" => Ok(Acquisition::Held(self.contention(reply)?)),

@@ -13,12 +13,14 @@ use http::{Method, Request};
 use latchgate::{
     audit::Audit,
     auth::{Gate, KeysFile, SessionSeal},
-    clock::ManualClock,
     config::{AuditConfig, Config},
 };
 use serde_json::json;
 
-use crate::api::fixture::{ApiResponse, JSON, Key, Lines, Script, Scripted, Service, TOKEN, until};
+use crate::{
+    api::fixture::{ApiResponse, JSON, Key, Lines, Script, Scripted, Service, TOKEN, until},
+    support::ManualClock,
+};
 
 pub(super) const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 const LISTED: (&str, &str) = ("origin", "https://ci.example.com");

@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use http::Method;
 use latchgate::{
     auth::Gate,
-    clock::ManualClock,
     config::{Config, Millis},
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, free, queued, read_until, replaces, request,
+use crate::{
+    api::fixture::{ApiResponse, JSON, Key, Service, free, queued, read_until, replaces, request},
+    support::ManualClock,
 };
 
 /// How long a session lasts if nothing is said.

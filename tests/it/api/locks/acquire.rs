@@ -90,7 +90,7 @@ async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_toke
     let mut lease = held();
     lease.expires_in = Duration::from_secs(21);
     lease.held_for = Duration::from_secs(9);
-    let replayed = Acquisition::Replayed(lease, salt, None);
+    let replayed = Acquisition::Replayed(lease, salt);
     service.script.acquire.ok(replayed);
     let again = service.call("POST /locks/a", WITH_KEY).await;
     assert_eq!(again.status, 200);

@@ -6,7 +6,6 @@ use std::{fs, sync::Arc, time::SystemTime};
 use http::Method;
 use latchgate::{
     auth::{Gate, KeysFile, SessionSeal},
-    clock::ManualClock,
     config::Config,
     lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Owner, Reason, ReleaseRequest},
     store::{
@@ -25,7 +24,7 @@ use crate::{
         ApiResponse, JSON, Key, Listener, MARK, Script, Scripted, Service, StoreCall, WITH_TOKEN,
         audit, foreign, held, holder_view, sharers, until,
     },
-    support::rows,
+    support::{ManualClock, rows},
 };
 
 async fn break_lock(service: &Service, body: &str) -> ApiResponse {

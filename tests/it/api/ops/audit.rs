@@ -12,13 +12,15 @@ use http::Method;
 use latchgate::{
     audit::{BreakAttempt, ReloadedKeys, Requester},
     auth::{Gate, KeysFile, SessionSeal},
-    clock::ManualClock,
     config::Config,
     lock::{FencingToken, LockName},
 };
 use serde_json::{Value, json};
 
-use crate::api::fixture::{Key, Script, Scripted, Service, TOKEN, audit, audit_lines, until};
+use crate::{
+    api::fixture::{Key, Script, Scripted, Service, TOKEN, audit, audit_lines, until},
+    support::ManualClock,
+};
 
 /// A gateway with an audit log in this directory, for those who have one of these keys.
 fn service(directory: &Path, keys: &str) -> Service {

@@ -101,7 +101,7 @@ pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture
                 Acquisition::Granted(held) => {
                     (held.fence, attempt.idempotency.map(|it| it.salt), true)
                 }
-                Acquisition::Replayed(held, salt, _) => (held.fence, Some(salt), false),
+                Acquisition::Replayed(held, salt) => (held.fence, Some(salt), false),
                 other => panic!("neither granted nor replayed: {other:?}"),
             }
         });
@@ -114,7 +114,7 @@ pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture
 
 async fn replayed(fixture: &dyn Fixture, attempt: &Attempt) -> (HeldLease, Salt) {
     match fixture.store().acquire(attempt).await.unwrap() {
-        Acquisition::Replayed(held, salt, _) => (held, salt),
+        Acquisition::Replayed(held, salt) => (held, salt),
         other => panic!("not replayed: {other:?}"),
     }
 }

@@ -129,7 +129,7 @@ pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_
     // It does not look at the news any more, because its wait is over; and the same request comes again.
     let answer = here.acquire(&newer).await.unwrap();
     let lease = match answer {
-        Acquisition::Replayed(held, _, _) | Acquisition::Collected(held, ..) => held,
+        Acquisition::Replayed(held, _) | Acquisition::Collected(held, ..) => held,
         other => panic!("{other:?}"),
     };
     let answer = there.leave(&older.name, &older.token, None).await;

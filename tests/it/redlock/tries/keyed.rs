@@ -42,7 +42,7 @@ async fn its_own_lease_is_never_shown_to_a_caller_as_somebody_elses() {
         rig.store.acquire(&keyed(key)).await.ok()
     })
     .await;
-    let Acquisition::Replayed(again, _, _) = again else {
+    let Acquisition::Replayed(again, _) = again else {
         panic!("another answer: {again:?}");
     };
     assert_eq!(again.fence, lease.fence);

@@ -103,7 +103,7 @@ impl Game {
             }
             (
                 Answer::Replayed(of),
-                Acquisition::Replayed(held, salt, _) | Acquisition::Collected(held, salt, _),
+                Acquisition::Replayed(held, salt) | Acquisition::Collected(held, salt, _),
             ) => {
                 let original = self.players[*of].attempt.idempotency.as_ref();
                 Some(held.fence) == self.fence && original.is_some_and(|it| it.salt == *salt)
