@@ -116,3 +116,13 @@ fn a_directory_that_nobody_may_write_is_refused() {
     let text = refused.to_string();
     assert!(text.contains("mount it read-write"), "{text}");
 }
+
+#[tokio::test]
+async fn a_draft_that_a_crash_left_behind_is_no_obstacle() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("latchgate.log.new"), b"half of a ").unwrap();
+    let store = open(directory.path()).unwrap();
+    take(&store, 1).await;
+    store.close().await;
+    assert!(!directory.path().join("latchgate.log.new").exists());
+}

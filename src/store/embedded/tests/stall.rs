@@ -5,22 +5,18 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
-use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
-
 use crate::store::{
     Store, StoreError, Unavailability, Uncertainty,
     contract::{Acquisition, Health, Renewal},
     embedded::store::{ACQUIRES, QUEUE},
 };
+use futures_util::future::join_all;
+use parking_lot::Mutex;
 
 use super::{
     disk::Disk,
-    rig::{Rig, attempt, limited},
+    rig::{LONG, Rig, attempt, limited, ttl, until},
 };
-
-const LONG: u64 = 3_600_000;
 
 /// Holds every sync until it is told to go on.
 pub(super) struct Gate {
@@ -46,7 +42,7 @@ async fn nothing_is_answered_or_shown_before_it_is_durable() {
         assert!(rig.is_free("new").await, "a grant was shown too early");
         assert!(!rig.is_free("old").await, "a release was shown too early");
         rig.clock.advance(Duration::from_secs(5));
-        let health = rig.store().check().await.remove(0).health;
+        let health = rig.health().await;
         assert!(matches!(health, Health::Outage(_)), "{health:?}");
         gate.open();
     };
@@ -144,7 +140,7 @@ async fn a_lease_that_ended_while_it_was_written_is_not_answered_as_granted() {
     assert_eq!(outcome, Err(late.clone()));
     let long = attempt("long", 25_000);
     rig.granted(&long).await;
-    let short = Some(super::rig::ttl(10_000));
+    let short = Some(ttl(10_000));
     let outcome = rig.store().renew(&long.name, &long.token, short).await;
     assert_eq!(outcome, Err(late));
 }
@@ -174,11 +170,7 @@ impl Gate {
     }
 
     pub(super) async fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.reached.try_recv().is_err() {
-            assert!(Instant::now() < deadline, "no sync in time");
-            sleep(Duration::from_millis(1)).await;
-        }
+        until("a sync", async || self.reached.try_recv().is_ok()).await;
     }
 
     pub(super) fn open(self) {
