@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -280,13 +280,8 @@ impl DiskFile for File {
 fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    }
+    options.mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options.open(path)
 }
 
@@ -295,18 +290,11 @@ fn create(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)?;
+    builder.recursive(true).mode(0o700).create(path)?;
     // The new entry itself must survive a loss of power, in whatever directory it was made.
     let absolute = std::path::absolute(path)?;
-    absolute.parent().map_or(Ok(()), sync)
-}
-
-/// Makes the entries of a directory durable.
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+    let parent = absolute.parent().map(File::open).transpose()?;
+    parent.map_or(Ok(()), |parent| parent.sync_all())
 }
 
 // === Open files ===

@@ -64,6 +64,14 @@ impl Held {
         }
     }
 
+    /// The lease that holds the lock alone, if one does.
+    pub(crate) fn into_exclusive(self) -> Option<Lease> {
+        match self {
+            Self::Exclusive(lease) => Some(lease),
+            Self::Shared(_) => None,
+        }
+    }
+
     /// The leases that share the lock, if any do.
     pub(crate) fn sharers(&self) -> Option<&Sharers> {
         match self {
@@ -76,7 +84,7 @@ impl Held {
     pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.token == *token),
-            Self::Shared(sharers) => sharers.of_token(token),
+            Self::Shared(sharers) => sharers.with_fence(*sharers.by_token.get(token)?),
         }
     }
 
@@ -176,11 +184,6 @@ impl Sharers {
     /// The one with a fencing token.
     pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         self.by_fence.get(&fence)
-    }
-
-    /// The one of a token.
-    pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
-        self.with_fence(*self.by_token.get(token)?)
     }
 
     /// Those that live, by when they end.
