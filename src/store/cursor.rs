@@ -225,6 +225,10 @@ mod tests {
         Scanned { run, scan, split }
     }
 
+    const fn split(behind: u64, until: u32) -> Option<Split> {
+        Some(Split { behind, until })
+    }
+
     const CURSORS: [Cursor; 6] = [
         Cursor::Quorum {
             node: 2,
@@ -236,14 +240,7 @@ mod tests {
             node: 14,
             skipped: 0,
             since: 1_795_000_000_000,
-            scanned: scanned(
-                7,
-                0,
-                Some(Split {
-                    behind: 3,
-                    until: 4,
-                }),
-            ),
+            scanned: scanned(7, 0, split(3, 4)),
         },
         Cursor::Embedded { position: u64::MAX },
         Cursor::Redis {
@@ -252,14 +249,7 @@ mod tests {
         },
         Cursor::Redis {
             node: 16_383,
-            scanned: scanned(
-                0xdead_beef,
-                0,
-                Some(Split {
-                    behind: u64::MAX - 1,
-                    until: 0xcafe_feed,
-                }),
-            ),
+            scanned: scanned(0xdead_beef, 0, split(u64::MAX - 1, 0xcafe_feed)),
         },
         Cursor::Redis {
             node: u16::MAX,
@@ -307,27 +297,20 @@ mod tests {
     #[test]
     fn that_was_changed_anywhere_is_none() {
         let all = ListFilter::default();
-        for cursor in CURSORS {
-            changed_anywhere(&cursor.expose(&all), &all);
-        }
-    }
-
-    fn changed_anywhere(text: &str, filter: &ListFilter) {
-        for at in 0..text.len() {
-            let mut changed = text.to_owned().into_bytes();
-            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
-            let changed = String::from_utf8(changed).unwrap();
-            let read = Cursor::parse(&changed, filter);
-            assert_eq!(read, Err(CursorError), "{changed}");
-        }
-        for odd in [
-            "",
-            "0",
-            &text[1..],
-            &format!("{text}A"),
-            &format!("{text}="),
-        ] {
-            assert_eq!(Cursor::parse(odd, filter), Err(CursorError), "{odd}");
+        for text in CURSORS.map(|cursor| cursor.expose(&all)) {
+            let changed = (0..text.len()).map(|at| {
+                let other = if text.as_bytes()[at] == b'A' {
+                    "B"
+                } else {
+                    "A"
+                };
+                [&text[..at], other, &text[at + 1..]].concat()
+            });
+            let odd = ["", "0", &text[1..]].map(str::to_owned);
+            let longer = [format!("{text}A"), format!("{text}=")];
+            for other in changed.chain(odd).chain(longer) {
+                assert_eq!(Cursor::parse(&other, &all), Err(CursorError), "{other}");
+            }
         }
     }
 }

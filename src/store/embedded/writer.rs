@@ -485,20 +485,7 @@ impl Writer {
         for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        self.forget_queues();
-        if self.writable
-            && let Err(error) = self.log.close()
-        {
-            warn!(%error, "cannot mark the end of the log; that is as after a crash");
-        }
-        drop(self.directory);
-        if let Some(closed) = closed {
-            closed.send(()).ok();
-        }
-    }
-
-    /// Whoever is still queued is told to ask again, and then that the store is closing.
-    fn forget_queues(&self) {
+        // Whoever is still queued is told to ask again, and then that the store is closing.
         let notices = {
             let mut state = self.state.write();
             state.drop_all_positions();
@@ -508,6 +495,15 @@ impl Writer {
         for notice in notices {
             let orphan = notice.deliver(&self.parking, delay);
             debug_assert!(orphan.is_none(), "nothing is granted any more");
+        }
+        if self.writable
+            && let Err(error) = self.log.close()
+        {
+            warn!(%error, "cannot mark the end of the log; that is as after a crash");
+        }
+        drop(self.directory);
+        if let Some(closed) = closed {
+            closed.send(()).ok();
         }
     }
 }

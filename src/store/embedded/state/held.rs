@@ -64,14 +64,6 @@ impl Held {
         }
     }
 
-    /// The lease that holds the lock alone, if one does.
-    pub(crate) fn into_exclusive(self) -> Option<Lease> {
-        match self {
-            Self::Exclusive(lease) => Some(lease),
-            Self::Shared(_) => None,
-        }
-    }
-
     /// The leases that share the lock, if any do.
     pub(crate) fn sharers(&self) -> Option<&Sharers> {
         match self {
@@ -345,29 +337,5 @@ mod tests {
         }
         slots.take(0);
         assert_eq!(slots.smallest_free(), 63);
-    }
-
-    fn name(number: usize) -> LockName {
-        LockName::new(&format!("lock:{number}")).unwrap()
-    }
-
-    #[test]
-    fn is_walked_through_from_place_to_place() {
-        let mut catalog = Catalog::default();
-        for number in 0..100 {
-            catalog.add(&name(number));
-            catalog.add(&name(number));
-        }
-        catalog.remove(&name(7));
-        let (mut last, mut seen) = (None, BTreeSet::new());
-        while let Some((position, names)) = catalog.behind(last).next() {
-            for name in names {
-                assert!(seen.insert(name.clone()), "{name} came twice");
-            }
-            last = Some(position);
-        }
-        assert_eq!(seen.len(), 99);
-        assert!(!seen.contains(&name(7)));
-        assert_eq!(catalog.behind(Some(u64::MAX)).count(), 0);
     }
 }

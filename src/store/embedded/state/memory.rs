@@ -501,7 +501,10 @@ impl State {
                 lease
             }
             Held::Exclusive(lease) if lease.fence != fence => return None,
-            Held::Exclusive(_) => held.remove().into_exclusive()?,
+            Held::Exclusive(_) => match held.remove() {
+                Held::Exclusive(lease) => lease,
+                Held::Shared(_) => return None,
+            },
         };
         self.note_before((name.clone(), lease.row()), Some(lease.clone()));
         Some(lease)

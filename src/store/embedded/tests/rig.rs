@@ -50,28 +50,27 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn start() -> Self {
         let wall = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
-        let mut rig = Self {
-            clock: Arc::new(ManualClock::at(wall)),
-            disk: Disk::default(),
-            store: None,
-            directory: TempDir::new().unwrap(),
-        };
+        let mut rig = Self::new(Arc::new(ManualClock::at(wall)));
         rig.open().unwrap();
         rig
     }
 
     /// A store in an empty directory, into which this log file was put, with the same clock.
     pub(super) fn restored(&self, log: &[u8]) -> Result<Self, OpenError> {
-        let mut rig = Self {
-            clock: Arc::clone(&self.clock),
-            disk: Disk::default(),
-            store: None,
-            directory: TempDir::new().unwrap(),
-        };
+        let mut rig = Self::new(Arc::clone(&self.clock));
         rig.disk.draft(log).unwrap();
         rig.disk.put_in_place(1).unwrap();
         rig.open()?;
         Ok(rig)
+    }
+
+    fn new(clock: Arc<ManualClock>) -> Self {
+        Self {
+            clock,
+            disk: Disk::default(),
+            store: None,
+            directory: TempDir::new().unwrap(),
+        }
     }
 
     pub(super) fn open(&mut self) -> Result<(), OpenError> {

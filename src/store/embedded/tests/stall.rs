@@ -10,7 +10,7 @@ use crate::store::{
     contract::{Acquisition, Health, Renewal},
     embedded::store::{ACQUIRES, QUEUE},
 };
-use futures_util::future::join_all;
+use futures_util::future::{FutureExt, join_all};
 use parking_lot::Mutex;
 
 use super::{
@@ -89,32 +89,21 @@ async fn more_acquires_than_there_is_room_for_are_refused_and_a_holder_keeps_its
     let others: Vec<_> = (0..ACQUIRES + 10).map(|_| attempt("lock", LONG)).collect();
     let others = join_all(others.iter().map(|attempt| rig.store().acquire(attempt)));
     let mut others = std::pin::pin!(others);
-    tokio::select! {
-        biased;
-        _ = &mut others => panic!("answered before it was durable"),
-        () = std::future::ready(()) => {}
-    }
+    let answered = others.as_mut().now_or_never();
+    assert!(answered.is_none(), "answered before it was durable");
     let renewals = (0..QUEUE - ACQUIRES).map(|_| rig.store().renew(&kept.name, &kept.token, None));
     let mut renewals = std::pin::pin!(join_all(renewals));
-    tokio::select! {
-        biased;
-        _ = &mut renewals => panic!("answered before it was durable"),
-        () = std::future::ready(()) => {}
-    }
+    let answered = renewals.as_mut().now_or_never();
+    assert!(answered.is_none(), "answered before it was durable");
     gate.open();
     let (_first, others, renewals) = tokio::join!(first, others, renewals);
-    assert!(
-        renewals
-            .iter()
-            .all(|it| matches!(it, Ok(Renewal::Renewed(..))))
-    );
+    let is_renewed = |it: &_| matches!(it, Ok(Renewal::Renewed(..)));
+    assert!(renewals.iter().all(is_renewed));
     let overloaded = StoreError::from(Unavailability::Overloaded);
     let refused = others.iter().filter(|it| **it == Err(overloaded.clone()));
     assert_eq!(refused.count(), 10);
-    let granted = others
-        .iter()
-        .filter(|it| matches!(it, Ok(Acquisition::Granted(_))));
-    assert_eq!(granted.count(), 1);
+    let is_granted = |it: &&_| matches!(it, Ok(Acquisition::Granted(_)));
+    assert_eq!(others.iter().filter(is_granted).count(), 1);
 }
 
 #[tokio::test]

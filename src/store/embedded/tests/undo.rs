@@ -35,46 +35,48 @@ struct Seen {
     live_bytes: u64,
 }
 
+/// Those who send commands.
+struct Callers {
+    random: Random,
+    parking: Parking,
+    keys: [IdempotencyHash; 3],
+    attempts: Vec<Attempt>,
+    places: Vec<Parked>,
+}
+
 #[test]
 fn a_batch_that_is_undone_was_never_there() {
     for seed in 1..=30 {
-        let mut random = Random(seed * 0x9e37_79b9);
         let parking = Parking::default();
         let mut state = State::new(vec![], vec![], 0, parking.clone());
+        let mut callers = Callers {
+            random: Random(seed * 0x9e37_79b9),
+            parking,
+            keys: [(); 3].map(|()| key()),
+            attempts: vec![attempt("a", 100)],
+            places: Vec::new(),
+        };
         let mut now = Moment::from_micros(1_000_000);
-        let keys: Vec<_> = (0..3).map(|_| key()).collect();
-        let mut attempts = vec![attempt("a", 100)];
-        let mut places = Vec::new();
         for batch in 0..120 {
+            let context = format!("seed {seed}, batch {batch}");
             let before = seen(&state, now);
-            let recent = attempts[attempts.len().saturating_sub(10)..].to_vec();
-            let confirmed = confirmed(&state, &recent, now);
-            for _ in 0..=random.below(12) {
-                one_command(
-                    &mut random,
-                    &mut state,
-                    &parking,
-                    &keys,
-                    &mut attempts,
-                    &mut places,
-                    now,
-                );
-                assert_eq!(
-                    seen(&state, now).shown,
-                    before.shown,
-                    "seed {seed}, batch {batch}: shown before it was durable"
-                );
-                assert_eq!(self::confirmed(&state, &recent, now), confirmed);
+            let recent = callers.attempts.iter().rev().take(10).cloned();
+            let recent: Vec<_> = recent.collect();
+            let holders = confirmed(&state, &recent, now);
+            for _ in 0..=callers.random.below(12) {
+                callers.one_command(&mut state, now);
+                let shown = seen(&state, now).shown;
+                assert_eq!(shown, before.shown, "{context}: before it was durable");
+                assert_eq!(confirmed(&state, &recent, now), holders, "{context}");
             }
-            if random.below(3) == 0 {
+            if callers.random.below(3) == 0 {
                 state.rollback();
-                let after = seen(&state, now);
-                assert_eq!(after, before, "seed {seed}, batch {batch}");
+                assert_eq!(seen(&state, now), before, "{context}");
             } else {
                 drop(state.commit());
             }
             holds_together(&state, now);
-            now = now.after(Duration::from_millis(random.below(60) as u64));
+            now = now.after(Duration::from_millis(callers.random.below(60) as u64));
             state.sweep(now, usize::MAX);
             drop(state.commit());
             holds_together(&state, now);
@@ -82,79 +84,76 @@ fn a_batch_that_is_undone_was_never_there() {
     }
 }
 
-fn one_command(
-    random: &mut Random,
-    state: &mut State,
-    parking: &Parking,
-    keys: &[IdempotencyHash],
-    attempts: &mut Vec<Attempt>,
-    places: &mut Vec<Parked>,
-    now: Moment,
-) {
-    let index = attempts.len() - 1 - random.below(attempts.len().min(10));
-    let Attempt { name, token, .. } = attempts[index].clone();
-    match random.below(16) {
-        0..5 => {
-            let attempt = new_attempt(random, keys);
-            places.push(parking.park(attempt.name.clone(), attempt.token));
-            state.acquire(&attempt, now).ok();
-            attempts.push(attempt);
-        }
-        5 => drop(state.acquire(&attempts[index].clone(), now)),
-        6..8 => drop(state.release(None, &name, &token, now)),
-        8 => {
-            let keep = (random.below(2) == 0).then_some(Duration::from_millis(80));
-            drop(state.leave(&name, &token, keep, now));
-        }
-        9 => {
-            let ttl = ttl(100 + random.below(100) as u64);
-            drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl).into(), now));
-        }
-        10 => {
-            state.give_back(&name, &token, None, now);
-        }
-        11 => {
-            let adopter = Renewer::Adopter(KeeperId::random());
-            drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
-        }
-        12 => {
-            let held = state.durable_lease(&name, &token, now);
-            let one = held.map(|lease| BreakTarget::Lease(lease.fence));
-            let target = one.filter(|_| random.below(3) > 0);
-            let broken = state.break_lock(&name, target.or(Some(BreakTarget::All)), now);
-            drop(broken);
-        }
-        13 => state.take_back(&[UndeliveredGrant { name, token }], now),
-        _ => {
-            let gone = random.below(places.len() + 1);
-            if gone < places.len() {
-                places.swap_remove(gone);
+// === impl Callers ===
+
+impl Callers {
+    fn one_command(&mut self, state: &mut State, now: Moment) {
+        let index = self.attempts.len() - 1 - self.random.below(self.attempts.len().min(10));
+        let Attempt { name, token, .. } = self.attempts[index].clone();
+        match self.random.below(16) {
+            0..5 => {
+                let attempt = self.new_attempt();
+                self.places
+                    .push(self.parking.park(attempt.name.clone(), attempt.token));
+                state.acquire(&attempt, now).ok();
+                self.attempts.push(attempt);
+            }
+            5 => drop(state.acquire(&self.attempts[index], now)),
+            6..8 => drop(state.release(None, &name, &token, now)),
+            8 => {
+                let keep = (self.random.below(2) == 0).then_some(Duration::from_millis(80));
+                drop(state.leave(&name, &token, keep, now));
+            }
+            9 => {
+                let ttl = ttl(100 + self.random.below(100) as u64);
+                drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl).into(), now));
+            }
+            10 => {
+                state.give_back(&name, &token, None, now);
+            }
+            11 => {
+                let adopter = Renewer::Adopter(KeeperId::random());
+                drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
+            }
+            12 => {
+                let held = state.durable_lease(&name, &token, now);
+                let one = held.map(|lease| BreakTarget::Lease(lease.fence));
+                let target = one.filter(|_| self.random.below(3) > 0);
+                let broken = state.break_lock(&name, target.or(Some(BreakTarget::All)), now);
+                drop(broken);
+            }
+            13 => state.take_back(&[UndeliveredGrant { name, token }], now),
+            _ => {
+                let gone = self.random.below(self.places.len() + 1);
+                if gone < self.places.len() {
+                    self.places.swap_remove(gone);
+                }
             }
         }
     }
-}
 
-fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
-    let text = NAMES[random.below(NAMES.len())];
-    let mut hash = *keys[random.below(3)].as_bytes();
-    // The hash of a key covers the name.
-    hash[0] = text.as_bytes()[0];
-    let hash = IdempotencyHash::from_bytes(hash);
-    let attempt = match random.below(6) {
-        0 => attempt(text, 100),
-        1 => keyed(text, 100, hash),
-        2..4 => waiting_under(text, hash),
-        _ => waiting(text),
-    };
-    let sharing = match random.below(5) {
-        0 | 1 => None,
-        2 => Some(share(None)),
-        _ => Some(share(Some(1 + random.below(4) as u64))),
-    };
-    Attempt {
-        sharing,
-        ttl: ttl(100 + random.below(100) as u64),
-        ..attempt
+    fn new_attempt(&mut self) -> Attempt {
+        let text = NAMES[self.random.below(NAMES.len())];
+        let mut hash = *self.keys[self.random.below(3)].as_bytes();
+        // The hash of a key covers the name.
+        hash[0] = text.as_bytes()[0];
+        let hash = IdempotencyHash::from_bytes(hash);
+        let attempt = match self.random.below(6) {
+            0 => attempt(text, 100),
+            1 => keyed(text, 100, hash),
+            2..4 => waiting_under(text, hash),
+            _ => waiting(text),
+        };
+        let sharing = match self.random.below(5) {
+            0 | 1 => None,
+            2 => Some(share(None)),
+            _ => Some(share(Some(1 + self.random.below(4) as u64))),
+        };
+        Attempt {
+            sharing,
+            ttl: ttl(100 + self.random.below(100) as u64),
+            ..attempt
+        }
     }
 }
 
