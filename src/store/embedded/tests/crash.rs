@@ -157,7 +157,7 @@ async fn whatever_fails_at_any_step_what_was_answered_is_true() {
             rig.disk.fail(kind(step));
             let failed = told.until_it_fails(&rig).await;
             unknown += told.unknown.len();
-            match step % 16 {
+            match step % 24 {
                 0 => {
                     rig.disk.fail(Fault::None);
                     // Takes as long as it takes until a failed disk is tried again.
