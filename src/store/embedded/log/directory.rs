@@ -84,7 +84,8 @@ impl Directory {
 
     /// What is in the directory now: the lock, and this log file.
     pub(crate) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
-        let mut open_files = OpenFiles::of(self.path.join(LOCK), &self.lock)?;
+        let lock = (self.path.join(LOCK), file_id(&self.lock.metadata()?), 0);
+        let mut open_files = OpenFiles { files: vec![lock] };
         open_files.set_log(self.log_file(generation));
         Ok(open_files)
     }
@@ -323,12 +324,6 @@ const REPLACED: &str = "was replaced while the gateway was running; put the old 
 // === impl OpenFiles ===
 
 impl OpenFiles {
-    /// The open file, which is at this path.
-    pub(crate) fn of(path: PathBuf, file: &File) -> io::Result<Self> {
-        let files = vec![(path, file_id(&file.metadata()?), 0)];
-        Ok(Self { files })
-    }
-
     /// The log file at this path belongs to it, too, in the place of the one before.
     pub(crate) fn set_log(&mut self, path: PathBuf) {
         self.files.truncate(1);

@@ -33,7 +33,8 @@ const EXPIRIES_LOOKED_AT: usize = 16;
 /// [`State::rollback`], and [`State::inspect`] answers as if there had been none.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    held: HashMap<LockName, Held>,
+    /// What holds each lock, living or not yet cleared away.
+    pub(super) held: HashMap<LockName, Held>,
     /// The names of all locks that are held, durably or not, for lists.
     pub(super) catalog: Catalog,
     /// When each lease expires.
@@ -335,7 +336,8 @@ impl State {
     /// How many bytes a request to release can make the leases of a lock longer.
     pub(crate) fn longest_request(&self, name: &LockName) -> u64 {
         let leases = self
-            .held(name)
+            .held
+            .get(name)
             .map_or(0, |held| held.sharers().map_or(1, Sharers::len));
         LONGEST_REQUEST * leases as u64
     }
@@ -350,11 +352,6 @@ impl State {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// What holds a lock, living or not yet cleared away.
-    pub(crate) fn held(&self, name: &LockName) -> Option<&Held> {
-        self.held.get(name)
     }
 
     /// Whether there may not be one lease more.

@@ -84,7 +84,7 @@ impl State {
     fn grant(&mut self, attempt: &Attempt, now: Moment) -> Result<Lease, StoreError> {
         let fence = self.next_fence()?;
         let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
-            Held::mode_beside(self.held(&attempt.name), sharing)
+            Held::mode_beside(self.held.get(&attempt.name), sharing)
         });
         Ok(Lease::grant(attempt, mode, fence, now))
     }
@@ -174,7 +174,7 @@ impl State {
     /// What stands between an attempt and this lock.
     pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
         Contention {
-            holder: self.held(name).map(|held| held.holder(now)),
+            holder: self.held.get(name).map(|held| held.holder(now)),
             waiters: self.queues.len(name),
         }
     }
@@ -196,7 +196,7 @@ impl State {
             ahead: count(ahead),
             waited: queued.map_or(Duration::ZERO, |queued| now.since(queued.since)),
             contention: Contention {
-                holder: self.held(name).map(|held| held.holder_in_brief(now)),
+                holder: self.held.get(name).map(|held| held.holder_in_brief(now)),
                 waiters: self.queues.len(name),
             },
         }
@@ -401,7 +401,7 @@ impl State {
 
     /// What a token that does not hold the lock is told.
     pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
-        let held = self.held(name).is_some();
+        let held = self.held.get(name).is_some();
         if self.remembers(&RowKey::broken(name, token), now) {
             return Loss::Broken { held };
         }
@@ -419,7 +419,7 @@ impl State {
     /// that nobody is queued who might be granted the lock.
     pub(crate) fn hand_off(&mut self, name: &LockName, now: Moment) {
         loop {
-            let held = self.held(name);
+            let held = self.held.get(name);
             if held.is_some_and(|held| held.sharers().is_none()) {
                 return;
             }

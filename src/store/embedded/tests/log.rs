@@ -352,14 +352,11 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         assert_eq!(remembered as u64, state.len(), "after {number}");
         let locks = (0..40).map(|lock| format!("lock:{lock}"));
         let locks = locks.chain([0, 1].map(|lock| format!("shared:{lock}")));
-        let mut lives: Held = locks
-            .flat_map(|lock| {
-                let (lock, state) = (name(&lock), &state);
-                let leases = state.durable_leases(&lock, now);
-                let leases: Vec<_> = leases.map(|it| (lock.clone(), it.fence.get())).collect();
-                leases
-            })
-            .collect();
+        let mut lives = Held::new();
+        for lock in locks.map(|lock| name(&lock)) {
+            let leases = state.durable_leases(&lock, now);
+            lives.extend(leases.map(|it| (lock.clone(), it.fence.get())));
+        }
         lives.sort();
         assert_eq!(held(&contents), lives, "after {number}");
     }
