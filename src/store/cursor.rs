@@ -225,8 +225,8 @@ mod tests {
         Scanned { run, scan, split }
     }
 
-    const fn split(behind: u64, until: u32) -> Option<Split> {
-        Some(Split { behind, until })
+    const fn split(behind: u64, until: u32) -> Split {
+        Split { behind, until }
     }
 
     const CURSORS: [Cursor; 6] = [
@@ -240,7 +240,7 @@ mod tests {
             node: 14,
             skipped: 0,
             since: 1_795_000_000_000,
-            scanned: scanned(7, 0, split(3, 4)),
+            scanned: scanned(7, 0, Some(split(3, 4))),
         },
         Cursor::Embedded { position: u64::MAX },
         Cursor::Redis {
@@ -249,7 +249,7 @@ mod tests {
         },
         Cursor::Redis {
             node: 16_383,
-            scanned: scanned(0xdead_beef, 0, split(u64::MAX - 1, 0xcafe_feed)),
+            scanned: scanned(0xdead_beef, 0, Some(split(u64::MAX - 1, 0xcafe_feed))),
         },
         Cursor::Redis {
             node: u16::MAX,

@@ -401,7 +401,7 @@ impl State {
 
     /// What a token that does not hold the lock is told.
     pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
-        let held = self.held.get(name).is_some();
+        let held = self.held.contains_key(name);
         if self.remembers(&RowKey::broken(name, token), now) {
             return Loss::Broken { held };
         }

@@ -40,9 +40,8 @@ async fn fill(rig: &Rig) -> Vec<Attempt> {
 }
 
 fn is_full<T>(outcome: &Result<T, StoreError>) -> bool {
-    let why = match outcome {
-        Err(StoreError::Unavailable(Unavailability::DiskFull(why))) => why,
-        _ => return false,
+    let Err(StoreError::Unavailable(Unavailability::DiskFull(why))) = outcome else {
+        return false;
     };
     why.contains("renewed and released")
 }
