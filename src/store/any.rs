@@ -1,12 +1,15 @@
-//! One of the stores, and how long it takes to answer.
+//! One of the stores: how it is opened, and how long it takes to answer.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::TryFutureExt;
-use tokio::time::Instant;
+use tokio::{task::spawn_blocking, time::Instant};
 
 use crate::{
+    clock::Clock,
+    config::{Config, ServersKind, StoreUrl},
+    lifecycle::Lifecycle,
     lock::{BreakTarget, KeeperId, LockName, ReleaseRequest, TokenHash},
     telemetry::{
         metrics::{Metrics, StoreFigures},
@@ -20,10 +23,10 @@ use super::{
         Acquisition, Attempt, BreakFeed, Breaking, Check, Confirmation, GiveBack, Inspection,
         Leaving, ListQuery, Page, Relay, Release, Renewal, RenewalTtl, Renewer, Requesting,
     },
-    embedded::{EmbeddedStore, StoreBackup},
+    embedded::{self, EmbeddedStore, StoreBackup},
     parking::Parking,
     partition::Partition,
-    redis::{RedisStore, RedlockStore},
+    redis::{CredentialsError, RedisStore, RedlockStore, check_credentials},
 };
 
 /// A handle to one of the stores. Cheap to clone.
@@ -156,6 +159,46 @@ impl fmt::Debug for AnyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AnyStore").field(&self.describe()).finish()
     }
+}
+
+// === Opening ===
+
+/// Why a store could not be opened. A server that is away is no reason: such a store opens and
+/// recovers.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The embedded store.
+    #[error(transparent)]
+    Embedded(#[from] embedded::OpenError),
+    /// There is nothing to connect to Redis with.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+}
+
+/// Opens the store that the configuration names.
+pub async fn open(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    lifecycle: &Lifecycle,
+) -> Result<AnyStore, OpenError> {
+    // Both read files: not on a thread that serves callers.
+    let (url, redis) = (config.store.clone(), config.redis.clone());
+    let checked = spawn_blocking(move || check_credentials(&url, &redis)).await;
+    checked.expect("reading files does not panic")?;
+    let redis = &config.redis;
+    Ok(match &config.store {
+        StoreUrl::Embedded(directory) => {
+            let directory = directory.clone();
+            let open = move || EmbeddedStore::open(&directory, clock);
+            let store = spawn_blocking(open).await;
+            Arc::new(store.expect("opening a store does not panic")?).into()
+        }
+        StoreUrl::Servers(url) if url.kind() == ServersKind::Quorum => {
+            let store = RedlockStore::open(url, redis, &config.redlock, clock, lifecycle);
+            Arc::new(store).into()
+        }
+        StoreUrl::Servers(url) => Arc::new(RedisStore::open(url, redis, clock, lifecycle)).into(),
+    })
 }
 
 // === impl Measurement ===

@@ -248,27 +248,20 @@ mod tests {
     #[test]
     fn that_was_changed_anywhere_is_none() {
         let all = ListFilter::default();
-        for cursor in CURSORS {
-            changed_anywhere(&cursor.expose(&all), &all);
-        }
-    }
-
-    fn changed_anywhere(text: &str, filter: &ListFilter) {
-        for at in 0..text.len() {
-            let mut changed = text.to_owned().into_bytes();
-            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
-            let changed = String::from_utf8(changed).unwrap();
-            let read = Cursor::parse(&changed, filter);
-            assert_eq!(read, Err(CursorError), "{changed}");
-        }
-        for odd in [
-            "",
-            "0",
-            &text[1..],
-            &format!("{text}A"),
-            &format!("{text}="),
-        ] {
-            assert_eq!(Cursor::parse(odd, filter), Err(CursorError), "{odd}");
+        for text in CURSORS.map(|cursor| cursor.expose(&all)) {
+            let changed = (0..text.len()).map(|at| {
+                let other = if text.as_bytes()[at] == b'A' {
+                    "B"
+                } else {
+                    "A"
+                };
+                [&text[..at], other, &text[at + 1..]].concat()
+            });
+            let odd = ["", "0", &text[1..]].map(str::to_owned);
+            let longer = [format!("{text}A"), format!("{text}=")];
+            for other in changed.chain(odd).chain(longer) {
+                assert_eq!(Cursor::parse(&other, &all), Err(CursorError), "{other}");
+            }
         }
     }
 }

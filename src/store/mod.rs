@@ -6,14 +6,12 @@ pub mod cursor;
 pub mod embedded;
 mod error;
 pub mod list_filter;
-mod open;
 pub mod parking;
 pub(crate) mod partition;
 pub mod redis;
 
-pub use any::AnyStore;
+pub use any::{AnyStore, OpenError, open};
 pub use contract::Store;
 pub use embedded::StoreBackup;
 pub use error::{StoreError, Unavailability, Uncertainty};
-pub use open::{OpenError, open};
 pub use partition::Partition;

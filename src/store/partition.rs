@@ -16,7 +16,6 @@ pub(crate) struct PartitionedCommands<'a, T, R, F> {
     send: F,
     queues: HashMap<Partition, PartitionQueue<T>>,
     running: FuturesUnordered<BoxFuture<'a, (Partition, R)>>,
-    waiting: usize,
 }
 
 /// What is to be done at one partition.
@@ -46,19 +45,21 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
             send,
             queues: HashMap::new(),
             running: FuturesUnordered::new(),
-            waiting: 0,
         }
     }
 
     /// Sends a command, at once if there is room at its partition.
     pub(crate) fn push(&mut self, partition: Partition, command: T) {
-        let queue = self.queues.entry(partition).or_default();
+        let queue = self.queues.entry(partition);
+        let queue = queue.or_insert_with(|| PartitionQueue {
+            running: 0,
+            waiting: VecDeque::new(),
+        });
         if queue.running < self.limit {
             queue.running += 1;
             self.start(partition, command);
         } else {
             queue.waiting.push_back(command);
-            self.waiting += 1;
         }
     }
 
@@ -67,7 +68,6 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
         let (partition, outcome) = self.running.next().await?;
         if let Some(queue) = self.queues.get_mut(&partition) {
             if let Some(command) = queue.waiting.pop_front() {
-                self.waiting -= 1;
                 self.start(partition, command);
             } else {
                 queue.running -= 1;
@@ -86,24 +86,13 @@ impl<'a, T, R: 'a, F: Fn(T) -> BoxFuture<'a, R>> PartitionedCommands<'a, T, R, F
 
     /// How many wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting
+        self.queues.values().map(|queue| queue.waiting.len()).sum()
     }
 
     fn start(&self, partition: Partition, command: T) {
         let outcome = (self.send)(command);
         let outcome = outcome.map(move |outcome| (partition, outcome));
         self.running.push(outcome.boxed());
-    }
-}
-
-// === impl PartitionQueue ===
-
-impl<T> Default for PartitionQueue<T> {
-    fn default() -> Self {
-        Self {
-            running: 0,
-            waiting: VecDeque::new(),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Commands to the writer, and their answers.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -22,7 +22,6 @@ use super::state::{Delay, Moment, State};
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// One command to the writer.
-#[derive(Debug)]
 pub(super) enum Command {
     /// Change the state.
     Change(Box<dyn Change>),
@@ -57,7 +56,7 @@ pub(super) trait Outcome: Send + 'static {
 }
 
 /// Changes that were carried out, by the runtime on which their answers are awaited.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ExecutedBatch(Vec<(Handle, Vec<Box<dyn Change>>)>);
 
 // === impl Command ===
@@ -101,12 +100,6 @@ where
         let mut outcome = self.outcome;
         let aged = delay.and_then(|delay| outcome.as_mut().map_or(Ok(()), |it| it.age(delay)));
         self.answer.send(aged.and(outcome)).ok();
-    }
-}
-
-impl fmt::Debug for dyn Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Change(..)")
     }
 }
 

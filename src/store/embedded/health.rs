@@ -58,28 +58,18 @@ impl DiskHealth {
         self.0.lock().shortage = why;
     }
 
-    /// A write failed.
-    pub(super) fn record_failure(&self, why: &str) {
+    /// A write failed, or `misplaced`: the file is not in its place any more.
+    pub(super) fn record_failure(&self, why: &str, misplaced: bool) {
         let mut report = self.0.lock();
         *report = Report {
             failure: Some(why.to_owned()),
+            misplaced,
             shortage: report.shortage.take(),
             ..Report::default()
         };
     }
 
-    /// The file is not in its place any more.
-    pub(super) fn record_misplaced(&self, why: &str) {
-        let mut report = self.0.lock();
-        *report = Report {
-            failure: Some(why.to_owned()),
-            misplaced: true,
-            shortage: report.shortage.take(),
-            ..Report::default()
-        };
-    }
-
-    /// Whether it is not.
+    /// Whether the file is not in its place any more.
     pub(super) fn is_misplaced(&self) -> bool {
         self.0.lock().misplaced
     }

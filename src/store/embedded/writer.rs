@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 use tracing::{error, info, warn};
 
@@ -84,14 +84,6 @@ pub(super) struct Writer {
     pub(super) directory: Directory,
 }
 
-/// Why the log cannot be written yet.
-enum Unrecovered {
-    /// The disk fails.
-    Disk(String),
-    /// Its files are not those in the directory any more.
-    Misplaced(String),
-}
-
 // === impl Writer ===
 
 impl Writer {
@@ -103,7 +95,7 @@ impl Writer {
         let (mut callers, mut last) = (0, 0);
         let closed = loop {
             if !self.writable && Instant::now() >= self.try_after {
-                self.try_again();
+                self.recover();
             }
             if self.writable && self.files_checked_at.elapsed() >= RETRY {
                 self.check_files();
@@ -152,7 +144,7 @@ impl Writer {
             return Duration::ZERO;
         }
         let longest = if self.shortage.is_some() { RETRY } else { TICK };
-        match self.state().next_hand_off() {
+        match self.state.write().next_hand_off() {
             Some(expiry) => {
                 let left = expiry.since(Moment::now(&*self.clock));
                 left.clamp(PROMPT, longest)
@@ -207,7 +199,7 @@ impl Writer {
             error: error.clone(),
             room: self.log.room(),
         });
-        let mut state = write(&self.state);
+        let mut state = self.state.write();
         state.bound(shortage, now);
         state.take_back(&self.orphans, now);
         change(&mut state, &mut self.backup);
@@ -249,7 +241,7 @@ impl Writer {
         }
         match self.log.append(&meta, rows) {
             Err(failure) if failure.is_of_space() => {
-                let live = read(&self.state).live_bytes();
+                let live = self.state.read().live_bytes();
                 if live >= self.log.room() {
                     return Err(failure);
                 }
@@ -269,7 +261,7 @@ impl Writer {
         let now = Moment::now(&*self.clock);
         self.health.record_write_start(now);
         let meta = self.meta(now);
-        let gone_on = self.log.go_on_with_next(&meta, &read(&self.state));
+        let gone_on = self.log.go_on_with_next(&meta, &self.state.read());
         match gone_on {
             Ok(is_new) => {
                 self.health.record_write_done();
@@ -287,14 +279,14 @@ impl Writer {
     fn go_on_with_backup(&mut self) {
         if let Some(backup) = self.backup.take() {
             let meta = self.meta(Moment::now(&*self.clock));
-            self.backup = backup.go_on(&read(&self.state), &meta);
+            self.backup = backup.go_on(&self.state.read(), &meta);
         }
     }
 
     /// Begins a file of the log with all that is in memory.
     fn write_anew(&mut self, now: Moment) -> Result<(), WriteFailure> {
         let meta = self.meta(now);
-        self.log.rewrite(&meta, &read(&self.state))?;
+        self.log.rewrite(&meta, &self.state.read())?;
         self.see_files();
         Ok(())
     }
@@ -361,7 +353,7 @@ impl Writer {
 
     pub(super) fn answer(&mut self, done: ExecutedBatch, carried_out: Moment) {
         let (notices, live_bytes) = {
-            let mut state = self.state();
+            let mut state = self.state.write();
             (state.commit(), state.live_bytes())
         };
         self.live_bytes = live_bytes;
@@ -377,15 +369,17 @@ impl Writer {
     /// A write failed: memory goes back to what is durable, and everybody is told what is known.
     fn fail(&mut self, why: &str, may_be_found: bool, done: ExecutedBatch) {
         error!(error = why, "cannot write the data directory");
-        self.health.record_failure(why);
+        self.health.record_failure(why, false);
         if let Some(backup) = self.backup.take() {
             backup.refuse(Unavailability::Disk(why.to_owned()).into());
         }
-        self.state().rollback();
+        self.state.write().rollback();
         self.writable = false;
-        let error = match self.recover() {
-            Err(_) if may_be_found => Uncertainty::Disk(why.to_owned()).into(),
-            _ => Unavailability::Disk(why.to_owned()).into(),
+        self.recover();
+        let error = if may_be_found && !self.writable {
+            Uncertainty::Disk(why.to_owned()).into()
+        } else {
+            Unavailability::Disk(why.to_owned()).into()
         };
         done.fail(&error);
     }
@@ -395,9 +389,6 @@ impl Writer {
         self.files_checked_at = Instant::now();
         if let Err(why) = self.open_files.check() {
             self.fail(&why, false, ExecutedBatch::default());
-            if !self.writable {
-                self.health.record_misplaced(&why);
-            }
         } else if let Err(why) = self.open_files.check_lengths() {
             // All that it held is in memory, and is written anew.
             self.log.distrust();
@@ -405,13 +396,16 @@ impl Writer {
         }
     }
 
-    /// Makes sure that the log holds what memory holds, and that it can be written.
+    /// Makes sure that the log holds what memory holds, and that it can be written. If it cannot, says why.
     ///
     /// After a failed fsync the batch may be in the page cache and never reach the disk. So if it
     /// can be read, that proves nothing: every row is written anew, without the batch.
-    fn recover(&mut self) -> Result<(), Unrecovered> {
+    fn recover(&mut self) {
         self.try_after = Instant::now() + RETRY;
-        self.open_files.check().map_err(Unrecovered::Misplaced)?;
+        if let Err(why) = self.open_files.check() {
+            self.health.record_failure(&why, true);
+            return;
+        }
         let (now, began) = (Moment::now(&*self.clock), Instant::now());
         let meta = self.meta(now);
         let appended = !self.log.is_torn() && self.log.reserve().is_ok();
@@ -423,10 +417,14 @@ impl Writer {
         };
         // What takes long is not tried as often.
         self.try_after = Instant::now() + RETRY.max(4 * began.elapsed());
-        written.map_err(|failure| Unrecovered::Disk(failure.error.to_string()))?;
+        if let Err(failure) = written {
+            self.health
+                .record_failure(&failure.error.to_string(), false);
+            return;
+        }
         self.see_files();
         if self.log.shortage().is_some() {
-            self.live_bytes = read(&self.state).live_bytes();
+            self.live_bytes = self.state.read().live_bytes();
             self.log.keep_space(self.live_bytes);
             self.see_shortage();
         }
@@ -434,15 +432,6 @@ impl Writer {
         self.writable = true;
         self.health.record_write_done();
         info!("the data directory can be written again");
-        Ok(())
-    }
-
-    fn try_again(&mut self) {
-        match self.recover() {
-            Ok(()) => {}
-            Err(Unrecovered::Misplaced(why)) => self.health.record_misplaced(&why),
-            Err(Unrecovered::Disk(why)) => self.health.record_failure(&why),
-        }
     }
 
     /// Takes note of the files that there are now.
@@ -458,7 +447,7 @@ impl Writer {
         }
         let now = Moment::now(&*self.clock);
         let rows = self.change(now, |_state, _backup| {});
-        let lags = self.state().len() > 0 && now.since(self.written_at) >= HEARTBEAT;
+        let lags = self.state.write().len() > 0 && now.since(self.written_at) >= HEARTBEAT;
         if lags || !rows.is_empty() {
             self.commit(&rows, now, ExecutedBatch::default());
         } else {
@@ -474,14 +463,14 @@ impl Writer {
         }
         self.positions_published_at = Instant::now();
         for (name, watched) in self.parking.watched_by_name() {
-            let state = read(&self.state);
+            let state = self.state.read();
             state.publish_positions(&name, watched);
         }
     }
 
     /// What a transaction says of the store, with the changes that are in memory.
     fn meta(&self, now: Moment) -> Meta {
-        let state = read(&self.state);
+        let state = self.state.read();
         Meta {
             fence: state.fence(),
             boot: self.boot.clone(),
@@ -496,7 +485,17 @@ impl Writer {
         for (late, _runtime) in self.commands.try_iter() {
             drop(late.refuse(Unavailability::Closing.into()));
         }
-        self.forget_queues();
+        // Whoever is still queued is told to ask again, and then that the store is closing.
+        let notices = {
+            let mut state = self.state.write();
+            state.drop_all_positions();
+            state.commit()
+        };
+        let delay = Delay::since(Moment::now(&*self.clock), &*self.clock);
+        for notice in notices {
+            let orphan = notice.deliver(&self.parking, delay);
+            debug_assert!(orphan.is_none(), "nothing is granted any more");
+        }
         if self.writable
             && let Err(error) = self.log.close()
         {
@@ -507,30 +506,4 @@ impl Writer {
             closed.send(()).ok();
         }
     }
-
-    /// Whoever is still queued is told to ask again, and then that the store is closing.
-    fn forget_queues(&self) {
-        let notices = {
-            let mut state = self.state();
-            state.drop_all_positions();
-            state.commit()
-        };
-        let delay = Delay::since(Moment::now(&*self.clock), &*self.clock);
-        for notice in notices {
-            let orphan = notice.deliver(&self.parking, delay);
-            debug_assert!(orphan.is_none(), "nothing is granted any more");
-        }
-    }
-
-    fn state(&self) -> RwLockWriteGuard<'_, State> {
-        write(&self.state)
-    }
-}
-
-fn read(state: &RwLock<State>) -> RwLockReadGuard<'_, State> {
-    state.read()
-}
-
-fn write(state: &RwLock<State>) -> RwLockWriteGuard<'_, State> {
-    state.write()
 }

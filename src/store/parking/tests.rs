@@ -13,40 +13,21 @@ fn place(parking: &Parking, name: &str) -> (Parked, TokenHash) {
 }
 
 #[tokio::test]
-async fn news_reach_the_attempt_they_are_for() {
+async fn news_reach_the_attempt_they_are_for_once_and_while_it_waits_for_that_name() {
     let parking = Parking::default();
     let (mut first, _) = place(&parking, "a");
     let (mut second, token) = place(&parking, "a");
+    // A group held "b" when it began to wait for "a", with the same token.
+    assert!(!parking.deliver(&named("b"), &token, News::GrantedProvisionally));
+    assert_eq!(second.try_news(), None);
+    // The first news count, and later ones still have their attempt.
     assert!(parking.deliver(&named("a"), &token, News::Superseded));
+    assert!(parking.deliver(&named("a"), &token, News::Forgotten));
     assert_eq!(second.news().await, News::Superseded);
     assert_eq!(first.try_news(), None);
-}
-
-#[tokio::test]
-async fn news_of_another_name_are_not_those_of_the_one_that_is_waited_for() {
-    let parking = Parking::default();
-    let (mut parked, token) = place(&parking, "b");
-    // A group held "a" when it began to wait for "b", with the same token.
-    assert!(!parking.deliver(&named("a"), &token, News::GrantedProvisionally));
-    assert_eq!(parked.try_news(), None);
-}
-
-#[tokio::test]
-async fn nobody_hears_news_for_a_place_that_was_left() {
-    let parking = Parking::default();
-    let (parked, token) = place(&parking, "a");
-    drop(parked);
+    drop((first, second));
     assert!(!parking.deliver(&named("a"), &token, News::GrantedProvisionally));
     assert!(parking.is_empty());
-}
-
-#[tokio::test]
-async fn news_that_come_twice_are_heard_once_and_still_have_their_attempt() {
-    let parking = Parking::default();
-    let (mut parked, token) = place(&parking, "a");
-    assert!(parking.deliver(&named("a"), &token, News::GrantedProvisionally));
-    assert!(parking.deliver(&named("a"), &token, News::Forgotten));
-    assert_eq!(parked.news().await, News::GrantedProvisionally);
 }
 
 #[tokio::test]
@@ -102,26 +83,20 @@ async fn who_waits_for_a_name_is_a_crowd_with_the_time_of_its_first() {
 }
 
 #[tokio::test]
-async fn a_queue_is_forgotten_for_those_who_stood_in_it() {
+async fn a_name_is_awaited_until_its_last_place_is_left_and_its_queue_alone_is_forgotten() {
     let parking = Parking::default();
-    let (mut concerned, _) = place(&parking, "a");
+    let (mut first, _) = place(&parking, "a");
+    let (second, token) = place(&parking, "a");
     let (mut other, _) = place(&parking, "b");
     parking.notify_forgotten(|name| name.as_str() == "a");
-    assert_eq!(concerned.try_news(), Some(News::Forgotten));
+    assert_eq!(first.try_news(), Some(News::Forgotten));
     assert_eq!(other.try_news(), None);
-}
-
-#[tokio::test]
-async fn a_name_is_awaited_until_its_last_place_is_left() {
-    let parking = Parking::default();
-    let (first, _) = place(&parking, "a");
-    let (second, token) = place(&parking, "a");
-    let name = first.name().clone();
-    drop(first);
-    assert!(parking.has_waiters(&name));
-    assert_eq!(parking.waiting_for(&name), [token]);
+    drop((first, other));
+    assert!(parking.has_waiters(&named("a")));
+    assert_eq!(parking.waiting_for(&named("a")), [token]);
+    assert_eq!(second.name(), &named("a"));
     drop(second);
-    assert!(!parking.has_waiters(&name));
+    assert!(!parking.has_waiters(&named("a")));
     assert!(parking.names().is_empty());
 }
 

@@ -34,7 +34,7 @@ impl Sound {
 
     /// Opens a log with these bytes; whether it was refused.
     async fn is_refused(bytes: &[u8], what: &str) -> bool {
-        let (directory, _path) = with_log(bytes);
+        let directory = with_log(bytes);
         match open(directory.path()) {
             Ok(store) => {
                 holds_everything(&store, what).await;

@@ -3,18 +3,16 @@
 use std::{
     fs::{File, OpenOptions},
     io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     process::Stdio,
 };
 
 use tempfile::TempDir;
 
-use super::place::{attempt, open};
+use super::place::{CHILD, attempt, child_directory, open, take};
 use crate::support::prelude::*;
 use crate::support::spawn;
 
-/// Set in the child: where its file system of two megabytes is.
-const CHILD: &str = "LG_FULL_CHILD";
 /// More than what is kept, several times over.
 const RENEWALS: usize = 6_000;
 /// Less than is kept for one lock more.
@@ -33,7 +31,7 @@ async fn on_a_full_file_system_locks_are_renewed_and_released_and_acquired_when_
     }
     let ran = command
         .args(["--mount", "--propagation", "private", "sh", "-c"])
-        .arg("mount -t tmpfs -o size=2m tmpfs \"$LG_FULL_CHILD\" && exec \"$@\"")
+        .arg("mount -t tmpfs -o size=2m tmpfs \"$LG_EMBEDDED_CHILD\" && exec \"$@\"")
         .arg("sh")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
@@ -42,31 +40,15 @@ async fn on_a_full_file_system_locks_are_renewed_and_released_and_acquired_when_
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        ran.status.success(),
-        "{}{}",
-        text(&ran.stdout),
-        text(&ran.stderr)
-    );
-    assert!(
-        text(&ran.stdout).contains("1 passed"),
-        "{}",
-        text(&ran.stdout)
-    );
+    let [said, failure] = [&ran.stdout, &ran.stderr].map(|it| String::from_utf8_lossy(it));
+    assert!(ran.status.success(), "{said}{failure}");
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 async fn fill_and_free(directory: &Path) {
     let data = directory.join("data");
     let mut store = open(&data).unwrap();
-    let held: Vec<_> = (0..200)
-        .map(|number| attempt(&format!("held:{number}")))
-        .collect();
-    for lease in &held {
-        let granted = store.acquire(lease).await;
-        let is_granted = matches!(granted, Ok(Acquisition::Granted(_)));
-        assert!(is_granted, "{granted:?}");
-    }
+    let held = take(&store, 200).await;
     let filler = directory.join("filler");
     fill(&filler);
     // What is filled with zeros already is used first, and a restart needs a new file.
@@ -130,12 +112,4 @@ fn is_full(outcome: &Result<Acquisition, StoreError>) -> bool {
         outcome,
         Err(StoreError::Unavailable(Unavailability::DiskFull(_)))
     )
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is not the program but a test that starts itself"
-)]
-fn child_directory() -> Option<PathBuf> {
-    std::env::var_os(CHILD).map(PathBuf::from)
 }

@@ -1,11 +1,9 @@
 //! The embedded store from outside: killed processes, directories and files that are not as they
 //! should be.
 
-mod corrupt;
 mod directory;
 mod full;
 mod killed;
-mod open;
 pub(crate) mod place;
 mod prompt;
 mod removed;

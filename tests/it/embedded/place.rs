@@ -34,11 +34,11 @@ pub(crate) fn data_file(directory: &Path) -> PathBuf {
 }
 
 /// A directory with this as its log.
-pub(crate) fn with_log(bytes: &[u8]) -> (TempDir, PathBuf) {
+pub(crate) fn with_log(bytes: &[u8]) -> TempDir {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("latchgate.00000001.log");
-    fs::write(&path, bytes).unwrap();
-    (directory, path)
+    fs::write(path, bytes).unwrap();
+    directory
 }
 
 /// An attempt for a lease of an hour.
@@ -57,10 +57,23 @@ pub(crate) fn attempt(lock: &str) -> Attempt {
 }
 
 /// Takes so many locks, `lock:0` and on.
-pub(crate) async fn take(store: &EmbeddedStore, locks: usize) {
-    for lock in 0..locks {
-        let attempt = attempt(&format!("lock:{lock}"));
-        let outcome = store.acquire(&attempt).await.unwrap();
+pub(crate) async fn take(store: &EmbeddedStore, locks: usize) -> Vec<Attempt> {
+    let attempts = (0..locks).map(|lock| attempt(&format!("lock:{lock}")));
+    let attempts: Vec<_> = attempts.collect();
+    for attempt in &attempts {
+        let outcome = store.acquire(attempt).await.unwrap();
         assert!(matches!(outcome, Acquisition::Granted(_)), "{outcome:?}");
     }
+    attempts
+}
+
+/// Set in a test that has started itself again: the directory it works in.
+pub(crate) const CHILD: &str = "LG_EMBEDDED_CHILD";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is not the program but a test that starts itself"
+)]
+pub(crate) fn child_directory() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
 }

@@ -584,11 +584,10 @@ impl WriteFailure {
 
     /// These are said before anything is written; after any other all of it may have been.
     fn of_write(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
-                Self::certain(error)
-            }
-            _ => Self::uncertain(error),
+        if is_full(&error) || error.kind() == ErrorKind::ReadOnlyFilesystem {
+            Self::certain(error)
+        } else {
+            Self::uncertain(error)
         }
     }
 

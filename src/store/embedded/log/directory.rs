@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Read},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -84,7 +84,8 @@ impl Directory {
 
     /// What is in the directory now: the lock, and this log file.
     pub(crate) fn open_files(&self, generation: u64) -> io::Result<OpenFiles> {
-        let mut open_files = OpenFiles::of(self.path.join(LOCK), &self.lock)?;
+        let lock = (self.path.join(LOCK), file_id(&self.lock.metadata()?), 0);
+        let mut open_files = OpenFiles { files: vec![lock] };
         open_files.set_log(self.log_file(generation));
         Ok(open_files)
     }
@@ -280,13 +281,8 @@ impl DiskFile for File {
 fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    }
+    options.mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options.open(path)
 }
 
@@ -295,18 +291,11 @@ fn create(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)?;
+    builder.recursive(true).mode(0o700).create(path)?;
     // The new entry itself must survive a loss of power, in whatever directory it was made.
     let absolute = std::path::absolute(path)?;
-    absolute.parent().map_or(Ok(()), sync)
-}
-
-/// Makes the entries of a directory durable.
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+    let parent = absolute.parent().map(File::open).transpose()?;
+    parent.map_or(Ok(()), |parent| parent.sync_all())
 }
 
 // === Open files ===
@@ -335,12 +324,6 @@ const REPLACED: &str = "was replaced while the gateway was running; put the old 
 // === impl OpenFiles ===
 
 impl OpenFiles {
-    /// The open file, which is at this path.
-    pub(crate) fn of(path: PathBuf, file: &File) -> io::Result<Self> {
-        let files = vec![(path, file_id(&file.metadata()?), 0)];
-        Ok(Self { files })
-    }
-
     /// The log file at this path belongs to it, too, in the place of the one before.
     pub(crate) fn set_log(&mut self, path: PathBuf) {
         self.files.truncate(1);

@@ -235,18 +235,6 @@ fn whole_record(bytes: &[u8], at: usize, salt: u32) -> Option<&[u8]> {
     is_whole.then_some(record)
 }
 
-// === impl LogError ===
-
-impl LogError {
-    /// The record was found to be as it was written: what makes no sense then was not written by us.
-    pub(crate) fn of_record(error: RowError) -> Self {
-        Self::Row {
-            key: "about the log".to_owned(),
-            error,
-        }
-    }
-}
-
 /// A log with one record around these bytes, for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn around(bytes: &[u8]) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! All that a log holds, read record by record.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::{
     clock::Clock,
@@ -30,7 +30,11 @@ impl Contents {
         let mut last = None;
         for record in &log.records {
             let mut fields = Fields::of(&record[RECORD_HEADER..]);
-            let meta = take_rows(&mut fields, &mut rows).map_err(LogError::of_record)?;
+            // The record was found to be as it was written: what makes no sense then was not written by us.
+            let meta = take_rows(&mut fields, &mut rows).map_err(|error| LogError::Row {
+                key: "about the log".to_owned(),
+                error,
+            })?;
             last = Some(meta);
         }
         let meta = last.ok_or(LogError::Gap(0))?;
@@ -45,11 +49,10 @@ impl Contents {
         };
         for (key, value) in rows {
             contents.take(key, value).map_err(|error| LogError::Row {
-                key: escaped(key),
+                key: key.escape_ascii().to_string(),
                 error,
             })?;
         }
-        contents.check_modes()?;
         Ok(contents)
     }
 
@@ -64,24 +67,6 @@ impl Contents {
             },
             leases: Vec::new(),
             tombstones: Vec::new(),
-        }
-    }
-
-    /// Whoever is alone shares the lock with nobody.
-    fn check_modes(&self) -> Result<(), LogError> {
-        let is_shared = |(_, lease): &&(LockName, Lease)| lease.mode.is_shared();
-        let shared = self.leases.iter().filter(is_shared);
-        let shared: HashSet<_> = shared.map(|(name, _)| name).collect();
-        if shared.is_empty() {
-            return Ok(());
-        }
-        let mut alone = self.leases.iter().filter(|it| !is_shared(it));
-        match alone.find(|(name, _)| shared.contains(name)) {
-            None => Ok(()),
-            Some((name, _)) => Err(LogError::Row {
-                key: escaped(RowKey::lease(name, None).as_bytes()),
-                error: RowError::Invalid("lease: its lock is shared"),
-            }),
         }
     }
 
@@ -117,10 +102,6 @@ fn take_rows<'bytes>(
         };
     }
     Ok(meta)
-}
-
-fn escaped(key: &[u8]) -> String {
-    key.escape_ascii().to_string()
 }
 
 /// Reads any bytes as each kind of row, as a key, as a log and as a record of a log, for fuzzers. Panics if something

@@ -76,7 +76,7 @@ impl Held {
     pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
         match self {
             Self::Exclusive(lease) => Some(lease).filter(|lease| lease.token == *token),
-            Self::Shared(sharers) => sharers.of_token(token),
+            Self::Shared(sharers) => sharers.with_fence(*sharers.by_token.get(token)?),
         }
     }
 
@@ -176,11 +176,6 @@ impl Sharers {
     /// The one with a fencing token.
     pub(crate) fn with_fence(&self, fence: FencingToken) -> Option<&Lease> {
         self.by_fence.get(&fence)
-    }
-
-    /// The one of a token.
-    pub(crate) fn of_token(&self, token: &TokenHash) -> Option<&Lease> {
-        self.with_fence(*self.by_token.get(token)?)
     }
 
     /// Those that live, by when they end.
@@ -342,29 +337,5 @@ mod tests {
         }
         slots.take(0);
         assert_eq!(slots.smallest_free(), 63);
-    }
-
-    fn name(number: usize) -> LockName {
-        LockName::new(&format!("lock:{number}")).unwrap()
-    }
-
-    #[test]
-    fn is_walked_through_from_place_to_place() {
-        let mut catalog = Catalog::default();
-        for number in 0..100 {
-            catalog.add(&name(number));
-            catalog.add(&name(number));
-        }
-        catalog.remove(&name(7));
-        let (mut last, mut seen) = (None, BTreeSet::new());
-        while let Some((position, names)) = catalog.behind(last).next() {
-            for name in names {
-                assert!(seen.insert(name.clone()), "{name} came twice");
-            }
-            last = Some(position);
-        }
-        assert_eq!(seen.len(), 99);
-        assert!(!seen.contains(&name(7)));
-        assert_eq!(catalog.behind(Some(u64::MAX)).count(), 0);
     }
 }

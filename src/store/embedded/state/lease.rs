@@ -302,6 +302,9 @@ pub(crate) struct Moment(i64);
 // === impl Moment ===
 
 impl Moment {
+    /// No moment is later.
+    pub(crate) const MAX: Self = Self(i64::MAX);
+
     /// Now.
     pub(crate) fn now(clock: &dyn Clock) -> Self {
         Self(micros(clock.since_boot()))

@@ -63,7 +63,7 @@ impl<'a> PageBuilder<'a> {
             None => NAMES_PER_SCAN,
         };
         let mut seen = 0;
-        for (position, names) in state.catalog().behind(self.position) {
+        for (position, names) in state.catalog.behind(self.position) {
             for name in names {
                 seen += self.consider(name, state, now);
             }
@@ -113,7 +113,7 @@ impl<'a> PageBuilder<'a> {
             self.locks.push(HeldLock {
                 name: name.clone(),
                 holder,
-                waiters: state.waiters(name),
+                waiters: state.queues.len(name),
             });
         }
         looked_at.max(1)

@@ -18,7 +18,7 @@ use crate::{
 use super::{
     held::{Catalog, Held, Sharers, count},
     lease::{Expiry, Lease, LeaseRequest, Moment},
-    queue::{Notice, Queued, Queues},
+    queue::{Notice, Queues},
 };
 
 /// How much longer a request to release makes the row of a lease: the longest name of a key and the longest reason, and
@@ -33,14 +33,15 @@ const EXPIRIES_LOOKED_AT: usize = 16;
 /// [`State::rollback`], and [`State::inspect`] answers as if there had been none.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    held: HashMap<LockName, Held>,
+    /// What holds each lock, living or not yet cleared away.
+    pub(super) held: HashMap<LockName, Held>,
     /// The names of all locks that are held, durably or not, for lists.
-    catalog: Catalog,
+    pub(super) catalog: Catalog,
     /// When each lease expires.
     expiries: BTreeMap<Expiry, LockName>,
-    queues: Queues,
+    pub(super) queues: Queues,
     /// Where those who are queued wait.
-    parking: Parking,
+    pub(super) parking: Parking,
     /// What they are to be told when all changes are durable.
     notices: Vec<Notice>,
     tombstones: HashMap<Tombstone, Moment>,
@@ -197,16 +198,6 @@ impl State {
         }
     }
 
-    /// How many wait for a lock.
-    pub(crate) fn waiters(&self, name: &LockName) -> u64 {
-        self.queues.len(name)
-    }
-
-    /// The names of all locks that are held, durably or not.
-    pub(crate) fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
     /// When the next lease expires whose lock somebody waits for, or earlier: only the first expiries are looked at.
     pub(crate) fn next_hand_off(&self) -> Option<Moment> {
         if self.queues.is_empty() {
@@ -216,7 +207,7 @@ impl State {
         let mut last = None;
         let awaited = first.find(|((moment, _fence), name)| {
             last = Some(*moment);
-            self.queues.are_for(name)
+            self.queues.of(name).is_some()
         });
         awaited.map_or(last, |((moment, _fence), _name)| Some(*moment))
     }
@@ -342,25 +333,11 @@ impl State {
 
     // --- what the operations are made of
 
-    /// The queues.
-    pub(crate) fn queues(&self) -> &Queues {
-        &self.queues
-    }
-
-    /// Where those who are queued wait.
-    pub(crate) fn parking(&self) -> &Parking {
-        &self.parking
-    }
-
-    /// A position behind everybody.
-    pub(crate) fn next_position(&mut self) -> u64 {
-        self.queues.next_position()
-    }
-
     /// How many bytes a request to release can make the leases of a lock longer.
     pub(crate) fn longest_request(&self, name: &LockName) -> u64 {
         let leases = self
-            .held(name)
+            .held
+            .get(name)
             .map_or(0, |held| held.sharers().map_or(1, Sharers::len));
         LONGEST_REQUEST * leases as u64
     }
@@ -375,11 +352,6 @@ impl State {
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// What holds a lock, living or not yet cleared away.
-    pub(crate) fn held(&self, name: &LockName) -> Option<&Held> {
-        self.held.get(name)
     }
 
     /// Whether there may not be one lease more.
@@ -409,16 +381,6 @@ impl State {
             token,
             news,
         });
-    }
-
-    /// Fills or empties a position in a queue. Answers who was there.
-    pub(crate) fn put_queued(
-        &mut self,
-        name: &LockName,
-        order: u64,
-        queued: Option<Queued>,
-    ) -> Option<Queued> {
-        self.queues.put(name, order, queued)
     }
 
     /// What holds a lock now. What is over is cleared away first, and the lock is handed off.
@@ -528,12 +490,19 @@ impl State {
             return None;
         };
         let lease = match held.get_mut() {
-            Held::Exclusive(lease) => (lease.fence == fence).then(|| lease.clone())?,
-            Held::Shared(sharers) => sharers.remove(fence)?,
+            Held::Shared(sharers) => {
+                let lease = sharers.remove(fence)?;
+                if sharers.is_empty() {
+                    held.remove();
+                }
+                lease
+            }
+            Held::Exclusive(lease) if lease.fence != fence => return None,
+            Held::Exclusive(_) => match held.remove() {
+                Held::Exclusive(lease) => lease,
+                Held::Shared(_) => return None,
+            },
         };
-        if held.get().sharers().is_none_or(Sharers::is_empty) {
-            held.remove();
-        }
         self.note_before((name.clone(), lease.row()), Some(lease.clone()));
         Some(lease)
     }
@@ -564,16 +533,16 @@ impl State {
     /// Tells these attempts where they stand in the queue of a lock. Walks through it once, however
     /// many they are.
     pub(crate) fn publish_positions(&self, name: &LockName, watched: Vec<TokenHash>) {
-        let Some(queue) = self.queues().of(name) else {
+        let Some(queue) = self.queues.of(name) else {
             return;
         };
         let watched: HashSet<_> = watched.into_iter().collect();
-        let waiters = self.queues().len(name);
+        let waiters = self.queues.len(name);
         for (ahead, (_, queued)) in (0..).zip(queue.iter()) {
             let token = &queued.attempt.token;
             if watched.contains(token) {
                 let position = Position { ahead, waiters };
-                self.parking().publish_position(token, position);
+                self.parking.publish_position(token, position);
             }
         }
     }

@@ -67,7 +67,7 @@ impl State {
         }
         // A lock that is free has no queue.
         let is_granted =
-            may_share.is_none_or(|may_share| may_share && self.queues().of(name).is_none());
+            may_share.is_none_or(|may_share| may_share && self.queues.of(name).is_none());
         if !is_granted {
             return Ok(match attempt.wait {
                 Some(waiting) => self.join(attempt, waiting, now),
@@ -84,7 +84,7 @@ impl State {
     fn grant(&mut self, attempt: &Attempt, now: Moment) -> Result<Lease, StoreError> {
         let fence = self.next_fence()?;
         let mode = attempt.sharing.map_or(Mode::Exclusive, |sharing| {
-            Held::mode_beside(self.held(&attempt.name), sharing)
+            Held::mode_beside(self.held.get(&attempt.name), sharing)
         });
         Ok(Lease::grant(attempt, mode, fence, now))
     }
@@ -128,11 +128,11 @@ impl State {
             superseded: None,
         };
         let Some((order, before)) = self.position_of(attempt) else {
-            if self.queues().len(name) >= waiting.longest_queue {
+            if self.queues.len(name) >= waiting.longest_queue {
                 return Acquisition::QueueFull;
             }
-            let order = self.next_position();
-            self.put_queued(name, order, Some(queued));
+            let order = self.queues.next_position();
+            self.queues.put(name, order, Some(queued));
             return Acquisition::Queued(self.queue_position(name, order, now));
         };
         if differs(attempt, &before.attempt) {
@@ -147,7 +147,7 @@ impl State {
             queued.superseded = Some(before.attempt.token);
             self.announce(name, before.attempt.token, News::Superseded);
         }
-        self.put_queued(name, order, Some(queued));
+        self.queues.put(name, order, Some(queued));
         Acquisition::Queued(self.queue_position(name, order, now))
     }
 
@@ -164,7 +164,7 @@ impl State {
             if before.attended {
                 self.announce(name, before.attempt.token, News::Superseded);
             }
-            self.put_queued(name, order, None);
+            self.queues.put(name, order, None);
             // Those behind it may share the lock.
             self.hand_off(name, now);
         }
@@ -174,13 +174,13 @@ impl State {
     /// What stands between an attempt and this lock.
     pub(crate) fn contention(&self, name: &LockName, now: Moment) -> Contention {
         Contention {
-            holder: self.held(name).map(|held| held.holder(now)),
-            waiters: self.queues().len(name),
+            holder: self.held.get(name).map(|held| held.holder(now)),
+            waiters: self.queues.len(name),
         }
     }
 
     fn position_of(&self, attempt: &Attempt) -> Option<(u64, Queued)> {
-        let queue = self.queues().of(&attempt.name)?;
+        let queue = self.queues.of(&attempt.name)?;
         let (order, queued) = match &attempt.idempotency {
             Some(idempotency) => queue.under_key(&idempotency.hash),
             None => queue.of_token(&attempt.token),
@@ -189,15 +189,15 @@ impl State {
     }
 
     fn queue_position(&self, name: &LockName, order: u64, now: Moment) -> QueuePosition {
-        let queue = self.queues().of(name);
+        let queue = self.queues.of(name);
         let ahead = queue.map_or(0, |queue| queue.ahead_of(order));
         let queued = queue.and_then(|queue| queue.at(order));
         QueuePosition {
             ahead: count(ahead),
             waited: queued.map_or(Duration::ZERO, |queued| now.since(queued.since)),
             contention: Contention {
-                holder: self.held(name).map(|held| held.holder_in_brief(now)),
-                waiters: self.queues().len(name),
+                holder: self.held.get(name).map(|held| held.holder_in_brief(now)),
+                waiters: self.queues.len(name),
             },
         }
     }
@@ -219,7 +219,7 @@ impl State {
                 Leaving::Granted(lease.held(now))
             };
         }
-        let queue = self.queues().of(name);
+        let queue = self.queues.of(name);
         let position = queue.and_then(|queue| queue.of_token(token));
         if let Some((order, queued)) = position {
             if queued.attempt.token != *token {
@@ -231,21 +231,10 @@ impl State {
                 attended: false,
                 ..queued.clone()
             });
-            self.put_queued(name, order, kept);
+            self.queues.put(name, order, kept);
             self.hand_off(name, now);
         }
         Leaving::Left(self.contention(name, now))
-    }
-
-    /// Takes an attempt out of the queue for good.
-    pub(crate) fn remove_waiter(&mut self, name: &LockName, token: &TokenHash) {
-        let queue = self.queues().of(name);
-        let position = queue.and_then(|queue| queue.of_token(token));
-        if let Some((order, queued)) = position
-            && queued.attempt.token == *token
-        {
-            self.put_queued(name, order, None);
-        }
     }
 
     /// Nothing is ever provisional here: a grant is the attempt's own from the beginning.
@@ -266,6 +255,7 @@ impl State {
         unanswered: Option<KeeperId>,
         now: Moment,
     ) -> GiveBack {
+        let mut given_back = GiveBack::NothingHeld;
         if let Some(lease) = self.living_of(name, token, now) {
             let fence = lease.fence;
             let kept = match unanswered {
@@ -282,15 +272,15 @@ impl State {
                 self.put(name, unanswered);
             }
             self.end(name, fence, false, now);
-            self.withdraw(name, token, now);
-            self.hand_off(name, now);
-            GiveBack::GivenBack
-        } else {
-            self.remove_waiter(name, token);
-            self.withdraw(name, token, now);
-            self.hand_off(name, now);
-            GiveBack::NothingHeld
+            given_back = GiveBack::GivenBack;
+        } else if let Some((order, queued)) = self.queues.of(name).and_then(|it| it.of_token(token))
+            && queued.attempt.token == *token
+        {
+            self.queues.put(name, order, None);
         }
+        self.withdraw(name, token, now);
+        self.hand_off(name, now);
+        given_back
     }
 
     /// Ends the living lease of this token, if it is kept by whoever releases it as its keeper.
@@ -411,7 +401,7 @@ impl State {
 
     /// What a token that does not hold the lock is told.
     pub(crate) fn loss(&self, name: &LockName, token: &TokenHash, now: Moment) -> Loss {
-        let held = self.held(name).is_some();
+        let held = self.held.contains_key(name);
         if self.remembers(&RowKey::broken(name, token), now) {
             return Loss::Broken { held };
         }
@@ -429,11 +419,11 @@ impl State {
     /// that nobody is queued who might be granted the lock.
     pub(crate) fn hand_off(&mut self, name: &LockName, now: Moment) {
         loop {
-            let held = self.held(name);
+            let held = self.held.get(name);
             if held.is_some_and(|held| held.sharers().is_none()) {
                 return;
             }
-            let Some((order, first)) = self.queues().of(name).and_then(Queue::head) else {
+            let Some((order, first)) = self.queues.of(name).and_then(Queue::head) else {
                 return;
             };
             let is_over = first.until <= now;
@@ -441,12 +431,12 @@ impl State {
                 return;
             }
             let wanted =
-                !is_over && (!first.attended || self.parking().contains(&first.attempt.token));
+                !is_over && (!first.attended || self.parking.contains(&first.attempt.token));
             if wanted && self.is_full() {
                 self.hold_back(name);
                 return;
             }
-            let Some(queued) = self.put_queued(name, order, None) else {
+            let Some(queued) = self.queues.put(name, order, None) else {
                 return;
             };
             if !wanted {
@@ -485,7 +475,7 @@ impl State {
 
     /// Gives up a position whose time is over.
     pub(crate) fn drop_position(&mut self, name: &LockName, order: u64, now: Moment) {
-        if let Some(queued) = self.put_queued(name, order, None) {
+        if let Some(queued) = self.queues.put(name, order, None) {
             self.announce_forgotten(name, &queued);
         }
         self.hand_off(name, now);
@@ -493,16 +483,11 @@ impl State {
 
     /// Gives up every position.
     pub(crate) fn drop_all_positions(&mut self) {
-        for name in self.queues().names() {
-            while let Some(queued) = self.take_head(&name) {
+        while let Some((name, order)) = self.queues.over(Moment::MAX) {
+            if let Some(queued) = self.queues.put(&name, order, None) {
                 self.announce_forgotten(&name, &queued);
             }
         }
-    }
-
-    fn take_head(&mut self, name: &LockName) -> Option<Queued> {
-        let (order, _) = self.queues().of(name)?.head()?;
-        self.put_queued(name, order, None)
     }
 
     /// Whoever is still there must ask again.

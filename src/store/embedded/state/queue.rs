@@ -19,13 +19,9 @@ use super::{
 };
 
 /// The queue of one name, by the order of arrival.
-#[expect(
-    clippy::struct_field_names,
-    reason = "each field says by what it is sorted"
-)]
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    by_order: BTreeMap<u64, Queued>,
+    positions: BTreeMap<u64, Queued>,
     /// Also those who were superseded last.
     by_token: HashMap<TokenHash, u64>,
     by_key: HashMap<IdempotencyHash, u64>,
@@ -36,28 +32,30 @@ pub(crate) struct Queue {
 impl Queue {
     /// How many are queued.
     pub(crate) fn len(&self) -> usize {
-        self.by_order.len()
+        self.positions.len()
     }
 
     /// Whether nobody is queued.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_order.is_empty()
+        self.positions.is_empty()
     }
 
     /// The next to be granted the lock, and its position.
     pub(crate) fn head(&self) -> Option<(u64, &Queued)> {
-        let (order, queued) = self.by_order.first_key_value()?;
+        let (order, queued) = self.positions.first_key_value()?;
         Some((*order, queued))
     }
 
     /// All positions, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Queued)> {
-        self.by_order.iter().map(|(order, queued)| (*order, queued))
+        self.positions
+            .iter()
+            .map(|(order, queued)| (*order, queued))
     }
 
     /// Who is at a position.
     pub(crate) fn at(&self, order: u64) -> Option<&Queued> {
-        self.by_order.get(&order)
+        self.positions.get(&order)
     }
 
     /// The position that this attempt has, or had until it was superseded.
@@ -72,15 +70,15 @@ impl Queue {
 
     /// How many are before a position. Counts them: only asked for those who do not come last.
     pub(crate) fn ahead_of(&self, order: u64) -> usize {
-        match self.by_order.last_key_value() {
-            Some((last, _)) if *last == order => self.by_order.len() - 1,
-            _ => self.by_order.range(..order).count(),
+        match self.positions.last_key_value() {
+            Some((last, _)) if *last == order => self.positions.len() - 1,
+            _ => self.positions.range(..order).count(),
         }
     }
 
     /// Fills or empties a position. Answers who was there.
     pub(crate) fn put(&mut self, order: u64, queued: Option<Queued>) -> Option<Queued> {
-        let before = self.by_order.remove(&order);
+        let before = self.positions.remove(&order);
         if let Some(before) = &before {
             for token in tokens(before) {
                 self.by_token.remove(&token);
@@ -96,14 +94,14 @@ impl Queue {
             if let Some(idempotency) = &queued.attempt.idempotency {
                 self.by_key.insert(idempotency.hash, order);
             }
-            self.by_order.insert(order, queued);
+            self.positions.insert(order, queued);
         }
         before
     }
 
     fn find(&self, order: Option<&u64>) -> Option<(u64, &Queued)> {
         let order = *order?;
-        Some((order, self.by_order.get(&order)?))
+        Some((order, self.positions.get(&order)?))
     }
 }
 
@@ -246,16 +244,6 @@ impl Queues {
             self.replace(name, *order, before.clone());
         }
         undo.into_keys().map(|(name, _)| name)
-    }
-
-    /// Whether anybody is queued for a lock.
-    pub(crate) fn are_for(&self, name: &LockName) -> bool {
-        self.by_name.contains_key(name)
-    }
-
-    /// The names for which anybody is queued.
-    pub(crate) fn names(&self) -> Vec<LockName> {
-        self.by_name.keys().cloned().collect()
     }
 
     fn replace(&mut self, name: &LockName, order: u64, queued: Option<Queued>) -> Option<Queued> {

@@ -138,14 +138,10 @@ impl Disk {
         kept.map_or(0, |file| file.cached.len())
     }
 
-    /// The most zeros that were written at once for when it is full.
-    pub(super) fn longest_fill(&self) -> usize {
-        self.platter().longest_fill
-    }
-
-    /// The most bytes that one sync of a file had to make durable.
-    pub(super) fn longest_sync(&self) -> usize {
-        self.platter().longest_sync
+    /// The most zeros that were written at once, and the most bytes that one sync of a file had to make durable.
+    pub(super) fn longest_fill_and_sync(&self) -> (usize, usize) {
+        let platter = self.platter();
+        (platter.longest_fill, platter.longest_sync)
     }
 
     /// How many log files there are.
@@ -209,8 +205,7 @@ impl Volume for Disk {
         let file = {
             let mut platter = self.platter();
             platter.writable()?;
-            platter.files.push(FileOnDisk::default());
-            platter.files.len() - 1
+            platter.add_file()
         };
         let opened = self.open(file);
         opened.write_at(bytes, 0)?;
@@ -249,12 +244,7 @@ impl Volume for Disk {
     fn keep_reserve(&self, len: u64) -> io::Result<()> {
         let mut platter = self.platter();
         platter.writable()?;
-        let file = if let Some(file) = platter.reserve {
-            file
-        } else {
-            platter.files.push(FileOnDisk::default());
-            platter.files.len() - 1
-        };
+        let file = platter.reserve.unwrap_or_else(|| platter.add_file());
         platter.reserve = Some(file);
         let len = usize::try_from(len).expect("test files are small");
         platter.has_room(file, len)?;
@@ -345,6 +335,11 @@ fn flip(chance: &mut u64) -> bool {
 impl Platter {
     fn flip(&mut self) -> bool {
         flip(&mut self.chance)
+    }
+
+    fn add_file(&mut self) -> usize {
+        self.files.push(FileOnDisk::default());
+        self.files.len() - 1
     }
 
     fn works(&self) -> io::Result<()> {

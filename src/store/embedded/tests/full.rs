@@ -2,26 +2,22 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::sleep;
 
 use crate::{
     lock::{Reason, ReleaseRequest},
     store::{
         Store, StoreError, Unavailability,
-        contract::{
-            Acquisition, Attempt, Health, Release, Renewal, RenewalTtl, Renewer, Requesting,
-        },
+        contract::{Acquisition, Attempt, Health, Requesting},
     },
 };
 
 use super::{
     disk::Fault,
-    line::{patient, queued, released, told_of_its_grant, waiting},
-    rig::{Rig, attempt, reader},
+    rig::{LONG, Rig, attempt, patient, reader, told_of_its_grant, until, waiting},
     stall::Gate,
 };
-
-const LONG: u64 = 3_600_000;
 
 /// Takes locks until the disk has no room for the next one, whatever is cleared away.
 async fn fill(rig: &Rig) -> Vec<Attempt> {
@@ -44,26 +40,10 @@ async fn fill(rig: &Rig) -> Vec<Attempt> {
 }
 
 fn is_full<T>(outcome: &Result<T, StoreError>) -> bool {
-    match outcome {
-        Err(StoreError::Unavailable(Unavailability::DiskFull(why))) => {
-            why.contains("renewed and released")
-        }
-        _ => false,
-    }
-}
-
-async fn renew(rig: &Rig, held: &Attempt) -> Result<Renewal, StoreError> {
-    // A lease that ends when it did before is not written.
-    rig.clock.advance(Duration::from_millis(1));
-    let store = rig.store();
-    store
-        .renew_as(
-            Renewer::Bearer,
-            &held.name,
-            &held.token,
-            RenewalTtl::default(),
-        )
-        .await
+    let Err(StoreError::Unavailable(Unavailability::DiskFull(why))) = outcome else {
+        return false;
+    };
+    why.contains("renewed and released")
 }
 
 #[tokio::test]
@@ -76,31 +56,25 @@ async fn who_holds_a_lock_renews_and_releases_it_on_a_full_disk_for_as_long_as_i
         // The log is written from end to end many times.
         for round in 0..30 {
             for lease in &held {
-                let renewed = renew(&rig, lease).await;
-                let renewed = matches!(renewed, Ok(Renewal::Renewed(..)));
-                assert!(renewed, "{capacity}, round {round}: {renewed:?}");
+                rig.renewed(lease).await;
             }
             let refused = rig.store().acquire(&attempt("wanted", LONG)).await;
-            assert!(is_full(&refused), "{capacity}: {refused:?}");
+            assert!(is_full(&refused), "{capacity}, round {round}: {refused:?}");
         }
         let used = rig.disk.used();
         assert!(used <= capacity, "{used} of {capacity}");
-        let health = rig.store().check().await.remove(0).health;
-        assert!(matches!(&health, Health::Outage(why) if why.contains("full")));
+        assert!(matches!(rig.health().await, Health::Outage(why) if why.contains("full")));
 
         // Whatever was answered outlives a loss of power.
         let released = held.split_off(held.len() / 2);
         for lease in released.iter().take(3) {
-            let release = rig.store().release(&lease.name, &lease.token).await;
-            assert_eq!(release, Ok(Release::Released), "{capacity}");
+            rig.released(lease).await;
         }
         rig.lose_power().await;
-        for (number, lease) in released.iter().enumerate() {
+        for (number, lease) in held.iter().chain(&released).enumerate() {
             let is_free = rig.is_free(lease.name.as_str()).await;
-            assert_eq!(is_free, number < 3, "{capacity}: {number}");
-        }
-        for lease in &held {
-            assert!(!rig.is_free(lease.name.as_str()).await, "{capacity}");
+            let is_released = (held.len()..held.len() + 3).contains(&number);
+            assert_eq!(is_free, is_released, "{capacity}: {number}");
         }
         rig.disk.fail(Fault::None);
         rig.writes_again().await;
@@ -119,34 +93,20 @@ async fn a_holder_is_asked_to_release_on_a_full_disk_while_renewals_have_room_be
     };
     let (mut asked, mut refused) = (0, 0);
     for lease in &held {
-        let requesting = rig
-            .store()
-            .request_release(&lease.name, None, &request)
-            .await;
-        if is_full(&requesting) {
-            refused += 1;
-        } else {
-            assert!(
-                matches!(requesting, Ok(Requesting::Requested(_))),
-                "{requesting:?}"
-            );
-            asked += 1;
+        let store = rig.store();
+        match store.request_release(&lease.name, None, &request).await {
+            Ok(Requesting::Requested(_)) => asked += 1,
+            full if is_full(&full) => refused += 1,
+            other => panic!("{other:?}"),
         }
     }
     assert!(asked > 0 && refused > 0, "{asked}, {refused}");
-    for round in 0..3 {
-        for lease in &held {
-            let renewed = renew(&rig, lease).await;
-            assert!(
-                matches!(renewed, Ok(Renewal::Renewed(..))),
-                "round {round}: {renewed:?}"
-            );
-        }
+    for lease in held.iter().cycle().take(3 * held.len()) {
+        rig.renewed(lease).await;
     }
     rig.lose_power().await;
     for lease in &held {
-        let release = rig.store().release(&lease.name, &lease.token).await;
-        assert_eq!(release, Ok(Release::Released));
+        rig.released(lease).await;
     }
 }
 
@@ -157,8 +117,7 @@ async fn space_that_is_freed_is_used_again() {
     let held = fill(&rig).await;
     // By the locks that are given back: what is not needed any more is not kept.
     for lease in &held {
-        let release = rig.store().release(&lease.name, &lease.token).await;
-        assert_eq!(release, Ok(Release::Released));
+        rig.released(lease).await;
     }
     rig.writes_again().await;
     let again = fill(&rig).await;
@@ -166,8 +125,7 @@ async fn space_that_is_freed_is_used_again() {
     // By somebody else.
     rig.disk.fail(Fault::Capacity(96 * 1024));
     rig.writes_again().await;
-    let health = rig.store().check().await.remove(0).health;
-    assert_eq!(health, Health::Passing);
+    assert_eq!(rig.health().await, Health::Passing);
 }
 
 #[tokio::test]
@@ -175,10 +133,10 @@ async fn a_lock_that_is_released_on_a_full_disk_passes_to_who_waits_for_it() {
     let rig = Rig::start();
     let first = attempt("wanted", LONG);
     rig.granted(&first).await;
-    let mut place = queued(&rig, &waiting("wanted")).await;
+    let mut place = rig.queued(&waiting("wanted")).await;
     rig.disk.fail(Fault::Capacity(48 * 1024));
     fill(&rig).await;
-    released(&rig, &first).await;
+    rig.released(&first).await;
     told_of_its_grant(&mut place).await;
 }
 
@@ -191,12 +149,12 @@ async fn of_those_who_stand_together_no_more_are_granted_a_lock_than_gave_one_ba
     let readers: Vec<_> = (0..5).map(|_| patient(reader("wanted", LONG))).collect();
     let mut places = Vec::new();
     for reader in &readers {
-        places.push(queued(&rig, reader).await);
+        places.push(rig.queued(reader).await);
     }
     rig.disk.fail(Fault::Capacity(48 * 1024));
     let held = fill(&rig).await;
     for (turn, gone) in [&alone, &readers[0], &readers[1]].into_iter().enumerate() {
-        released(&rig, gone).await;
+        rig.released(gone).await;
         told_of_its_grant(&mut places[turn]).await;
         for place in &mut places[turn + 1..] {
             assert_eq!(place.try_news(), None, "turn {turn}");
@@ -206,8 +164,7 @@ async fn of_those_who_stand_together_no_more_are_granted_a_lock_than_gave_one_ba
         assert_eq!((count, shown.waiters), (Some(1), 4 - turn as u64));
     }
     // Those who share it renew it as well.
-    let renewed = renew(&rig, &readers[2]).await;
-    assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+    rig.renewed(&readers[2]).await;
     // By somebody else.
     rig.disk.fail(Fault::None);
     for place in &mut places[3..] {
@@ -216,23 +173,6 @@ async fn of_those_who_stand_together_no_more_are_granted_a_lock_than_gave_one_ba
     for lease in &held {
         assert!(!rig.is_free(lease.name.as_str()).await);
     }
-}
-
-#[tokio::test]
-async fn a_store_that_is_started_on_a_full_disk_goes_on() {
-    let mut rig = Rig::start();
-    rig.disk.fail(Fault::Capacity(48 * 1024));
-    let held = fill(&rig).await;
-    for _ in 0..5 {
-        rig.restart().await;
-        for lease in &held {
-            let renewed = renew(&rig, lease).await;
-            assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
-        }
-    }
-    fill(&rig).await;
-    rig.disk.fail(Fault::None);
-    rig.writes_again().await;
 }
 
 #[tokio::test]
@@ -247,44 +187,37 @@ async fn a_process_that_is_killed_at_any_step_on_a_full_disk_starts_again_on_it(
         rig.disk.fail(Fault::CapacityThenDies(capacity, steps));
         let mut turn = 0;
         while rig.disk.fault() != Fault::Dead {
-            let renewed = renew(&rig, &held[turn % held.len()]).await;
+            let Attempt { name, token, .. } = &held[turn % held.len()];
+            rig.clock.advance(Duration::from_millis(1));
+            let renewed = rig.store().renew(name, token, None).await;
             turn += 1;
             assert!(turn < 10_000, "{steps}: {renewed:?}");
         }
         rig.kill_on(Fault::Capacity(capacity)).await;
         for lease in &held {
-            let renewed = renew(&rig, lease).await;
-            let is_renewed = matches!(renewed, Ok(Renewal::Renewed(..)));
-            assert!(is_renewed, "{steps}: {renewed:?}");
+            rig.renewed(lease).await;
         }
     }
+    rig.disk.fail(Fault::None);
+    rig.writes_again().await;
 }
 
 #[tokio::test]
 async fn what_lives_and_what_is_kept_for_a_full_disk_is_written_in_pieces() {
     let rig = Rig::start();
-    let held: Vec<_> = (0..400)
-        .map(|number| attempt(&format!("held:{number}"), LONG))
-        .collect();
-    for lease in &held {
-        rig.granted(lease).await;
-    }
+    let held = rig.hold(400).await;
     let live = usize::try_from(rig.store().state.read().live_bytes()).unwrap();
     // Through several files.
     for lease in held.iter().cycle().take(2_000) {
-        renew(&rig, lease).await.unwrap();
+        rig.renewed(lease).await;
     }
-    let longest = rig.disk.longest_fill();
-    assert!(longest <= 16 * 1024, "{longest} bytes at once");
+    let (fill, sync) = rig.disk.longest_fill_and_sync();
+    assert!(fill <= 16 * 1024, "{fill} bytes at once");
     // Nor does anybody wait until all that lives is copied into the next file.
-    let longest = rig.disk.longest_sync();
-    assert!(longest <= 24 * 1024, "{longest} bytes in one sync");
+    assert!(sync <= 24 * 1024, "{sync} bytes in one sync");
     // All of it is there soon, while nobody asks for anything.
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while rig.disk.newest().len().min(rig.disk.kept()) < 2 * live {
-        assert!(tokio::time::Instant::now() < deadline, "it is never there");
-        sleep(Duration::from_millis(1)).await;
-    }
+    let kept = || rig.disk.newest().len().min(rig.disk.kept());
+    until("it is there", async || kept() >= 2 * live).await;
     assert!(live > 30_000, "{live} bytes are too few for the test");
 }
 
@@ -293,20 +226,13 @@ async fn a_disk_that_fills_up_while_a_file_is_made_still_renews() {
     // At any time in the life of a file, also while the next one is made.
     for step in (0..120).step_by(3) {
         let rig = Rig::start();
-        let held: Vec<_> = (0..60)
-            .map(|number| attempt(&format!("held:{number}"), LONG))
-            .collect();
-        for lease in &held {
-            rig.granted(lease).await;
-        }
+        let held = rig.hold(60).await;
         for lease in held.iter().cycle().take(step) {
-            renew(&rig, lease).await.unwrap();
+            rig.renewed(lease).await;
         }
         rig.disk.fail(Fault::Capacity(rig.disk.used()));
         for lease in held.iter().cycle().take(300) {
-            let renewed = renew(&rig, lease).await;
-            let is_renewed = matches!(renewed, Ok(Renewal::Renewed(..)));
-            assert!(is_renewed, "{step}: {renewed:?}");
+            rig.renewed(lease).await;
         }
     }
 }
@@ -314,25 +240,16 @@ async fn a_disk_that_fills_up_while_a_file_is_made_still_renews() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_acquires_a_lock_once_the_log_goes_on_in_the_space_that_was_kept() {
     let rig = Rig::start();
-    let held: Vec<_> = (0..60)
-        .map(|number| attempt(&format!("held:{number}"), LONG))
-        .collect();
-    for lease in &held {
-        rig.granted(lease).await;
-    }
+    let held = rig.hold(60).await;
     // The file has room until the next one is due, and there is no room for the next one.
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while rig.disk.newest().len().min(rig.disk.kept()) < 20 * 1024 {
-        assert!(tokio::time::Instant::now() < deadline, "no space is kept");
-        sleep(Duration::from_millis(1)).await;
-    }
+    let kept = || rig.disk.newest().len().min(rig.disk.kept());
+    until("space is kept", async || kept() >= 20 * 1024).await;
     rig.disk.fail(Fault::Capacity(rig.disk.used()));
     let gate = Gate::close_when(&rig, |disk| disk.kept() == 0);
     let nothing = attempt("nothing", LONG);
     let wanted = attempt("wanted", LONG);
     for lease in held.iter().cycle().take(1_000) {
-        let renewed = renew(&rig, lease).await;
-        assert!(matches!(renewed, Ok(Renewal::Renewed(..))), "{renewed:?}");
+        rig.renewed(lease).await;
         // Changes nothing, and is answered when the writer has done what follows the renewal.
         tokio::select! {
             biased;
@@ -341,11 +258,8 @@ async fn nobody_acquires_a_lock_once_the_log_goes_on_in_the_space_that_was_kept(
             }
             () = gate.wait() => {
                 let mut acquire = std::pin::pin!(rig.store().acquire(&wanted));
-                tokio::select! {
-                    biased;
-                    _ = &mut acquire => panic!("the writer stands still"),
-                    () = std::future::ready(()) => {}
-                }
+                let answered = acquire.as_mut().now_or_never();
+                assert!(answered.is_none(), "the writer stands still");
                 gate.open();
                 let refused = acquire.await;
                 assert!(is_full(&refused), "{refused:?}");

@@ -12,15 +12,17 @@ use tokio::time::{Duration, sleep};
 
 use super::{
     disk::Fault,
-    line::{LONG, queued, released, told_of_its_grant, waiting, waiting_under},
-    rig::{Rig, attempt, key},
+    rig::{
+        LONG, Rig, attempt, key, one_of, patient, reader, told_of_its_grant, until, waiting,
+        waiting_under,
+    },
     stall::Gate,
 };
 use crate::{
     lock::FencingToken,
     store::{
         Store, StoreError,
-        contract::{Acquisition, Holder},
+        contract::{Acquisition, Confirmation, Health, Holder},
     },
 };
 
@@ -33,52 +35,70 @@ async fn a_release_that_cannot_be_written_hands_nothing_off_and_loses_nobody() {
         Fault::SyncLoses(1),
         Fault::SyncLoses(usize::MAX),
     ] {
-        let rig = Rig::start();
-        let holder = attempt("lock", LONG);
-        let fence = rig.granted(&holder).await.fence;
-        let [a, b] = [waiting("lock"), waiting("lock")];
-        let (mut first, mut second) = (queued(&rig, &a).await, queued(&rig, &b).await);
-        rig.disk.fail(fault);
-        let release = rig.store().release(&holder.name, &holder.token).await;
-        assert!(release.is_err(), "{fault:?}: {release:?}");
-        assert_eq!(shown(&rig).await, (Some(fence), 2), "{fault:?}");
-        rig.disk.fail(Fault::None);
-        rig.writes_again().await;
-        assert_eq!(first.try_news(), None, "{fault:?}");
-        assert_eq!(second.try_news(), None, "{fault:?}");
+        let alone = || attempt("lock", LONG);
+        let sharers = || [reader("lock", LONG), one_of(2, "lock", LONG)];
+        for (holder, [a, b], granted) in [
+            (alone(), [alone(), alone()], 1),
+            (alone(), sharers(), 2),
+            (reader("lock", LONG), [alone(), reader("lock", LONG)], 1),
+        ] {
+            let rig = Rig::start();
+            let fence = rig.granted(&holder).await.fence;
+            let [a, b] = [a, b].map(patient);
+            let mut places = [rig.queued(&a).await, rig.queued(&b).await];
+            rig.disk.fail(fault);
+            let release = rig.store().release(&holder.name, &holder.token).await;
+            assert!(release.is_err(), "{fault:?}: {release:?}");
+            assert_eq!(shown(&rig).await, (vec![fence], 2), "{fault:?}");
+            rig.disk.fail(Fault::None);
+            rig.writes_again().await;
+            for place in &mut places {
+                assert_eq!(place.try_news(), None, "{fault:?}");
+            }
 
-        released(&rig, &holder).await;
-        let held = told_of_its_grant(&mut first).await;
-        assert_eq!(shown(&rig).await, (Some(held.fence), 1), "{fault:?}");
-        released(&rig, &a).await;
-        told_of_its_grant(&mut second).await;
+            rig.released(&holder).await;
+            let mut fences = Vec::new();
+            for place in &mut places[..granted] {
+                fences.push(told_of_its_grant(place).await.fence);
+            }
+            let waiters = 2 - granted as u64;
+            assert_eq!(shown(&rig).await, (fences, waiters), "{fault:?}");
+            rig.released(&a).await;
+            if granted == 1 {
+                told_of_its_grant(&mut places[1]).await;
+            }
+        }
     }
 }
 
 #[tokio::test]
-async fn a_release_and_the_grant_to_the_next_are_one_transaction() {
-    let mut rig = Rig::start();
-    let holder = attempt("lock", LONG);
-    let fence = rig.granted(&holder).await.fence;
-    let _place = queued(&rig, &waiting("lock")).await;
-    // Everything reaches the disk, and the process dies before it can say so.
-    rig.disk.fail(Fault::SyncLands(usize::MAX));
-    let release = rig.store().release(&holder.name, &holder.token).await;
-    assert!(
-        matches!(release, Err(StoreError::Indeterminate(_))),
-        "{release:?}"
-    );
-    rig.lose_power().await;
-    let (after, waiters) = shown(&rig).await;
-    assert!(after > Some(fence), "neither of them holds the lock");
-    assert_eq!(waiters, 0);
+async fn a_release_and_the_grants_to_the_next_are_one_transaction() {
+    let one_of_twenty = |_| patient(one_of(20, "lock", LONG));
+    for waiters in [vec![waiting("lock")], (0..20).map(one_of_twenty).collect()] {
+        let mut rig = Rig::start();
+        let holder = attempt("lock", LONG);
+        let fence = rig.granted(&holder).await.fence;
+        let mut places = Vec::new();
+        for waiter in &waiters {
+            places.push(rig.queued(waiter).await);
+        }
+        // Everything reaches the disk, and the process dies before it can say so.
+        rig.disk.fail(Fault::SyncLands(usize::MAX));
+        let release = rig.store().release(&holder.name, &holder.token).await;
+        let is_open = matches!(release, Err(StoreError::Indeterminate(_)));
+        assert!(is_open, "{release:?}");
+        rig.lose_power().await;
+        let (fences, queued) = shown(&rig).await;
+        assert_eq!((fences.len(), queued), (waiters.len(), 0));
+        assert!(fences.iter().all(|after| *after > fence));
+    }
 }
 
 #[tokio::test]
 async fn a_lease_that_expires_while_the_disk_fails_is_handed_off_when_it_heals() {
     let rig = Rig::start();
     rig.granted(&attempt("lock", 10_000)).await;
-    let mut place = queued(&rig, &waiting("lock")).await;
+    let mut place = rig.queued(&waiting("lock")).await;
     rig.disk.fail(Fault::ReadOnly);
     rig.clock.advance(Duration::from_secs(11));
     let refused = rig.store().acquire(&attempt("other", LONG)).await;
@@ -94,20 +114,20 @@ async fn nobody_hears_of_a_grant_before_it_is_durable() {
     let holder = attempt("lock", LONG);
     let fence = rig.granted(&holder).await.fence;
     let next = waiting("lock");
-    let mut place = queued(&rig, &next).await;
-    let _last = queued(&rig, &waiting("lock")).await;
+    let mut place = rig.queued(&next).await;
+    let _last = rig.queued(&waiting("lock")).await;
     let gate = Gate::close(&rig);
     let watch = async {
         gate.wait().await;
         assert_eq!(place.try_news(), None);
-        assert_eq!(shown(&rig).await, (Some(fence), 2));
-        let confirmed = rig.store().confirm(&next.name, &next.token).await.unwrap();
-        assert_eq!(confirmed, crate::store::contract::Confirmation::Lost);
+        assert_eq!(shown(&rig).await, (vec![fence], 2));
+        let confirmed = rig.store().confirm(&next.name, &next.token).await;
+        assert_eq!(confirmed, Ok(Confirmation::Lost));
         gate.open();
     };
-    tokio::join!(released(&rig, &holder), watch);
+    tokio::join!(rig.released(&holder), watch);
     let held = told_of_its_grant(&mut place).await;
-    assert_eq!(shown(&rig).await, (Some(held.fence), 1));
+    assert_eq!(shown(&rig).await, (vec![held.fence], 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,18 +136,18 @@ async fn a_grant_of_which_nobody_hears_passes_on_at_once() {
     let holder = attempt("lock", LONG);
     rig.granted(&holder).await;
     let key = key();
-    let gone = queued(&rig, &waiting_under("lock", key)).await;
-    let mut next = queued(&rig, &waiting("lock")).await;
+    let gone = rig.queued(&waiting_under("lock", key)).await;
+    let mut next = rig.queued(&waiting("lock")).await;
     let gate = Gate::close(&rig);
     let hang_up = async {
         gate.wait().await;
         drop(gone);
         gate.open();
     };
-    tokio::join!(released(&rig, &holder), hang_up);
+    tokio::join!(rig.released(&holder), hang_up);
     told_of_its_grant(&mut next).await;
     // Nobody has heard of that grant, so its key is as good as new.
-    let _again = queued(&rig, &waiting_under("lock", key)).await;
+    let _again = rig.queued(&waiting_under("lock", key)).await;
 }
 
 #[tokio::test]
@@ -136,8 +156,8 @@ async fn a_grant_of_which_nobody_hears_passes_on_when_the_disk_heals() {
     let syncs = syncs_of_a_release(&rig).await;
     let holder = attempt("lock", LONG);
     rig.granted(&holder).await;
-    let gone = Mutex::new(Some(queued(&rig, &waiting("lock")).await));
-    let mut next = queued(&rig, &waiting("lock")).await;
+    let gone = Mutex::new(Some(rig.queued(&waiting("lock")).await));
+    let mut next = rig.queued(&waiting("lock")).await;
     let disk = rig.disk.clone();
     let seen = AtomicUsize::new(0);
     rig.disk.on_sync(move || {
@@ -147,10 +167,11 @@ async fn a_grant_of_which_nobody_hears_passes_on_when_the_disk_heals() {
             disk.fail(Fault::ReadOnly);
         }
     });
-    released(&rig, &holder).await;
-    while rig.store().check().await[0].health == crate::store::contract::Health::Passing {
-        sleep(Duration::from_millis(5)).await;
-    }
+    rig.released(&holder).await;
+    until("the disk fails", async || {
+        rig.health().await != Health::Passing
+    })
+    .await;
     assert_eq!(next.try_news(), None);
     rig.disk.fail(Fault::None);
     told_of_its_grant(&mut next).await;
@@ -164,8 +185,8 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
     rig.granted(&holder).await;
     rig.granted(&before).await;
     let key = key();
-    let gone = Mutex::new(Some(queued(&rig, &waiting_under("lock", key)).await));
-    let mut next = queued(&rig, &waiting("lock")).await;
+    let gone = Mutex::new(Some(rig.queued(&waiting_under("lock", key)).await));
+    let mut next = rig.queued(&waiting("lock")).await;
     let (reach, reached) = mpsc::sync_channel(1);
     let (go_on, gone_on) = mpsc::sync_channel(1);
     let (gone_on, seen) = (Mutex::new(gone_on), AtomicUsize::new(0));
@@ -187,7 +208,7 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
         let all_are_sent = async { go_on.send(()).unwrap() };
         // The first of them is polled first.
         let ((), answered, ()) = tokio::join!(
-            released(&rig, &holder),
+            rig.released(&holder),
             rig.store().acquire(&again),
             all_are_sent
         );
@@ -196,11 +217,11 @@ async fn a_grant_that_was_answered_under_its_key_is_kept_although_its_attempt_ha
             "{answered:?}"
         );
     };
-    tokio::join!(released(&rig, &before), in_one_transaction);
+    tokio::join!(rig.released(&before), in_one_transaction);
     // Whatever is taken back is taken back with the next command.
-    let (fence, waiters) = shown(&rig).await;
+    let before = shown(&rig).await;
     rig.granted(&attempt("after", LONG)).await;
-    assert_eq!(shown(&rig).await, (fence, waiters));
+    assert_eq!(shown(&rig).await, before);
     assert_eq!(next.try_news(), None);
 }
 
@@ -211,39 +232,23 @@ async fn those_who_are_gone_are_passed_over_in_one_transaction() {
     let holder = attempt("lock", LONG);
     rig.granted(&holder).await;
     for _ in 0..500 {
-        drop(queued(&rig, &waiting("lock")).await);
+        drop(rig.queued(&waiting("lock")).await);
     }
-    let mut place = queued(&rig, &waiting("lock")).await;
+    let mut place = rig.queued(&waiting("lock")).await;
     let count = count_syncs(&rig);
-    released(&rig, &holder).await;
+    rig.released(&holder).await;
     told_of_its_grant(&mut place).await;
     assert_eq!(count.load(Ordering::SeqCst), syncs);
     assert_eq!(shown(&rig).await.1, 0);
 }
 
-#[tokio::test]
-async fn one_who_is_granted_while_its_command_is_under_way_is_told_once() {
-    let rig = Rig::start();
-    let holder = attempt("lock", LONG);
-    rig.granted(&holder).await;
-    let next = waiting("lock");
-    let mut place = queued(&rig, &next).await;
-    released(&rig, &holder).await;
-    let told = told_of_its_grant(&mut place).await;
-    match rig.store().acquire(&next).await {
-        Ok(Acquisition::Granted(held)) => assert_eq!(held.fence, told.fence),
-        other => panic!("not its own: {other:?}"),
-    }
-}
-
-/// Who holds the lock, and how many are queued for it.
-async fn shown(rig: &Rig) -> (Option<FencingToken>, u64) {
+/// The fencing tokens of those who hold the lock, in their order, and how many are queued for it.
+async fn shown(rig: &Rig) -> (Vec<FencingToken>, u64) {
     let shown = rig.shown("lock").await;
-    let fence = shown.holder.map(|holder| match holder {
-        Holder::Lease(held) => held.fence,
-        Holder::Shared(_) | Holder::Foreign { .. } => panic!("there are no others"),
-    });
-    (fence, shown.waiters)
+    let leases = shown.holder.as_ref().map_or(&[][..], Holder::leases);
+    let mut fences: Vec<_> = leases.iter().map(|lease| lease.fence).collect();
+    fences.sort_unstable();
+    (fences, shown.waiters)
 }
 
 /// How often the disk is synced for the release of a lock for which nobody is queued.
@@ -251,7 +256,7 @@ async fn syncs_of_a_release(rig: &Rig) -> usize {
     let plain = attempt("plain", LONG);
     rig.granted(&plain).await;
     let count = count_syncs(rig);
-    released(rig, &plain).await;
+    rig.released(&plain).await;
     let syncs = count.load(Ordering::SeqCst);
     assert!(syncs > 0);
     syncs

@@ -1,6 +1,6 @@
 //! The log: files follow each other, what is damaged is refused, and what is torn is given up.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use tempfile::TempDir;
 
@@ -8,10 +8,10 @@ use crate::{
     clock::SystemClock,
     lock::{FencingToken, LockName, Mode},
     store::{
-        Store, StoreError,
+        Store,
         contract::{Acquisition, Health},
         embedded::{
-            EmbeddedStore, OpenError,
+            EmbeddedStore,
             log::{Contents, Directory, Log, LogEnd, LogError, Volume, fuzzed_row},
             records::{Meta, Rows},
             state::{Lease, Moment, State},
@@ -22,10 +22,8 @@ use crate::{
 
 use super::{
     disk::{Disk, Fault},
-    rig::{Rig, attempt, key, keyed, name},
+    rig::{LONG, Rig, attempt, key, keyed, name},
 };
-
-const LONG: u64 = 3_600_000;
 
 /// The fence of each lease that a log holds, by its name.
 type Held = Vec<(LockName, u64)>;
@@ -48,15 +46,18 @@ fn begin(disk: &Disk) -> Log {
     Log::begin(disk, LogEnd::default(), &meta(0), &State::default()).unwrap()
 }
 
-/// A state with these locks, a lease each.
-fn state_of(numbers: std::ops::RangeInclusive<u64>) -> State {
-    let leases = numbers.map(|number| {
+/// A lease each of these locks.
+fn leases(numbers: RangeInclusive<u64>) -> impl Iterator<Item = (LockName, Lease)> {
+    numbers.map(|number| {
         let asked = attempt(&format!("lock:{number}"), LONG);
         let fence = FencingToken::new(number).unwrap();
         let lease = Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1));
         (asked.name, lease)
-    });
-    State::new(leases.collect(), vec![], 0, Parking::default())
+    })
+}
+
+fn state_of(numbers: RangeInclusive<u64>) -> State {
+    State::new(leases(numbers).collect(), vec![], 0, Parking::default())
 }
 
 /// What is read, and whether nothing but that is there.
@@ -83,13 +84,10 @@ fn row(number: u64) -> Rows {
     rows(number..=number)
 }
 
-fn rows(numbers: std::ops::RangeInclusive<u64>) -> Rows {
+fn rows(numbers: RangeInclusive<u64>) -> Rows {
     let mut rows = Rows::default();
-    for number in numbers {
-        let asked = attempt(&format!("lock:{number}"), LONG);
-        let fence = FencingToken::new(number).unwrap();
-        let lease = Lease::grant(&asked, Mode::Exclusive, fence, Moment::from_micros(1));
-        rows.lease(&asked.name, None, Some(&lease));
+    for (name, lease) in leases(numbers) {
+        rows.lease(&name, None, Some(&lease));
     }
     rows
 }
@@ -105,9 +103,11 @@ fn held(contents: &Contents) -> Held {
 }
 
 fn locks(count: u64) -> Held {
-    (1..=count)
+    let mut locks: Held = (1..=count)
         .map(|number| (name(&format!("lock:{number}")), number))
-        .collect()
+        .collect();
+    locks.sort();
+    locks
 }
 
 /// Where the last record ends.
@@ -128,9 +128,7 @@ fn what_was_written_is_read() {
     assert_eq!(held(&read(&disk).unwrap().0), locks(2));
     // In several records: there are too many rows for one.
     log.rewrite(&meta(5_000), &state_of(1..=5_000)).unwrap();
-    let mut many = locks(5_000);
-    many.sort();
-    assert_eq!(held(&read(&disk).unwrap().0), many);
+    assert_eq!(held(&read(&disk).unwrap().0), locks(5_000));
     log.rewrite(&meta(5), &state_of(1..=5)).unwrap();
     log.append(&meta(6), &row(6)).unwrap();
     assert_eq!(held(&read(&disk).unwrap().0), locks(6));
@@ -200,16 +198,18 @@ fn a_log_that_was_closed_in_good_order_has_lost_nothing_or_is_refused() {
     log.close().unwrap();
     let sound = disk.newest();
     for at in 0..sound.len() {
-        for lost in [at..at + 1, at..(at + 512).min(sound.len())] {
-            let mut damaged = sound.clone();
-            damaged[lost.clone()].fill(0);
-            disk.overwrite_newest(&damaged);
+        let mut changed = [sound.clone(), sound.clone(), sound.clone()];
+        changed[0][at] = 0;
+        changed[1][at..(at + 512).min(sound.len())].fill(0);
+        changed[2][at] ^= 0x80;
+        for (kind, damaged) in changed.iter().enumerate() {
+            disk.overwrite_newest(damaged);
             match read(&disk) {
                 Ok((contents, _clean)) => {
-                    assert!(at >= ends[3] || damaged == sound, "{lost:?}");
-                    assert_eq!(held(&contents), locks(3), "{lost:?}");
+                    assert!(at >= ends[3] || *damaged == sound, "{kind} at {at}");
+                    assert_eq!(held(&contents), locks(3), "{kind} at {at}");
                 }
-                Err(_refused) => assert!(at < ends[3], "{lost:?}"),
+                Err(_refused) => assert!(at < ends[3] || kind == 2, "{kind} at {at}"),
             }
         }
     }
@@ -219,20 +219,17 @@ fn a_log_that_was_closed_in_good_order_has_lost_nothing_or_is_refused() {
 fn a_log_that_is_cut_is_refused_or_has_lost_nothing() {
     let (disk, _log, ends) = three_records();
     let sound = disk.newest();
-    let mut whole = 0;
     for len in 0..sound.len() {
         disk.overwrite_newest(&sound[..len]);
         match read(&disk) {
             Ok((contents, _clean)) => {
                 assert!(len > ends[3], "{len} bytes");
                 assert_eq!(held(&contents), locks(3), "{len} bytes");
-                whole += 1;
             }
             Err(LogError::CutShort) => assert!(len < ends[3] + 8, "{len} bytes"),
             Err(other) => panic!("{len} bytes: {other}"),
         }
     }
-    assert!(whole > 0);
 }
 
 #[test]
@@ -259,33 +256,6 @@ fn a_write_of_which_any_part_reached_the_disk_is_whole_or_given_up() {
             let left = if torn == sound { 3 } else { 2 };
             assert_eq!(held(&contents), locks(left), "{lost:?}");
             assert_eq!(clean, left == 3 || used(&torn) == ends[2], "{lost:?}");
-        }
-    }
-}
-
-#[test]
-fn a_lock_that_is_shared_and_held_by_one_alone_is_refused() {
-    let (now, asked) = (Moment::from_micros(1), attempt("lock", LONG));
-    let of = |mode, fence| {
-        let fence = FencingToken::new(fence).unwrap();
-        Lease::grant(&asked, mode, fence, now)
-    };
-    let shared = [of(slotted(0), 1), of(slotted(1), 2)];
-    for (alone, is_right) in [("lock", false), ("other", true)] {
-        let (disk, mut rows) = (Disk::default(), Rows::default());
-        rows.lease(&name(alone), None, Some(&of(Mode::Exclusive, 3)));
-        for lease in &shared {
-            rows.lease(&asked.name, lease.row(), Some(lease));
-        }
-        let mut log = begin(&disk);
-        log.append(&meta(3), &rows).unwrap();
-        let contents = Log::read(&disk);
-        if is_right {
-            let (contents, _) = contents.unwrap().unwrap();
-            assert_eq!(contents.leases.len(), 3);
-        } else {
-            let error = contents.unwrap_err().error.to_string();
-            assert!(error.contains("its lock is shared"), "{error}");
         }
     }
 }
@@ -382,14 +352,11 @@ fn what_lives_is_copied_into_the_next_file_and_the_one_before_goes() {
         assert_eq!(remembered as u64, state.len(), "after {number}");
         let locks = (0..40).map(|lock| format!("lock:{lock}"));
         let locks = locks.chain([0, 1].map(|lock| format!("shared:{lock}")));
-        let mut lives: Held = locks
-            .flat_map(|lock| {
-                let (lock, state) = (name(&lock), &state);
-                let leases = state.durable_leases(&lock, now);
-                let leases: Vec<_> = leases.map(|it| (lock.clone(), it.fence.get())).collect();
-                leases
-            })
-            .collect();
+        let mut lives = Held::new();
+        for lock in locks.map(|lock| name(&lock)) {
+            let leases = state.durable_leases(&lock, now);
+            lives.extend(leases.map(|it| (lock.clone(), it.fence.get())));
+        }
         lives.sort();
         assert_eq!(held(&contents), lives, "after {number}");
     }
@@ -404,8 +371,6 @@ fn the_next_file_is_completed_although_each_batch_adds_more_than_a_file_grows_by
     let disk = Disk::default();
     let mut log = begin(&disk);
     let (state, batch, meta) = (state_of(1..=100), rows(1..=100), meta(100));
-    let mut all = locks(100);
-    all.sort();
     for _ in 0..3 {
         let mut passes = 0;
         loop {
@@ -418,7 +383,7 @@ fn the_next_file_is_completed_although_each_batch_adds_more_than_a_file_grows_by
             }
             assert!(passes < 100, "the next file never takes its place");
         }
-        assert_eq!(held(&read(&disk).unwrap().0), all);
+        assert_eq!(held(&read(&disk).unwrap().0), locks(100));
     }
 }
 
@@ -436,86 +401,6 @@ fn a_file_that_comes_back_is_neither_read_nor_kept() {
         assert_eq!(held(&contents), vec![(name("lock:7"), 7)]);
         Log::begin(Box::new(disk.clone()), end, &meta(1), &state_of(7..=7)).unwrap();
         assert_eq!(disk.logs(), 1);
-    }
-}
-
-/// What an answer has said of a lock.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Told {
-    Free,
-    Held,
-    Unknown,
-}
-
-/// Takes and gives back locks until the disk has failed, through several files. Says what was told.
-async fn until_it_fails(rig: &Rig) -> (Vec<Told>, bool) {
-    let mut told = Vec::new();
-    for turn in 0..90 {
-        let asked = attempt(&format!("turn:{turn}"), LONG);
-        match rig.store().acquire(&asked).await {
-            Ok(_granted) => told.push(Told::Held),
-            Err(StoreError::Unavailable(_)) => told.push(Told::Free),
-            Err(_unknown) => told.push(Told::Unknown),
-        }
-        if told[turn] == Told::Held && turn % 4 > 0 {
-            told[turn] = match rig.store().release(&asked.name, &asked.token).await {
-                Ok(_released) => Told::Free,
-                Err(StoreError::Unavailable(_)) => Told::Held,
-                Err(_unknown) => Told::Unknown,
-            };
-        }
-        let health = rig.store().check().await.remove(0).health;
-        if health != Health::Passing {
-            return (told, true);
-        }
-    }
-    (told, false)
-}
-
-async fn is_as_told(rig: &Rig, told: &[Told], context: &str) {
-    for (turn, told) in told.iter().enumerate() {
-        let free = rig.is_free(&format!("turn:{turn}")).await;
-        let is = if free { Told::Free } else { Told::Held };
-        assert!(
-            *told == Told::Unknown || *told == is,
-            "{context}: turn {turn} was told {told:?}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn whatever_fails_at_any_step_what_was_answered_is_true() {
-    let kinds: [fn(usize) -> Fault; 3] = [Fault::DiesAfter, Fault::SyncLosesAfter, Fault::Full];
-    for kind in kinds {
-        let (mut steps, mut unknown) = (0, 0);
-        for step in 0.. {
-            let context = format!("{:?}", kind(step));
-            let mut rig = Rig::start();
-            rig.disk.fail(kind(step));
-            let (told, failed) = until_it_fails(&rig).await;
-            unknown += told.iter().filter(|told| **told == Told::Unknown).count();
-            if step % 2 == 0 {
-                // Killed, started again in the same boot, and then the power fails.
-                rig.kill().await;
-                is_as_told(&rig, &told, &context).await;
-                rig.granted(&attempt("later", LONG)).await;
-                rig.lose_power().await;
-                assert!(!rig.is_free("later").await, "{context}");
-            } else {
-                rig.lose_power().await;
-            }
-            is_as_told(&rig, &told, &context).await;
-            if !failed {
-                steps = step;
-                break;
-            }
-        }
-        assert!(steps > 100, "{steps} steps are no whole run");
-        // Want of space is said before anything is written, but for the place of a new file.
-        let full = matches!(kind(0), Fault::Full(_));
-        let most = if full { steps / 50 } else { steps };
-        assert!(unknown <= most, "{unknown} of {steps} answers left it open");
-        assert!(full || unknown > 0, "no write failed");
     }
 }
 
@@ -541,10 +426,8 @@ async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
     for turn in 0..1_500 {
         let asked = attempt(&format!("turn:{turn}"), LONG);
         let granted = store.acquire(&asked).await;
-        assert!(
-            matches!(granted, Ok(Acquisition::Granted(_))),
-            "{turn}: {granted:?}"
-        );
+        let is_granted = matches!(granted, Ok(Acquisition::Granted(_)));
+        assert!(is_granted, "{turn}: {granted:?}");
         if turn % 10 > 0 {
             store.release(&asked.name, &asked.token).await.unwrap();
         }
@@ -568,31 +451,6 @@ async fn files_that_come_and_go_are_not_missed_and_no_more_than_two() {
         assert_eq!(shown.holder.is_some(), turn % 10 == 0, "{turn}");
     }
     store.close().await;
-}
-
-#[tokio::test]
-async fn a_disk_that_is_full_when_a_file_is_due_refuses_and_then_goes_on() {
-    let mut rig = Rig::start();
-    let mut turn = 0;
-    let mut refused = false;
-    // Room for a record, and none for what is new.
-    while !refused {
-        turn += 1;
-        rig.disk.fail(Fault::Full(1));
-        let asked = rig
-            .store()
-            .acquire(&attempt(&format!("t:{turn}"), LONG))
-            .await;
-        refused = asked.is_err();
-        assert!(turn < 1_000, "nothing was ever due");
-    }
-    rig.disk.fail(Fault::None);
-    rig.writes_again().await;
-    rig.lose_power().await;
-    for held in 1..turn {
-        assert!(!rig.is_free(&format!("t:{held}")).await, "{held}");
-    }
-    assert!(rig.is_free(&format!("t:{turn}")).await);
 }
 
 #[tokio::test]
@@ -626,20 +484,4 @@ async fn a_disk_that_is_full_of_what_has_ended_is_usable_again_by_itself() {
         rig.restart().await;
         assert!(!rig.is_free("held").await);
     }
-}
-
-#[tokio::test]
-async fn a_damaged_log_is_named_with_its_file() {
-    let mut rig = Rig::start();
-    rig.granted(&attempt("kept", LONG)).await;
-    rig.close().await;
-    let mut damaged = rig.disk.newest();
-    damaged[60] ^= 1;
-    rig.disk.overwrite_newest(&damaged);
-    let refused = rig.open().unwrap_err();
-    let OpenError::Corrupt { path, what } = refused else {
-        panic!("{refused:?}")
-    };
-    assert!(path.ends_with("latchgate.00000001.log"), "{path:?}");
-    assert!(what.contains("at byte 40"), "{what}");
 }

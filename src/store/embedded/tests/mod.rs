@@ -1,18 +1,16 @@
 //! Tests of the embedded store from the inside: with its clock and its disk in hand.
 
 mod backup;
-mod chaos;
+mod crash;
 mod disk;
 mod faults;
 mod full;
 mod hand_off;
-mod line;
 mod log;
 mod opening;
 mod places;
 mod rig;
 mod rows;
-mod sharing;
 mod stall;
 mod time;
 mod tombstones;

@@ -13,9 +13,8 @@ use crate::{
     },
 };
 
-use super::{
-    line::{LONG, MAX_WAIT, news, queued, released, told_of_its_grant, waiting, waiting_under},
-    rig::{Rig, attempt, key, name},
+use super::rig::{
+    LONG, MAX_WAIT, Rig, attempt, key, name, news, told_of_its_grant, ttl, waiting, waiting_under,
 };
 
 const KEEP: Duration = Duration::from_secs(5);
@@ -24,7 +23,7 @@ const KEEP: Duration = Duration::from_secs(5);
 async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
     let rig = Rig::start();
     rig.granted(&attempt("lock", LONG)).await;
-    let mut place = queued(&rig, &waiting("lock")).await;
+    let mut place = rig.queued(&waiting("lock")).await;
     rig.clock.advance(MAX_WAIT);
     // Not before it had time to leave by itself.
     rig.granted(&attempt("other", LONG)).await;
@@ -38,9 +37,9 @@ async fn a_place_whose_patience_is_over_is_given_up_a_while_later() {
 async fn a_place_that_was_given_up_is_not_granted() {
     let rig = Rig::start();
     rig.granted(&attempt("lock", 70_000)).await;
-    let mut over = queued(&rig, &waiting("lock")).await;
+    let mut over = rig.queued(&waiting("lock")).await;
     rig.clock.advance(Duration::from_secs(50));
-    let mut next = queued(&rig, &waiting("lock")).await;
+    let mut next = rig.queued(&waiting("lock")).await;
     // Its time and the lease are over at one look.
     rig.clock.advance(Duration::from_secs(50));
     rig.granted(&attempt("other", LONG)).await;
@@ -49,63 +48,43 @@ async fn a_place_that_was_given_up_is_not_granted() {
 }
 
 #[tokio::test]
-async fn a_grant_to_a_kept_place_lasts_no_longer_than_the_place() {
-    let rig = Rig::start();
-    let (holder, key) = (attempt("lock", LONG), key());
-    kept_place_behind(&rig, &holder, key).await;
-    rig.clock.advance(Duration::from_secs(2));
-    released(&rig, &holder).await;
-    assert_eq!(rig.left("lock").await, Duration::from_secs(3));
-    let mut next = queued(&rig, &waiting("lock")).await;
-    rig.clock.advance(Duration::from_secs(3));
-    rig.granted(&attempt("other", LONG)).await;
-    told_of_its_grant(&mut next).await;
-}
-
-#[tokio::test]
-async fn a_grant_to_a_kept_place_lasts_its_ttl_once_it_is_asked_for() {
-    for restarted in [false, true] {
+async fn a_grant_to_a_kept_place_lasts_as_long_as_the_place_and_its_ttl_once_it_is_asked_for() {
+    for restart in ["none", "restart", "reboot"] {
         let mut rig = Rig::start();
         let (holder, key) = (attempt("lock", LONG), key());
-        kept_place_behind(&rig, &holder, key).await;
-        released(&rig, &holder).await;
-        if restarted {
-            rig.restart().await;
+        let first = kept_place_behind(&rig, &holder, key).await;
+        rig.clock.advance(Duration::from_secs(2));
+        rig.released(&holder).await;
+        match restart {
+            "restart" => rig.restart().await,
+            "reboot" => rig.lose_power().await,
+            _ => {}
         }
-        rig.clock.advance(Duration::from_secs(4));
+        // Nobody has heard of it, so neither a late copy of the attempt nor a reboot gives it more time.
+        let late = rig.store().acquire(&first).await;
+        assert_eq!(late, Ok(Acquisition::Superseded), "{restart}");
+        let left = KEEP.saturating_sub(Duration::from_secs(2));
+        assert_eq!(rig.left("lock").await, left, "{restart}");
+        rig.clock.advance(Duration::from_secs(2));
         let again = waiting_under("lock", key);
         match rig.store().acquire(&again).await {
             Ok(Acquisition::Collected(held, ..)) => {
                 assert_eq!(held.expires_in, Duration::from_millis(LONG));
             }
-            other => panic!("not the lease of its key: {other:?}"),
+            other => panic!("{restart}: not the lease of its key: {other:?}"),
         }
         assert_eq!(rig.left("lock").await, Duration::from_millis(LONG));
     }
 }
 
 #[tokio::test]
-async fn a_late_copy_of_the_attempt_is_not_answered_the_grant_of_its_place() {
+async fn a_grant_to_a_kept_place_can_be_given_back() {
     let rig = Rig::start();
     let (holder, key) = (attempt("lock", LONG), key());
     let first = kept_place_behind(&rig, &holder, key).await;
-    released(&rig, &holder).await;
-    let late = rig.store().acquire(&first).await;
-    assert_eq!(late, Ok(Acquisition::Superseded));
-    assert_eq!(rig.left("lock").await, KEEP);
-    // Nobody has heard of it, so it can still be given back.
+    rig.released(&holder).await;
     let given_back = rig.store().give_back(&first.name, &first.token).await;
     assert_eq!(given_back, Ok(GiveBack::GivenBack));
-}
-
-#[tokio::test]
-async fn a_grant_of_which_nobody_has_heard_gets_no_more_time_by_a_reboot() {
-    let mut rig = Rig::start();
-    let (holder, key) = (attempt("lock", LONG), key());
-    kept_place_behind(&rig, &holder, key).await;
-    released(&rig, &holder).await;
-    rig.lose_power().await;
-    assert_eq!(rig.left("lock").await, KEEP);
 }
 
 #[tokio::test]
@@ -113,7 +92,7 @@ async fn whoever_is_queued_is_told_when_the_store_closes() {
     let mut rig = Rig::start();
     rig.granted(&attempt("lock", LONG)).await;
     let attempt = waiting("lock");
-    let mut place = queued(&rig, &attempt).await;
+    let mut place = rig.queued(&attempt).await;
     rig.close().await;
     assert_eq!(news(&mut place).await, News::Forgotten);
 }
@@ -124,14 +103,14 @@ async fn a_lease_that_ended_while_it_was_written_is_not_handed_over() {
     let holder = attempt("lock", LONG);
     rig.granted(&holder).await;
     let short = Attempt {
-        ttl: super::rig::ttl(10_000),
+        ttl: ttl(10_000),
         ..waiting("lock")
     };
-    let mut place = queued(&rig, &short).await;
+    let mut place = rig.queued(&short).await;
     let clock = std::sync::Arc::clone(&rig.clock);
     rig.disk
         .on_sync(move || clock.advance(Duration::from_secs(20)));
-    released(&rig, &holder).await;
+    rig.released(&holder).await;
     assert_eq!(news(&mut place).await, News::Forgotten);
 }
 
@@ -166,7 +145,7 @@ fn without_a_fence_left_everybody_is_told_to_ask_again() {
 async fn kept_place_behind(rig: &Rig, holder: &Attempt, key: IdempotencyHash) -> Attempt {
     rig.granted(holder).await;
     let first = waiting_under("lock", key);
-    let place = queued(rig, &first).await;
+    let place = rig.queued(&first).await;
     let leaving = rig.store().leave(&first.name, &first.token, Some(KEEP));
     let leaving = leaving.await.unwrap();
     assert!(matches!(leaving, Leaving::Left(_)), "{leaving:?}");

@@ -1,4 +1,4 @@
-//! A store whose disk and clock are in hand.
+//! A store whose disk and clock are in hand, and attempts for its locks.
 
 use std::{
     sync::Arc,
@@ -6,27 +6,36 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     clock::ManualClock,
     lock::{
-        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, Salt,
+        Fingerprint, HeldLease, HoldLimit, IdempotencyHash, Limit, LockName, Metadata, Mode, Salt,
         Sharing, Token, Ttl,
     },
     store::{
         Store, StoreError,
-        contract::{Acquisition, Attempt, Holder, Idempotency, Inspection},
+        contract::{
+            Acquisition, Attempt, Health, Holder, Idempotency, Inspection, Release, Renewal,
+            Waiting,
+        },
         embedded::{
             EmbeddedStore, OpenError,
             log::{Directory, Volume},
-            records::Rows,
-            state::{CopyCursor, State},
         },
+        parking::{News, Parked},
     },
 };
 
 use super::disk::{Disk, Fault};
+
+/// A TTL that is longer than any test takes.
+pub(super) const LONG: u64 = 3_600_000;
+/// How long an attempt of a test wants to wait.
+pub(super) const MAX_WAIT: Duration = Duration::from_mins(1);
+/// Longer than anything takes that is to happen at once.
+const LATE: Duration = Duration::from_secs(10);
 
 /// A store whose disk and clock are in hand.
 pub(super) struct Rig {
@@ -41,28 +50,27 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn start() -> Self {
         let wall = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
-        let mut rig = Self {
-            clock: Arc::new(ManualClock::at(wall)),
-            disk: Disk::default(),
-            store: None,
-            directory: TempDir::new().unwrap(),
-        };
+        let mut rig = Self::new(Arc::new(ManualClock::at(wall)));
         rig.open().unwrap();
         rig
     }
 
     /// A store in an empty directory, into which this log file was put, with the same clock.
     pub(super) fn restored(&self, log: &[u8]) -> Result<Self, OpenError> {
-        let mut rig = Self {
-            clock: Arc::clone(&self.clock),
-            disk: Disk::default(),
-            store: None,
-            directory: TempDir::new().unwrap(),
-        };
+        let mut rig = Self::new(Arc::clone(&self.clock));
         rig.disk.draft(log).unwrap();
         rig.disk.put_in_place(1).unwrap();
         rig.open()?;
         Ok(rig)
+    }
+
+    fn new(clock: Arc<ManualClock>) -> Self {
+        Self {
+            clock,
+            disk: Disk::default(),
+            store: None,
+            directory: TempDir::new().unwrap(),
+        }
     }
 
     pub(super) fn open(&mut self) -> Result<(), OpenError> {
@@ -118,6 +126,48 @@ impl Rig {
         }
     }
 
+    /// Takes so many locks, `held:0` and on.
+    pub(super) async fn hold(&self, count: usize) -> Vec<Attempt> {
+        let held: Vec<_> = (0..count)
+            .map(|number| attempt(&format!("held:{number}"), LONG))
+            .collect();
+        for lease in &held {
+            self.granted(lease).await;
+        }
+        held
+    }
+
+    /// Renews a lease, which must live.
+    pub(super) async fn renewed(&self, attempt: &Attempt) -> HeldLease {
+        // A lease that ends when it did before is not written.
+        self.clock.advance(Duration::from_millis(1));
+        let renewal = self.store().renew(&attempt.name, &attempt.token, None);
+        match renewal.await {
+            Ok(Renewal::Renewed(held, _)) => held,
+            other => panic!("{}: not renewed: {other:?}", attempt.name),
+        }
+    }
+
+    /// Releases a lease, which must live.
+    pub(super) async fn released(&self, attempt: &Attempt) {
+        let release = self.store().release(&attempt.name, &attempt.token).await;
+        assert_eq!(release, Ok(Release::Released), "{}", attempt.name);
+    }
+
+    /// Queues an attempt.
+    pub(super) async fn queued(&self, attempt: &Attempt) -> Parked {
+        let store = self.store();
+        let place = store.parking().park(attempt.name.clone(), attempt.token);
+        match store.acquire(attempt).await {
+            Ok(Acquisition::Queued(_)) => place,
+            other => panic!("not queued: {other:?}"),
+        }
+    }
+
+    pub(super) async fn health(&self) -> Health {
+        self.store().check().await.remove(0).health
+    }
+
     pub(super) async fn shown(&self, lock: &str) -> Inspection {
         self.store().inspect(&name(lock)).await.unwrap()
     }
@@ -141,31 +191,65 @@ impl Rig {
 
     /// Waits until the store can write again.
     pub(super) async fn writes_again(&self) -> HeldLease {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let probe = attempt("probe", 60_000);
+        let probe = attempt("probe", 60_000);
+        until("the store recovers", async || {
             match self.store().acquire(&probe).await {
-                Ok(Acquisition::Granted(held)) => {
-                    let release = self.store().release(&probe.name, &probe.token).await;
-                    release.unwrap();
-                    return held;
-                }
-                Ok(other) => panic!("the probe must be free: {other:?}"),
-                Err(StoreError::Unavailable(_)) => {}
-                Err(error) => panic!("a disk that has failed is not written: {error}"),
+                Ok(Acquisition::Granted(_)) => true,
+                Err(StoreError::Unavailable(_)) => false,
+                other => panic!("the probe is free, and a failed disk is not written: {other:?}"),
             }
-            assert!(Instant::now() < deadline, "the store does not recover");
-            sleep(Duration::from_millis(10)).await;
-        }
+        })
+        .await;
+        let held = self.granted(&probe).await;
+        self.released(&probe).await;
+        held
     }
 }
 
-/// The rows of everything that lives.
-pub(super) fn all_rows(state: &State) -> Rows {
-    let mut rows = Rows::default();
-    let more = state.copy(CopyCursor::START, usize::MAX, &mut rows);
-    assert!(more.is_none());
-    rows
+/// Waits until it is so.
+pub(super) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + LATE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits for the news that the attempt holds the lock.
+pub(super) async fn told_of_its_grant(place: &mut Parked) -> HeldLease {
+    match news(place).await {
+        News::Granted(held) => held,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// Waits for whatever the attempt is told.
+pub(super) async fn news(place: &mut Parked) -> News {
+    timeout(LATE, place.news()).await.expect("there are news")
+}
+
+/// An exclusive lease is alone, and no two leases of a lock have the same slot.
+pub(super) fn assert_distinct_slots(leases: &[HeldLease]) {
+    if leases.iter().any(|lease| lease.mode == Mode::Exclusive) {
+        assert_eq!(leases.len(), 1, "{leases:?}");
+    }
+    let mut slots: Vec<_> = leases.iter().filter_map(|it| it.mode.slot()).collect();
+    slots.sort_unstable();
+    assert!(slots.is_sorted_by(|one, next| one < next), "{slots:?}");
+}
+
+/// The numbers of a seed.
+pub(super) struct Random(pub(super) u64);
+
+// === impl Random ===
+
+impl Random {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap()
+    }
 }
 
 pub(super) fn name(text: &str) -> LockName {
@@ -236,4 +320,25 @@ pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
         hold_limit: Some(HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap()),
         ..attempt(lock, ms)
     }
+}
+
+/// The same attempt, which waits.
+pub(super) fn patient(attempt: Attempt) -> Attempt {
+    Attempt {
+        wait: Some(Waiting {
+            max_wait: MAX_WAIT,
+            longest_queue: 10_000,
+        }),
+        ..attempt
+    }
+}
+
+/// An attempt that waits.
+pub(super) fn waiting(lock: &str) -> Attempt {
+    patient(attempt(lock, LONG))
+}
+
+/// An attempt under an idempotency key that waits.
+pub(super) fn waiting_under(lock: &str, key: IdempotencyHash) -> Attempt {
+    patient(keyed(lock, LONG, key))
 }

@@ -5,22 +5,18 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::join_all;
-use parking_lot::Mutex;
-use tokio::time::{Instant, sleep};
-
 use crate::store::{
     Store, StoreError, Unavailability, Uncertainty,
     contract::{Acquisition, Health, Renewal},
     embedded::store::{ACQUIRES, QUEUE},
 };
+use futures_util::future::{FutureExt, join_all};
+use parking_lot::Mutex;
 
 use super::{
     disk::Disk,
-    rig::{Rig, attempt, limited},
+    rig::{LONG, Rig, attempt, limited, ttl, until},
 };
-
-const LONG: u64 = 3_600_000;
 
 /// Holds every sync until it is told to go on.
 pub(super) struct Gate {
@@ -46,7 +42,7 @@ async fn nothing_is_answered_or_shown_before_it_is_durable() {
         assert!(rig.is_free("new").await, "a grant was shown too early");
         assert!(!rig.is_free("old").await, "a release was shown too early");
         rig.clock.advance(Duration::from_secs(5));
-        let health = rig.store().check().await.remove(0).health;
+        let health = rig.health().await;
         assert!(matches!(health, Health::Outage(_)), "{health:?}");
         gate.open();
     };
@@ -93,32 +89,21 @@ async fn more_acquires_than_there_is_room_for_are_refused_and_a_holder_keeps_its
     let others: Vec<_> = (0..ACQUIRES + 10).map(|_| attempt("lock", LONG)).collect();
     let others = join_all(others.iter().map(|attempt| rig.store().acquire(attempt)));
     let mut others = std::pin::pin!(others);
-    tokio::select! {
-        biased;
-        _ = &mut others => panic!("answered before it was durable"),
-        () = std::future::ready(()) => {}
-    }
+    let answered = others.as_mut().now_or_never();
+    assert!(answered.is_none(), "answered before it was durable");
     let renewals = (0..QUEUE - ACQUIRES).map(|_| rig.store().renew(&kept.name, &kept.token, None));
     let mut renewals = std::pin::pin!(join_all(renewals));
-    tokio::select! {
-        biased;
-        _ = &mut renewals => panic!("answered before it was durable"),
-        () = std::future::ready(()) => {}
-    }
+    let answered = renewals.as_mut().now_or_never();
+    assert!(answered.is_none(), "answered before it was durable");
     gate.open();
     let (_first, others, renewals) = tokio::join!(first, others, renewals);
-    assert!(
-        renewals
-            .iter()
-            .all(|it| matches!(it, Ok(Renewal::Renewed(..))))
-    );
+    let is_renewed = |it: &_| matches!(it, Ok(Renewal::Renewed(..)));
+    assert!(renewals.iter().all(is_renewed));
     let overloaded = StoreError::from(Unavailability::Overloaded);
     let refused = others.iter().filter(|it| **it == Err(overloaded.clone()));
     assert_eq!(refused.count(), 10);
-    let granted = others
-        .iter()
-        .filter(|it| matches!(it, Ok(Acquisition::Granted(_))));
-    assert_eq!(granted.count(), 1);
+    let is_granted = |it: &&_| matches!(it, Ok(Acquisition::Granted(_)));
+    assert_eq!(others.iter().filter(is_granted).count(), 1);
 }
 
 #[tokio::test]
@@ -144,7 +129,7 @@ async fn a_lease_that_ended_while_it_was_written_is_not_answered_as_granted() {
     assert_eq!(outcome, Err(late.clone()));
     let long = attempt("long", 25_000);
     rig.granted(&long).await;
-    let short = Some(super::rig::ttl(10_000));
+    let short = Some(ttl(10_000));
     let outcome = rig.store().renew(&long.name, &long.token, short).await;
     assert_eq!(outcome, Err(late));
 }
@@ -174,11 +159,7 @@ impl Gate {
     }
 
     pub(super) async fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.reached.try_recv().is_err() {
-            assert!(Instant::now() < deadline, "no sync in time");
-            sleep(Duration::from_millis(1)).await;
-        }
+        until("a sync", async || self.reached.try_recv().is_ok()).await;
     }
 
     pub(super) fn open(self) {

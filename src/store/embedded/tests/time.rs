@@ -8,9 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::time::{Instant, sleep};
-
-use super::rig::{Rig, attempt, limited, ttl};
+use super::rig::{Rig, attempt, limited, ttl, until};
 use crate::{
     clock::{Clock, ManualClock},
     store::{Store, contract::Renewal},
@@ -32,11 +30,7 @@ async fn a_restart_keeps_exactly_what_was_left() {
     assert!(!rig.is_free("lock").await);
     rig.clock.advance(Duration::from_micros(1));
     assert!(rig.is_free("lock").await);
-}
-
-#[tokio::test]
-async fn a_lease_that_ends_while_the_store_is_down_is_over() {
-    let mut rig = Rig::start();
+    // A lease that ends while the store is down is over.
     rig.granted(&attempt("lock", 30_000)).await;
     rig.close().await;
     rig.clock.advance(30 * SECOND);
@@ -118,11 +112,8 @@ async fn an_idle_store_tells_its_file_how_late_it_is() {
         counter.fetch_add(1, Ordering::SeqCst);
     });
     rig.clock.advance(20 * SECOND);
-    let deadline = Instant::now() + 10 * SECOND;
-    while syncs.load(Ordering::SeqCst) == 0 {
-        assert!(Instant::now() < deadline, "the file was told nothing");
-        sleep(Duration::from_millis(10)).await;
-    }
+    let is_told = async || syncs.load(Ordering::SeqCst) > 0;
+    until("the file is told", is_told).await;
     rig.lose_power().await;
     assert_eq!(rig.left("lock").await, 15 * SECOND);
 }
@@ -165,19 +156,4 @@ async fn fences_rise_whatever_the_wall_clock_says() {
     // A plausible wall clock is a floor; an absurd one wastes no numbers.
     assert!(last.get() > 1_900_000_000_000_000);
     assert!(last.get() < 1_900_000_000_001_000);
-}
-
-#[tokio::test]
-async fn what_is_over_is_cleared_away_although_nobody_asks() {
-    let rig = Rig::start();
-    for turn in 0..100 {
-        rig.granted(&attempt(&format!("lock:{turn}"), 10_000)).await;
-    }
-    assert_eq!(rig.remembered(), 100);
-    rig.clock.advance(10 * SECOND);
-    let deadline = Instant::now() + 10 * SECOND;
-    while rig.remembered() > 0 {
-        assert!(Instant::now() < deadline, "{} are left", rig.remembered());
-        sleep(Duration::from_millis(10)).await;
-    }
 }

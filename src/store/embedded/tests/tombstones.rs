@@ -3,41 +3,57 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tokio::time::{Instant, sleep};
 
-use super::rig::{Rig, attempt, key, keyed};
-use crate::store::{
-    Store, StoreError, Unavailability,
-    contract::{Acquisition, GiveBack, Loss, Release, TOMBSTONE},
+use super::rig::{LONG, Rig, attempt, key, keyed, until};
+use crate::{
+    lock::{IdempotencyHash, Token},
+    store::{
+        Store, StoreError, Unavailability,
+        contract::{Acquisition, Attempt, GiveBack, Loss, Release, TOMBSTONE},
+    },
 };
 
-const LONG: u64 = 3_600_000;
 const MICRO: Duration = Duration::from_micros(1);
 
+/// Releases a lease under a key, and gives a token back.
+async fn ended(rig: &Rig, lock: &str, key: IdempotencyHash) -> [Attempt; 2] {
+    let [used, late] = [keyed(lock, LONG, key), attempt("lock", LONG)];
+    rig.granted(&used).await;
+    rig.released(&used).await;
+    let outcome = rig.store().give_back(&late.name, &late.token).await;
+    assert_eq!(outcome, Ok(GiveBack::NothingHeld));
+    [used, late]
+}
+
+/// Key and tokens are still refused.
+async fn is_remembered(rig: &Rig, [used, late]: &[Attempt; 2]) {
+    let again = Attempt {
+        token: Token::random().hash(),
+        ..used.clone()
+    };
+    let outcome = rig.store().acquire(&again).await;
+    assert_eq!(outcome, Ok(Acquisition::IdempotencyExpired));
+    let withdrawn = StoreError::from(Unavailability::Withdrawn);
+    assert_eq!(rig.store().acquire(late).await, Err(withdrawn));
+    let release = rig.store().release(&used.name, &used.token).await;
+    assert_eq!(release, Ok(Release::Released));
+}
+
 #[tokio::test]
-async fn a_used_key_is_refused_for_exactly_its_time() {
+async fn a_used_key_and_a_token_that_was_given_back_are_refused_for_exactly_their_time() {
     for restarts in [false, true] {
         let mut rig = Rig::start();
-        let key = key();
-        let first = keyed("lock", LONG, key);
-        rig.granted(&first).await;
-        rig.store()
-            .release(&first.name, &first.token)
-            .await
-            .unwrap();
+        let ended = ended(&rig, "lock", key()).await;
         rig.clock.advance(TOMBSTONE.saturating_sub(MICRO));
         if restarts {
             rig.restart().await;
         }
-        let again = keyed("lock", LONG, key);
-        let outcome = rig.store().acquire(&again).await;
-        assert_eq!(outcome, Ok(Acquisition::IdempotencyExpired));
-        let release = rig.store().release(&first.name, &first.token).await;
-        assert_eq!(release, Ok(Release::Released));
+        is_remembered(&rig, &ended).await;
         rig.clock.advance(MICRO);
-        let release = rig.store().release(&first.name, &first.token).await;
+        let [used, _late] = ended;
+        let release = rig.store().release(&used.name, &used.token).await;
         assert_eq!(release, Ok(Release::Lost(Loss::Free)));
-        rig.granted(&again).await;
+        rig.granted(&used).await;
     }
 }
 
@@ -58,61 +74,22 @@ async fn a_key_counts_from_the_expiry_of_its_lease_and_not_from_when_it_is_notic
 }
 
 #[tokio::test]
-async fn a_token_that_was_given_back_is_refused_for_its_time() {
-    for restarts in [false, true] {
-        let mut rig = Rig::start();
-        let late = attempt("lock", LONG);
-        let outcome = rig.store().give_back(&late.name, &late.token).await;
-        assert_eq!(outcome, Ok(GiveBack::NothingHeld));
-        rig.clock.advance(TOMBSTONE.saturating_sub(MICRO));
-        if restarts {
-            rig.restart().await;
-        }
-        let withdrawn = StoreError::from(Unavailability::Withdrawn);
-        assert_eq!(rig.store().acquire(&late).await, Err(withdrawn));
-    }
-}
-
-#[tokio::test]
-async fn a_used_key_is_refused_after_a_reboot() {
+async fn a_used_key_and_a_token_that_was_given_back_are_refused_after_a_reboot() {
     let mut rig = Rig::start();
-    let (key, late) = (key(), attempt("lock", LONG));
-    let first = keyed("lock", LONG, key);
-    rig.granted(&first).await;
-    rig.store()
-        .release(&first.name, &first.token)
-        .await
-        .unwrap();
-    rig.store()
-        .give_back(&late.name, &late.token)
-        .await
-        .unwrap();
+    let ended = ended(&rig, "lock", key()).await;
     rig.lose_power().await;
-    let outcome = rig.store().acquire(&keyed("lock", LONG, key)).await;
-    assert_eq!(outcome, Ok(Acquisition::IdempotencyExpired));
-    let release = rig.store().release(&first.name, &first.token).await;
-    assert_eq!(release, Ok(Release::Released));
-    let withdrawn = StoreError::from(Unavailability::Withdrawn);
-    assert_eq!(rig.store().acquire(&late).await, Err(withdrawn));
+    is_remembered(&rig, &ended).await;
 }
 
 #[tokio::test]
 async fn nothing_is_left_of_a_lease_after_its_time() {
     let mut rig = Rig::start();
     for turn in 0..20 {
-        let first = keyed(&format!("lock:{turn}"), LONG, key());
-        rig.granted(&first).await;
-        rig.store()
-            .release(&first.name, &first.token)
-            .await
-            .unwrap();
-        let late = attempt("lock", LONG);
-        rig.store()
-            .give_back(&late.name, &late.token)
-            .await
-            .unwrap();
+        ended(&rig, &format!("lock:{turn}"), key()).await;
+        rig.granted(&attempt(&format!("short:{turn}"), 10_000))
+            .await;
     }
-    assert_eq!(rig.remembered(), 60);
+    assert_eq!(rig.remembered(), 80);
     all_is_forgotten(&mut rig).await;
 }
 
@@ -122,10 +99,7 @@ async fn nothing_is_left_of_very_many_names_after_their_time() {
     let turn = async |name: usize| {
         let asked = keyed(&format!("job:{name}"), LONG, key());
         rig.granted(&asked).await;
-        rig.store()
-            .release(&asked.name, &asked.token)
-            .await
-            .unwrap();
+        rig.released(&asked).await;
     };
     stream::iter(0..5_000).for_each_concurrent(100, turn).await;
     assert!(rig.remembered() >= 5_000);
@@ -135,11 +109,7 @@ async fn nothing_is_left_of_very_many_names_after_their_time() {
 /// Ends when the time of all that is remembered is over, and it is forgotten.
 async fn all_is_forgotten(rig: &mut Rig) {
     rig.clock.advance(TOMBSTONE);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while rig.remembered() > 0 {
-        assert!(Instant::now() < deadline, "{} are left", rig.remembered());
-        sleep(Duration::from_millis(10)).await;
-    }
+    until("nothing is left", async || rig.remembered() == 0).await;
     // The file has forgotten them as well: a reboot would bring back what it still holds.
     rig.restart().await;
     assert_eq!(rig.remembered(), 0);

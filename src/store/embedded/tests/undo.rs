@@ -5,20 +5,23 @@ use std::{sync::OnceLock, time::Duration};
 use tokio::time::Instant;
 
 use crate::{
-    lock::{BreakTarget, HeldLease, IdempotencyHash, KeeperId, LockName, Mode},
+    lock::{BreakTarget, FencingToken, IdempotencyHash, KeeperId, LockName},
     store::{
-        contract::{Acquisition, Attempt, Holder, Inspection, RenewalTtl, Renewer},
+        Unavailability,
+        contract::{
+            Acquisition, Attempt, Confirmation, Holder, Inspection, Release, RenewalTtl, Renewer,
+        },
         embedded::{
-            records::Fields,
-            state::{Moment, State, UndeliveredGrant},
+            records::{Fields, Rows},
+            state::{CopyCursor, Moment, Shortage, State, UndeliveredGrant},
         },
         parking::{Parked, Parking},
     },
 };
 
-use super::{
-    line::{waiting, waiting_under},
-    rig::{all_rows, attempt, key, keyed, name, share},
+use super::rig::{
+    LONG, Random, assert_distinct_slots, attempt, key, keyed, name, patient, reader, share, ttl,
+    waiting, waiting_under,
 };
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -32,45 +35,48 @@ struct Seen {
     live_bytes: u64,
 }
 
-struct Random(u64);
+/// Those who send commands.
+struct Callers {
+    random: Random,
+    parking: Parking,
+    keys: [IdempotencyHash; 3],
+    attempts: Vec<Attempt>,
+    places: Vec<Parked>,
+}
 
 #[test]
 fn a_batch_that_is_undone_was_never_there() {
     for seed in 1..=30 {
-        let mut random = Random(seed * 0x9e37_79b9);
         let parking = Parking::default();
         let mut state = State::new(vec![], vec![], 0, parking.clone());
+        let mut callers = Callers {
+            random: Random(seed * 0x9e37_79b9),
+            parking,
+            keys: [(); 3].map(|()| key()),
+            attempts: vec![attempt("a", 100)],
+            places: Vec::new(),
+        };
         let mut now = Moment::from_micros(1_000_000);
-        let keys: Vec<_> = (0..3).map(|_| key()).collect();
-        let mut attempts = vec![attempt("a", 100)];
-        let mut places = Vec::new();
         for batch in 0..120 {
+            let context = format!("seed {seed}, batch {batch}");
             let before = seen(&state, now);
-            for _ in 0..=random.below(12) {
-                one_command(
-                    &mut random,
-                    &mut state,
-                    &parking,
-                    &keys,
-                    &mut attempts,
-                    &mut places,
-                    now,
-                );
-                assert_eq!(
-                    seen(&state, now).shown,
-                    before.shown,
-                    "seed {seed}, batch {batch}: shown before it was durable"
-                );
+            let recent = callers.attempts.iter().rev().take(10).cloned();
+            let recent: Vec<_> = recent.collect();
+            let holders = confirmed(&state, &recent, now);
+            for _ in 0..=callers.random.below(12) {
+                callers.one_command(&mut state, now);
+                let shown = seen(&state, now).shown;
+                assert_eq!(shown, before.shown, "{context}: before it was durable");
+                assert_eq!(confirmed(&state, &recent, now), holders, "{context}");
             }
-            if random.below(3) == 0 {
+            if callers.random.below(3) == 0 {
                 state.rollback();
-                let after = seen(&state, now);
-                assert_eq!(after, before, "seed {seed}, batch {batch}");
+                assert_eq!(seen(&state, now), before, "{context}");
             } else {
                 drop(state.commit());
             }
             holds_together(&state, now);
-            now = now.after(Duration::from_millis(random.below(60)));
+            now = now.after(Duration::from_millis(callers.random.below(60) as u64));
             state.sweep(now, usize::MAX);
             drop(state.commit());
             holds_together(&state, now);
@@ -78,81 +84,76 @@ fn a_batch_that_is_undone_was_never_there() {
     }
 }
 
-fn one_command(
-    random: &mut Random,
-    state: &mut State,
-    parking: &Parking,
-    keys: &[IdempotencyHash],
-    attempts: &mut Vec<Attempt>,
-    places: &mut Vec<Parked>,
-    now: Moment,
-) {
-    let recent = attempts.len().min(10) as u64;
-    let index = attempts.len() - 1 - usize::try_from(random.below(recent)).unwrap();
-    let Attempt { name, token, .. } = attempts[index].clone();
-    match random.below(16) {
-        0..5 => {
-            let attempt = new_attempt(random, keys);
-            places.push(parking.park(attempt.name.clone(), attempt.token));
-            state.acquire(&attempt, now).ok();
-            attempts.push(attempt);
-        }
-        5 => drop(state.acquire(&attempts[index].clone(), now)),
-        6..8 => drop(state.release(None, &name, &token, now)),
-        8 => {
-            let keep = (random.below(2) == 0).then_some(Duration::from_millis(80));
-            drop(state.leave(&name, &token, keep, now));
-        }
-        9 => {
-            let ttl = super::rig::ttl(100 + random.below(100));
-            drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl).into(), now));
-        }
-        10 => {
-            state.give_back(&name, &token, None, now);
-        }
-        11 => {
-            let adopter = Renewer::Adopter(KeeperId::random());
-            drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
-        }
-        12 => {
-            let held = state.durable_lease(&name, &token, now);
-            let one = held.map(|lease| BreakTarget::Lease(lease.fence));
-            let target = one.filter(|_| random.below(3) > 0);
-            let broken = state.break_lock(&name, target.or(Some(BreakTarget::All)), now);
-            drop(broken);
-        }
-        13 => state.take_back(&[UndeliveredGrant { name, token }], now),
-        _ => {
-            let gone = usize::try_from(random.below(places.len() as u64 + 1)).unwrap();
-            if gone < places.len() {
-                places.swap_remove(gone);
+// === impl Callers ===
+
+impl Callers {
+    fn one_command(&mut self, state: &mut State, now: Moment) {
+        let index = self.attempts.len() - 1 - self.random.below(self.attempts.len().min(10));
+        let Attempt { name, token, .. } = self.attempts[index].clone();
+        match self.random.below(16) {
+            0..5 => {
+                let attempt = self.new_attempt();
+                self.places
+                    .push(self.parking.park(attempt.name.clone(), attempt.token));
+                state.acquire(&attempt, now).ok();
+                self.attempts.push(attempt);
+            }
+            5 => drop(state.acquire(&self.attempts[index], now)),
+            6..8 => drop(state.release(None, &name, &token, now)),
+            8 => {
+                let keep = (self.random.below(2) == 0).then_some(Duration::from_millis(80));
+                drop(state.leave(&name, &token, keep, now));
+            }
+            9 => {
+                let ttl = ttl(100 + self.random.below(100) as u64);
+                drop(state.renew(Renewer::Bearer, &name, &token, Some(ttl).into(), now));
+            }
+            10 => {
+                state.give_back(&name, &token, None, now);
+            }
+            11 => {
+                let adopter = Renewer::Adopter(KeeperId::random());
+                drop(state.renew(adopter, &name, &token, RenewalTtl::default(), now));
+            }
+            12 => {
+                let held = state.durable_lease(&name, &token, now);
+                let one = held.map(|lease| BreakTarget::Lease(lease.fence));
+                let target = one.filter(|_| self.random.below(3) > 0);
+                let broken = state.break_lock(&name, target.or(Some(BreakTarget::All)), now);
+                drop(broken);
+            }
+            13 => state.take_back(&[UndeliveredGrant { name, token }], now),
+            _ => {
+                let gone = self.random.below(self.places.len() + 1);
+                if gone < self.places.len() {
+                    self.places.swap_remove(gone);
+                }
             }
         }
     }
-}
 
-fn new_attempt(random: &mut Random, keys: &[IdempotencyHash]) -> Attempt {
-    let lock = random.below(NAMES.len() as u64);
-    let text = NAMES[usize::try_from(lock).unwrap()];
-    let mut hash = *keys[usize::try_from(random.below(3)).unwrap()].as_bytes();
-    // The hash of a key covers the name.
-    hash[0] = text.as_bytes()[0];
-    let hash = IdempotencyHash::from_bytes(hash);
-    let attempt = match random.below(6) {
-        0 => attempt(text, 100),
-        1 => keyed(text, 100, hash),
-        2..4 => waiting_under(text, hash),
-        _ => waiting(text),
-    };
-    let sharing = match random.below(5) {
-        0 | 1 => None,
-        2 => Some(share(None)),
-        _ => Some(share(Some(1 + random.below(4)))),
-    };
-    Attempt {
-        sharing,
-        ttl: super::rig::ttl(100 + random.below(100)),
-        ..attempt
+    fn new_attempt(&mut self) -> Attempt {
+        let text = NAMES[self.random.below(NAMES.len())];
+        let mut hash = *self.keys[self.random.below(3)].as_bytes();
+        // The hash of a key covers the name.
+        hash[0] = text.as_bytes()[0];
+        let hash = IdempotencyHash::from_bytes(hash);
+        let attempt = match self.random.below(6) {
+            0 => attempt(text, 100),
+            1 => keyed(text, 100, hash),
+            2..4 => waiting_under(text, hash),
+            _ => waiting(text),
+        };
+        let sharing = match self.random.below(5) {
+            0 | 1 => None,
+            2 => Some(share(None)),
+            _ => Some(share(Some(1 + self.random.below(4) as u64))),
+        };
+        Attempt {
+            sharing,
+            ttl: ttl(100 + self.random.below(100) as u64),
+            ..attempt
+        }
     }
 }
 
@@ -181,6 +182,39 @@ fn a_position_that_comes_back_is_found_under_its_key_although_another_had_the_ke
     assert_eq!(state.inspect(&again.name, now).waiters, 1);
 }
 
+#[test]
+fn who_was_held_back_is_granted_although_what_was_done_meanwhile_is_undone() {
+    let parking = Parking::default();
+    let mut state = State::new(vec![], vec![], 0, parking.clone());
+    let now = Moment::from_micros(1);
+    let writer = attempt("lock", LONG);
+    state.acquire(&writer, now).unwrap();
+    let readers = [(); 2].map(|()| patient(reader("lock", LONG)));
+    let _places = readers
+        .each_ref()
+        .map(|it| parking.park(it.name.clone(), it.token));
+    for reader in &readers {
+        state.acquire(reader, now).unwrap();
+    }
+    assert!(state.commit().is_empty());
+    // There may be no lease more than there is, so one is granted in the place of the writer.
+    let shortage = Shortage {
+        error: Unavailability::Overloaded.into(),
+        room: 0,
+    };
+    state.bound(Some(shortage), now);
+    let released = state.release(None, &writer.name, &writer.token, now);
+    assert_eq!(released, Release::Released);
+    assert_eq!(state.commit().len(), 1);
+    // The other one is granted, and that cannot be written.
+    state.bound(None, now);
+    state.rollback();
+    state.bound(None, now);
+    let told = state.commit();
+    assert_eq!(told.len(), 1, "nobody else would grant it");
+    assert_eq!(told[0].token, readers[1].token);
+}
+
 /// No waiter is queued who might be granted the lock, the next end that matters is known if anybody waits, and an exclusive
 /// lease is alone.
 fn holds_together(state: &State, now: Moment) {
@@ -195,7 +229,7 @@ fn holds_together(state: &State, now: Moment) {
         rows += leases.len();
         assert_eq!(state.durable_leases(&lock, now).count(), leases.len());
         assert!(leases.is_sorted_by_key(|lease| lease.expires_in));
-        have_slots_of_their_own(leases);
+        assert_distinct_slots(leases);
         let ends = leases.iter().map(|lease| lease.expires_in);
         count += leases.len();
         let Some(head) = shown.queue.first() else {
@@ -222,18 +256,6 @@ fn holds_together(state: &State, now: Moment) {
     assert_eq!(all_rows(state).as_bytes().len() as u64, state.live_bytes());
 }
 
-fn have_slots_of_their_own(leases: &[HeldLease]) {
-    if leases.iter().any(|lease| lease.mode == Mode::Exclusive) {
-        assert_eq!(leases.len(), 1, "{leases:?}");
-    }
-    let mut slots: Vec<_> = leases.iter().filter_map(|it| it.mode.slot()).collect();
-    slots.sort_unstable();
-    assert!(
-        slots.is_sorted_by(|before, after| before < after),
-        "{slots:?}"
-    );
-}
-
 fn seen(state: &State, now: Moment) -> Seen {
     let all = all_rows(state);
     let mut fields = Fields::of(all.as_bytes());
@@ -250,6 +272,26 @@ fn seen(state: &State, now: Moment) -> Seen {
     }
 }
 
+/// The rows of everything that lives.
+fn all_rows(state: &State) -> Rows {
+    let mut rows = Rows::default();
+    let more = state.copy(CopyCursor::START, usize::MAX, &mut rows);
+    assert!(more.is_none());
+    rows
+}
+
+/// The fencing token of each attempt that is told that it holds its lock.
+fn confirmed(state: &State, attempts: &[Attempt], now: Moment) -> Vec<Option<FencingToken>> {
+    let confirmed = attempts
+        .iter()
+        .map(|it| state.confirm(&it.name, &it.token, now));
+    let fence = |confirmed| match confirmed {
+        Confirmation::Confirmed(held) => Some(held.fence),
+        Confirmation::Lost | Confirmation::Superseded => None,
+    };
+    confirmed.map(fence).collect()
+}
+
 /// A lock as it is shown, but for the instant of the look.
 fn inspected(state: &State, lock: &LockName, now: Moment) -> Inspection {
     static LOOK: OnceLock<Instant> = OnceLock::new();
@@ -263,15 +305,4 @@ fn inspected(state: &State, lock: &LockName, now: Moment) -> Inspection {
 
 fn names() -> impl Iterator<Item = LockName> {
     NAMES.into_iter().map(name)
-}
-
-// === impl Random ===
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
