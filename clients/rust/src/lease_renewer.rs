@@ -48,8 +48,6 @@ pub struct LeaseRenewer {
     client: Client,
     lease: Lease,
     board: Board,
-    state: watch::Receiver<LeaseState>,
-    requests: watch::Receiver<Option<ReleaseRequest>>,
     renewals: AbortHandle,
     /// Until when the lease lasted when its release began.
     given_up: OnceLock<Option<Instant>>,
@@ -115,11 +113,9 @@ impl LeaseRenewer {
             lease
         };
         let until = certain_until(&lease);
-        let (sender, state) = watch::channel(LeaseState::Kept { until });
-        let (request_sender, requests) = watch::channel(None);
         let board = Board {
-            state: sender,
-            requests: request_sender,
+            state: watch::Sender::new(LeaseState::Kept { until }),
+            requests: watch::Sender::new(None),
         };
         let mut renewer = RenewTask {
             client: client.clone(),
@@ -140,8 +136,6 @@ impl LeaseRenewer {
             client: client.clone(),
             lease,
             board,
-            state,
-            requests,
             renewals,
             given_up: OnceLock::new(),
             released: AtomicBool::new(false),
@@ -151,12 +145,12 @@ impl LeaseRenewer {
 
     /// How the lease stands, now and whenever that changes.
     pub fn watch(&self) -> watch::Receiver<LeaseState> {
-        self.state.clone()
+        self.board.state.subscribe()
     }
 
     /// What was asked of the holder, as soon as a renewal tells it; changes if less time is left than was said before.
     pub fn requests(&self) -> watch::Receiver<Option<ReleaseRequest>> {
-        self.requests.clone()
+        self.board.requests.subscribe()
     }
 
     /// Until when the lease certainly lasts, which is not over yet; `None` once it is lost.
@@ -168,9 +162,7 @@ impl LeaseRenewer {
     pub fn check(&self) -> Result<(), Loss> {
         match self.board.look() {
             LeaseState::Lost(loss) => Err(loss),
-            LeaseState::Kept { .. } | LeaseState::AtLimit { .. } | LeaseState::AtRisk { .. } => {
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 
@@ -326,7 +318,7 @@ impl RenewTask {
             // Late enough to ask again and again, early enough to ask again.
             let left = lease.good_for();
             let after = lease.renew_after.max(left / LEAST_PART).min(left / 2);
-            lease.sent_at() + renewal::spread(after)
+            lease.sent_at + renewal::spread(after)
         };
     }
 
@@ -335,7 +327,7 @@ impl RenewTask {
         let Some(request) = &lease.release_requested else {
             return;
         };
-        let by = lease.sent_at() + request.within();
+        let by = lease.sent_at + request.within();
         if self
             .release_by
             .is_none_or(|known| by + lock::ReleaseRequest::SAME_WITHIN < known)
@@ -356,7 +348,7 @@ impl RenewTask {
 }
 
 fn certain_until(lease: &Lease) -> Instant {
-    renewal::certain_until(lease.sent_at(), lease.good_for())
+    renewal::certain_until(lease.sent_at, lease.good_for())
 }
 
 /// How long one renewal may take: so that in the second third of the lease a few addresses that do

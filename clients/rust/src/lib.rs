@@ -30,10 +30,10 @@ mod lease;
 mod lease_renewer;
 #[doc(hidden)]
 pub mod tls;
-mod with_lock;
 
 use latchgate_vocabulary as lock;
 
+pub use acquire::WithLockError;
 pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
@@ -51,4 +51,3 @@ pub use lock::{
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
-pub use with_lock::WithLockError;

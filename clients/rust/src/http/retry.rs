@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Client, ClientError, Problem, lock::renewal::random_fraction};
 
-use super::call_response::{CallResponse, cause, is_canceled, mistrust};
+use super::call::{CallResponse, cause, is_canceled, mistrust};
 
 /// If the gateway asks for a pause that is longer than the time left, the last copy is sent this long before the deadline.
 const LAST_COPY: Duration = Duration::from_secs(1);
@@ -28,6 +28,8 @@ pub(crate) struct Retry {
     was_put_off: bool,
     /// Whether one of the copies may have been carried out although its answer was lost.
     pub(crate) in_doubt: bool,
+    /// Whether a copy that may have been carried out is the last.
+    pub(crate) ends_in_doubt: bool,
 }
 
 // === impl Retry ===
@@ -45,6 +47,7 @@ impl Retry {
             failed: 0,
             was_put_off: false,
             in_doubt: false,
+            ends_in_doubt: false,
         }
     }
 
@@ -80,8 +83,9 @@ impl Retry {
         let used_up = self.most.is_some_and(|most| {
             self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
         });
+        let is_last = used_up || (self.ends_in_doubt && failure.in_doubt);
         match self.pause(failure.requested_pause) {
-            Some(pause) if !used_up => sleep(pause).await,
+            Some(pause) if !is_last => sleep(pause).await,
             _ => return Err(failure.after(self.in_doubt)),
         }
         Ok(())
@@ -260,36 +264,25 @@ impl RetryableFailure {
 
     /// No gateway was reached.
     pub(crate) fn unreachable(url: &str, reason: String) -> Self {
-        Self::nothing(ClientError::Unreachable {
-            url: url.to_owned(),
-            reason,
-        })
+        let url = url.to_owned();
+        Self::nothing(ClientError::Unreachable { url, reason })
     }
 
     /// The copy may have been carried out.
     pub(crate) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
         Self {
-            error: ClientError::OutcomeUnknown {
-                reason,
-                problem: problem.map(Box::new),
-            },
             in_doubt: true,
-            requested_pause: None,
-            is_lasting: false,
+            ..Self::nothing(ClientError::unknown(reason, problem.map(Box::new)))
         }
     }
 
     /// The same of a copy that only looks: whatever became of it, nothing has happened.
     pub(crate) fn of_look(self, url: &str) -> Self {
         let failure = match self.error {
-            ClientError::OutcomeUnknown {
-                problem: Some(problem),
-                ..
-            } => Self::nothing(ClientError::Unavailable(problem)),
-            ClientError::OutcomeUnknown {
-                reason,
-                problem: None,
-            } => Self::unreachable(url, reason),
+            ClientError::OutcomeUnknown { reason, problem } => match problem {
+                Some(problem) => Self::nothing(ClientError::Unavailable(problem)),
+                None => Self::unreachable(url, reason),
+            },
             error => Self::nothing(error),
         };
         Self {
@@ -318,10 +311,10 @@ impl RetryableFailure {
     pub(crate) fn after(self, in_doubt: bool) -> ClientError {
         match self.error {
             error if !in_doubt || self.in_doubt => error,
-            error => ClientError::OutcomeUnknown {
-                reason: format!("an earlier copy of the request was not answered; then {error}"),
-                problem: error.problem().cloned().map(Box::new),
-            },
+            error => {
+                let problem = error.problem().cloned().map(Box::new);
+                ClientError::after_unanswered(error, problem)
+            }
         }
     }
 }
