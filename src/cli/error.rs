@@ -14,21 +14,20 @@ use crate::{
     auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
-    lifecycle::TasksLeft,
     store::{OpenError, redis::CredentialsError},
-    telemetry::{LoggingError, trace::TraceError},
+    telemetry::trace::TraceError,
     tls::TlsError,
     with_all::with_all,
 };
 
-use super::terminal::visible;
+use super::terminal::{output, visible};
 
 /// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
     /// The gateway refused the call, or no gateway answered it. The owner of a lease, or a server that is no
     /// gateway, may have chosen parts of the text.
-    #[error("{}", visible(&in_flags(_0)))]
+    #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
     /// A signal came while the command waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
@@ -117,18 +116,6 @@ impl From<OpenError> for CliError {
     }
 }
 
-impl From<LoggingError> for CliError {
-    fn from(error: LoggingError) -> Self {
-        Self::unexpected(error)
-    }
-}
-
-impl From<TasksLeft> for CliError {
-    fn from(error: TasksLeft) -> Self {
-        Self::new(Exit::CutShort, error)
-    }
-}
-
 impl CliError {
     /// A failure with this exit code.
     pub(super) fn new(exit: Exit, text: impl Display) -> Self {
@@ -154,6 +141,13 @@ impl CliError {
     #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
     pub(super) fn runtime(error: io::Error) -> Self {
         Self::unexpected(format!("the system does not let it work: {error}"))
+    }
+
+    /// Says on standard error why the command failed, and with which code it exits. Paths and answers of others are a part of
+    /// the message, and must not move the terminal.
+    pub(super) fn report(&self) -> ExitCode {
+        output::note(&format!("latchgate: {}", visible(&self.to_string())));
+        self.code().into()
     }
 
     /// The number of the exit code for it.

@@ -9,11 +9,9 @@ mod host;
 mod http;
 mod limits;
 mod loading;
-mod millis;
 mod redis;
 pub mod reference;
 mod root;
-mod shutdown;
 mod store_url;
 mod telemetry;
 
@@ -21,16 +19,14 @@ pub use auth::{AuditConfig, AuthConfig};
 pub use error::{ConfigError, Invalid, NotToml, RefusedValue};
 pub use host::{Host, HostError, HostPort, Origin, OriginError};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
-pub use limits::LimitsConfig;
+pub use limits::{LimitsConfig, Millis, ShutdownConfig};
 pub use loading::{
+    file::Source,
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
-    setting::Source,
 };
-pub use millis::Millis;
 pub use redis::{Persistence, RedisConfig, RedisSentinelConfig, RedisTlsConfig, RedlockConfig};
 pub use root::Config;
-pub use shutdown::ShutdownConfig;
 pub use store_url::{
     ClusterUrl, RedisLogin, RedisNode, RedisUrl, RedlockUrl, SentinelUrl, ServersUrl, StoreUrl,
     StoreUrlError,

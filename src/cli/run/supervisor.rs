@@ -20,11 +20,10 @@ use super::{
         text::{asked_for, duration},
         waiting::suspend,
     },
-    args::{OnLost, OnRequest, RunArgs},
+    args::{OnLost, OnRequest, RunArgs, Timing},
     guard::Guard,
     job::{Job, LOOK, Leftover, Orphans, Status},
     terminal::Terminal,
-    timing::Timing,
 };
 
 /// What is watched over.

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use super::{
     super::Config,
-    file,
-    setting::{Setting, Source},
+    file::{self, Setting, Source},
 };
 
 /// One thing that can be configured.
