@@ -20,8 +20,6 @@ use crate::{
     with_all::with_all,
 };
 
-use super::terminal::{output, visible};
-
 /// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
@@ -141,13 +139,6 @@ impl CliError {
     #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
     pub(super) fn runtime(error: io::Error) -> Self {
         Self::unexpected(format!("the system does not let it work: {error}"))
-    }
-
-    /// Says on standard error why the command failed, and with which code it exits. Paths and answers of others are a part of
-    /// the message, and must not move the terminal.
-    pub(super) fn report(&self) -> ExitCode {
-        output::note(&format!("latchgate: {}", visible(&self.to_string())));
-        self.code().into()
     }
 
     /// The number of the exit code for it.

@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
                 // nothing.
                 drop(output::answer(problem));
             }
-            error.report()
+            output::failure(&error)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller may ask for, how the gateway stops, and the milliseconds of both.
+//! What a caller may ask for, and how the gateway stops.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::{HoldLimit, Limit, Ttl};
 
-use super::Invalid;
+use super::{Invalid, Millis};
 
 /// What a caller may ask for.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -136,25 +136,6 @@ impl Default for ShutdownConfig {
             // Not everybody has a load balancer, and a developer's Ctrl-C waits for nobody.
             delay_ms: Millis(0),
         }
-    }
-}
-
-// === Millis ===
-
-/// A whole number of milliseconds.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(transparent)]
-#[schemars(inline)]
-pub struct Millis(pub u64);
-
-// === impl Millis ===
-
-impl Millis {
-    /// The same as a duration.
-    pub fn duration(self) -> Duration {
-        Duration::from_millis(self.0)
     }
 }
 

@@ -9,6 +9,7 @@ mod host;
 mod http;
 mod limits;
 mod loading;
+mod millis;
 mod redis;
 pub mod reference;
 mod root;
@@ -16,15 +17,15 @@ mod store_url;
 mod telemetry;
 
 pub use auth::{AuditConfig, AuthConfig};
-pub use error::{ConfigError, Invalid, NotToml, RefusedValue};
+pub use error::{ConfigError, Invalid, NotToml, RefusedValue, Source};
 pub use host::{Host, HostError, HostPort, Origin, OriginError};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
-pub use limits::{LimitsConfig, Millis, ShutdownConfig};
+pub use limits::{LimitsConfig, ShutdownConfig};
 pub use loading::{
-    file::Source,
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
 };
+pub use millis::Millis;
 pub use redis::{Persistence, RedisConfig, RedisSentinelConfig, RedisTlsConfig, RedlockConfig};
 pub use root::Config;
 pub use store_url::{

@@ -33,7 +33,6 @@ pub mod tls;
 
 use latchgate_vocabulary as lock;
 
-pub use acquire::WithLockError;
 pub use acquiring::{AcquireMode, AcquireRequest, Acquiring, WaitStatus};
 pub use client::{ApiKey, ApiKeyError, Client, ClientOptions, SetupError};
 pub use error::{ClientError, FieldError, Problem, format_duration};
@@ -42,7 +41,7 @@ pub use group::{PartResult, PartResults};
 pub use holder::{Holder, ReleaseRequest};
 pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};
-pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
+pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,

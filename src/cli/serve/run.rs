@@ -64,7 +64,7 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
 pub fn serve_over(config: Config, store: AnyStore) -> ExitCode {
     match start(config, Some(store), &Environment::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.report(),
+        Err(error) => output::failure(&error),
     }
 }
 

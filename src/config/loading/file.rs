@@ -1,10 +1,6 @@
-//! A value that somebody gave to a key, where it comes from, and the configuration file.
+//! A value that somebody gave to a key, and the configuration file.
 
-use std::{
-    fmt,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{fmt, ops::Range, path::Path};
 
 use serde::Deserialize;
 use toml::{
@@ -14,25 +10,7 @@ use toml::{
 
 use crate::bounded_file;
 
-use super::super::{ConfigError, NotToml, StoreUrl};
-
-/// Where a value comes from. Later ones win.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// Nobody set it.
-    Default,
-    /// A line of the configuration file.
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-    },
-    /// An environment variable.
-    Variable(String),
-    /// A flag of the command line.
-    Flag(&'static str),
-}
+use super::super::{ConfigError, NotToml, Source, StoreUrl};
 
 /// A value for a key. It may hold a password, which its `Debug` masks.
 #[derive(Clone)]
@@ -40,19 +18,6 @@ pub(crate) struct Setting {
     pub(crate) path: String,
     pub(crate) value: toml::Value,
     pub(crate) source: Source,
-}
-
-// === impl Source ===
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("the default"),
-            Self::File { path, line } => write!(f, "line {line} of {}", path.display()),
-            Self::Variable(name) => write!(f, "the environment variable {name}"),
-            Self::Flag(name) => write!(f, "the flag {name}"),
-        }
-    }
 }
 
 // === impl Setting ===

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{
-    super::Config,
-    file::{self, Setting, Source},
+    super::{Config, Source},
+    file::{self, Setting},
 };
 
 /// One thing that can be configured.

@@ -3,5 +3,5 @@
 mod call;
 mod retry;
 
-pub(crate) use call::{Call, CallResponse, cause, millis};
-pub(crate) use retry::{Retry, RetryableFailure, pause};
+pub(crate) use call::{Call, millis};
+pub(crate) use retry::{CallResponse, Retry, RetryableFailure, cause, pause};
