@@ -5,7 +5,6 @@ mod execute;
 mod guard;
 mod job;
 mod supervisor;
-mod terminal;
 
 pub(super) use args::RunArgs;
 pub(super) use execute::run;

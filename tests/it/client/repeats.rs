@@ -114,7 +114,8 @@ async fn each_refusal_of_an_acquire_means_what_it_says() {
             "unknown",
             2,
         ),
-        // A lock that is held is held whatever became of an earlier copy.
+        // A lock that is held is held whatever became of an earlier copy, and is asked for once without a wait.
+        (vec![problem(423, "locked")], "held", 1),
         (vec![Reply::Lost, problem(423, "locked")], "held", 2),
         // A refusal is not asked twice.
         (vec![problem(400, "invalid-request")], "refused", 1),

@@ -97,14 +97,6 @@ async fn the_last_request_of_a_wait_gives_up_the_place() {
 }
 
 #[tokio::test]
-async fn who_does_not_wait_asks_once() {
-    let gateway = FakeGateway::new([locked()]);
-    let error = wait(&gateway, Duration::ZERO).await.unwrap_err();
-    assert!(matches!(error, ClientError::Held(_)), "{error}");
-    assert_eq!(gateway.received().len(), 1);
-}
-
-#[tokio::test]
 async fn a_wait_outlasts_more_failures_than_a_call_would() {
     let replies = (0..6).map(|_| draining()).chain([lease()]);
     let gateway = FakeGateway::new(replies);
