@@ -196,9 +196,11 @@ impl Audit {
     /// Ends when everything that was told so far has been written, or the time is over.
     pub async fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
-        let (done, is_done) = oneshot::channel();
-        if log.send_within(limit, WriterMessage::Flush(done)).await {
-            drop(timeout(limit, is_done).await);
+        let (kept, is_kept) = oneshot::channel();
+        let (lines, count) = (Vec::new(), 0);
+        let nothing = WriterMessage::Kept { lines, count, kept };
+        if log.send_within(limit, nothing).await {
+            drop(timeout(limit, is_kept).await);
         }
     }
 

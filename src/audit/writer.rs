@@ -28,7 +28,7 @@ use super::event::AuditEntry;
 pub(super) enum WriterMessage {
     /// A line to write.
     Line(Vec<u8>),
-    /// Lines to write, and to tell when they are kept.
+    /// Lines to write, perhaps none, and to tell when they and all lines before them are kept, or could not be.
     Kept {
         /// All of them, one after the other.
         lines: Vec<u8>,
@@ -39,8 +39,6 @@ pub(super) enum WriterMessage {
     },
     /// The file may have been moved away.
     Reopen,
-    /// Tell when everything before this was written, or could not be.
-    Flush(oneshot::Sender<()>),
 }
 
 /// What is known of the lines that could not be written.
@@ -105,11 +103,6 @@ impl Writer {
                     self.write(&std::mem::take(&mut lines), count, |_| Ok(()));
                     count = 0;
                     self.reopen();
-                }
-                WriterMessage::Flush(done) => {
-                    self.write(&std::mem::take(&mut lines), count, |_| Ok(()));
-                    count = 0;
-                    done.send(()).ok();
                 }
             }
         }

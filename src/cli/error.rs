@@ -14,21 +14,18 @@ use crate::{
     auth::{KeysFileError, SessionSecretError},
     client::{ClientError, SetupError},
     config::ConfigError,
-    lifecycle::TasksLeft,
     store::{OpenError, redis::CredentialsError},
-    telemetry::{LoggingError, trace::TraceError},
+    telemetry::trace::TraceError,
     tls::TlsError,
     with_all::with_all,
 };
-
-use super::terminal::visible;
 
 /// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
     /// The gateway refused the call, or no gateway answered it. The owner of a lease, or a server that is no
     /// gateway, may have chosen parts of the text.
-    #[error("{}", visible(&in_flags(_0)))]
+    #[error("{}", in_flags(_0))]
     Client(#[from] ClientError),
     /// A signal came while the command waited for a lock. The lock was not acquired.
     #[error("gave up waiting")]
@@ -114,18 +111,6 @@ impl From<OpenError> for CliError {
             OpenError::Credentials(_) => Exit::Usage,
         };
         Self::new(exit, format!("cannot open the store: {error}"))
-    }
-}
-
-impl From<LoggingError> for CliError {
-    fn from(error: LoggingError) -> Self {
-        Self::unexpected(error)
-    }
-}
-
-impl From<TasksLeft> for CliError {
-    fn from(error: TasksLeft) -> Self {
-        Self::new(Exit::CutShort, error)
     }
 }
 

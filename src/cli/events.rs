@@ -25,7 +25,7 @@ use super::{
 #[derive(Args)]
 pub(super) struct EventsArgs {
     /// Only locks whose names start with this prefix
-    #[arg(long, default_value = "", hide_default_value = true)]
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = NamePrefix::new)]
     prefix: NamePrefix,
     /// Print each event as a line of JSON
     #[arg(long)]

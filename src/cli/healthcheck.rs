@@ -24,7 +24,6 @@ use super::{
     terminal::{
         output,
         text::{self, duration},
-        visible,
     },
 };
 
@@ -75,7 +74,7 @@ pub(super) async fn healthcheck(
     let client = client(args.identity.files(environment)?, args.timeout)?;
     match ask(&client, &url, args.timeout).await {
         Ok(body) => output::answer(&body),
-        Err(reason) => Err(CliError::unexpected(visible(&format!("{url} {reason}")))),
+        Err(reason) => Err(CliError::unexpected(format!("{url} {reason}"))),
     }
 }
 

@@ -35,13 +35,13 @@ pub(super) struct InspectArgs {
 #[derive(Args)]
 pub(super) struct ListArgs {
     /// Only locks whose names start with this prefix
-    #[arg(long, default_value = "", hide_default_value = true)]
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = NamePrefix::new)]
     prefix: NamePrefix,
     /// Only locks whose leases have this owner, exactly
     #[arg(long, value_parser = Owner::new)]
     owner: Option<Owner>,
     /// Only locks that have this text in the name, in the owner or in a value of the metadata
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = SearchText::new)]
     search: Option<SearchText>,
     /// Show at most so many, 1 or more [default: all]
     #[arg(long, value_name = "N", value_parser = limit)]

@@ -1,6 +1,5 @@
 //! The command line: one file per command, on the client in Rust.
 
-mod acquire;
 mod backup;
 mod break_lock;
 mod caller;
@@ -10,8 +9,8 @@ mod events;
 mod healthcheck;
 mod inspect;
 mod key;
+mod lease;
 mod program;
-mod renew;
 mod run;
 mod serve;
 mod terminal;

@@ -9,7 +9,6 @@ use nix::sys::signal::SigSet;
 use crate::http;
 
 use super::{
-    acquire::{self, AcquireArgs},
     backup::{self, BackupArgs},
     break_lock::{self, BreakArgs},
     caller::environment::Environment,
@@ -19,7 +18,7 @@ use super::{
     healthcheck::{self, HealthcheckArgs},
     inspect::{self, InspectArgs, ListArgs},
     key::{KeyListArgs, NewArgs, RotateArgs},
-    renew::{self, ReleaseArgs, RenewArgs},
+    lease::{self, AcquireArgs, ReleaseArgs, RenewArgs},
     run::{self, RunArgs},
     serve::{self, ServeArgs},
     terminal::output,
@@ -107,8 +106,7 @@ pub fn main() -> ExitCode {
                 // nothing.
                 drop(output::answer(problem));
             }
-            output::note(&format!("latchgate: {error}"));
-            error.code().into()
+            output::failure(&error)
         }
     }
 }
@@ -118,9 +116,9 @@ fn carry_out(command: &Command, environment: &Environment) -> Result<u8, CliErro
     let done = match command {
         Command::Serve(args) => serve::serve(args, environment),
         Command::Run(args) => return block_on(run::run(args, environment)),
-        Command::Acquire(args) => block_on(acquire::acquire(args, environment)),
-        Command::Renew(args) => block_on(renew::renew(args, environment)),
-        Command::Release(args) => block_on(renew::release(args, environment)),
+        Command::Acquire(args) => block_on(lease::acquire(args, environment)),
+        Command::Renew(args) => block_on(lease::renew(args, environment)),
+        Command::Release(args) => block_on(lease::release(args, environment)),
         Command::Inspect(args) => block_on(inspect::inspect(args, environment)),
         Command::List(args) => block_on(inspect::list(args, environment)),
         Command::Break(args) => block_on(break_lock::break_lock(args, environment)),

@@ -4,7 +4,36 @@ use std::{fmt, path::PathBuf};
 
 use crate::bounded_file::FileError;
 
-use super::{Millis, Source};
+use super::Millis;
+
+/// Where a value comes from. Later ones win.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nobody set it.
+    Default,
+    /// A line of the configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Variable(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::File { path, line } => write!(f, "line {line} of {}", path.display()),
+            Self::Variable(name) => write!(f, "the environment variable {name}"),
+            Self::Flag(name) => write!(f, "the flag {name}"),
+        }
+    }
+}
 
 /// What stops start-up. Its text says what to change, and never shows a password.
 #[derive(Debug, thiserror::Error)]

@@ -13,24 +13,21 @@ mod millis;
 mod redis;
 pub mod reference;
 mod root;
-mod shutdown;
 mod store_url;
 mod telemetry;
 
 pub use auth::{AuditConfig, AuthConfig};
-pub use error::{ConfigError, Invalid, NotToml, RefusedValue};
+pub use error::{ConfigError, Invalid, NotToml, RefusedValue, Source};
 pub use host::{Host, HostError, HostPort, Origin, OriginError};
 pub use http::{ClientAuth, HttpConfig, HttpTlsConfig};
-pub use limits::LimitsConfig;
+pub use limits::{LimitsConfig, ShutdownConfig};
 pub use loading::{
     key::{Key, Section, ValueKind},
     load::{Loaded, Sources},
-    setting::Source,
 };
 pub use millis::Millis;
 pub use redis::{Persistence, RedisConfig, RedisSentinelConfig, RedisTlsConfig, RedlockConfig};
 pub use root::Config;
-pub use shutdown::ShutdownConfig;
 pub use store_url::{RedisLogin, RedisNode, ServersKind, ServersUrl, StoreUrl, StoreUrlError};
 pub use telemetry::{LogConfig, LogFormat, LogRequests, MetricsConfig, TraceConfig};
 

@@ -5,11 +5,15 @@ use std::{
     borrow::Cow,
     fs::File,
     io::{self, IsTerminal, Write},
+    mem,
     os::fd::AsFd,
-    panic, thread,
+    panic,
+    sync::Arc,
+    thread,
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
 use tracing_subscriber::{
     Layer, fmt,
@@ -21,8 +25,6 @@ use crate::{
     config::{Invalid, LogConfig, LogFormat},
     invisible_chars::{escape_json, escape_text},
 };
-
-use super::log_lines::{LogEnd, LogLines};
 
 /// Why nothing can be logged.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +58,17 @@ pub fn init(config: &LogConfig) -> Result<LogEnd, LoggingError> {
     let layer = fmt::layer().log_internal_errors(false);
     let layer = match config.format {
         LogFormat::Text => layer
-            .with_writer(move || PlainLines::new(lines.clone(), escape_text))
+            .with_writer(move || PlainLines {
+                inner: lines.clone(),
+                escape: escape_text,
+            })
             .with_ansi(io::stderr().is_terminal())
             .boxed(),
         LogFormat::Json => layer
-            .with_writer(move || PlainLines::new(lines.clone(), escape_json))
+            .with_writer(move || PlainLines {
+                inner: lines.clone(),
+                escape: escape_json,
+            })
             .json()
             .flatten_event(true)
             .with_current_span(true)
@@ -108,21 +116,13 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 
 /// A writer to which whole lines are written, and which escapes what is not seen in them: names and
 /// error messages of others must not pretend to be something else.
-struct PlainLines<W> {
-    inner: W,
+struct PlainLines {
+    inner: LogLines,
+    /// How the format of the lines names such a character.
     escape: fn(&str) -> Cow<'_, str>,
 }
 
-// === impl PlainLines ===
-
-impl<W: Write> PlainLines<W> {
-    /// `escape`: how the format of the lines names such a character.
-    fn new(inner: W, escape: fn(&str) -> Cow<'_, str>) -> Self {
-        Self { inner, escape }
-    }
-}
-
-impl<W: Write> Write for PlainLines<W> {
+impl Write for PlainLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match str::from_utf8(line) {
             Ok(text) => self.inner.write_all((self.escape)(text).as_bytes())?,
@@ -133,6 +133,225 @@ impl<W: Write> Write for PlainLines<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        Ok(())
+    }
+}
+
+// === Log lines ===
+//
+// Log lines on their way to standard error, which a thread of its own writes.
+
+/// Where whole log lines are left to be written.
+///
+/// Whoever leaves one never waits for who reads the log: a terminal that was stopped or a collector that
+/// hangs must not stop the gateway, whose holders would lose their locks. What there is no room for is
+/// lost, and counted in the log as soon as it can be written again.
+#[derive(Clone)]
+struct LogLines(Arc<LogShared>);
+
+/// Sees to it that the last lines are written, when it is dropped.
+#[must_use = "the last lines of the log are written when it is dropped"]
+pub struct LogEnd(LogLines);
+
+struct LogShared {
+    waiting: Mutex<PendingLines>,
+    /// There are lines, for the thread; or everything is written, for those who wait for that.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct PendingLines {
+    lines: Vec<u8>,
+    lost: u64,
+    /// The thread has taken lines and is writing them.
+    writing: bool,
+    /// The thread sleeps until there are lines.
+    asleep: bool,
+}
+
+/// How many bytes of lines may wait: what a busy gateway logs in a second.
+const ROOM: usize = 4 * 1024 * 1024;
+/// How long lines are gathered after a write, so that a busy gateway does not write them one by one.
+const GATHER: Duration = Duration::from_millis(5);
+/// How long the end of the program waits for a reader of the log.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+// === impl LogLines ===
+
+impl LogLines {
+    /// Starts the thread that writes to `output`. `lost`: how it says how many lines were lost.
+    fn start(
+        output: impl Write + Send + 'static,
+        lost: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Self> {
+        let lines = Self(Arc::new(LogShared {
+            waiting: Mutex::default(),
+            changed: Condvar::new(),
+        }));
+        let written = lines.clone();
+        thread::Builder::new()
+            .name("latchgate-log".to_owned())
+            .spawn(move || written.write_to(output, lost))?;
+        Ok(lines)
+    }
+
+    /// Waits until everything is written that was left here, but no longer than this.
+    fn flush(&self, within: Duration) {
+        let unwritten = |waiting: &mut PendingLines| waiting.writing || !waiting.lines.is_empty();
+        let changed = &self.0.changed;
+        // In both cases the program goes on.
+        let _ = changed.wait_while_for(&mut self.0.waiting.lock(), unwritten, within);
+    }
+
+    fn write_to(&self, mut output: impl Write, report_lost: impl Fn(u64)) {
+        let mut lines = Vec::new();
+        loop {
+            let lost = self.take(&mut lines);
+            if lost > 0 {
+                report_lost(lost);
+            }
+            // There is no place left to report the failure.
+            drop(output.write_all(&lines));
+            drop(output.flush());
+            lines.clear();
+            if lines.capacity() > ROOM / 4 {
+                lines = Vec::new();
+            }
+            self.0.waiting.lock().writing = false;
+            self.0.changed.notify_all();
+            thread::sleep(GATHER);
+        }
+    }
+
+    /// Waits for lines and takes them; answers how many were lost before.
+    fn take(&self, lines: &mut Vec<u8>) -> u64 {
+        let mut waiting = self.0.waiting.lock();
+        while waiting.lines.is_empty() {
+            waiting.asleep = true;
+            self.0.changed.wait(&mut waiting);
+        }
+        waiting.asleep = false;
+        waiting.writing = true;
+        mem::swap(&mut waiting.lines, lines);
+        mem::take(&mut waiting.lost)
+    }
+}
+
+impl Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.0.waiting.lock();
+        if waiting.lines.len() + line.len() > ROOM {
+            waiting.lost += 1;
+            return Ok(line.len());
+        }
+        waiting.lines.extend_from_slice(line);
+        if mem::take(&mut waiting.asleep) {
+            drop(waiting);
+            self.0.changed.notify_all();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// === impl LogEnd ===
+
+impl Drop for LogEnd {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{self, Receiver, SyncSender};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Somebody who reads what is written, piece by piece, when it suits them.
+    struct Reader(SyncSender<Vec<u8>>);
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+            self.0.send(bytes.to_vec()).map_err(gone)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn read_by_hand() -> (LogLines, Receiver<Vec<u8>>, Receiver<u64>) {
+        let (sender, read) = mpsc::sync_channel(0);
+        let (lost_sender, lost) = mpsc::sync_channel(8);
+        let report_lost = move |lost| lost_sender.send(lost).unwrap();
+        (
+            LogLines::start(Reader(sender), report_lost).unwrap(),
+            read,
+            lost,
+        )
+    }
+
+    #[test]
+    fn every_line_is_written_in_order() {
+        let (mut lines, read, _lost) = read_by_hand();
+        for number in 0..1_000 {
+            lines.write_all(format!("{number}\n").as_bytes()).unwrap();
+        }
+        let mut text = Vec::new();
+        while !text.ends_with(b"999\n") {
+            text.extend(read.recv_timeout(Duration::from_secs(10)).unwrap());
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.lines().eq((0..1_000).map(|number| number.to_string())));
+    }
+
+    #[test]
+    fn nobody_waits_for_who_does_not_read() {
+        let (mut lines, read, lost) = read_by_hand();
+        let line = [b'x'; 1_024];
+        // The thread takes this one, and is stuck with it.
+        lines.write_all(&line).unwrap();
+        while !lines.0.waiting.lock().writing {
+            thread::yield_now();
+        }
+        for _ in 0..ROOM / line.len() + 7 {
+            lines.write_all(&line).unwrap();
+        }
+        assert_eq!(lines.0.waiting.lock().lost, 7);
+        let began = Instant::now();
+        lines.flush(Duration::from_millis(50));
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        // The reader continues and sees the number of lost lines; new lines have room.
+        drop(read.recv().unwrap());
+        drop(read.recv().unwrap());
+        assert_eq!(lost.recv().unwrap(), 7);
+        lines.write_all(b"at last\n").unwrap();
+        assert_eq!(read.recv().unwrap(), b"at last\n");
+        lines.flush(Duration::from_secs(10));
+        assert_eq!(lines.0.waiting.lock().lost, 0);
+    }
+
+    #[test]
+    fn the_last_lines_are_written_before_the_end() {
+        let (mut lines, read, _lost) = read_by_hand();
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            read.iter().flatten().collect::<Vec<u8>>()
+        });
+        lines.write_all(b"last\n").unwrap();
+        lines.flush(Duration::from_secs(10));
+        let waiting = lines.0.waiting.lock();
+        assert!(waiting.lines.is_empty() && !waiting.writing);
+        drop(waiting);
+        // The reader goes on until the writer is gone, which is never.
+        assert!(!reader.is_finished());
     }
 }

@@ -71,18 +71,6 @@ struct Watcher<'a> {
     look_at: Instant,
 }
 
-// === impl Watcher ===
-
-impl<'a> Watcher<'a> {
-    fn new(report: &'a mut (dyn FnMut(&WaitStatus) + Send), looks_every: Option<Duration>) -> Self {
-        Self {
-            report,
-            looks_every,
-            look_at: Instant::now(),
-        }
-    }
-}
-
 // === impl Client ===
 
 impl Client {
@@ -143,7 +131,12 @@ impl Acquiring {
         period: Option<Duration>,
         watcher: &mut (dyn FnMut(&WaitStatus) + Send),
     ) -> Result<Lease, ClientError> {
-        self.run(Some(Watcher::new(watcher, period))).await
+        self.run(Some(Watcher {
+            report: watcher,
+            looks_every: period,
+            look_at: Instant::now(),
+        }))
+        .await
     }
 
     /// Whether it waits for a lock that is held.
@@ -293,8 +286,10 @@ impl Acquiring {
             let waiting = match seen {
                 Look::Seen(lock) => {
                     let owner = self.request.owner.as_ref().map(Owner::as_str);
-                    let status = WaitStatus::of_look(lock, owner, self.asked.elapsed());
-                    Some(status.of_lock(self.names.as_ref().and(Some(name))))
+                    Some(WaitStatus {
+                        name: self.names.as_ref().map(|_all| name.clone()),
+                        ..WaitStatus::of_look(lock, owner, self.asked.elapsed())
+                    })
                 }
                 Look::Forbidden => {
                     *period = A_LONG_TIME;
@@ -376,13 +371,9 @@ impl Acquiring {
     }
 
     fn call(&self, wait: Duration) -> Call {
-        let call = match &self.names {
-            None => {
-                let name = self.name.as_ref();
-                let name = name.expect("one lock is named from the beginning");
-                Call::new(Method::POST, name, "")
-            }
-            Some(_) => Call::at(Method::POST, "/locks".to_owned()),
+        let call = match (&self.names, &self.name) {
+            (None, Some(name)) => Call::new(Method::POST, name, ""),
+            _ => Call::at(Method::POST, "/locks".to_owned()),
         };
         call.secret(IDEMPOTENCY_KEY, self.key.expose())
             .json(self.request.body(self.names.as_ref(), wait))
@@ -397,19 +388,14 @@ impl Acquiring {
 
     /// How long it still wants to wait: nothing below a millisecond, for which no gateway can be asked to wait.
     fn left(&self) -> Duration {
-        if self.request.wait.is_zero() {
-            return Duration::ZERO;
-        }
-        match self.over {
-            Some(over) => {
-                let left = over.saturating_duration_since(Instant::now());
-                if left < LEAST_WAIT {
-                    Duration::ZERO
-                } else {
-                    left
-                }
-            }
-            None => Duration::MAX,
+        let Some(over) = self.over else {
+            return Duration::MAX;
+        };
+        let left = over.saturating_duration_since(Instant::now());
+        if left < LEAST_WAIT {
+            Duration::ZERO
+        } else {
+            left
         }
     }
 
@@ -563,11 +549,6 @@ impl WaitStatus {
             may_not_view: self.may_not_view,
             trouble: None,
         }
-    }
-
-    fn of_lock(self, name: Option<&LockName>) -> Self {
-        let name = name.cloned();
-        Self { name, ..self }
     }
 
     /// What a look at the lock tells somebody who asked for it as `owner`, `waited` ago.

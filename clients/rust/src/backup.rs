@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Response, header::AUTHORIZATION};
+use reqwest::{Method, Response};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -27,14 +27,11 @@ impl Client {
 
     async fn read_backup(&self, max_bytes: usize) -> Result<Vec<u8>, ClientError> {
         let address = self.addresses.current();
-        let unreachable = |reason| RetryableFailure::unreachable(address.url(), reason).error;
+        let unreachable = |reason| RetryableFailure::unreachable(address.url, reason).error;
         let lost = |error: &reqwest::Error| unreachable(cause(error));
         let silent = |_elapsed| unreachable("no answer in time".to_owned());
         let sent_at = Instant::now();
-        let mut request = self.http.get(format!("{}/backup", address.url()));
-        if let Some(key) = &self.options.key {
-            request = request.header(AUTHORIZATION, key.header());
-        }
+        let request = self.request(Method::GET, format!("{}/backup", address.url));
         let response = timeout(SILENCE, request.send()).await.map_err(silent)?;
         let mut response: Response = response.map_err(|error| lost(&error))?;
         let longest = if response.status().is_success() {
@@ -50,7 +47,7 @@ impl Client {
         {
             if body.len() + part.len() > longest {
                 return Err(ClientError::Unexpected {
-                    url: address.url().to_owned(),
+                    url: address.url.to_owned(),
                     what: format!("more than {longest} bytes"),
                 });
             }
@@ -59,7 +56,7 @@ impl Client {
         if response.status().is_success() {
             return Ok(body);
         }
-        Err(CallResponse::new(address.url(), sent_at, &response, body).refusal())
+        Err(CallResponse::new(address.url, sent_at, &response, body).refusal())
     }
 }
 

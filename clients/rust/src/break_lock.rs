@@ -61,20 +61,9 @@ impl Client {
         }
         let call = Call::new(Method::POST, name, "/break").json(body);
         let mut retry = Retry::until(self, Instant::now() + self.options.deadline);
-        loop {
-            match call.send_copy(self, retry.time_out()).await {
-                Ok(mut answer) => {
-                    answer.in_doubt = retry.in_doubt;
-                    return broken(answer);
-                }
-                Err(failure)
-                    if failure.in_doubt && !matches!(target, Some(BreakTarget::Lease(_))) =>
-                {
-                    return Err(failure.after(false));
-                }
-                Err(failure) => retry.after(failure).await?,
-            }
-        }
+        // A copy that breaks whatever lease there is may break another lease than the first copy did.
+        retry.ends_in_doubt = !matches!(target, Some(BreakTarget::Lease(_)));
+        broken(call.send_with(self, &mut retry).await?)
     }
 }
 
@@ -90,11 +79,8 @@ fn broken(answer: CallResponse) -> Result<HeldLock, ClientError> {
         ClientError::Refused(problem)
             if in_doubt && matches!(problem.code.as_str(), "not-held" | "holder-changed") =>
         {
-            Err(ClientError::OutcomeUnknown {
-                reason: "the lease has ended, by an earlier copy of this break or before it"
-                    .to_owned(),
-                problem: Some(problem),
-            })
+            let reason = "the lease has ended, by an earlier copy of this break or before it";
+            Err(ClientError::unknown(reason, Some(problem)))
         }
         error => Err(error),
     }

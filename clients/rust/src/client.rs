@@ -11,8 +11,8 @@ use std::{
 };
 
 use reqwest::{
-    Url,
-    header::{HeaderMap, HeaderValue},
+    IntoUrl, Method, RequestBuilder, Url,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
     redirect,
 };
 use tokio::{runtime::Handle, sync::watch};
@@ -50,7 +50,7 @@ pub struct ClientOptions {
 /// Calls a gateway, or several on one store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(crate) http: reqwest::Client,
+    http: reqwest::Client,
     pub(crate) options: Arc<ClientOptions>,
     pub(crate) addresses: Arc<Addresses>,
     pub(crate) background: Background,
@@ -97,9 +97,16 @@ impl Client {
     /// A client. Connects to nothing yet.
     pub fn new(options: ClientOptions) -> Result<Self, SetupError> {
         let addresses = Addresses::parse(&options.url)?;
+        // Without redirects an http:// address never comes to TLS: reading every certificate of the
+        // system would only cost time.
+        let tls = if addresses.all.iter().any(|url| url.starts_with("https:")) {
+            options.tls.config()?
+        } else {
+            no_tls()?
+        };
         let mut builder = reqwest::Client::builder()
             .connect_timeout(options.connect_timeout)
-            .tls_backend_preconfigured(tls(&addresses, &options.tls)?)
+            .tls_backend_preconfigured(tls)
             // A redirect would carry a token to a host that nobody named.
             .redirect(redirect::Policy::none())
             // Whether a copy may be sent is decided in `call`, which knows the command.
@@ -113,13 +120,22 @@ impl Client {
             http: builder.build()?,
             options: Arc::new(options),
             addresses: Arc::new(addresses),
-            background: Background::new(),
+            background: Background::default(),
         })
     }
 
     /// The address of the gateway that is asked next.
     pub fn url(&self) -> &str {
-        self.addresses.current().url()
+        self.addresses.current().url
+    }
+
+    /// A request of one copy of a call, with the API key.
+    pub(crate) fn request(&self, method: Method, url: impl IntoUrl) -> RequestBuilder {
+        let request = self.http.request(method, url);
+        match &self.options.key {
+            Some(ApiKey(header)) => request.header(AUTHORIZATION, header.clone()),
+            None => request,
+        }
     }
 
     /// Ends when everything is given back that was dropped half-way: a [`Client::acquire`], the work of
@@ -147,15 +163,6 @@ fn headers(trace: Option<&TraceContext>) -> HeaderMap {
     headers
 }
 
-fn tls(addresses: &Addresses, files: &ClientFiles) -> Result<rustls::ClientConfig, TlsError> {
-    if addresses.any_https() {
-        return files.config();
-    }
-    // Without redirects an http:// address never comes to TLS: reading every certificate of the
-    // system would only cost time.
-    no_tls()
-}
-
 // === Addresses ===
 //
 // Where gateways are, and which of them is asked next.
@@ -171,7 +178,8 @@ pub(crate) struct Addresses {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Address<'a> {
     index: usize,
-    url: &'a str,
+    /// The address itself, without a slash at its end.
+    pub(crate) url: &'a str,
 }
 
 // === impl Addresses ===
@@ -210,23 +218,9 @@ impl Addresses {
             .compare_exchange(failed.index, next, order, order);
     }
 
-    /// Whether one of them needs TLS.
-    pub(crate) fn any_https(&self) -> bool {
-        self.all.iter().any(|url| url.starts_with("https:"))
-    }
-
     /// Whether all of them are this machine.
     pub(crate) fn all_loopback(&self) -> bool {
         self.all.iter().all(|url| is_loopback(url))
-    }
-}
-
-// === impl Address ===
-
-impl<'a> Address<'a> {
-    /// The address itself, without a slash at its end.
-    pub(crate) fn url(self) -> &'a str {
-        self.url
     }
 }
 
@@ -278,11 +272,6 @@ impl ApiKey {
         header.set_sensitive(true);
         Ok(Self(header))
     }
-
-    /// The value of the `Authorization` header.
-    pub(super) fn header(&self) -> HeaderValue {
-        self.0.clone()
-    }
 }
 
 impl fmt::Debug for ApiKey {
@@ -296,7 +285,7 @@ impl fmt::Debug for ApiKey {
 // Calls that go on after their caller has dropped them.
 
 /// The number of tasks in the background. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Background(Arc<watch::Sender<usize>>);
 
 /// Counts one task in the background until the task ends, or is dropped with its runtime.
@@ -305,10 +294,6 @@ struct Running(Background);
 // === impl Background ===
 
 impl Background {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-
     /// Runs the work as a task of this runtime, and counts it until it has ended.
     pub(crate) fn spawn(&self, runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
         self.0.send_modify(|count| *count += 1);
@@ -347,7 +332,7 @@ mod tests {
             ("http://h:1/", "http://h:1"),
             ("https://h/base/", "https://h/base"),
         ] {
-            assert_eq!(Addresses::parse(url).unwrap().current().url(), kept);
+            assert_eq!(Addresses::parse(url).unwrap().current().url, kept);
         }
     }
 
@@ -358,12 +343,12 @@ mod tests {
         let a = addresses.current();
         addresses.move_on_from(a);
         let b = addresses.current();
-        assert_eq!((a.url(), b.url()), ("http://a", "http://b"));
+        assert_eq!((a.url, b.url), ("http://a", "http://b"));
         // Somebody else failed at the first one too, a moment later.
         addresses.move_on_from(a);
-        assert_eq!(addresses.current().url(), "http://b");
+        assert_eq!(addresses.current().url, "http://b");
         addresses.move_on_from(b);
-        assert_eq!(addresses.current().url(), "http://a");
+        assert_eq!(addresses.current().url, "http://a");
     }
 
     #[test]
@@ -402,7 +387,7 @@ mod tests {
     #[test]
     fn never_prints_itself() {
         let key = ApiKey::new("s3cret").unwrap();
-        assert!(!format!("{key:?} {:?}", key.header()).contains("s3cret"));
+        assert!(!format!("{key:?} {:?}", key.0).contains("s3cret"));
     }
 
     #[test]

@@ -51,9 +51,32 @@ pub enum ClientError {
     },
 }
 
+pub(crate) const ENDED_BEFORE: &str =
+    "the lease has ended, by an earlier copy of this release or before it";
+
 // === impl ClientError ===
 
 impl ClientError {
+    /// The error of a request that may have been carried out.
+    pub(crate) fn unknown(reason: impl Into<String>, problem: Option<Box<Problem>>) -> Self {
+        let reason = reason.into();
+        Self::OutcomeUnknown { reason, problem }
+    }
+
+    /// The error of a request of which an earlier copy was not answered. `last`: what the last copy came to.
+    pub(crate) fn after_unanswered(last: impl fmt::Display, problem: Option<Box<Problem>>) -> Self {
+        let reason = format!("an earlier copy of the request was not answered; then {last}");
+        Self::unknown(reason, problem)
+    }
+
+    /// The error of a release. If an earlier copy of the release was not answered, that copy may have ended the lease.
+    pub(crate) fn of_release(self, in_doubt: bool) -> Self {
+        match self {
+            Self::Lost(problem) if in_doubt => Self::unknown(ENDED_BEFORE, Some(problem)),
+            error => error,
+        }
+    }
+
     /// The problem document behind it, if the gateway sent one.
     pub fn problem(&self) -> Option<&Problem> {
         match self {

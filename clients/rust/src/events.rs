@@ -2,11 +2,9 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use reqwest::{
-    Response, Url,
-    header::{ACCEPT, AUTHORIZATION},
-};
+use reqwest::{Method, Response, Url, header::ACCEPT};
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
@@ -80,12 +78,6 @@ pub struct Event {
     json: String,
 }
 
-#[derive(Deserialize)]
-struct EndData {
-    #[serde(default)]
-    reason: String,
-}
-
 /// A gateway says something every ten seconds. A connection that is silent for so long is lost.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The longest problem document that is read.
@@ -130,38 +122,29 @@ impl Events {
             }
             let Some(connection) = &mut self.connection else {
                 sleep(pause(self.failed)).await;
-                match self.connect(self.client.options.request_timeout).await {
-                    Ok(Ok(())) if std::mem::take(&mut self.interrupted) => {
-                        return Ok(EventsItem::Resumed(self.url.clone()));
-                    }
-                    Ok(Ok(())) => continue,
-                    Ok(Err(failure)) => {
-                        self.interrupt();
-                        return Ok(EventsItem::Interrupted(failure.error));
-                    }
-                    Err(refused) => {
-                        self.interrupt();
-                        return Err(refused);
-                    }
+                let connected = self.connect(self.client.options.request_timeout).await;
+                if let Err(failure) = connected.inspect_err(|_refused| self.interrupt())? {
+                    self.interrupt();
+                    return Ok(EventsItem::Interrupted(failure.error));
                 }
+                if std::mem::take(&mut self.interrupted) {
+                    return Ok(EventsItem::Resumed(self.url.clone()));
+                }
+                continue;
             };
             let reason = match timeout(SILENCE, connection.chunk()).await {
-                Ok(Ok(Some(bytes))) => match self.feed(&bytes) {
-                    Ok(()) => continue,
-                    Err(error) => {
-                        self.interrupt();
-                        return Err(error);
-                    }
-                },
+                Ok(Ok(Some(bytes))) => {
+                    self.feed(&bytes)
+                        .inspect_err(|_too_long| self.interrupt())?;
+                    continue;
+                }
                 Ok(Ok(None)) => "it was closed".to_owned(),
                 Ok(Err(error)) => cause(&error),
                 Err(_elapsed) => format!("nothing came for {}", format_duration(SILENCE)),
             };
             self.interrupt();
-            return Ok(EventsItem::Lost {
-                url: self.url.clone(),
-                reason,
-            });
+            let url = self.url.clone();
+            return Ok(EventsItem::Lost { url, reason });
         }
     }
 
@@ -179,32 +162,30 @@ impl Events {
         let client = &self.client;
         let address = client.addresses.current();
         let prefix = Some(("prefix", self.prefix.as_str())).filter(|(_, text)| !text.is_empty());
-        let url = Url::parse_with_params(&format!("{}/events", address.url()), prefix);
+        let url = Url::parse_with_params(&format!("{}/events", address.url), prefix);
         let url = url.expect("an address was read as a URL before");
-        let mut request = client.http.get(url).header(ACCEPT, "text/event-stream");
-        if let Some(key) = &client.options.key {
-            request = request.header(AUTHORIZATION, key.header());
-        }
+        let request = client.request(Method::GET, url);
+        let mut request = request.header(ACCEPT, "text/event-stream");
         if let Some(id) = &self.last_id {
             request = request.header("last-event-id", id);
         }
         let failure = match timeout(time_out, request.send()).await {
             Ok(Ok(response)) if response.status().is_success() => {
-                address.url().clone_into(&mut self.url);
+                address.url.clone_into(&mut self.url);
                 self.connection = Some(response);
                 self.parser = EventParser::default();
                 return Ok(Ok(()));
             }
             Ok(Ok(response)) => {
-                let answer = read(address.url(), response, time_out).await;
+                let answer = read(address.url, response, time_out).await;
                 match RetryableFailure::of_answer(&answer) {
-                    Some(failure) => failure.of_look(address.url()),
+                    Some(failure) => failure.of_look(address.url),
                     None => return Err(answer.refusal()),
                 }
             }
-            Ok(Err(error)) => RetryableFailure::of_error(&error, address.url(), true),
+            Ok(Err(error)) => RetryableFailure::of_error(&error, address.url, true),
             Err(_elapsed) => {
-                RetryableFailure::unreachable(address.url(), "no answer in time".to_owned())
+                RetryableFailure::unreachable(address.url, "no answer in time".to_owned())
             }
         };
         client.addresses.move_on_from(address);
@@ -220,13 +201,11 @@ impl Events {
                 self.last_id = block.id;
             }
             if block.name == "end" {
-                let end = serde_json::from_str::<EndData>(&block.data);
-                let reason = end.map_or_else(|_| String::new(), |end| end.reason);
+                let end: Value = serde_json::from_str(&block.data).unwrap_or_default();
+                let reason = end["reason"].as_str().unwrap_or_default().to_owned();
                 self.items.push_back(EventsItem::Ended(reason));
-                self.connection = None;
-                self.interrupted = true;
-                // It is about to stop, or we are too slow: either way another one may do better.
-                self.failed = 1;
+                self.interrupt();
+                // The gateway is about to stop, or this client reads too slowly: another gateway may do better.
                 let addresses = &self.client.addresses;
                 addresses.move_on_from(addresses.current());
                 return Ok(());

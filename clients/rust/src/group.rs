@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     AcquireRequest, Acquiring, Client, ClientError, Holder, Lease, LeasePart, Problem,
     ReleaseRequest,
     acquire::OnDrop,
+    error::ENDED_BEFORE,
     holder::are_exact,
     http::{Call, CallResponse, Retry, RetryableFailure},
-    lease::{ENDED_BEFORE, renewal},
+    lease::renewal,
     lock::{GroupNames, Token},
 };
 
@@ -105,16 +107,20 @@ impl Client {
         ttl: Option<Duration>,
         time_out: Duration,
     ) -> Result<Lease, RetryableFailure> {
-        if lease.parts.is_empty() {
-            let renewal = self.renew_once(&lease.name, &lease.token, ttl, time_out);
-            let renewed = renewal.await?;
-            let is_it = (&renewed.name, renewed.fence) == (&lease.name, lease.fence);
-            let renewed = is_it.then_some(renewed);
-            return renewed.ok_or_else(|| not_of_this_lease().into());
+        let path = match lease.parts.as_slice() {
+            [] => format!("/locks/{}/renew", lease.name),
+            _ => format!("/locks?names={}", joined(lease)),
+        };
+        let renewal = renewal(path, &lease.token, ttl);
+        let answer = renewal.send_copy(self, time_out).await?;
+        if !lease.parts.is_empty() {
+            return Ok(PartResults::of(answer)?.renewed(lease, ttl)?);
         }
-        let call = renewal(format!("/locks?names={}", joined(lease)), &lease.token, ttl);
-        let answer = call.send_copy(self, time_out).await?;
-        Ok(PartResults::of(answer)?.renewed(lease, ttl)?)
+        let renewed = Self::renewed(answer)?;
+        if (&renewed.name, renewed.fence) != (&lease.name, lease.fence) {
+            return Err(not_of_this_lease().into());
+        }
+        Ok(renewed)
     }
 
     /// Ends all that a lease is of.
@@ -146,19 +152,14 @@ impl Client {
         let call = Call::at(Method::DELETE, format!("/locks?names={names}")).token(token);
         let answer = call.send_with(self, &mut retry).await?;
         let in_doubt = answer.in_doubt;
-        match PartResults::of(answer) {
-            // The keys of the leases tell a repetition of the release of one of them only.
-            Err(ClientError::Lost(problem)) if in_doubt => Err(ClientError::OutcomeUnknown {
-                reason: ENDED_BEFORE.to_owned(),
-                problem: Some(problem),
-            }),
-            Ok(mut released) if released.results.iter().any(PartResult::may_be_repeated) => {
-                retry.answered(false);
-                self.release_rest(&mut released, token, retry).await;
-                Ok(released)
-            }
-            other => other,
+        // The keys of the leases tell a repetition of the release of one of them only.
+        let released = PartResults::of(answer).map_err(|error| error.of_release(in_doubt));
+        let mut released = released?;
+        if released.results.iter().any(PartResult::may_be_repeated) {
+            retry.answered(false);
+            self.release_rest(&mut released, token, retry).await;
         }
+        Ok(released)
     }
 
     /// Ends those that the store could not end, each by itself.
@@ -192,10 +193,7 @@ impl Client {
 
 /// What an answer to the renewal of another lease comes to.
 fn not_of_this_lease() -> ClientError {
-    ClientError::OutcomeUnknown {
-        reason: "the answer to the renewal is not of this lease".to_owned(),
-        problem: None,
-    }
+    ClientError::unknown("the answer to the renewal is not of this lease", None)
 }
 
 fn joined(lease: &Lease) -> String {
@@ -268,15 +266,11 @@ impl PartResults {
         let problem = Box::new(part.problem());
         Err(match problem.code.as_str() {
             // The keys of the leases tell a repetition of the release of one of them only.
-            LEASE_LOST if self.in_doubt => ClientError::OutcomeUnknown {
-                reason: format!("{}: {ENDED_BEFORE}", part.name),
-                problem: Some(problem),
-            },
+            LEASE_LOST if self.in_doubt => {
+                ClientError::unknown(format!("{}: {ENDED_BEFORE}", part.name), Some(problem))
+            }
             LEASE_LOST => ClientError::Lost(problem),
-            OUTCOME_UNKNOWN => ClientError::OutcomeUnknown {
-                reason: problem.to_string(),
-                problem: Some(problem),
-            },
+            OUTCOME_UNKNOWN => ClientError::unknown(problem.to_string(), Some(problem)),
             _ => ClientError::Unavailable(problem),
         })
     }
@@ -301,22 +295,12 @@ impl PartResults {
 
     /// Lets the document say what has become of each since.
     fn update_json(&mut self) {
-        let Ok(mut document) = serde_json::from_str::<serde_json::Value>(&self.json) else {
-            return;
-        };
+        let mut document: Value = serde_json::from_str(&self.json).unwrap_or_default();
         let shown = document["results"].as_array_mut().into_iter().flatten();
         for (shown, result) in shown.zip(&self.results) {
-            shown["code"] = result.code.clone().into();
-            if let Some(shown) = shown.as_object_mut() {
-                match &result.detail {
-                    Some(detail) => shown.insert("detail".to_owned(), detail.clone().into()),
-                    None => shown.remove("detail"),
-                };
-                match result.held {
-                    Some(held) => shown.insert("held".to_owned(), held.into()),
-                    None => shown.remove("held"),
-                };
-            }
+            shown["code"] = json!(result.code);
+            shown["detail"] = json!(result.detail);
+            shown["held"] = json!(result.held);
         }
         self.json = document.to_string();
     }
@@ -336,7 +320,8 @@ impl PartResults {
             |of: fn(&PartResult) -> Option<u64>| self.results.iter().filter_map(of).min();
         let left = smallest(|it| it.lease.expires_in_ms).unwrap_or_default();
         let hold_left = smallest(|it| it.lease.hold_expires_in_ms);
-        let mut lease = before.clone().answered(self.sent_at, self.received_at);
+        let mut lease = before.clone();
+        (lease.sent_at, lease.received_at) = (self.sent_at, self.received_at);
         lease.ttl = ttl.unwrap_or(before.ttl);
         // A gateway may say more after a renewal with a shorter TTL.
         lease.expires_in = Duration::from_millis(left).min(lease.ttl);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     Client, ClientError, Holder, ReleaseRequest,
     holder::are_exact,
-    http::{Call, CallResponse, Retry, RetryableFailure, millis},
+    http::{Call, CallResponse, Retry, millis},
     lock::{FencingToken, LockName, Metadata, Mode, Owner, Token, Ttl},
 };
 
@@ -43,8 +43,9 @@ pub struct Lease {
     pub waited: Duration,
     /// Present if somebody has asked for the lock: it is to be released in time.
     pub release_requested: Option<ReleaseRequest>,
-    sent_at: Instant,
-    received_at: Instant,
+    /// When the request was sent that was answered with this.
+    pub(crate) sent_at: Instant,
+    pub(crate) received_at: Instant,
     json: String,
 }
 
@@ -80,10 +81,6 @@ struct PartWire {
     lease: Holder,
 }
 
-/// Why it is not known what a release did.
-pub(crate) const ENDED_BEFORE: &str =
-    "the lease has ended, by an earlier copy of this release or before it";
-
 // === impl Lease ===
 
 impl Lease {
@@ -102,11 +99,6 @@ impl Lease {
         })
     }
 
-    /// When the request was sent that was answered with this.
-    pub(crate) fn sent_at(&self) -> Instant {
-        self.sent_at
-    }
-
     /// How long the request and its answer took, the wait included.
     pub(crate) fn took(&self) -> Duration {
         self.received_at - self.sent_at
@@ -115,15 +107,6 @@ impl Lease {
     /// The answer as the gateway sent it, token included.
     pub fn json(&self) -> &str {
         &self.json
-    }
-
-    /// The same lease, as it was answered to a later request.
-    pub(crate) fn answered(self, sent_at: Instant, received_at: Instant) -> Self {
-        Self {
-            sent_at,
-            received_at,
-            ..self
-        }
     }
 
     pub(crate) fn from_answer(answer: CallResponse) -> Result<Self, ClientError> {
@@ -214,28 +197,11 @@ impl Client {
         token: &Token,
         ttl: Option<Duration>,
     ) -> Result<Lease, ClientError> {
-        Self::renewed(
-            renewal(format!("/locks/{name}/renew"), token, ttl)
-                .send(self)
-                .await?,
-        )
+        let renewal = renewal(format!("/locks/{name}/renew"), token, ttl);
+        Self::renewed(renewal.send(self).await?)
     }
 
-    /// Sends a renewal just once.
-    pub(crate) async fn renew_once(
-        &self,
-        name: &LockName,
-        token: &Token,
-        ttl: Option<Duration>,
-        time_out: Duration,
-    ) -> Result<Lease, RetryableFailure> {
-        let answer = renewal(format!("/locks/{name}/renew"), token, ttl)
-            .send_copy(self, time_out)
-            .await?;
-        Ok(Self::renewed(answer)?)
-    }
-
-    fn renewed(answer: CallResponse) -> Result<Lease, ClientError> {
+    pub(crate) fn renewed(answer: CallResponse) -> Result<Lease, ClientError> {
         if answer.status.is_success() {
             Lease::from_answer(answer)
         } else {
@@ -281,12 +247,6 @@ impl Client {
             return Err(answer.unusable("the end of the lease"));
         }
         let in_doubt = answer.in_doubt;
-        match answer.refusal() {
-            ClientError::Lost(problem) if in_doubt => Err(ClientError::OutcomeUnknown {
-                reason: ENDED_BEFORE.to_owned(),
-                problem: Some(problem),
-            }),
-            error => Err(error),
-        }
+        Err(answer.refusal().of_release(in_doubt))
     }
 }

@@ -1,4 +1,4 @@
-//! Keeps a lease for as long as it is wanted, and says at once when it is lost.
+//! Keeps a lease for as long as it is wanted, says at once when it is lost, and does work while it is kept.
 
 use std::{
     sync::{
@@ -15,11 +15,11 @@ use tokio::{
 };
 
 use crate::{
-    Client, ClientError, Lease, Problem, ReleaseRequest,
+    AcquireRequest, Acquiring, Client, ClientError, Lease, LockName, Problem, ReleaseRequest,
     acquire::OnDrop,
     http::{Retry, pause},
     lock::{
-        self,
+        self, GroupNames,
         renewal::{self, random_fraction},
     },
 };
@@ -48,8 +48,6 @@ pub struct LeaseRenewer {
     client: Client,
     lease: Lease,
     board: Board,
-    state: watch::Receiver<LeaseState>,
-    requests: watch::Receiver<Option<ReleaseRequest>>,
     renewals: AbortHandle,
     /// Until when the lease lasted when its release began.
     given_up: OnceLock<Option<Instant>>,
@@ -115,11 +113,9 @@ impl LeaseRenewer {
             lease
         };
         let until = certain_until(&lease);
-        let (sender, state) = watch::channel(LeaseState::Kept { until });
-        let (request_sender, requests) = watch::channel(None);
         let board = Board {
-            state: sender,
-            requests: request_sender,
+            state: watch::Sender::new(LeaseState::Kept { until }),
+            requests: watch::Sender::new(None),
         };
         let mut renewer = RenewTask {
             client: client.clone(),
@@ -140,8 +136,6 @@ impl LeaseRenewer {
             client: client.clone(),
             lease,
             board,
-            state,
-            requests,
             renewals,
             given_up: OnceLock::new(),
             released: AtomicBool::new(false),
@@ -151,12 +145,12 @@ impl LeaseRenewer {
 
     /// How the lease stands, now and whenever that changes.
     pub fn watch(&self) -> watch::Receiver<LeaseState> {
-        self.state.clone()
+        self.board.state.subscribe()
     }
 
     /// What was asked of the holder, as soon as a renewal tells it; changes if less time is left than was said before.
     pub fn requests(&self) -> watch::Receiver<Option<ReleaseRequest>> {
-        self.requests.clone()
+        self.board.requests.subscribe()
     }
 
     /// Until when the lease certainly lasts, which is not over yet; `None` once it is lost.
@@ -168,9 +162,7 @@ impl LeaseRenewer {
     pub fn check(&self) -> Result<(), Loss> {
         match self.board.look() {
             LeaseState::Lost(loss) => Err(loss),
-            LeaseState::Kept { .. } | LeaseState::AtLimit { .. } | LeaseState::AtRisk { .. } => {
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 
@@ -326,7 +318,7 @@ impl RenewTask {
             // Late enough to ask again and again, early enough to ask again.
             let left = lease.good_for();
             let after = lease.renew_after.max(left / LEAST_PART).min(left / 2);
-            lease.sent_at() + renewal::spread(after)
+            lease.sent_at + renewal::spread(after)
         };
     }
 
@@ -335,7 +327,7 @@ impl RenewTask {
         let Some(request) = &lease.release_requested else {
             return;
         };
-        let by = lease.sent_at() + request.within();
+        let by = lease.sent_at + request.within();
         if self
             .release_by
             .is_none_or(|known| by + lock::ReleaseRequest::SAME_WITHIN < known)
@@ -356,7 +348,7 @@ impl RenewTask {
 }
 
 fn certain_until(lease: &Lease) -> Instant {
-    renewal::certain_until(lease.sent_at(), lease.good_for())
+    renewal::certain_until(lease.sent_at, lease.good_for())
 }
 
 /// How long one renewal may take: so that in the second third of the lease a few addresses that do
@@ -449,5 +441,82 @@ impl LeaseState {
                 reason: "no answer in time".to_owned(),
             },
         })
+    }
+}
+
+// === With lock ===
+//
+// Work that is done while a lock is held, and not for longer.
+
+/// Why work was not done under a lock, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum WithLockError {
+    /// The lock was not acquired: the work was not begun.
+    #[error(transparent)]
+    NotAcquired(#[from] ClientError),
+    /// The lease was lost before the work was done, which was dropped.
+    #[error("the lease was lost: {0}")]
+    Lost(#[source] Loss),
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Does some work while a lock is held: acquires it, keeps the lease while the work is done, and releases it.
+    ///
+    /// When the lease is lost the work is dropped where it waits, before anybody else can be granted the lock if it was lost
+    /// for want of an answer. What it has sent by then may still be on its way: send the fencing token with it, and let the
+    /// resource refuse a smaller one than it has seen. Work that never waits (`spawn_blocking`, a long computation) is not
+    /// stopped.
+    ///
+    /// A release that nobody answers is no error: the lease ends with its TTL.
+    ///
+    /// If this is dropped half-way, or the work panics, the lock is given back in the background, and so is the place in the
+    /// queue. Do not drop it while work goes on that does not wait. [`Client::finish_releases`] waits for the background.
+    pub async fn with_lock<T>(
+        &self,
+        name: &LockName,
+        request: &AcquireRequest,
+        work: impl AsyncFnOnce(&Lease) -> T,
+    ) -> Result<T, WithLockError> {
+        let acquiring = self.acquiring(name.clone(), request.clone());
+        self.with_acquired(acquiring, work).await
+    }
+
+    /// The same with several locks, all or none.
+    pub async fn with_locks<T>(
+        &self,
+        names: &GroupNames,
+        request: &AcquireRequest,
+        work: impl AsyncFnOnce(&Lease) -> T,
+    ) -> Result<T, WithLockError> {
+        let acquiring = self.acquiring_all(names.clone(), request.clone());
+        self.with_acquired(acquiring, work).await
+    }
+
+    async fn with_acquired<T>(
+        &self,
+        acquiring: Acquiring,
+        work: impl AsyncFnOnce(&Lease) -> T,
+    ) -> Result<T, WithLockError> {
+        let lease = OnDrop::new(self, acquiring).finish().await?;
+        let renewer = LeaseRenewer::start(self, lease.clone()).await?;
+        // Declared before the work, so that it is dropped after it.
+        let held = OnDrop::new(self, lease.clone());
+        let done = tokio::select! {
+            // What was lost while the work did not wait is lost.
+            biased;
+            loss = renewer.lost() => {
+                held.disarm();
+                return Err(WithLockError::Lost(loss));
+            }
+            done = work(&lease) => done,
+        };
+        let released = renewer.release(self.options.deadline).await;
+        held.disarm();
+        match released {
+            Err(ClientError::Lost(problem)) => Err(WithLockError::Lost(Loss::Ended(problem))),
+            Ok(()) | Err(_) => Ok(done),
+        }
     }
 }

@@ -30,7 +30,6 @@ mod lease;
 mod lease_renewer;
 #[doc(hidden)]
 pub mod tls;
-mod with_lock;
 
 use latchgate_vocabulary as lock;
 
@@ -42,7 +41,7 @@ pub use group::{PartResult, PartResults};
 pub use holder::{Holder, ReleaseRequest};
 pub use inspect::{HeldLock, Inspection, ListRequest, LockState, Page, Waiter};
 pub use lease::{Lease, LeasePart};
-pub use lease_renewer::{LeaseRenewer, LeaseState, Loss};
+pub use lease_renewer::{LeaseRenewer, LeaseState, Loss, WithLockError};
 pub use lock::{
     BreakTarget, FenceError, FencingToken, ForeignMark, ForeignMarkError, GroupNames,
     GroupNamesError, IdempotencyKey, IdempotencyKeyError, Limit, LimitError, LockName, Metadata,
@@ -51,4 +50,3 @@ pub use lock::{
     trace_context::{TraceContext, TraceId, TraceParent},
 };
 pub use tls::{ClientFiles, IdentityFiles, PemError, PemFile, TlsError};
-pub use with_lock::WithLockError;

@@ -1,7 +1,5 @@
 //! Several locks that are taken as one.
 
-use std::collections::BTreeSet;
-
 use crate::{LockName, NameError};
 
 /// The names of locks that are taken as one: 2 to 16, each once, in sorted order.
@@ -43,18 +41,15 @@ impl GroupNames {
 
     /// Takes names as a group, in whatever order they are.
     pub fn new(names: impl IntoIterator<Item = LockName>) -> Result<Self, GroupNamesError> {
-        let (mut sorted, mut count) = (BTreeSet::new(), 0_usize);
-        for name in names {
-            count += 1;
-            if sorted.contains(&name) {
-                return Err(GroupNamesError::Repeated(name));
-            }
-            sorted.insert(name);
+        let mut sorted: Box<[_]> = names.into_iter().collect();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(GroupNamesError::Repeated(pair[0].clone()));
         }
-        if !(Self::MIN..=Self::MAX).contains(&count) {
-            return Err(GroupNamesError::Count(count));
+        if !(Self::MIN..=Self::MAX).contains(&sorted.len()) {
+            return Err(GroupNamesError::Count(sorted.len()));
         }
-        Ok(Self(sorted.into_iter().collect()))
+        Ok(Self(sorted))
     }
 
     /// Reads names as texts.

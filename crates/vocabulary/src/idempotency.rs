@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     FencingToken, ForeignMark, GroupNames, HoldLimit, Limit, LockName, Metadata, Owner, Sharing,
-    Token, Ttl, token,
+    Token, Ttl,
+    token::{self, stored_bytes},
 };
 
 /// An `Idempotency-Key`: 16 to 128 visible ASCII characters, as secret as the token.
@@ -157,24 +158,6 @@ impl Salt {
     }
 }
 
-macro_rules! stored_bytes {
-    ($($type:ident: $len:literal),+) => {$(
-        impl $type {
-            /// The value with these bytes, as a store has kept them.
-            pub fn from_bytes(bytes: [u8; $len]) -> Self {
-                Self(bytes)
-            }
-
-            /// The bytes that a store keeps.
-            pub fn as_bytes(&self) -> &[u8; $len] {
-                &self.0
-            }
-        }
-    )+};
-}
-
-// Three types that a store writes and reads back in the same way; forgetting one direction is the
-// mistake this macro excludes.
 stored_bytes!(IdempotencyHash: 32, Fingerprint: 32, Salt: 16);
 
 // === Break target ===

@@ -140,22 +140,27 @@ impl HeldLease {
 mod tests {
     use super::*;
 
-    #[test]
-    fn goes_on_in_all_its_times_from_when_it_was_asked_for() {
-        let seconds = Duration::from_secs;
-        let asked = Instant::now();
-        let lease = HeldLease {
+    /// A lease that lasts for a minute more, with this left until its hold limit.
+    fn lease(hold_expires_in: Option<Duration>) -> HeldLease {
+        HeldLease {
             fence: FencingToken::new(1).unwrap(),
             mode: Mode::Exclusive,
             ttl: Ttl::MIN,
-            expires_in: seconds(60),
-            held_for: seconds(1),
-            hold_expires_in: Some(seconds(120)),
+            expires_in: Duration::from_secs(60),
+            held_for: Duration::from_secs(1),
+            hold_expires_in,
             owner: None,
             metadata: Metadata::default(),
             release_requested: None,
-            as_of: asked,
-        };
+            as_of: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn goes_on_in_all_its_times_from_when_it_was_asked_for() {
+        let seconds = Duration::from_secs;
+        let lease = lease(Some(seconds(120)));
+        let asked = lease.as_of;
         let later = lease.clone().at(asked + seconds(1));
         assert_eq!(later.expires_in, seconds(59));
         assert_eq!(later.held_for, seconds(2));
@@ -168,21 +173,9 @@ mod tests {
 
     #[test]
     fn ends_with_its_hold_limit_where_that_comes_first() {
-        let second = Duration::from_secs(1);
-        let lease = |limit| HeldLease {
-            fence: FencingToken::new(1).unwrap(),
-            mode: Mode::Exclusive,
-            ttl: Ttl::MIN,
-            expires_in: second,
-            held_for: Duration::ZERO,
-            hold_expires_in: limit,
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: Instant::now(),
-        };
-        assert!(lease(Some(second)).is_at_limit());
-        assert!(!lease(Some(2 * second)).is_at_limit());
+        let minute = Duration::from_mins(1);
+        assert!(lease(Some(minute)).is_at_limit());
+        assert!(!lease(Some(2 * minute)).is_at_limit());
         assert!(!lease(None).is_at_limit());
     }
 }

@@ -108,14 +108,6 @@ impl NamePrefix {
     }
 }
 
-impl std::str::FromStr for NamePrefix {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        Self::new(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,14 +38,6 @@ impl SearchText {
     }
 }
 
-impl std::str::FromStr for SearchText {
-    type Err = TextError;
-
-    fn from_str(text: &str) -> Result<Self, TextError> {
-        Self::new(text)
-    }
-}
-
 /// Letter by letter: what a letter becomes must not depend on those around it, because a part is searched for.
 fn lower(text: &str) -> String {
     if text.is_ascii() {

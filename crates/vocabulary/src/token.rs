@@ -73,17 +73,26 @@ impl fmt::Debug for Token {
 
 // === impl TokenHash ===
 
-impl TokenHash {
-    /// The hash with these bytes, as a store has kept them.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
+// Types that a store writes and reads back in the same way; forgetting one direction is the mistake this macro excludes.
+macro_rules! stored_bytes {
+    ($($type:ident: $len:literal),+) => {$(
+        impl $type {
+            /// The value with these bytes, as a store has kept them.
+            pub fn from_bytes(bytes: [u8; $len]) -> Self {
+                Self(bytes)
+            }
 
-    /// The bytes of the hash.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
+            /// The bytes that a store keeps.
+            pub fn as_bytes(&self) -> &[u8; $len] {
+                &self.0
+            }
+        }
+    )+};
 }
+
+pub(super) use stored_bytes;
+
+stored_bytes!(TokenHash: 32);
 
 impl fmt::Display for TokenHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

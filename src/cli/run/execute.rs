@@ -20,14 +20,12 @@ use super::{
             output::{self, notify_if_slow},
             signals::{GIVING_UP, Signals},
             text::duration,
-            visible, waiting,
+            waiting,
         },
     },
-    args::RunArgs,
-    job::{Job, Leftover, SLOT, SLOTS, TOKEN},
-    start_process::{look_for, report},
+    args::{RunArgs, SHORTEST_TTL, Timing, longest_kill_after},
+    job::{Job, Leftover, SLOT, SLOTS, TOKEN, look_for, report},
     supervisor::{OF_JOBS, Supervisor},
-    timing::{SHORTEST_TTL, Timing, longest_kill_after},
 };
 
 /// Acquires, runs the command, releases, and says with which code to exit.
@@ -67,10 +65,7 @@ pub(in crate::cli) async fn run(args: &RunArgs, environment: &Environment) -> Re
         None => ended.code.map_err(CliError::runtime),
         Some(why) => Err(CliError::new(
             Exit::Lost,
-            visible(&format!(
-                "the command was stopped because the lease was lost: {why}"
-            ))
-            .into_owned(),
+            format!("the command was stopped because the lease was lost: {why}"),
         )),
     }
 }

@@ -4,12 +4,9 @@ mod args;
 mod execute;
 mod guard;
 mod job;
-mod start_process;
 mod supervisor;
-mod terminal;
-mod timing;
 
 pub(super) use args::RunArgs;
 pub(super) use execute::run;
 pub(super) use guard::{guard, is_guard};
-pub(super) use start_process::{is_start, start};
+pub(super) use job::{is_start, start};

@@ -2,7 +2,11 @@
 
 use std::{io, time::Duration};
 
-use rustix::process::Signal;
+use nix::sys::signal::{SigSet, Signal as Blocked};
+use rustix::{
+    process::{Pid, Signal, getpgrp},
+    termios::{tcgetpgrp, tcsetpgrp},
+};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -20,11 +24,9 @@ use super::{
         text::{asked_for, duration},
         waiting::suspend,
     },
-    args::{OnLost, OnRequest, RunArgs},
+    args::{OnLost, OnRequest, RunArgs, Timing},
     guard::Guard,
     job::{Job, LOOK, Leftover, Orphans, Status},
-    terminal::Terminal,
-    timing::Timing,
 };
 
 /// What is watched over.
@@ -453,4 +455,62 @@ impl Supervisor {
     fn note(&self, what: &str) {
         output::note(&format!("latchgate: {}: {what}", self.name));
     }
+}
+
+// === Terminal ===
+//
+// Who may read from the terminal: the process group of `latchgate run`, or that of its command.
+
+/// The terminal at standard input.
+struct Terminal {
+    own: Pid,
+    given: bool,
+}
+
+// === impl Terminal ===
+
+impl Terminal {
+    /// The terminal at standard input, if that is the one that controls this process.
+    fn of_process() -> Option<Self> {
+        tcgetpgrp(io::stdin()).ok()?;
+        Some(Self {
+            own: getpgrp(),
+            given: false,
+        })
+    }
+
+    /// Gives the terminal to a group, if it is ours to give: that of a job in the background is not.
+    fn give(&mut self, group: Pid) {
+        if tcgetpgrp(io::stdin()) == Ok(self.own) {
+            self.given = set_foreground(group);
+        }
+    }
+
+    /// Takes back what was given.
+    fn take_back(&mut self) {
+        if self.given {
+            // If the terminal has gone there is nothing to take.
+            set_foreground(self.own);
+            self.given = false;
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
+
+/// Makes a group the one in the foreground. Whoever asks for that from the background is stopped by
+/// the system, unless this signal is blocked.
+fn set_foreground(group: Pid) -> bool {
+    let mut stop = SigSet::empty();
+    stop.add(Blocked::SIGTTOU);
+    stop.thread_block()
+        .expect("a thread may block signals for itself");
+    let done = tcsetpgrp(io::stdin(), group).is_ok();
+    stop.thread_unblock()
+        .expect("a thread may unblock signals for itself");
+    done
 }

@@ -2,7 +2,6 @@
 
 mod run;
 mod service_manager;
-mod signals;
 mod stop;
 
 pub use run::serve_over;

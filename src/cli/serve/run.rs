@@ -31,7 +31,10 @@ use crate::{
     telemetry::{self, metrics::Metrics, trace::Tracer},
 };
 
-use super::{service_manager::ServiceManager, signals::ServeSignals, stop::Serving};
+use super::{
+    service_manager::ServiceManager,
+    stop::{ServeSignals, Serving},
+};
 
 /// Serve locks over HTTP; what `latchgate` does without a command
 ///
@@ -61,10 +64,7 @@ pub(in crate::cli) fn serve(args: &ServeArgs, environment: &Environment) -> Resu
 pub fn serve_over(config: Config, store: AnyStore) -> ExitCode {
     match start(config, Some(store), &Environment::of_process()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::note(&format!("latchgate: {error}"));
-            error.code().into()
-        }
+        Err(error) => output::failure(&error),
     }
 }
 
@@ -74,7 +74,7 @@ fn start(
     environment: &Environment,
 ) -> Result<(), CliError> {
     // Dropped last: by then everything is said.
-    let _log = telemetry::init(&config.log)?;
+    let _log = telemetry::init(&config.log).map_err(CliError::unexpected)?;
     // Accepts connections, and does what is no request: requests have threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -130,7 +130,7 @@ async fn run(
         warn!(%address, "there is no authentication: whoever reaches this address can take every lock");
     }
     audit.started(address, &store.describe());
-    signals.reopen(audit.clone());
+    signals.audit = audit.clone();
     // If nobody can read it, the gateway serves all the same.
     drop(output::answer(&greeting(
         address,
@@ -169,7 +169,7 @@ async fn run(
     let service_manager = ServiceManager::of(environment);
     service_manager.keep_watchdog(&lifecycle);
     service_manager.ready().await;
-    signals.report_to(Some(service_manager.clone()));
+    signals.manager = Some(service_manager.clone());
     let serving = Serving {
         service_manager,
         lifecycle,
@@ -221,7 +221,7 @@ fn certificates(
     let (watch, certificates) = CertificatesWatch::open(config.clone())?;
     info!(file = config.cert_file, "the certificate was read");
     let asked = Arc::new(Notify::new());
-    signals.reload_with(Arc::clone(&asked));
+    signals.reload.push(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());
     lifecycle.spawn_background(watch.keep_current(certificates.clone(), clock, asked, tasks));
     Ok(Some(certificates))
@@ -247,7 +247,7 @@ fn gate(
     let seal = SessionSeal::open_configured(config)?;
     let gate = Gate::guarded(ring, seal, config, Arc::clone(clock));
     let asked = Arc::new(Notify::new());
-    signals.reload_with(Arc::clone(&asked));
+    signals.reload.push(Arc::clone(&asked));
     let (clock, tasks) = (Arc::clone(clock), lifecycle.clone());
     lifecycle.spawn_background(watch.with_audit(audit.clone()).keep_current(
         gate.clone(),

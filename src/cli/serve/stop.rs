@@ -1,13 +1,25 @@
-//! How a gateway ends: it is withdrawn, drains, then closes, all within its grace period.
+//! How a gateway ends: a signal comes, and it is withdrawn, drains, then closes, all within its grace period.
 
-use std::time::Duration;
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+    time::Duration,
+};
 
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::info;
+use rustix::process::Signal;
+use tokio::{
+    signal::unix::{self, SignalKind, signal},
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout_at},
+};
+use tracing::{info, warn};
 
 use crate::{
     audit::Audit,
-    cli::error::{CliError, Exit},
+    cli::{
+        error::{CliError, Exit},
+        terminal::signals::Signals,
+    },
     config::ShutdownConfig,
     engine::Engine,
     http::InFlightRequests,
@@ -16,7 +28,7 @@ use crate::{
     telemetry::trace::Tracer,
 };
 
-use super::{service_manager::ServiceManager, signals::ServeSignals};
+use super::service_manager::ServiceManager;
 
 /// How much of the end of the grace period is kept for what comes last: answers that are under way,
 /// giving back what could not be delivered, closing the store. Each takes milliseconds, unless
@@ -53,7 +65,7 @@ impl Serving {
     ) -> Result<(), CliError> {
         let signal = signals.next().await;
         // What is told of a reload from here on would contradict the word of the end.
-        signals.report_to(None);
+        signals.manager = None;
         let grace = config.grace_ms.duration().max(ShutdownConfig::SHORTEST);
         let deadline = Instant::now() + grace;
         self.lifecycle.withdraw();
@@ -121,7 +133,7 @@ impl Serving {
         let last_spans = Instant::now() + LAST_SPANS;
         self.tracer.flush(deadline.min(last_spans)).await;
         match closed {
-            Ok(()) => Ok(ended?),
+            Ok(()) => ended.map_err(|left| CliError::new(Exit::CutShort, left)),
             Err(_elapsed) => Err(CliError::new(
                 Exit::CutShort,
                 "the store had not finished when the grace period was over",
@@ -144,6 +156,84 @@ impl Serving {
                 () = sleep_until(until) => {}
                 () = changed => {}
                 () = shrunk => {}
+            }
+        }
+    }
+}
+
+// === Signals ===
+//
+// The signals that end the gateway, or let it read again what can be read again.
+
+/// TERM, INT and HUP, from the moment this exists.
+pub(super) struct ServeSignals {
+    term: unix::Signal,
+    int: unix::Signal,
+    /// Not heard if whoever started the gateway wants it ignored, as `nohup` does.
+    hup: Signals,
+    /// USR1 and USR2, which would end a process that does not listen for them, and mean nothing here.
+    _ignored: [unix::Signal; 2],
+    /// Whether somebody started it by hand. Found out at the start: of a terminal that is closed it
+    /// cannot be told any more that it was one.
+    interactive: bool,
+    /// Who reads again what can be read again.
+    pub(super) reload: Vec<Arc<Notify>>,
+    /// What a HUP opens anew.
+    pub(super) audit: Audit,
+    /// Who is told of what a HUP does.
+    pub(super) manager: Option<ServiceManager>,
+}
+
+// === impl ServeSignals ===
+
+impl ServeSignals {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            hup: Signals::listen([Signal::HUP])?,
+            _ignored: [
+                signal(SignalKind::user_defined1())?,
+                signal(SignalKind::user_defined2())?,
+            ],
+            interactive: io::stdin().is_terminal(),
+            reload: Vec::new(),
+            audit: Audit::none(),
+            manager: None,
+        })
+    }
+
+    /// The next that is to end the gateway.
+    ///
+    /// A terminal that is closed ends what was started on it. Without a terminal HUP is the usual
+    /// way to ask for a new configuration: no reason to end. Of that only keys and certificates are read
+    /// again.
+    pub(super) async fn next(&mut self) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return "TERM",
+                _ = self.int.recv() => return "INT",
+                _ = self.hup.next() => {
+                    if self.interactive {
+                        return "HUP";
+                    }
+                    if let Some(manager) = &self.manager {
+                        manager.reloading().await;
+                    }
+                    self.audit.reopen();
+                    for reload in &self.reload {
+                        reload.notify_one();
+                    }
+                    if self.reload.is_empty() && !self.audit.is_kept() {
+                        warn!(
+                            "HUP is ignored: the configuration is read at the start only; start \
+                             the gateway again to change it"
+                        );
+                    }
+                    if let Some(manager) = &self.manager {
+                        manager.ready().await;
+                    }
+                }
             }
         }
     }

@@ -3,13 +3,14 @@
 use std::{
     io::{self, Write},
     pin::pin,
+    process::ExitCode,
 };
 
 use tokio::time::timeout;
 
 use crate::lock::LockName;
 
-use super::{super::error::CliError, signals::CLEANUP_GRACE};
+use super::{super::error::CliError, signals::CLEANUP_GRACE, visible};
 
 /// Writes an answer and sees it off.
 pub(crate) fn answer(text: &str) -> Result<(), CliError> {
@@ -46,6 +47,13 @@ pub(crate) fn note(text: &str) {
 // === Slow notice ===
 //
 // Writes a line if a release or a give-back takes noticeably long.
+
+/// Says on standard error why a command failed, and with which code it exits. Paths and answers of others are a part of the
+/// message, and must not move the terminal.
+pub(crate) fn failure(error: &CliError) -> ExitCode {
+    note(&format!("latchgate: {}", visible(&error.to_string())));
+    error.code().into()
+}
 
 /// Does it, and says so if there is no answer for more than a moment.
 pub(crate) async fn notify_if_slow<T>(

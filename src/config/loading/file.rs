@@ -1,4 +1,4 @@
-//! Reads the configuration file.
+//! A value that somebody gave to a key, and the configuration file.
 
 use std::{fmt, ops::Range, path::Path};
 
@@ -10,10 +10,40 @@ use toml::{
 
 use crate::bounded_file;
 
-use super::{
-    super::{ConfigError, NotToml, Source},
-    setting::Setting,
-};
+use super::super::{ConfigError, NotToml, Source, StoreUrl};
+
+/// A value for a key. It may hold a password, which its `Debug` masks.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) path: String,
+    pub(crate) value: toml::Value,
+    pub(crate) source: Source,
+}
+
+// === impl Setting ===
+
+impl Setting {
+    /// The value as it may be shown, whatever it is and however wrong.
+    pub(crate) fn displayed(&self) -> String {
+        match &self.value {
+            toml::Value::String(text) if self.path == "store" => {
+                format!("{:?}", StoreUrl::redact(text))
+            }
+            toml::Value::Table(_) => "a table".to_owned(),
+            // What else is written as a list may be a store with its password.
+            toml::Value::Array(_) if !self.path.starts_with("http.allowed_") => "a list".to_owned(),
+            value => value.to_string(),
+        }
+    }
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.path, self.displayed(), self.source)
+    }
+}
+
+// === File ===
 
 /// One `key = value` of a TOML text. It may hold a password, so its `Debug` shows no value.
 pub(crate) struct TomlEntry {

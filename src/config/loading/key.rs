@@ -5,9 +5,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{
-    super::Config,
-    file,
-    setting::{Setting, Source},
+    super::{Config, Source},
+    file::{self, Setting},
 };
 
 /// One thing that can be configured.

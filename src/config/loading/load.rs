@@ -6,8 +6,7 @@ use super::{
     super::{
         Config, ConfigError, Invalid, Key, Source, StoreUrl, error::RefusedValue, error::closest,
     },
-    file,
-    setting::Setting,
+    file::{self, Setting},
 };
 
 /// Who may set something, from the weakest to the strongest.

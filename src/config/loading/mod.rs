@@ -3,4 +3,3 @@
 pub(super) mod file;
 pub(super) mod key;
 pub(super) mod load;
-pub(super) mod setting;

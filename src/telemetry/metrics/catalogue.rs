@@ -11,7 +11,8 @@ use crate::with_all::with_all;
 
 use super::{
     histogram::{LongHistogram, ShortHistogram},
-    labels::{Labels, RequestLabels, RouteLabels},
+    labels::Labels,
+    route::{RequestLabels, RouteLabel},
 };
 
 /// What a metric is, for those who read it.
@@ -78,7 +79,7 @@ catalogue! {
 
     Counter "latchgate_http_requests" ["method", "route", "status"] => requests: Family<RequestLabels, Counter>,
         "Requests that were answered, by route (never the path). The status is `hung-up` if the caller was gone before the answer; a stream counts when it begins."
-    Histogram "latchgate_http_request_duration_seconds" ["route"] => request_duration: Family<RouteLabels, ShortHistogram>,
+    Histogram "latchgate_http_request_duration_seconds" ["route"] => request_duration: Family<RouteLabel, ShortHistogram>,
         "From the head of a request to the head of its answer: waits in the queue included, streams until they begin."
 
     Counter "latchgate_acquires" ["outcome"] => acquires: Counts<1>,

@@ -1,43 +1,67 @@
 //! What is counted for each request, found without a look-up among the labels.
 
 use std::{
+    fmt,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use http::{Method, StatusCode};
-use prometheus_client::metrics::{counter::Counter, family::Family};
-
-use super::{
-    histogram::ShortHistogram,
-    labels::{Labels, RequestLabels, RouteLabels, Status, method},
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder},
+    metrics::{counter::Counter, family::Family},
 };
+
+use super::histogram::ShortHistogram;
 
 /// Counts the requests of a route. A series begins with the first request that belongs to it.
 #[derive(Debug)]
 pub struct RouteMetrics {
     route: Arc<str>,
     requests: Family<RequestLabels, Counter>,
-    durations: Family<RouteLabels, ShortHistogram>,
+    durations: Family<RouteLabel, ShortHistogram>,
     counters: Cached<(&'static str, Status), Counter>,
     duration: OnceLock<ShortHistogram>,
 }
 
-/// Histograms of a family whose one label has few values.
-#[derive(Debug)]
-pub(super) struct KnownHistograms {
-    label: &'static str,
-    family: Family<Labels<1>, ShortHistogram>,
-    known: Cached<&'static str, ShortHistogram>,
-}
-
 /// Metrics that were asked for before, by what tells them apart: the first few of them.
 #[derive(Debug)]
-struct Cached<K, M>([OnceLock<(K, M)>; KNOWN]);
+pub(super) struct Cached<K, M>([OnceLock<(K, M)>; KNOWN]);
 
 /// As many as a route has pairs of a method and a status in its daily work, and as many as there are
 /// operations of a store. What is not among them is looked up.
 const KNOWN: usize = 12;
+
+/// The labels of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RequestLabels {
+    method: &'static str,
+    route: Arc<str>,
+    status: Status,
+}
+
+/// The label of what a route takes.
+pub(super) type RouteLabel = [(&'static str, Arc<str>); 1];
+
+/// The status of an answer, if there was one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Status(Option<u16>);
+
+impl EncodeLabelValue for Status {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        match self.0 {
+            Some(status) => status.encode(encoder),
+            None => "hung-up".encode(encoder),
+        }
+    }
+}
+
+/// A method as a label: callers may invent others.
+fn method(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+    let known = KNOWN.into_iter().find(|known| *known == method.as_str());
+    known.unwrap_or("other")
+}
 
 // === impl RouteMetrics ===
 
@@ -45,7 +69,7 @@ impl RouteMetrics {
     pub(super) fn new(
         route: &str,
         requests: &Family<RequestLabels, Counter>,
-        durations: &Family<RouteLabels, ShortHistogram>,
+        durations: &Family<RouteLabel, ShortHistogram>,
     ) -> Self {
         Self {
             route: route.into(),
@@ -71,28 +95,9 @@ impl RouteMetrics {
         });
         let duration = self.duration.get_or_init(|| {
             let route = Arc::clone(&self.route);
-            self.durations.get_or_create_owned(&RouteLabels { route })
+            self.durations.get_or_create_owned(&[("route", route)])
         });
         duration.observe(took);
-    }
-}
-
-// === impl KnownHistograms ===
-
-impl KnownHistograms {
-    pub(super) fn new(label: &'static str, family: Family<Labels<1>, ShortHistogram>) -> Self {
-        Self {
-            label,
-            family,
-            known: Cached::default(),
-        }
-    }
-
-    /// Counts a duration under a value of the label.
-    pub(super) fn observe(&self, value: &'static str, duration: Duration) {
-        let look_up = || self.family.get_or_create_owned(&[(self.label, value)]);
-        self.known
-            .with(value, look_up, |histogram| histogram.observe(duration));
     }
 }
 
@@ -105,7 +110,8 @@ impl<K, M> Default for Cached<K, M> {
 }
 
 impl<K: Copy + PartialEq, M> Cached<K, M> {
-    fn with(&self, key: K, look_up: impl Fn() -> M, work: impl FnOnce(&M)) {
+    /// Works with the metric of this key. `look_up` finds the metric if it is not among the first few.
+    pub(super) fn with(&self, key: K, look_up: impl Fn() -> M, work: impl FnOnce(&M)) {
         for slot in &self.0 {
             // Another thread may fill the slot first, with what has another key.
             let (of, metric) = slot.get_or_init(|| (key, look_up()));

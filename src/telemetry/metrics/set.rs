@@ -7,8 +7,8 @@ use prometheus_client::{encoding::text::encode, metrics::counter::Counter, regis
 use super::{
     AcquireOutcome, Figures, LeaseOutcome, SeenBy,
     catalogue::Counted,
-    histogram::LongHistogram,
-    route::{KnownHistograms, RouteMetrics},
+    histogram::{LongHistogram, ShortHistogram},
+    route::{Cached, RouteMetrics},
 };
 
 /// All metrics of one gateway. Cheap to clone.
@@ -23,7 +23,7 @@ pub(super) struct Set {
     /// The releases by their end.
     pub(super) released: [Counter; LeaseOutcome::ALL.len()],
     /// By operation.
-    store_durations: KnownHistograms,
+    store_durations: Cached<&'static str, ShortHistogram>,
     /// All errors of the store, to be read.
     pub(super) unanswered: Counter,
 }
@@ -44,7 +44,7 @@ impl Default for Metrics {
                 let labels = [("outcome", ended.word("released"))];
                 counted.releases.get_or_create_owned(&labels)
             }),
-            store_durations: KnownHistograms::new("operation", counted.store_duration.clone()),
+            store_durations: Cached::default(),
             unanswered: Counter::default(),
             registry,
             counted,
@@ -150,7 +150,10 @@ impl Metrics {
         took: Duration,
         error: Option<&'static str>,
     ) {
-        self.0.store_durations.observe(operation, took);
+        let durations = &self.0.counted.store_duration;
+        let look_up = || durations.get_or_create_owned(&[("operation", operation)]);
+        let known = &self.0.store_durations;
+        known.with(operation, look_up, |histogram| histogram.observe(took));
         if let Some(error) = error {
             let labels = [("operation", operation), ("error", error)];
             self.0.counted.store_errors.get_or_create(&labels).inc();

@@ -28,10 +28,7 @@ use crate::{
     tls::{TlsError, distrust, no_tls},
 };
 
-use super::{
-    encode::Record,
-    encode::{self, Sender},
-};
+use super::encode::{self, Record, Sender};
 
 /// How many spans are sent together, at most.
 const BATCH: usize = 512;
@@ -137,19 +134,16 @@ impl Exporter {
 
     /// Sends a batch, which is kept if trying again may help.
     async fn send(&self, work: &mut Work) -> Result<(), ()> {
-        let failure = match self.post(&work.batch).await {
-            Ok(()) => {
-                work.batch.clear();
-                if std::mem::take(&mut work.is_failing) {
-                    info!("the collector is told of traces again");
-                }
-                if self.lost.load(Ordering::Relaxed) > 0 && work.may_notice() {
-                    let lost = self.lost.swap(0, Ordering::Relaxed);
-                    warn!(lost, "more was traced than the collector could be told of");
-                }
-                return Ok(());
+        let Err(failure) = self.post(&work.batch).await else {
+            work.batch.clear();
+            if std::mem::take(&mut work.is_failing) {
+                info!("the collector is told of traces again");
             }
-            Err(failure) => failure,
+            if self.lost.load(Ordering::Relaxed) > 0 && work.may_notice() {
+                let lost = self.lost.swap(0, Ordering::Relaxed);
+                warn!(lost, "more was traced than the collector could be told of");
+            }
+            return Ok(());
         };
         if failure.is_refusal {
             let refused = work.batch.len() as u64;

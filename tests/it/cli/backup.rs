@@ -149,6 +149,8 @@ fn a_backup_follows_a_link_and_replaces_nothing_but_a_file() {
         ("socket", "not a regular file"),
         ("to-socket", "not a regular file"),
         ("to-nothing", "No such file"),
+        // What stands in a path does not move the terminal.
+        ("dir\u{1b}[2J/file", r"dir\u{1b}[2J/file"),
     ] {
         let refused = back_up(&gateway, &at(name), &["--force"]);
         assert_eq!(refused.code, Some(1), "{name}: {refused:?}");

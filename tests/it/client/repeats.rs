@@ -4,7 +4,7 @@ use std::{net::TcpListener, time::Duration};
 
 use latchgate::{
     client::{AcquireRequest, Client, ClientError, ClientOptions},
-    lock::{GroupNames, IdempotencyKey, LockName},
+    lock::{GroupNames, IdempotencyKey},
 };
 use tokio::time::Instant;
 
@@ -60,28 +60,87 @@ async fn a_key_of_the_callers_is_never_replaced() {
         idempotency_key: Some(IdempotencyKey::random()),
         ..AcquireRequest::default()
     };
-    let error = client(&gateway)
-        .acquire(&name(), &request)
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ClientError::Refused(_)), "{error}");
+    let error = client(&gateway).acquire(&name(), &request).await;
+    assert_eq!(word(&error.unwrap_err()), "refused");
     assert_eq!(gateway.received().len(), 2);
 }
 
+/// A word for each end of a call.
+fn word(error: &ClientError) -> &'static str {
+    match error {
+        ClientError::Held(_) => "held",
+        ClientError::Lost(_) => "lost",
+        ClientError::Unreachable { .. } => "unreachable",
+        ClientError::Unavailable(_) => "unavailable",
+        ClientError::OutcomeUnknown { .. } => "unknown",
+        ClientError::Refused(_) => "refused",
+        ClientError::WaitOver(_) | ClientError::Unexpected { .. } => "other",
+    }
+}
+
+/// What an acquire comes to and how many copies it takes, by the replies.
 #[tokio::test]
-async fn what_did_not_happen_is_tried_again() {
+async fn each_refusal_of_an_acquire_means_what_it_says() {
+    let problem = |status, code| Reply::problem(status, code, "");
+    let answer = |status, body: &str| Reply::Answer(status, body.to_owned());
+    let away = || problem(503, "store-unavailable");
+    for (replies, expected, copies) in [
+        // What did not happen is tried again.
+        (vec![away()], "unavailable", 3),
+        (vec![problem(429, "rate-limited")], "unavailable", 3),
+        (vec![problem(429, "too-many-leases")], "unavailable", 3),
+        (vec![answer(429, "<html>")], "unavailable", 3),
+        // No fencing token comes back by asking again.
+        (vec![problem(503, "fence-exhausted")], "unavailable", 1),
+        // Without an answer the outcome is unknown.
+        (vec![Reply::Lost], "unknown", 3),
+        (vec![Reply::Silence], "unknown", 3),
+        (vec![Reply::Torn], "unknown", 3),
+        (vec![problem(504, "outcome-unknown")], "unknown", 3),
+        (vec![answer(502, "<html>")], "unknown", 3),
+        (vec![answer(200, "<html>")], "unknown", 3),
+        // Success without a lease leaves open whether there is one.
+        (vec![answer(200, "[]")], "unknown", 1),
+        (vec![answer(201, "{}")], "unknown", 1),
+        // A later refusal does not settle what became of an earlier copy.
+        (vec![Reply::Lost, away()], "unknown", 3),
+        (
+            vec![Reply::Lost, problem(429, "rate-limited")],
+            "unknown",
+            3,
+        ),
+        (
+            vec![Reply::Lost, problem(503, "fence-exhausted")],
+            "unknown",
+            2,
+        ),
+        // A lock that is held is held whatever became of an earlier copy, and is asked for once without a wait.
+        (vec![problem(423, "locked")], "held", 1),
+        (vec![Reply::Lost, problem(423, "locked")], "held", 2),
+        // A refusal is not asked twice.
+        (vec![problem(400, "invalid-request")], "refused", 1),
+        (vec![problem(401, "unauthorized")], "refused", 1),
+        (vec![problem(409, "idempotency-mismatch")], "refused", 1),
+        (vec![problem(422, "unsupported-by-store")], "refused", 1),
+        (vec![problem(500, "foreign-data")], "refused", 1),
+    ] {
+        let gateway = FakeGateway::new(replies.clone());
+        let error = acquire(&gateway).await.unwrap_err();
+        assert_eq!(word(&error), expected, "{replies:?}: {error}");
+        assert_eq!(gateway.received().len(), copies, "{replies:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_back_in_time_is_asked_again() {
     for away in [
         Reply::problem(503, "store-unavailable", ""),
         Reply::problem(429, "rate-limited", ""),
         Reply::problem(429, "too-many-leases", ""),
         Reply::Answer(429, "<html>".to_owned()),
     ] {
-        let gateway = FakeGateway::new([away.clone(), away.clone(), lease()]);
+        let gateway = FakeGateway::new([away.clone(), away, lease()]);
         acquire(&gateway).await.unwrap();
-        let gateway = FakeGateway::new([away]);
-        let error = acquire(&gateway).await.unwrap_err();
-        assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
-        assert_eq!(gateway.received().len(), 3);
     }
 }
 
@@ -95,84 +154,28 @@ async fn what_answers_a_release_otherwise_has_not_released_it() {
 }
 
 #[tokio::test]
-async fn no_fencing_token_comes_back_by_asking_again() {
-    let gateway = FakeGateway::new([Reply::problem(503, "fence-exhausted", "")]);
-    let error = acquire(&gateway).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
-    assert_eq!(gateway.received().len(), 1);
-}
-
-#[tokio::test]
-async fn without_an_answer_the_outcome_is_unknown() {
-    let unknown = || Reply::problem(504, "outcome-unknown", "");
-    let proxy = |status| Reply::Answer(status, "<html>".to_owned());
-    for reply in [
-        Reply::Lost,
-        Reply::Silence,
-        Reply::Torn,
-        unknown(),
-        proxy(502),
-        proxy(200),
-    ] {
-        let gateway = FakeGateway::new([reply.clone()]);
-        let error = acquire(&gateway).await.unwrap_err();
-        assert!(
-            matches!(error, ClientError::OutcomeUnknown { .. }),
-            "{reply:?}: {error}"
-        );
-        assert_eq!(gateway.received().len(), 3, "{reply:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_later_refusal_does_not_settle_what_became_of_an_earlier_copy() {
-    for later in [
-        Reply::problem(503, "store-unavailable", ""),
-        Reply::problem(429, "rate-limited", ""),
-        Reply::problem(503, "fence-exhausted", ""),
-    ] {
-        let gateway = FakeGateway::new([Reply::Lost, later.clone()]);
-        let error = acquire(&gateway).await.unwrap_err();
-        assert!(
-            matches!(error, ClientError::OutcomeUnknown { .. }),
-            "{later:?}: {error}"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_lock_that_is_held_is_held_whatever_became_of_an_earlier_copy() {
-    let gateway = FakeGateway::new([Reply::Lost, Reply::problem(423, "locked", "")]);
-    let error = acquire(&gateway).await.unwrap_err();
-    assert!(matches!(error, ClientError::Held(_)), "{error}");
-}
-
-#[tokio::test]
-async fn a_release_whose_reply_was_lost_is_repeated() {
+async fn a_release_and_a_renewal_whose_reply_was_lost_are_repeated() {
     let done = Reply::Answer(204, String::new());
     let gateway = FakeGateway::new([Reply::Lost, done]);
     client(&gateway).release(&name(), &token()).await.unwrap();
+    assert_eq!(gateway.received().len(), 2);
+    let gateway = FakeGateway::new([Reply::Lost, lease()]);
+    let renewed = client(&gateway).renew(&name(), &token(), None).await;
+    renewed.unwrap();
     assert_eq!(gateway.received().len(), 2);
 }
 
 #[tokio::test]
 async fn a_lease_that_is_gone_after_an_unanswered_release_may_have_been_released() {
-    let lost = || Reply::problem(410, "lease-lost", r#","held":false"#);
-    let gateway = FakeGateway::new([Reply::Lost, lost()]);
-    let error = client(&gateway)
-        .release(&name(), &token())
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(error, ClientError::OutcomeUnknown { .. }),
-        "{error}"
-    );
-    let gateway = FakeGateway::new([lost()]);
-    let error = client(&gateway)
-        .release(&name(), &token())
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ClientError::Lost(_)), "{error}");
+    let lost = Reply::problem(410, "lease-lost", r#","held":false"#);
+    for (replies, expected) in [
+        (vec![Reply::Lost, lost.clone()], "unknown"),
+        (vec![lost], "lost"),
+    ] {
+        let gateway = FakeGateway::new(replies);
+        let released = client(&gateway).release(&name(), &token()).await;
+        assert_eq!(word(&released.unwrap_err()), expected);
+    }
 }
 
 /// What came of the release of two locks.
@@ -182,8 +185,7 @@ fn released(a: &str, b: &str) -> Reply {
 }
 
 async fn release_all(gateway: &FakeGateway) -> Result<(), ClientError> {
-    let names = ["a", "b"].map(|name| LockName::new(name).unwrap());
-    let names = GroupNames::new(names).unwrap();
+    let names = GroupNames::parse(["a", "b"]).unwrap();
     let released = client(gateway).release_all(&names, &token()).await?;
     released.check()
 }
@@ -207,17 +209,16 @@ async fn of_several_locks_those_that_the_store_could_not_release_are_released_ag
         assert!(lines[2].starts_with("DELETE /locks/b "), "{lines:?}");
         assert_eq!(lines.len(), 3);
     }
-    let lost = || Reply::problem(410, "lease-lost", r#","held":false"#);
-    let gateway = FakeGateway::new([released("null", r#""store-unavailable""#), lost()]);
-    let error = release_all(&gateway).await.unwrap_err();
-    assert!(matches!(error, ClientError::Lost(_)), "{error}");
-    // The first copy may have been carried out.
-    let gateway = FakeGateway::new([released("null", r#""outcome-unknown""#), lost()]);
-    let error = release_all(&gateway).await.unwrap_err();
-    assert!(
-        matches!(error, ClientError::OutcomeUnknown { .. }),
-        "{error}"
-    );
+    // Of an outcome that was unknown the first copy may have been carried out.
+    for (code, expected) in [
+        (r#""store-unavailable""#, "lost"),
+        (r#""outcome-unknown""#, "unknown"),
+    ] {
+        let lost = Reply::problem(410, "lease-lost", r#","held":false"#);
+        let gateway = FakeGateway::new([released("null", code), lost]);
+        let error = release_all(&gateway).await.unwrap_err();
+        assert_eq!(word(&error), expected, "{code}");
+    }
     // What no repetition mends is not repeated.
     let gateway = FakeGateway::new([released("null", r#""foreign-data""#)]);
     release_all(&gateway).await.unwrap_err();
@@ -228,56 +229,51 @@ async fn of_several_locks_those_that_the_store_could_not_release_are_released_ag
 async fn of_several_locks_one_that_is_gone_after_an_unanswered_release_may_have_been_released() {
     let gateway = FakeGateway::new([Reply::Lost, released(r#""lease-lost""#, "null")]);
     let error = release_all(&gateway).await.unwrap_err();
-    assert!(
-        matches!(error, ClientError::OutcomeUnknown { .. }),
-        "{error}"
-    );
+    assert_eq!(word(&error), "unknown", "{error}");
     let gateway = FakeGateway::new([Reply::Lost, released("null", "null")]);
     release_all(&gateway).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_renew_whose_reply_was_lost_is_repeated() {
-    let gateway = FakeGateway::new([Reply::Lost, lease()]);
-    client(&gateway)
-        .renew(&name(), &token(), None)
-        .await
-        .unwrap();
-    assert_eq!(gateway.received().len(), 2);
-}
-
+/// However long the caller would wait.
 #[tokio::test]
 async fn where_nobody_listens_nothing_happened() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let client = client_of(&url);
-    let error = client
-        .acquire(&name(), &AcquireRequest::default())
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
-    assert!(error.to_string().contains("refused"), "{error}");
+    for wait in [Duration::ZERO, AcquireRequest::FOR_EVER] {
+        let request = AcquireRequest {
+            wait,
+            ..AcquireRequest::default()
+        };
+        let error = client_of(&url).acquire(&name(), &request).await;
+        let error = error.unwrap_err();
+        assert_eq!(word(&error), "unreachable", "{error}");
+        assert!(error.to_string().contains("refused"), "{error}");
+    }
 }
 
 #[tokio::test]
 async fn a_look_leaves_nothing_in_doubt() {
-    let gateway = FakeGateway::new([Reply::Lost]);
-    let error = client(&gateway).inspect(&name()).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
-    assert_eq!(gateway.received().len(), 3);
-    // A gateway of an earlier version, and a proxy that has lost its own.
-    let gateway = FakeGateway::new([Reply::problem(504, "outcome-unknown", "")]);
-    let error = client(&gateway).inspect(&name()).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
-    let gateway = FakeGateway::new([Reply::Answer(502, "<html>".to_owned())]);
-    let error = client(&gateway).inspect(&name()).await.unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("a proxy answered with status 502")
-    );
+    for (reply, expected, said) in [
+        (Reply::Lost, "unreachable", "no gateway at"),
+        // A gateway of an earlier version, and a proxy that has lost its own.
+        (
+            Reply::problem(504, "outcome-unknown", ""),
+            "unavailable",
+            "outcome-unknown",
+        ),
+        (
+            Reply::Answer(502, "<html>".to_owned()),
+            "unreachable",
+            "a proxy answered with status 502",
+        ),
+    ] {
+        let gateway = FakeGateway::new([reply]);
+        let error = client(&gateway).inspect(&name()).await.unwrap_err();
+        assert_eq!(word(&error), expected, "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+        assert_eq!(gateway.received().len(), 3);
+    }
 }
 
 #[tokio::test]

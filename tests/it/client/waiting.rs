@@ -7,11 +7,11 @@ use std::{
 
 use latchgate::{
     client::{AcquireRequest, Client, ClientError, ClientOptions, Lease, WaitStatus},
-    lock::{GroupNames, IdempotencyKey, LockName, Owner},
+    lock::{GroupNames, IdempotencyKey, Owner},
 };
 use tokio::time::Instant;
 
-use super::answers::{TOKEN, client, client_of, lease, name};
+use super::answers::{TOKEN, client, lease, name};
 use crate::support::fake_gateway::{FakeGateway, Received, Reply};
 
 const FOR_EVER: Duration = AcquireRequest::FOR_EVER;
@@ -23,6 +23,14 @@ fn locked() -> Reply {
 
 fn draining() -> Reply {
     Reply::problem(503, "draining", "")
+}
+
+/// A request that waits for as long as it takes.
+fn for_ever() -> AcquireRequest {
+    AcquireRequest {
+        wait: FOR_EVER,
+        ..AcquireRequest::default()
+    }
 }
 
 async fn wait(gateway: &FakeGateway, wait: Duration) -> Result<Lease, ClientError> {
@@ -56,11 +64,7 @@ async fn a_request_for_several_locks_waits_as_long_as_it_may() {
     // A group keeps its place for one request.
     let gateway = FakeGateway::new([locked(), refused, Reply::problem(403, "forbidden", "")]);
     let names = GroupNames::parse(["a", "b"]).unwrap();
-    let request = AcquireRequest {
-        wait: FOR_EVER,
-        ..AcquireRequest::default()
-    };
-    let outcome = client(&gateway).acquire_all(&names, &request).await;
+    let outcome = client(&gateway).acquire_all(&names, &for_ever()).await;
     outcome.unwrap_err();
     let received = gateway.received();
     for (request, wait) in received.iter().zip([55_000, 55_000, 27_500]) {
@@ -93,35 +97,11 @@ async fn the_last_request_of_a_wait_gives_up_the_place() {
 }
 
 #[tokio::test]
-async fn who_does_not_wait_asks_once() {
-    let gateway = FakeGateway::new([locked()]);
-    let error = wait(&gateway, Duration::ZERO).await.unwrap_err();
-    assert!(matches!(error, ClientError::Held(_)), "{error}");
-    assert_eq!(gateway.received().len(), 1);
-}
-
-#[tokio::test]
 async fn a_wait_outlasts_more_failures_than_a_call_would() {
     let replies = (0..6).map(|_| draining()).chain([lease()]);
     let gateway = FakeGateway::new(replies);
     wait(&gateway, FOR_EVER).await.unwrap();
     assert_eq!(gateway.received().len(), 7);
-}
-
-#[tokio::test]
-async fn a_gateway_that_was_never_there_is_not_waited_for() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
-    let request = AcquireRequest {
-        wait: FOR_EVER,
-        ..AcquireRequest::default()
-    };
-    let error = client_of(&url)
-        .acquire(&name(), &request)
-        .await
-        .unwrap_err();
-    assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -176,9 +156,8 @@ async fn a_copy_that_arrives_late_does_not_end_the_wait() {
     // Under a key of its caller's, somebody else may have asked.
     let gateway = FakeGateway::new([superseded()]);
     let request = AcquireRequest {
-        wait: FOR_EVER,
         idempotency_key: Some(IdempotencyKey::random()),
-        ..AcquireRequest::default()
+        ..for_ever()
     };
     let error = client(&gateway).acquire(&name(), &request).await;
     let error = error.unwrap_err();
@@ -196,12 +175,8 @@ async fn a_wait_goes_on_at_the_next_address() {
         url: format!("{},{}", drains.url, takes.url),
         ..ClientOptions::default()
     };
-    let request = AcquireRequest {
-        wait: FOR_EVER,
-        ..AcquireRequest::default()
-    };
     let client = Client::new(options).unwrap();
-    client.acquire(&name(), &request).await.unwrap();
+    client.acquire(&name(), &for_ever()).await.unwrap();
     let (first, second) = (drains.received(), takes.received());
     assert_eq!((first.len(), second.len()), (2, 1));
     assert_eq!(key(&first[0]), key(&second[0]));
@@ -217,9 +192,8 @@ async fn a_wait_goes_on_at_the_next_address() {
 async fn whoever_watches_is_told_of_holder_and_trouble() {
     let gateway = FakeGateway::new([locked(), draining(), lease()]);
     let request = AcquireRequest {
-        wait: FOR_EVER,
-        owner: Some(Owner::new("me").unwrap()),
-        ..AcquireRequest::default()
+        owner: Owner::new("me").ok(),
+        ..for_ever()
     };
     let told: Arc<Mutex<Vec<WaitStatus>>> = Arc::default();
     let tell = Arc::clone(&told);
@@ -246,18 +220,13 @@ async fn of_several_locks_the_one_is_looked_at_that_is_known_to_be_in_the_way() 
         Reply::Silence,
         Reply::Answer(200, lock.to_owned()),
     ]);
-    let names = ["a", "b"].map(|name| LockName::new(name).unwrap());
-    let names = GroupNames::new(names).unwrap();
-    let request = AcquireRequest {
-        wait: FOR_EVER,
-        ..AcquireRequest::default()
-    };
+    let names = GroupNames::parse(["a", "b"]).unwrap();
     let (sender, mut news) = tokio::sync::mpsc::channel(8);
     let mut watcher = |waiting: &WaitStatus| {
         let name = waiting.name.as_ref().map(ToString::to_string);
         sender.try_send((name, waiting.waiters)).unwrap();
     };
-    let mut acquiring = client_of(&gateway.url).acquiring_all(names, request);
+    let mut acquiring = client(&gateway).acquiring_all(names, for_ever());
     let seldom = Duration::from_mins(1);
     let told = tokio::select! {
         _ = acquiring.finish_watched_every(Some(seldom), &mut watcher) => panic!("nobody answers"),
@@ -280,17 +249,13 @@ async fn a_queue_that_may_not_be_looked_at_is_left_alone() {
         (Reply::problem(429, "rate-limited", ""), false),
     ] {
         let gateway = FakeGateway::new([Reply::Silence, refusal]);
-        let request = AcquireRequest {
-            wait: FOR_EVER,
-            ..AcquireRequest::default()
-        };
         let mut told = Vec::new();
         let mut watcher = |waiting: &WaitStatus| told.push(waiting.may_not_view);
         let client = Client::new(ClientOptions {
             url: gateway.url.clone(),
             ..ClientOptions::default()
         });
-        let mut acquiring = client.unwrap().acquiring(name(), request);
+        let mut acquiring = client.unwrap().acquiring(name(), for_ever());
         let often = Duration::from_millis(10);
         tokio::select! {
             _ = acquiring.finish_watched_every(Some(often), &mut watcher) => panic!("nobody answers"),
@@ -304,9 +269,8 @@ async fn a_queue_that_may_not_be_looked_at_is_left_alone() {
 /// Waits without hearing anything, and gives up.
 async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>) {
     let request = AcquireRequest {
-        wait: FOR_EVER,
         idempotency_key,
-        ..AcquireRequest::default()
+        ..for_ever()
     };
     let mut acquiring = client(gateway).acquiring(name(), request);
     let has_arrived = async {
@@ -321,27 +285,27 @@ async fn give_up(gateway: &FakeGateway, idempotency_key: Option<IdempotencyKey>)
     acquiring.withdraw().await;
 }
 
+/// Also if an earlier copy of the request arrives late, and takes the place of the withdrawal.
 #[tokio::test]
 async fn giving_up_releases_what_was_granted_unheard() {
-    let done = Reply::Answer(204, String::new());
-    let gateway = FakeGateway::new([Reply::Silence, lease(), done]);
-    give_up(&gateway, None).await;
-    let received = gateway.received();
-    assert_eq!(key(&received[0]), key(&received[1]));
-    assert!(!received[1].body.contains("wait_ms"));
-    assert_eq!(received[2].line, "DELETE /locks/deploy HTTP/1.1");
-    assert_eq!(received[2].header("lock-token"), Some(TOKEN));
-}
-
-#[tokio::test]
-async fn giving_up_asks_again_when_an_earlier_copy_arrived_late() {
-    let superseded = || Reply::problem(409, "superseded", "");
-    let done = Reply::Answer(204, String::new());
-    let gateway = FakeGateway::new([Reply::Silence, superseded(), superseded(), lease(), done]);
-    give_up(&gateway, None).await;
-    let received = gateway.received();
-    assert_eq!(key(&received[0]), key(&received[3]));
-    assert_eq!(received[4].line, "DELETE /locks/deploy HTTP/1.1");
+    for late_copies in [0, 2] {
+        let late = (0..late_copies).map(|_| Reply::problem(409, "superseded", ""));
+        let done = Reply::Answer(204, String::new());
+        let replies = [Reply::Silence].into_iter().chain(late);
+        let gateway = FakeGateway::new(replies.chain([lease(), done]));
+        give_up(&gateway, None).await;
+        let received = gateway.received();
+        let [first, withdrawals @ .., released] = received.as_slice() else {
+            panic!("{received:?}");
+        };
+        assert_eq!(withdrawals.len(), 1 + late_copies);
+        for withdrawal in withdrawals {
+            assert_eq!(key(withdrawal), key(first));
+            assert!(!withdrawal.body.contains("wait_ms"));
+        }
+        assert_eq!(released.line, "DELETE /locks/deploy HTTP/1.1");
+        assert_eq!(released.header("lock-token"), Some(TOKEN));
+    }
 }
 
 #[tokio::test]

@@ -47,44 +47,34 @@ fn the_file_with_every_key_is_the_same_as_no_file() {
 }
 
 #[test]
-fn the_embedded_file_works() {
-    let config = load("embedded.toml").config;
-    assert_eq!(config.store.to_string(), "embedded:/var/lib/latchgate");
-}
-
-#[test]
-fn the_redis_file_works() {
-    let config = load("redis.toml").config;
-    assert_eq!(config.store.to_string(), "redis://redis:6379/0");
-}
-
-#[test]
-fn the_sentinel_file_works() {
-    let config = load("sentinel.toml").config;
-    assert_eq!(
-        config.store.to_string(),
-        "redis+sentinel://sentinel-1:26379,sentinel-2:26379,sentinel-3:26379/mymaster/0"
-    );
-    assert_eq!(config.redis.wait_replicas, 1);
-}
-
-#[test]
-fn the_cluster_file_works() {
-    let config = load("cluster.toml").config;
-    assert_eq!(
-        config.store.to_string(),
-        "redis+cluster://redis-1:6379,redis-2:6379,redis-3:6379"
-    );
-    assert_eq!(config.redis.wait_replicas, 1);
-}
-
-#[test]
-fn the_redlock_file_works() {
+fn every_other_file_leads_to_its_store() {
+    let all = [
+        (
+            "cluster.toml",
+            "redis+cluster://redis-1:6379,redis-2:6379,redis-3:6379",
+            1,
+        ),
+        ("embedded.toml", "embedded:/var/lib/latchgate", 0),
+        ("redis.toml", "redis://redis:6379/0", 0),
+        (
+            "redlock.toml",
+            "redlock://redis-1:6379,redis-2:6379,redis-3:6379/0",
+            0,
+        ),
+        (
+            "sentinel.toml",
+            "redis+sentinel://sentinel-1:26379,sentinel-2:26379,sentinel-3:26379/mymaster/0",
+            1,
+        ),
+    ];
+    for (name, store, wait_replicas) in all {
+        let config = load(name).config;
+        assert_eq!(config.store.to_string(), store, "{name}");
+        assert_eq!(config.redis.wait_replicas, wait_replicas, "{name}");
+    }
+    let others = names().into_iter().filter(|name| name != "latchgate.toml");
+    assert!(others.eq(all.map(|(name, ..)| name)));
     let config = load("redlock.toml").config;
-    assert_eq!(
-        config.store.to_string(),
-        "redlock://redis-1:6379,redis-2:6379,redis-3:6379/0"
-    );
     assert_eq!(config.limits.max_ttl_ms, config.redlock.max_ttl_ms);
     assert!(!config.redlock.vote_at_once);
 }
@@ -94,15 +84,7 @@ fn the_redlock_file_works() {
 fn every_file_can_be_opened_to_other_machines() {
     let directory = tempfile::tempdir().unwrap();
     let keys = directory.path().join("keys.toml");
-    let new = [
-        "key",
-        "new",
-        "--name",
-        "a",
-        "--append",
-        keys.to_str().unwrap(),
-    ];
-    assert_eq!(latchgate(&new).read().code, Some(0));
+    typed(&format!("key new --name a --append {}", keys.display())).ends(0);
     for name in words("redis.toml sentinel.toml cluster.toml redlock.toml") {
         let text = fs::read_to_string(path(name)).unwrap();
         let opened = text
@@ -129,21 +111,6 @@ fn every_file_passes_the_check_as_it_is() {
             assert!(ran.out.starts_with("the configuration is valid; it sets"));
         }
     }
-}
-
-#[test]
-fn every_file_has_a_test() {
-    assert_eq!(
-        names(),
-        [
-            "cluster.toml",
-            "embedded.toml",
-            "latchgate.toml",
-            "redis.toml",
-            "redlock.toml",
-            "sentinel.toml"
-        ]
-    );
 }
 
 fn variables(list: &[(&str, &str)]) -> Vec<(std::ffi::OsString, std::ffi::OsString)> {

@@ -2,12 +2,12 @@
 
 use std::{ffi::OsString, fs};
 
-use latchgate::config::Sources;
+use latchgate::config::{Loaded, Sources};
 
 use crate::support::rows;
 
-/// What is said against a file, its directory left out.
-fn file(text: &str) -> String {
+/// What a file sets, or what is said against it, its directory left out.
+fn load(text: &str) -> Result<Loaded, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("lg.toml");
     fs::write(&path, text).unwrap();
@@ -15,8 +15,14 @@ fn file(text: &str) -> String {
         file: Some(path),
         ..Sources::default()
     };
-    let error = sources.load().unwrap_err().to_string();
-    error.replace(&format!("{}/", directory.path().display()), "")
+    let place = format!("{}/", directory.path().display());
+    let loaded = sources.load();
+    loaded.map_err(|error| error.to_string().replace(&place, ""))
+}
+
+/// What is said against a file.
+fn file(text: &str) -> String {
+    load(text).unwrap_err()
 }
 
 fn variable(name: &str, value: impl Into<OsString>) -> String {
@@ -232,24 +238,12 @@ fn metrics_have_no_address_that_the_gateway_has_itself() {
     }
     // Free ones are never the same.
     for allowed in ["127.0.0.1:0", "127.0.0.1:7421", "127.0.0.2:7420"] {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lg.toml");
         let listen = if allowed.ends_with(":0") {
             allowed
         } else {
             "127.0.0.1:7420"
         };
-        fs::write(
-            &path,
-            format!("listen = '{listen}'\n[metrics]\nlisten = '{allowed}'"),
-        )
-        .unwrap();
-        let file = Some(path);
-        Sources {
-            file,
-            ..Sources::default()
-        }
-        .load()
-        .unwrap();
+        let text = format!("listen = '{listen}'\n[metrics]\nlisten = '{allowed}'");
+        load(&text).unwrap();
     }
 }

@@ -22,7 +22,10 @@ use prost::Message;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::time::Instant;
 
-use crate::support::Files;
+use crate::support::{
+    Files,
+    gateway::{Gateway, Setup},
+};
 
 /// How long anything may take on a machine that does other things as well.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -91,6 +94,16 @@ impl Collector {
             }
         });
         Self { endpoint, state }
+    }
+
+    /// The settings of a gateway that sends its spans here.
+    pub(super) fn setup(&self) -> Setup {
+        Setup::default().with("LATCHGATE_TRACE_ENDPOINT", &self.endpoint)
+    }
+
+    /// A gateway that sends its spans here.
+    pub(super) fn gateway(&self) -> Gateway {
+        Gateway::start_with(self.setup())
     }
 
     pub(super) fn answer(&self, status: u16) {

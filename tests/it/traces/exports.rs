@@ -32,16 +32,10 @@ async fn a_store_that_is_traced_is_measured_too_and_a_scrape_is_no_span() {
         .with("LATCHGATE_STORE", &redis.url().to_string())
         .with("LATCHGATE_TRACE_ENDPOINT", &collector.endpoint);
     let gateway = Gateway::start_with(setup);
-    let deadline = Instant::now() + Duration::from_mins(1);
-    loop {
-        let text = scrape(&gateway);
-        // What is looked up goes through the spans, too.
-        if text.contains("\nlatchgate_store_channel 1\n") {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{text}");
-        thread::sleep(Duration::from_millis(5));
-    }
+    // What is looked up goes through the spans, too.
+    until("messages arrive", || {
+        scrape(&gateway).contains("\nlatchgate_store_channel 1\n")
+    });
     let url = gateway.url();
     let ran = typed("acquire deploy").env("LATCHGATE_URL", &url);
     assert_eq!(ran.read().code, Some(0));
@@ -63,8 +57,8 @@ fn a_span_says_that_a_request_came_over_tls() {
     let collector = Collector::start();
     let authority = Authority::new();
     let files = authority.of_this_machine();
-    let setup = Setup::default()
-        .with("LATCHGATE_TRACE_ENDPOINT", &collector.endpoint)
+    let setup = collector
+        .setup()
         .with("LATCHGATE_HTTP_TLS_CERT_FILE", &files.certificate())
         .with("LATCHGATE_HTTP_TLS_KEY_FILE", &files.key());
     let gateway = Gateway::start_with(setup);
@@ -119,8 +113,8 @@ fn inspect(gateway: &Gateway) {
 fn one_of_a_private_authority_is_believed_if_the_authority_is_named() {
     let authority = Authority::new();
     let collector = Collector::certified(&authority.of_this_machine());
-    let setup = Setup::default()
-        .with("LATCHGATE_TRACE_ENDPOINT", &collector.endpoint)
+    let setup = collector
+        .setup()
         .with("LATCHGATE_TRACE_CA_FILE", &authority.file());
     let gateway = Gateway::start_with(setup);
     inspect(&gateway);
@@ -131,17 +125,13 @@ fn one_of_a_private_authority_is_believed_if_the_authority_is_named() {
 fn one_that_is_not_believed_is_sent_nothing_and_the_log_says_why() {
     let (authority, other) = (Authority::new(), Authority::new());
     let collector = Collector::certified(&authority.of_this_machine());
-    let setup = Setup::default()
-        .with("LATCHGATE_TRACE_ENDPOINT", &collector.endpoint)
+    let setup = collector
+        .setup()
         .with("LATCHGATE_TRACE_CA_FILE", &other.file());
     let gateway = Gateway::start_with(setup);
     inspect(&gateway);
     let said = "its certificate is not believed: ";
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while !gateway.log().contains(said) {
-        assert!(Instant::now() < deadline, "{}", gateway.log());
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(said, || gateway.log().contains(said));
     assert_eq!(collector.asked(), 0);
 }
 
@@ -160,10 +150,6 @@ fn a_file_that_cannot_be_used_stops_the_start_and_the_check() {
     }
 }
 
-fn sending_to(endpoint: &str) -> Gateway {
-    Gateway::start_with(Setup::default().with("LATCHGATE_TRACE_ENDPOINT", endpoint))
-}
-
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
@@ -178,7 +164,8 @@ fn one_that_is_not_there_is_a_warning_and_the_gateway_ends_in_time() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
-    let mut gateway = sending_to(&endpoint);
+    let setup = Setup::default().with("LATCHGATE_TRACE_ENDPOINT", &endpoint);
+    let mut gateway = Gateway::start_with(setup);
     let warned = || gateway.log().matches("cannot be told of traces").count();
     inspect(&gateway);
     until("the warning", || warned() == 1);
@@ -197,7 +184,7 @@ fn one_that_is_not_there_is_a_warning_and_the_gateway_ends_in_time() {
 #[test]
 fn what_one_could_not_take_for_a_while_it_gets_later() {
     let collector = Collector::answering(503);
-    let gateway = sending_to(&collector.endpoint);
+    let gateway = collector.gateway();
     inspect(&gateway);
     until("it was asked", || collector.asked() > 0);
     collector.answer(200);
@@ -210,7 +197,7 @@ fn what_one_could_not_take_for_a_while_it_gets_later() {
 #[test]
 fn what_one_refuses_is_not_sent_again() {
     let collector = Collector::answering(400);
-    let gateway = sending_to(&collector.endpoint);
+    let gateway = collector.gateway();
     inspect(&gateway);
     until("it was asked", || collector.asked() == 1);
     collector.answer(200);
@@ -223,7 +210,7 @@ fn what_one_refuses_is_not_sent_again() {
 #[test]
 fn the_last_spans_are_sent_before_the_end() {
     let collector = Collector::start();
-    let mut gateway = sending_to(&collector.endpoint);
+    let mut gateway = collector.gateway();
     inspect(&gateway);
     // Before it has gathered any.
     gateway.signal(Signal::TERM);
@@ -239,7 +226,7 @@ fn the_last_spans_are_sent_before_the_end() {
 #[test]
 fn one_that_hangs_does_not_hold_up_the_end() {
     let collector = Collector::answering(0);
-    let mut gateway = sending_to(&collector.endpoint);
+    let mut gateway = collector.gateway();
     inspect(&gateway);
     until("it was asked", || collector.asked() > 0);
     gateway.signal(Signal::TERM);

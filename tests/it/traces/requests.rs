@@ -7,16 +7,12 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::Status
 use super::collector::{Collector, attribute};
 use crate::support::{
     RedisServer,
-    gateway::{Gateway, Setup},
+    gateway::Gateway,
     program::{Ran, latchgate},
 };
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-
-fn traced(collector: &Collector) -> Setup {
-    Setup::default().with("LATCHGATE_TRACE_ENDPOINT", &collector.endpoint)
-}
 
 fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
     latchgate(arguments)
@@ -42,7 +38,7 @@ fn says(span: &Span, name: &str) -> String {
 #[test]
 fn a_request_is_a_server_span_of_its_callers_trace_and_the_store_is_a_part_of_it() {
     let collector = Collector::start();
-    let gateway = Gateway::start_with(traced(&collector));
+    let gateway = collector.gateway();
     on(&gateway, &["acquire", "deploy"]);
     let store = collector.span("acquire");
     let server = collector.span("POST /locks/{name}");
@@ -80,7 +76,7 @@ fn a_request_is_a_server_span_of_its_callers_trace_and_the_store_is_a_part_of_it
 #[test]
 fn a_wait_in_the_queue_is_a_part_of_its_request() {
     let collector = Collector::start();
-    let gateway = Gateway::start_with(traced(&collector));
+    let gateway = collector.gateway();
     on(&gateway, &["acquire", "deploy"]);
     let held = on(&gateway, &["acquire", "deploy", "--wait", "300ms"]);
     assert_ne!(held.code, Some(0), "{held:?}");
@@ -103,7 +99,8 @@ fn a_wait_in_the_queue_is_a_part_of_its_request() {
 async fn redis_is_another_side_and_its_failure_a_failure() {
     let mut redis = RedisServer::start().await;
     let collector = Collector::start();
-    let setup = traced(&collector)
+    let setup = collector
+        .setup()
         .with("LATCHGATE_STORE", &redis.url().to_string())
         .with("LATCHGATE_REDIS_DEADLINE_MS", "100")
         .with("LATCHGATE_REDIS_COMMAND_TIMEOUT_MS", "100");
@@ -125,7 +122,9 @@ async fn redis_is_another_side_and_its_failure_a_failure() {
 #[test]
 fn whoever_is_not_traced_is_not_and_of_the_others_as_many_as_are_wanted() {
     let collector = Collector::start();
-    let setup = traced(&collector).with("LATCHGATE_TRACE_SAMPLE_PER_MILLE", "0");
+    let setup = collector
+        .setup()
+        .with("LATCHGATE_TRACE_SAMPLE_PER_MILLE", "0");
     let gateway = Gateway::start_with(setup);
     let url = gateway.url();
     let inspect = |name: &str, parent: &str| {
@@ -148,7 +147,7 @@ fn whoever_is_not_traced_is_not_and_of_the_others_as_many_as_are_wanted() {
     );
     // Its own, if it is asked to.
     let collector = Collector::start();
-    let gateway = Gateway::start_with(traced(&collector));
+    let gateway = collector.gateway();
     let listen = gateway.address.to_string();
     latchgate(&["healthcheck", "--ready", "--listen", &listen]).read();
     latchgate(&["inspect", "a", "--url", &gateway.url()]).read();
@@ -172,7 +171,8 @@ fn no_name_of_a_lock_and_no_secret_is_told() {
     std::fs::write(&headers, "x-collector-key: opensesame\n").unwrap();
     for tells_names in [false, true] {
         let collector = Collector::start();
-        let setup = traced(&collector)
+        let setup = collector
+            .setup()
             .with("LATCHGATE_TRACE_HEADERS_FILE", headers.to_str().unwrap())
             .with("LATCHGATE_TRACE_LOCK_NAMES", &tells_names.to_string());
         let mut gateway = Gateway::start_with(setup);
@@ -203,7 +203,7 @@ fn no_name_of_a_lock_and_no_secret_is_told() {
 fn a_caller_that_hangs_up_ends_its_span() {
     use std::io::Write as _;
     let collector = Collector::start();
-    let gateway = Gateway::start_with(traced(&collector));
+    let gateway = collector.gateway();
     on(&gateway, &["acquire", "deploy"]);
     let mut caller = std::net::TcpStream::connect(gateway.address).unwrap();
     let body = r#"{"wait_ms":50000}"#;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::{
     Method,
-    header::{AUTHORIZATION, HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -14,10 +14,7 @@ use crate::{
     lock::{LockName, Token},
 };
 
-use super::{
-    call_response::CallResponse,
-    retry::{Retry, RetryableFailure},
-};
+use super::retry::{CallResponse, Retry, RetryableFailure};
 
 /// The header in which a token travels.
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
@@ -114,9 +111,9 @@ impl Call {
         time_out: Duration,
     ) -> Result<CallResponse, RetryableFailure> {
         let address = client.addresses.current();
-        let failure = match self.send_once(client, address.url(), time_out).await {
+        let failure = match self.send_once(client, address.url, time_out).await {
             Ok(answer) => match RetryableFailure::of_answer(&answer) {
-                Some(failure) if self.looks => failure.of_look(address.url()),
+                Some(failure) if self.looks => failure.of_look(address.url),
                 Some(failure) => failure,
                 None if !self.looks && RetryableFailure::is_cut_off(&self.method, &answer) => {
                     let status = answer.status.as_u16();
@@ -139,19 +136,15 @@ impl Call {
     ) -> Result<CallResponse, RetryableFailure> {
         let failed = |error| RetryableFailure::of_error(&error, url, self.looks);
         let sent_at = Instant::now();
-        let mut request = client
-            .http
-            .request(self.method.clone(), format!("{url}{}", self.path))
-            .timeout(time_out);
-        if let Some(key) = &client.options.key {
-            request = request.header(AUTHORIZATION, key.header());
-        }
+        let url_of_call = format!("{url}{}", self.path);
+        let request = client.request(self.method.clone(), url_of_call);
+        let mut request = request.timeout(time_out);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         if let Some(body) = &self.body {
             request = request
-                .header(reqwest::header::CONTENT_TYPE, "application/json")
+                .header(CONTENT_TYPE, "application/json")
                 .body(body.clone());
         }
         let mut response = request.send().await.map_err(failed)?;

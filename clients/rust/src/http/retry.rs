@@ -1,13 +1,18 @@
 //! Whether, when and where a call is sent again.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
-use reqwest::{Method, StatusCode};
+use reqwest::{
+    Method, Response, StatusCode,
+    header::{LOCATION, RETRY_AFTER},
+};
 use tokio::time::{Instant, sleep};
 
-use crate::{Client, ClientError, Problem, lock::renewal::random_fraction};
-
-use super::call_response::{CallResponse, cause, is_canceled, mistrust};
+use crate::{
+    Client, ClientError, Problem,
+    lock::renewal::random_fraction,
+    tls::{distrust, refused_by_server},
+};
 
 /// If the gateway asks for a pause that is longer than the time left, the last copy is sent this long before the deadline.
 const LAST_COPY: Duration = Duration::from_secs(1);
@@ -28,6 +33,8 @@ pub(crate) struct Retry {
     was_put_off: bool,
     /// Whether one of the copies may have been carried out although its answer was lost.
     pub(crate) in_doubt: bool,
+    /// Whether a copy that may have been carried out is the last.
+    pub(crate) ends_in_doubt: bool,
 }
 
 // === impl Retry ===
@@ -45,6 +52,7 @@ impl Retry {
             failed: 0,
             was_put_off: false,
             in_doubt: false,
+            ends_in_doubt: false,
         }
     }
 
@@ -80,8 +88,9 @@ impl Retry {
         let used_up = self.most.is_some_and(|most| {
             self.failed >= most || (failure.is_lasting && self.failed >= self.addresses)
         });
+        let is_last = used_up || (self.ends_in_doubt && failure.in_doubt);
         match self.pause(failure.requested_pause) {
-            Some(pause) if !used_up => sleep(pause).await,
+            Some(pause) if !is_last => sleep(pause).await,
             _ => return Err(failure.after(self.in_doubt)),
         }
         Ok(())
@@ -260,36 +269,25 @@ impl RetryableFailure {
 
     /// No gateway was reached.
     pub(crate) fn unreachable(url: &str, reason: String) -> Self {
-        Self::nothing(ClientError::Unreachable {
-            url: url.to_owned(),
-            reason,
-        })
+        let url = url.to_owned();
+        Self::nothing(ClientError::Unreachable { url, reason })
     }
 
     /// The copy may have been carried out.
     pub(crate) fn indeterminate(reason: String, problem: Option<Problem>) -> Self {
         Self {
-            error: ClientError::OutcomeUnknown {
-                reason,
-                problem: problem.map(Box::new),
-            },
             in_doubt: true,
-            requested_pause: None,
-            is_lasting: false,
+            ..Self::nothing(ClientError::unknown(reason, problem.map(Box::new)))
         }
     }
 
     /// The same of a copy that only looks: whatever became of it, nothing has happened.
     pub(crate) fn of_look(self, url: &str) -> Self {
         let failure = match self.error {
-            ClientError::OutcomeUnknown {
-                problem: Some(problem),
-                ..
-            } => Self::nothing(ClientError::Unavailable(problem)),
-            ClientError::OutcomeUnknown {
-                reason,
-                problem: None,
-            } => Self::unreachable(url, reason),
+            ClientError::OutcomeUnknown { reason, problem } => match problem {
+                Some(problem) => Self::nothing(ClientError::Unavailable(problem)),
+                None => Self::unreachable(url, reason),
+            },
             error => Self::nothing(error),
         };
         Self {
@@ -318,17 +316,148 @@ impl RetryableFailure {
     pub(crate) fn after(self, in_doubt: bool) -> ClientError {
         match self.error {
             error if !in_doubt || self.in_doubt => error,
-            error => ClientError::OutcomeUnknown {
-                reason: format!("an earlier copy of the request was not answered; then {error}"),
-                problem: error.problem().cloned().map(Box::new),
-            },
+            error => {
+                let problem = error.problem().cloned().map(Box::new);
+                ClientError::after_unanswered(error, problem)
+            }
         }
     }
 }
 
+// === Answer ===
+//
+// The answer to one copy of a request, or why there is none.
+
+/// A final answer: the same request would be answered in the same way.
+pub(crate) struct CallResponse {
+    pub(crate) url: String,
+    pub(crate) status: StatusCode,
+    pub(crate) body: String,
+    /// The pause before the next copy that the answer asks for.
+    retry_after: Option<Duration>,
+    /// The target of a redirect, without its password and query, which may be secrets.
+    location: Option<String>,
+    /// When the copy of the request that was answered was sent.
+    pub(crate) sent_at: Instant,
+    /// When the whole answer had arrived.
+    pub(crate) received_at: Instant,
+    /// Whether an earlier copy of the request may have been carried out, too.
+    pub(crate) in_doubt: bool,
+}
+
+// === impl CallResponse ===
+
+impl CallResponse {
+    /// The answer of `url` to a request. `body` is its whole body.
+    pub(crate) fn new(url: &str, sent_at: Instant, response: &Response, body: Vec<u8>) -> Self {
+        let header = |name| response.headers().get(name)?.to_str().ok();
+        // `Retry-After` may also be a date, which is ignored.
+        let seconds = header(RETRY_AFTER).and_then(|text| text.parse().ok());
+        let location = header(LOCATION).and_then(|to| response.url().join(to).ok());
+        Self {
+            url: url.to_owned(),
+            status: response.status(),
+            body: String::from_utf8(body).unwrap_or_default(),
+            retry_after: seconds.map(Duration::from_secs),
+            location: location
+                .map(|to| format!("{}{}", to.origin().ascii_serialization(), to.path())),
+            sent_at,
+            received_at: Instant::now(),
+            in_doubt: false,
+        }
+    }
+
+    /// The problem document, if the body is one.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        Problem::parse(&self.body)
+    }
+
+    /// The error for this answer, which is not a success.
+    pub(crate) fn refusal(mut self) -> ClientError {
+        let Some(problem) = self.problem().map(Box::new) else {
+            // A gateway with TLS answers so to plain HTTP. Other bodies are not shown, because they may contain a token.
+            if self.body.starts_with("This address speaks TLS") {
+                return self.unexpected("this address speaks TLS: its URL begins with https://");
+            }
+            if let (true, Some(to)) = (self.status.is_redirection(), self.location.take()) {
+                return self.unexpected(&format!(
+                    "a redirect to {to}, which is not followed: name that address if it is the gateway's"
+                ));
+            }
+            return self.unexpected("no problem document");
+        };
+        match problem.code.as_str() {
+            // The problems `locked` and `lease-lost` and every 409 describe the lock as all copies of the request left it.
+            "locked" => ClientError::Held(problem),
+            "lease-lost" => ClientError::Lost(problem),
+            _ if self.status == StatusCode::CONFLICT => ClientError::Refused(problem),
+            // Other problems are about this copy only, so an earlier copy may still have been carried out.
+            _ if self.in_doubt => ClientError::after_unanswered(problem.to_string(), Some(problem)),
+            "internal" => self.unexpected(&problem.to_string()),
+            _ if self.status == StatusCode::SERVICE_UNAVAILABLE => {
+                ClientError::Unavailable(problem)
+            }
+            _ => ClientError::Refused(problem),
+        }
+    }
+
+    /// The error for a success without a usable document: something between client and gateway has changed the answer.
+    pub(crate) fn unusable(self, what: &str) -> ClientError {
+        let (url, status) = (self.url, self.status.as_u16());
+        let reason = format!("{url} answered with status {status} and without {what}");
+        ClientError::unknown(reason, None)
+    }
+
+    /// The error for an answer that no gateway gives: it says nothing about earlier copies.
+    pub(crate) fn unexpected(self, what: &str) -> ClientError {
+        let what = format!("status {}, {what}", self.status.as_u16());
+        if self.in_doubt {
+            return ClientError::after_unanswered(what, None);
+        }
+        let url = self.url;
+        ClientError::Unexpected { url, what }
+    }
+}
+
+/// The innermost cause of an error, such as "connection refused". The errors around it say only that a request failed.
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
+    if let Some(why) = mistrust(error) {
+        return why;
+    }
+    let mut innermost: &dyn Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Which end does not trust the certificate of the other, and why.
+fn mistrust(error: &(dyn Error + 'static)) -> Option<String> {
+    let of_gateway = distrust(error, "--ca-file");
+    of_gateway
+        .map(|why| format!("its certificate is not believed: {why}"))
+        .or_else(|| refused_by_server(error, "--client-cert-file"))
+}
+
+/// Whether the connection ended before a byte of the request was written.
+fn is_canceled(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|cause| {
+        let cause = cause.downcast_ref::<hyper::Error>();
+        cause.is_some_and(hyper::Error::is_canceled)
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
     use super::*;
+    use crate::{ClientOptions, lock::LockName};
 
     #[test]
     fn pauses_grow_up_to_a_limit() {
@@ -338,5 +467,31 @@ mod tests {
             .into();
         assert_eq!(longest, [200, 400, 800, 2_000]);
         assert!((0..100).all(|_| pause(1) <= BASE));
+    }
+
+    #[tokio::test]
+    async fn a_redirect_says_where_to_and_shows_no_secret() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            let to = "https://u:s3cret@locks.example/locks/team@prod?key=s3cret";
+            let head = format!("HTTP/1.1 308 X\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+        });
+        let options = ClientOptions {
+            url: url.clone(),
+            ..ClientOptions::default()
+        };
+        let client = Client::new(options).unwrap();
+        let error = client.inspect(&LockName::new("a").unwrap()).await;
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            format!(
+                "{url} gave an answer that is none of a gateway's: status 308, a redirect to \
+                 https://locks.example/locks/team@prod, which is not followed: name that address if it is the gateway's"
+            )
+        );
     }
 }
