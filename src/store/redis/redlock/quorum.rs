@@ -179,6 +179,11 @@ impl<T> NodeReplies<Result<T, StoreError>> {
         self.iter().filter_map(|answer| answer.as_ref().err())
     }
 
+    /// How many have not answered, or with an error.
+    pub(super) fn silent(&self) -> usize {
+        self.nodes() - self.count(Result::is_ok)
+    }
+
     /// [`NodeReplies::too_few_answers`], where each error is an answer that is missing.
     pub(super) fn too_few(&self) -> StoreError {
         self.too_few_answers(self.count(Result::is_ok), self.errors().next())

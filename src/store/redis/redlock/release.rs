@@ -237,26 +237,20 @@ impl Shared {
     async fn sweep_one(&self, node: usize, sweep: &Sweep) -> Result<(), StoreError> {
         let node = &self.quorum.nodes()[node];
         let keys: Keys = self.keys(&sweep.name);
-        match &sweep.swept {
-            SweepTarget::Try(nonce) => {
-                let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce), None);
-                withdraw.await.map(drop)
-            }
-            SweepTarget::Attempt => node
-                .withdraw(&keys, &sweep.token, None, None)
-                .await
-                .map(drop),
+        let nonce = match &sweep.swept {
+            SweepTarget::Try(nonce) => Some(nonce),
+            SweepTarget::Attempt => None,
             SweepTarget::Lease(keeper) => {
-                match node.release(&keys, *keeper, &sweep.token).await? {
-                    NodeRelease::Released => Ok(()),
-                    // What of its acquire is still on its way takes nothing either.
-                    NodeRelease::Adopted | NodeRelease::Broken { .. } | NodeRelease::Lost(_) => {
-                        let withdraw = node.withdraw(&keys, &sweep.token, None, None);
-                        withdraw.await.map(drop)
-                    }
+                let released = node.release(&keys, *keeper, &sweep.token).await?;
+                if released == NodeRelease::Released {
+                    return Ok(());
                 }
+                // Without the withdrawal, what of its acquire is still on its way would take the lock.
+                None
             }
-        }
+        };
+        let withdraw = node.withdraw(&keys, &sweep.token, nonce, None);
+        withdraw.await.map(drop)
     }
 }
 
