@@ -1,10 +1,9 @@
 //! What may happen next.
 
 use super::{
-    super::search::Model,
+    super::search::{Heard, Model},
     state::{CollectedReplies, NameOwner, Phase, State},
-    step::Step,
-    variant::Variant,
+    step::{Step, Variant},
 };
 
 /// The protocol within bounds.
@@ -35,6 +34,21 @@ pub(super) type Next<const NODES: usize, const RUNS: usize> = Vec<(Step, State<N
 
 impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
     pub(super) const MAJORITY: usize = NODES / 2 + 1;
+
+    /// The guarded protocol, in which nothing is lost.
+    pub(super) const fn new(names: [usize; RUNS], highest: u8) -> Self {
+        Self {
+            variant: Variant::Guarded,
+            names,
+            highest,
+            losses: 0,
+            raises: 0,
+            ahead: 0,
+            saves: 0,
+            new: false,
+            granted: false,
+        }
+    }
 
     /// Attempts of the same caller have one nonce if it is used again.
     fn nonce(&self, run: usize) -> u8 {
@@ -142,11 +156,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
                 fence: there.counter,
             };
             to.push((
-                Step::RoundOne {
-                    run,
-                    node,
-                    heard: false,
-                },
+                Step::RoundOne(run, node, Heard(false)),
                 self.told_apart(state),
             ));
         } else if seat.nonce != nonce {
@@ -165,11 +175,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
         if *heard != before {
             to.push((
-                Step::RoundOne {
-                    run,
-                    node,
-                    heard: true,
-                },
+                Step::RoundOne(run, node, Heard(true)),
                 self.told_apart(state),
             ));
         }
@@ -245,11 +251,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
         if state != *from {
             to.push((
-                Step::RoundTwo {
-                    run,
-                    node,
-                    heard: false,
-                },
+                Step::RoundTwo(run, node, Heard(false)),
                 self.told_apart(state),
             ));
         }
@@ -257,11 +259,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         if from.runs[run].phase == Phase::RoundTwo && !*heard {
             *heard = true;
             to.push((
-                Step::RoundTwo {
-                    run,
-                    node,
-                    heard: true,
-                },
+                Step::RoundTwo(run, node, Heard(true)),
                 self.told_apart(state),
             ));
         }
