@@ -126,6 +126,19 @@ impl Rig {
         lease.fence.get()
     }
 
+    /// Takes a turn, with a fence that is greater than the last.
+    pub(crate) async fn rises(&self, last: &mut u64) {
+        let next = self.turn("lock").await;
+        assert!(next > *last, "{next} after {last}");
+        *last = next;
+    }
+
+    /// Renews a lease, whose fence stays.
+    pub(crate) async fn keeps(&self, attempt: &Attempt, lease: &HeldLease) {
+        let renewed = self.store.must_renew(attempt, None).await;
+        assert_eq!(renewed.fence, lease.fence);
+    }
+
     /// At how many nodes something holds the lock, however it came about.
     pub(crate) async fn holds(&self, lock: &LockName) -> usize {
         let key = format!("lg:{{{lock}}}:lock");

@@ -145,8 +145,7 @@ async fn a_renewal_tells_the_fence_that_was_granted_whatever_another_try_has_lef
     let higher = (lease.fence.get() + 1_000).to_string();
     let left = ["HSET", "lg:{lock}:info", "fence", &higher];
     rig.server(1).run(&left).await;
-    let renewed = rig.store.must_renew(&asked, None).await;
-    assert_eq!(renewed.fence, lease.fence);
+    rig.keeps(&asked, &lease).await;
 }
 
 #[tokio::test]

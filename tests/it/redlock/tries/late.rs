@@ -62,11 +62,7 @@ async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
         proxy.struck(1).await;
     }
     // By another try, with a fence of its own that a majority has.
-    let mut same = 0;
-    for server in &rig.nodes.servers {
-        let shown = server.text(&["HGET", "lg:{lock}:info", "fence"]).await;
-        same += usize::from(shown == lease.fence.to_string());
-    }
+    let same = rig.have_accepted(&asked.name, &lease).await;
     assert!(same >= 2, "{same} nodes have the fence");
     rig.release(&asked).await;
     rig.nothing_left(&asked.name).await;

@@ -2,16 +2,6 @@
 
 use crate::redlock::prelude::*;
 
-fn waiting_attempt() -> Attempt {
-    Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_mins(1),
-            longest_queue: 10,
-        }),
-        ..attempt("lock")
-    }
-}
-
 /// A lock that is held, one that waits for it, and then a release: what is asked for the one that waits
 /// is struck. Ends when the lock is being tried for it.
 async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Parked) {
@@ -19,7 +9,7 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
     let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
     let holder = attempt("lock");
     rig.grant(&holder).await;
-    let waiter = waiting_attempt();
+    let waiter = waiting(attempt("lock"));
     let parked = rig.store.stand(&waiter).await;
     for proxy in &proxies {
         // The first is the look at a lock that is held still.
@@ -76,7 +66,7 @@ async fn a_node_that_alone_answers_who_leaves_does_not_keep_the_try_that_came_to
         rig.server(node).run(&taken).await;
     }
     // Longer than this test waits for anything: what the node keeps is seen.
-    let waiter = with(waiting_attempt(), |it| it.ttl = ttl(600_000));
+    let waiter = with(waiting(attempt("lock")), |it| it.ttl = ttl(600_000));
     let parked = rig.store.stand(&waiter).await;
     for node in [1, 2] {
         rig.server(node).freeze();

@@ -26,11 +26,8 @@ async fn run(rig: &Rig, node: usize) -> String {
 /// The lease is at all nodes but one, and that is enough.
 async fn is_held_by_the_others(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     assert_eq!(rig.have_accepted(&held.name, lease).await, 2);
-    let other = rig.store.acquire(&attempt(held.name.as_str())).await;
-    assert!(matches!(other, Ok(Acquisition::Held(_))), "{other:?}");
-    let renewal = rig.store.renew(&held.name, &held.token, None).await;
-    let expected = matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence);
-    assert!(expected, "{renewal:?}");
+    rig.store.must_refuse(&attempt(held.name.as_str())).await;
+    rig.keeps(held, lease).await;
 }
 
 #[tokio::test]
