@@ -239,8 +239,16 @@ pub(super) fn up_to(longest: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// What the nodes have answered that did.
+    pub(in super::super) fn replies<T, const N: usize>(said: [Option<T>; N]) -> NodeReplies<T> {
+        NodeReplies {
+            by_node: said.into(),
+            asked: N,
+        }
+    }
 
     #[test]
     fn a_loss_is_settled_when_no_other_answer_can_change_it() {

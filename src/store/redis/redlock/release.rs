@@ -256,19 +256,13 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::quorum::tests::replies, *};
 
     const FREE: NodeRelease = NodeRelease::Lost(Loss::Free);
     const BROKEN: NodeRelease = NodeRelease::Broken { held: false };
 
     fn release_tally<const N: usize>(said: [Option<NodeRelease>; N]) -> ReleaseTally {
-        let mut answers = NodeReplies::none(N);
-        for (node, node_release) in said.into_iter().enumerate() {
-            if let Some(node_release) = node_release {
-                answers.put(node, Ok(node_release));
-            }
-        }
-        ReleaseTally::of(&answers)
+        ReleaseTally::of(&replies(said.map(|it| it.map(Ok))))
     }
 
     fn outcome<const N: usize>(said: [Option<NodeRelease>; N]) -> Option<Release> {

@@ -103,6 +103,7 @@ mod tests {
         super::{
             agreement::{agreed, tests::lease},
             calls::VoteId,
+            quorum::tests::replies,
             record::NodeHolder,
         },
         *,
@@ -113,13 +114,7 @@ mod tests {
     }
 
     fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> VoteVerdict {
-        let mut answers = NodeReplies::none(N);
-        for (node, vote) in votes.into_iter().enumerate() {
-            if let Some(vote) = vote {
-                answers.put(node, vote);
-            }
-        }
-        VoteVerdict::of(&answers, N / 2 + 1)
+        VoteVerdict::of(&replies(votes), N / 2 + 1)
     }
 
     fn silent() -> Option<Vote> {
