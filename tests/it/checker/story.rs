@@ -13,8 +13,8 @@
 use std::collections::HashMap;
 
 use crate::history::{
-    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, Seen, Stage,
-    Terms, Violation, check,
+    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, ResourceWrite,
+    Seen, Stage, Terms, Violation, check,
 };
 
 /// A history of one lock, unless `of:other` or `both` names the other one.
@@ -200,7 +200,7 @@ impl Story {
 
     /// A write: by which fencing token, what was read, and what there was.
     fn writes(&mut self, at: u64, resource: &str, rest: &[&str]) {
-        let event = Event::Writes {
+        let event = Event::Writes(ResourceWrite {
             resource: match resource {
                 "fenced" => Resource::Fenced,
                 _ => Resource::Unfenced,
@@ -211,7 +211,7 @@ impl Story {
             taken: true,
             was: number(rest[2]),
             slot: value(rest, "slot").map(number),
-        };
+        });
         self.line(at, event);
     }
 
