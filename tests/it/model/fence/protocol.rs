@@ -198,7 +198,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
                 let fresh = node.heard[run].fresh;
                 node.heard[run] = CollectedReplies {
                     fresh,
-                    ..CollectedReplies::NOTHING
+                    ..CollectedReplies::default()
                 };
             }
             if self.variant == Variant::NoSecondRound {
@@ -267,9 +267,9 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
 
     fn of_node(&self, from: &State<NODES, RUNS>, node: usize, to: &mut Next<NODES, RUNS>) {
         for name in 0..RUNS {
-            if from.nodes[node].seats[name] != NameOwner::FREE {
+            if from.nodes[node].seats[name] != NameOwner::default() {
                 let mut state = *from;
-                state.nodes[node].seats[name] = NameOwner::FREE;
+                state.nodes[node].seats[name] = NameOwner::default();
                 to.push((Step::End { name, node }, self.told_apart(state)));
             }
         }
@@ -298,7 +298,7 @@ impl<const NODES: usize, const RUNS: usize> Model for Protocol<NODES, RUNS> {
     type Step = Step;
 
     fn beginning(&self) -> Self::State {
-        let mut state = State::EMPTY;
+        let mut state = State::beginning();
         state.nodes[NODES - 1].counter = self.ahead;
         if self.new {
             for (number, node) in state.nodes.iter_mut().enumerate() {

@@ -31,7 +31,7 @@ const ONE_OF_TWO: Mode = Mode::Shared(2);
 
 /// The faults of a short run, and of a full one.
 fn faults(change: fn(&mut Faults, u8)) -> Faults {
-    with(Faults::NONE, |it| change(it, u8::from(full())))
+    with(Faults::default(), |it| change(it, u8::from(full())))
 }
 
 /// Losses, late copies, early ends and a death.
@@ -97,31 +97,32 @@ fn each_rule_of_shared_leases_is_needed() {
         (Variant::OneAtATime, [READER; 3]),
         (Variant::HeadLeavesAlone, [READER, WRITER, READER]),
     ] {
-        let found = shared(variant, modes, Faults::NONE);
+        let found = shared(variant, modes, Faults::default());
         println!("{variant:?}: {found}; {}", found.wrong());
     }
 }
 
 #[test]
 fn each_rule_is_needed() {
-    let early = with(Faults::NONE, |it| it.early = 1);
-    let loss = with(Faults::NONE, |it| it.losses = 1);
-    let death = with(Faults::NONE, |it| it.deaths = 1);
-    let copy = with(Faults::NONE, |it| it.copies = 1);
-    let early_copy = with(Faults::NONE, |it| (it.copies, it.early) = (1, 1));
+    let none = Faults::default();
+    let early = with(none, |it| it.early = 1);
+    let loss = with(none, |it| it.losses = 1);
+    let death = with(none, |it| it.deaths = 1);
+    let copy = with(none, |it| it.copies = 1);
+    let early_copy = with(none, |it| (it.copies, it.early) = (1, 1));
     for (variant, faults) in [
-        (Variant::Barging, Faults::NONE),
-        (Variant::LastComeFirstServed, Faults::NONE),
+        (Variant::Barging, none),
+        (Variant::LastComeFirstServed, none),
         (Variant::ConfirmedUnseen, early),
         (Variant::NoProvisionalLimit, death),
         (Variant::NoRounds, loss),
-        (Variant::NoTimers, Faults::NONE),
+        (Variant::NoTimers, none),
         (Variant::DeadKept, death),
         (Variant::GivenBackThoughHeard, loss),
         (Variant::NotRemembered, copy),
         (Variant::LostPlaceNotRemembered, early_copy),
         (Variant::SentAgainForgotten, early_copy),
-        (Variant::NotGivenBack, Faults::NONE),
+        (Variant::NotGivenBack, none),
     ] {
         let found = shared(variant, [WRITER; 3], faults);
         println!("{variant:?}: {found}; {}", found.wrong());

@@ -211,17 +211,6 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
     }
 }
 
-// === impl Faults ===
-
-impl Faults {
-    pub(super) const NONE: Self = Self {
-        losses: 0,
-        early: 0,
-        copies: 0,
-        deaths: 0,
-    };
-}
-
 // === impl Event ===
 
 impl Event {
