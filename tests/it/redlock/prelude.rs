@@ -2,6 +2,6 @@
 
 pub(crate) use super::{
     nodes::{self, Nodes, quick},
-    rig::{Rig, fence_key},
+    rig::{Rig, all_struck, fence_key},
 };
 pub(crate) use crate::redis::prelude::*;

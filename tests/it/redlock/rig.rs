@@ -173,6 +173,13 @@ impl Rig {
     }
 }
 
+/// Waits until each proxy has struck so often.
+pub(crate) async fn all_struck(proxies: &[Proxy], times: usize) {
+    for proxy in proxies {
+        proxy.struck(times).await;
+    }
+}
+
 /// The counter of a lock.
 pub(crate) fn fence_key(lock: &str) -> String {
     let tag = SlotTags::compute().of(Slot::of(lock.as_bytes())).to_owned();

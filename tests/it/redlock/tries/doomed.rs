@@ -22,9 +22,7 @@ async fn strand(proxies: &[Proxy], asked: &Attempt) {
             proxy.strike(WITHDRAWAL, Fault::CutRequest);
         }
     }
-    for proxy in proxies {
-        proxy.struck(2).await;
-    }
+    all_struck(proxies, 2).await;
 }
 
 /// A quorum with a try that a majority has accepted and that cannot be withdrawn until the faults are taken back; and

@@ -154,16 +154,10 @@ impl Race {
             }
             until_integer(self.rig.server(1), &["EXISTS", "lg:{lock}:lock"], 0).await;
             let done = meanwhile.await;
-            self.let_go();
+            self.breaks.iter().for_each(Proxy::let_go);
             done
         };
         tokio::join!(self.rig.store.break_lock(&self.asked.name, None), meanwhile)
-    }
-
-    fn let_go(&self) {
-        for proxy in &self.breaks {
-            proxy.let_go();
-        }
     }
 }
 

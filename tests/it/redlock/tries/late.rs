@@ -40,9 +40,7 @@ async fn where_the_replies_of_a_majority_are_lost_the_try_is_withdrawn_and_anoth
         proxy.strike(&asked.token.to_string(), Fault::CutReply);
     }
     let lease = rig.grant(&asked).await;
-    for proxy in &proxies[..2] {
-        proxy.struck(1).await;
-    }
+    all_struck(&proxies[..2], 1).await;
     assert!(rig.holds(&asked.name).await >= 2);
     rig.release(&asked).await;
     rig.nothing_left(&asked.name).await;
@@ -58,9 +56,7 @@ async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
         proxy.strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
     }
     let lease = rig.grant(&asked).await;
-    for proxy in &proxies[..2] {
-        proxy.struck(1).await;
-    }
+    all_struck(&proxies[..2], 1).await;
     // By another try, with a fence of its own that a majority has.
     let same = rig.have_accepted(&asked.name, &lease).await;
     assert!(same >= 2, "{same} nodes have the fence");
@@ -103,9 +99,7 @@ async fn a_caller_that_hangs_up_in_the_middle_leaves_nothing_behind() {
             proxy.strike_later(&asked.token.to_string(), Fault::HoldReply, first);
         }
         hang_up_when_struck(&rig, &asked, &proxies, 1).await;
-        for proxy in &proxies {
-            proxy.let_go();
-        }
+        proxies.iter().for_each(Proxy::let_go);
         rig.nothing_left(&asked.name).await;
         rig.turn("lock").await;
     }
@@ -127,17 +121,13 @@ async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind()
     }
     proxies[2].strike_later(&token, Fault::CutRequest, 1);
     let refused = async {
-        for proxy in &proxies[..2] {
-            proxy.struck(1).await;
-        }
+        all_struck(&proxies[..2], 1).await;
         until("it is reserved", async || {
             let reserved = rig.server(2).text(&["GET", "lg:{lock}:lock"]).await;
             !reserved.is_empty()
         })
         .await;
-        for proxy in &proxies[..2] {
-            proxy.let_go();
-        }
+        proxies[..2].iter().for_each(Proxy::let_go);
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -152,7 +142,7 @@ async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], time
     let acquire = rig.store.acquire(asked);
     tokio::select! {
         biased;
-        () = async { for proxy in proxies { proxy.struck(times).await } } => {}
+        () = all_struck(proxies, times) => {}
         outcome = acquire => panic!("{outcome:?}"),
     }
 }

@@ -20,9 +20,7 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
         proxy.gone_through(1).await;
     }
     rig.release(&holder).await;
-    for proxy in &proxies {
-        proxy.struck(1).await;
-    }
+    all_struck(&proxies, 1).await;
     (rig, proxies, waiter, parked)
 }
 
@@ -32,9 +30,7 @@ async fn is_not_told_that_it_has_left_before_it_is_known_whether_it_has_the_lock
     let mut leaving = Box::pin(rig.store.leave(&waiter.name, &waiter.token, None));
     let early = timeout(Duration::from_millis(200), &mut leaving).await;
     assert!(early.is_err(), "{early:?} while it may have the lock");
-    for proxy in &proxies {
-        proxy.let_go();
-    }
+    proxies.iter().for_each(Proxy::let_go);
     let left = leaving.await;
     let Ok(Leaving::Granted(lease)) = left else {
         panic!("{left:?}");
@@ -49,9 +45,7 @@ async fn has_left_when_the_try_for_it_has_come_to_nothing() {
     let (rig, proxies, waiter, parked) = tried_for_one_who_waits(Fault::HoldRequest).await;
     rig.store.must_leave(&waiter, None).await;
     drop(parked);
-    for proxy in &proxies {
-        proxy.let_go();
-    }
+    proxies.iter().for_each(Proxy::let_go);
     rig.nothing_left(&waiter.name).await;
     rig.turn("lock").await;
 }

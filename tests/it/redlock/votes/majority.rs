@@ -28,8 +28,7 @@ async fn without_a_majority_the_answer_is_soon_that_nothing_happened_and_then_al
     .await;
     assert!(rig.turn("lock").await > fence);
     rig.store.must_renew(&held, None).await;
-    let health = rig.health("connection").await;
-    assert!(matches!(health, Health::Warning(_)), "{health:?}");
+    assert_health(&rig.store, "connection", Health::Warning, "").await;
     rig.server_mut(0).start_again().await;
     until_passing(&rig.store, "connection").await;
 }
