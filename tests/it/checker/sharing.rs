@@ -166,23 +166,13 @@ right: 2 head share/1 wait:60000; 9000-9001 r1 release 5; 9010 head hears 6#0
 #[test]
 fn one_of_a_hundred_places_may_be_given_late_and_not_two() {
     for (expected, slow) in [("right", 1), ("I7", 2)] {
-        let story = turns(101, |n, at| {
+        let story = turns(101, |n| {
             let [a, b, c] = [1, 2, 3].map(|it| 3 * n + it);
-            let given = at + if n < slow { 71 } else { 70 };
+            let given = if n < slow { 71 } else { 70 };
             format!(
-                "{at}-{} {a} share/2 -> {a}#0; {}-{} {b} share/2 -> {b}#1; {} {c} share/2 wait:9000
-                 {}-{} {a} release {a}; {given} {c} hears {c}#0
-                 {}-{} {b} release {b}; {}-{} {c} release {c}",
-                at + 1,
-                at + 2,
-                at + 3,
-                at + 4,
-                at + 10,
-                at + 20,
-                at + 200,
-                at + 210,
-                at + 220,
-                at + 230
+                "0-1 {a} share/2 -> {a}#0; 2-3 {b} share/2 -> {b}#1; 4 {c} share/2 wait:9000
+                 10-20 {a} release {a}; {given} {c} hears {c}#0
+                 200-210 {b} release {b}; 220-230 {c} release {c}"
             )
         });
         check_stories(&format!("{expected}: {story}"));
@@ -193,21 +183,13 @@ fn one_of_a_hundred_places_may_be_given_late_and_not_two() {
 #[test]
 fn one_of_fifty_places_behind_one_who_has_left_may_be_given_late_and_not_two() {
     for (expected, slow, of) in [("right", 1, 50), ("I7", 2, 50), ("right", 2, 49)] {
-        let story = turns(of, |n, at| {
+        let story = turns(of, |n| {
             let [a, b, c] = [1, 2, 3].map(|it| 3 * n + it);
-            let given = at + if n < slow { 71 } else { 70 };
+            let given = if n < slow { 71 } else { 70 };
             format!(
-                "{at}-{} {a} share -> {a}; {} {b} acquire wait:10; {} {c} share wait:9000
-                 {} {b} hears locked {a}~{a}; {given} {c} hears {c}
-                 {}-{} {a} release {a}; {}-{} {c} release {c}",
-                at + 1,
-                at + 2,
-                at + 4,
-                at + 20,
-                at + 200,
-                at + 210,
-                at + 220,
-                at + 230
+                "0-1 {a} share -> {a}; 2 {b} acquire wait:10; 4 {c} share wait:9000
+                 20 {b} hears locked {a}~{a}; {given} {c} hears {c}
+                 200-210 {a} release {a}; 220-230 {c} release {c}"
             )
         });
         check_stories(&format!("{expected}: {story}"));

@@ -4,7 +4,8 @@
 //! milliseconds. `0-300 a acquire -> 7` is a request at 0 that is answered at 300 by a lease of ten seconds with the
 //! fencing token 7; `2 b acquire wait:60000` has no answer yet, and `9 b hears 8` is one. `share` and `share/3` want
 //! to share the lock, without and with a limit; `8#0` has the slot 0. `somebody sees 5:a | c` is a look that shows
-//! who holds the lock and who waits; `7~r#0` shares it. `3-4 redis suffers flush forgets` is a fault, seen once.
+//! who holds the lock and who waits; `7~r#0` shares it. `3-4 redis suffers flush forgets` is a fault, seen once. After
+//! `@20000` times count from there.
 //!
 //! A row of a table is `EXPECTED: STORY`. Expected is `right`, the promises that the story breaks, one promise with
 //! a `+` if others may be broken too, or `not` and one promise that holds. `# ` begins a property, and `given:` what
@@ -21,6 +22,8 @@ use crate::history::{
 #[derive(Default)]
 pub(super) struct Story {
     lines: Vec<Line>,
+    /// What times are added to.
+    base: u64,
     ops: u64,
     /// The requests of each errand.
     requests: HashMap<String, Vec<Request>>,
@@ -52,7 +55,7 @@ pub(super) fn check_stories(table: &str) {
     for line in lines {
         if let Some(name) = line.strip_prefix("# ") {
             (property, given) = (name, String::new());
-        } else if line.starts_with(|first: char| first.is_ascii_digit()) {
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || first == '@') {
             let (_, story, _) = rows.last_mut().expect("a line goes on with a row");
             story.extend(["\n", line]);
         } else {
@@ -95,6 +98,10 @@ impl Story {
     }
 
     fn tell(&mut self, statement: &str) {
+        if let Some(base) = statement.strip_prefix('@') {
+            self.base = number(base);
+            return;
+        }
         let (what, answer) = match statement.split_once(" -> ") {
             Some((what, answer)) => (what, Some(answer)),
             None => (statement, None),
@@ -217,7 +224,7 @@ impl Story {
 
     fn line(&mut self, at: u64, event: Event) {
         self.lines.push(Line {
-            at: at * 1_000_000,
+            at: (self.base + at) * 1_000_000,
             by: "client".to_owned(),
             event,
         });

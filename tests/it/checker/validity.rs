@@ -11,13 +11,8 @@ fn invalid(story: &str, terms: &Terms) -> Vec<String> {
 
 #[test]
 fn too_little_traffic_shows_nothing() {
-    let story: String = (0..100)
-        .map(|n| {
-            let (at, fence) = (n * 10, n + 1);
-            let released = format!("{}-{} {n} release {fence}", at + 2, at + 3);
-            format!("{at}-{} {n} acquire -> {fence}; {released}\n", at + 1)
-        })
-        .collect();
+    let turn = |n| format!("@{}; 0-1 {n} acquire -> {n}; 2-3 {n} release {n}\n", 10 * n);
+    let story: String = (1..=100).map(turn).collect();
     for (grants_per_second, reasons) in [(99.0, 0), (200.0, 1)] {
         let terms = Terms {
             grants_per_second,

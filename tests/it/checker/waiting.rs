@@ -29,11 +29,11 @@ I7:    10200-10201 b acquire -> 8
     );
 }
 
-/// Stories of many turns, one after the other; `turn` writes the one that begins at an instant.
-pub(super) fn turns(count: u64, turn: impl Fn(u64, u64) -> String) -> String {
+/// The story of many turns, one twenty seconds after the other.
+pub(super) fn turns(count: u64, turn: impl Fn(u64) -> String) -> String {
     let mut story = String::new();
     for n in 0..count {
-        writeln!(story, "{}", turn(n, n * 20_000)).unwrap();
+        writeln!(story, "@{}; {}", n * 20_000, turn(n)).unwrap();
     }
     story
 }
@@ -41,18 +41,11 @@ pub(super) fn turns(count: u64, turn: impl Fn(u64, u64) -> String) -> String {
 #[test]
 fn one_slow_hand_off_of_a_hundred_is_none_too_many_but_two_are() {
     for (expected, slow) in [("right", 1), ("I7", 2)] {
-        let story = turns(101, |n, at| {
-            let (a, b, took) = (2 * n + 1, 2 * n + 2, if n < slow { 51 } else { 50 });
+        let story = turns(101, |n| {
+            let (a, b, given) = (2 * n + 1, 2 * n + 2, if n < slow { 71 } else { 70 });
             format!(
-                "{at}-{} {a} acquire -> {a}; {} {b} acquire wait:9000; {}-{} {a} release {a}
-                 {} {b} hears {b}; {}-{} {b} release {b}",
-                at + 1,
-                at + 2,
-                at + 10,
-                at + 20,
-                at + 20 + took,
-                at + 200,
-                at + 210
+                "0-1 {a} acquire -> {a}; 2 {b} acquire wait:9000; 10-20 {a} release {a}
+                 {given} {b} hears {b}; 200-210 {b} release {b}"
             )
         });
         check_stories(&format!("{expected}: {story}"));
@@ -85,13 +78,12 @@ right: 0-1 a acquire -> 7; 2-3 a release 7 -> unknown; 4-5 somebody sees 7:a
 #[test]
 fn more_than_a_few_that_are_kept_for_nobody_are_found() {
     for (expected, kept) in [("right", 3), ("I8", 4)] {
-        let story = turns(100, |n, at| {
-            let mut turn = format!("{at} {n} acquire wait:9000; {} {n} hangs-up", at + 10);
-            if n < kept {
-                let (seen, fence) = (at + 1_100, n + 1);
-                write!(turn, "; {seen}-{} somebody sees {fence}:{n}", seen + 1).unwrap();
+        let story = turns(100, |n| {
+            let gone = format!("0 {n} acquire wait:9000; 10 {n} hangs-up");
+            if n >= kept {
+                return gone;
             }
-            turn
+            format!("{gone}; 1100-1101 somebody sees {}:{n}", n + 1)
         });
         check_stories(&format!("{expected}: {story}"));
     }

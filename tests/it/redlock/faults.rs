@@ -207,8 +207,7 @@ async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing
     })
     .await;
     assert_eq!(renewed, lease.fence);
-    rig.release(&other).await;
-    rig.nothing_left(&other.name).await;
+    rig.release_everywhere(&other).await;
 }
 
 #[tokio::test]

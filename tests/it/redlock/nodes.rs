@@ -70,6 +70,11 @@ pub(crate) fn quick() -> RedlockConfig {
     }
 }
 
+/// A time-out that ends no wait of a test.
+pub(crate) fn patient() -> RedlockConfig {
+    with(quick(), |it| it.node_timeout_ms = Millis(2_500))
+}
+
 pub(crate) fn open(
     url: &RedlockUrl,
     config: &RedlockConfig,

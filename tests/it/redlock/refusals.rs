@@ -153,8 +153,7 @@ async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
     .await;
     rig.keeps(&held, &lease).await;
     for attempt in [&held, &next] {
-        rig.release(attempt).await;
-        rig.nothing_left(&attempt.name).await;
+        rig.release_everywhere(attempt).await;
     }
 }
 

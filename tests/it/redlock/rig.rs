@@ -118,6 +118,12 @@ impl Rig {
         assert_eq!(release, Ok(Release::Released));
     }
 
+    /// Releases a lease, and waits until no node has it.
+    pub(crate) async fn release_everywhere(&self, attempt: &Attempt) {
+        self.release(attempt).await;
+        self.nothing_left(&attempt.name).await;
+    }
+
     /// Acquires and releases, and answers the fence.
     pub(crate) async fn turn(&self, lock: &str) -> u64 {
         let asked = attempt(lock);

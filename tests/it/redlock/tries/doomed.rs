@@ -112,8 +112,7 @@ async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_
     let is_confirmed = matches!(confirmed, Ok(Confirmation::Confirmed(_)));
     assert!(is_confirmed, "{confirmed:?}");
     proxies[0].take_back();
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
 }
 
 #[tokio::test]
@@ -166,8 +165,7 @@ async fn a_node_that_was_counted_by_a_renewal_is_not_withdrawn_by_an_earlier_try
     rig.store.must_renew(&asked, None).await;
     assert_eq!(withdraw().await, 3);
     // One that was not renewed is.
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
 }
 
 #[tokio::test]

@@ -64,8 +64,7 @@ async fn queue_and_leave(rig: &Rig, left: &Attempt) {
 
 #[tokio::test]
 async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_are_lost() {
-    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
-    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
     // From then on every node knows the script that answers a lease again.
     let known = key();
     let first = keyed(known);

@@ -42,8 +42,7 @@ async fn where_the_replies_of_a_majority_are_lost_the_try_is_withdrawn_and_anoth
     let lease = rig.grant(&asked).await;
     all_struck(&proxies[..2], 1).await;
     assert!(rig.holds(&asked.name).await >= 2);
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
     assert!(rig.turn("lock").await > lease.fence.get());
 }
 
@@ -60,8 +59,7 @@ async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
     // By another try, with a fence of its own that a majority has.
     let same = rig.have_accepted(&asked.name, &lease).await;
     assert!(same >= 2, "{same} nodes have the fence");
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
 }
 
 #[tokio::test]
@@ -149,11 +147,10 @@ async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], time
 
 #[tokio::test]
 async fn who_is_told_of_a_loss_hears_of_the_holder_although_the_node_that_decides_it_is_late() {
-    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
     // Longer than anybody waits for a node on which nothing depends.
     let a_while = Duration::from_millis(300);
     for renews in [false, true] {
-        let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+        let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
         rig.grant_everywhere("lock").await;
         // A majority has the lease, and one node has not.
         let forgotten = ["DEL", "lg:{lock}:lock", "lg:{lock}:info"];

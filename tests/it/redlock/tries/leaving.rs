@@ -5,8 +5,7 @@ use crate::redlock::prelude::*;
 /// A lock that is held, one that waits for it, and then a release: what is asked for the one that waits
 /// is struck. Ends when the lock is being tried for it.
 async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Parked) {
-    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
-    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
     let holder = attempt("lock");
     rig.grant(&holder).await;
     let waiter = waiting(attempt("lock"));
@@ -36,8 +35,7 @@ async fn is_not_told_that_it_has_left_before_it_is_known_whether_it_has_the_lock
         panic!("{left:?}");
     };
     assert!(matches!(parked.news().await, News::Granted(told) if told.fence == lease.fence));
-    rig.release(&waiter).await;
-    rig.nothing_left(&waiter.name).await;
+    rig.release_everywhere(&waiter).await;
 }
 
 #[tokio::test]

@@ -62,8 +62,7 @@ async fn a_backup_that_is_restored_at_one_node_gives_nobody_an_old_lease_and_fen
     let mut rig = may_forget().await;
     let (old, _) = rig.grant_everywhere("held").await;
     let backup = fs::read(log(rig.server(1))).unwrap();
-    rig.release(&old).await;
-    rig.nothing_left(&old.name).await;
+    rig.release_everywhere(&old).await;
     let (current, lease) = rig.grant_everywhere("held").await;
     let last = run_ahead(&rig).await;
     let run_before = run(&rig, 1).await;
