@@ -127,7 +127,7 @@ impl Story {
             "writes" => self.writes(from, who, rest),
             "suffers" => self.suffers(who, (from, to.unwrap_or(from)), rest),
             "sees" => {
-                self.asks(from, who, Ask::Inspect, rest);
+                self.asks(from, who, &Ask::Inspect, rest);
                 self.hears(
                     to.expect("a span"),
                     who,
@@ -135,7 +135,7 @@ impl Story {
                 );
             }
             _ => {
-                self.asks(from, who, ask(verb, rest), rest);
+                self.asks(from, who, &ask(verb, rest), rest);
                 if let Some(to) = to {
                     self.hears(to, who, answer.unwrap_or_default());
                 }
@@ -143,7 +143,7 @@ impl Story {
         }
     }
 
-    fn asks(&mut self, at: u64, errand: &str, ask: Ask, rest: &[&str]) {
+    fn asks(&mut self, at: u64, errand: &str, ask: &Ask, rest: &[&str]) {
         let locks = match value(rest, "of") {
             Some(lock) => vec![lock],
             None if rest.contains(&"both") => vec!["lock", "other"],

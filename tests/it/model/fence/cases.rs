@@ -29,10 +29,10 @@ fn fences_are_unique_and_rise() {
             |_| (),
         ),
         ("one of three nodes loses its data", 2, 3, |it| {
-            it.losses = 1
+            it.losses = 1;
         }),
         ("nodes lose their data one after the other", 1, 2, |it| {
-            it.losses = 2
+            it.losses = 2;
         }),
         ("a node has again what it had written down", 1, 2, |it| {
             (it.losses, it.saves) = (1, 1);
@@ -46,7 +46,7 @@ fn fences_are_unique_and_rise() {
             },
         ),
         ("other names raise the same counters", 3, 4, |it| {
-            it.raises = 1
+            it.raises = 1;
         }),
     ];
     for (what, quick, slow, change) in models {

@@ -82,7 +82,9 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         let due = head.is_some_and(|head| from.is_free() || from.admits(self.modes, head));
         if timers && awaited && due {
             let step = |heard| Step::Gateway(gateway, GatewayTask::Advances(heard));
-            self.runs(gateway, step, |script| script.advance());
+            self.runs(gateway, step, |script| {
+                script.advance();
+            });
         }
         let hears = attempts.any(|it| it.phase == Phase::Waiting && it.news == News::Nothing);
         if hears && !now.counts_as_alive && self.variant != Variant::NoRounds {
