@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    history::{Event, Resource},
+    history::{Event, Resource, ResourceWrite},
     journal::Journal,
 };
 
@@ -167,14 +167,16 @@ impl Registers {
                 unfenced: *unfenced,
             });
         };
-        let writes = |resource, base, taken, was| Event::Writes {
-            resource,
-            lock: lock.clone(),
-            fence,
-            base,
-            taken,
-            was,
-            slot,
+        let writes = |resource, base, taken, was| {
+            Event::Writes(ResourceWrite {
+                resource,
+                lock: lock.clone(),
+                fence,
+                base,
+                taken,
+                was,
+                slot,
+            })
         };
         let of_fenced = writes(Resource::Fenced, read.fenced, !refused, fenced.value);
         let of_unfenced = writes(Resource::Unfenced, read.unfenced, true, *unfenced);

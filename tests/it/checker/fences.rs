@@ -1,156 +1,82 @@
 //! I1, I2, I4, I5 and I10: what is said of fences, and of the resource that they guard.
 
-use super::story::{Story, TERMS, acquire, granted, keyed, refused};
-use crate::history::{
-    RecordedAnswer,
-    Resource::{Fenced, Unfenced},
-};
+use super::story::{Story, TERMS, check_stories};
 
 #[test]
-fn two_grants_with_one_fence_are_found() {
-    let mut story = Story::default();
-    story.granted((0, 1), "a", 7);
-    story.released((2, 3), "a", 7);
-    story.granted((2, 9), "b", 7);
-    story.finds("I1");
+fn fences_are_unique_and_rise() {
+    check_stories(
+        "
+# two grants with one fence are found
+I1+:   0-1 a acquire -> 7; 2-3 a release 7; 2-9 b acquire -> 7
+# a grant that is told again under its key is no second one
+right: 0-1 a acquire keyed -> 7; 2-3 a acquire keyed -> again 7
+# a fence that goes back is found
+I2:    0-1 a acquire -> 7; 2-3 a release 7; 4-5 b acquire -> 6
+# a fence that is not above one that was seen is found
+I2:    0 a acquire; 1-2 somebody sees 7:a; 3 a hears unknown; 3-4 redis suffers kill-redis forgets
+       20-21 b acquire -> 6
+# of two that ask at once either may have the larger fence: the one was granted the lock and released
+# it while the other was under way, and hears of it last
+not I2: 0-9 a acquire -> 6; 1-3 b acquire -> 7; 1-2 a release 6
+",
+    );
 }
 
 #[test]
-fn a_grant_that_is_told_again_under_its_key_is_no_second_one() {
-    let mut story = Story::default();
-    story.op((0, 1), "a", keyed(), granted(7));
-    let again = RecordedAnswer::Granted {
-        fence: 7,
-        left_ms: 9_000,
-        again: true,
-        slot: None,
-    };
-    story.op((2, 3), "a", keyed(), again);
-    assert_eq!(story.breaks(), [""; 0]);
+fn there_is_no_fence_that_nobody_asked_for() {
+    check_stories(
+        "
+# a holder that never asked is found
+I5:    0-1 somebody sees 7:nobody-knows
+# a holder that was told no is found
+I5+:   0-1 a acquire -> refused store-unavailable; 2-3 somebody sees 7:a
+# one that has waited is no phantom where the store has forgotten that it left
+not I5: 0-2 a acquire wait:15000 -> 7; 3-4 a release 7; 5-6 redis suffers fail-over forgets
+        7-8 somebody sees 8:a
+I5+:    0-2 a acquire wait:15000 -> 7; 3-4 a release 7; 5-6 redis suffers fail-over
+        7-8 somebody sees 8:a
+I5+:    0-2 a acquire -> 7; 3-4 a release 7; 5-6 redis suffers fail-over forgets
+        7-8 somebody sees 8:a
+# a holder whose answer was lost is no phantom
+right: 0-1 a acquire -> unknown; 2-3 somebody sees 7:a
+# a fence that is seen with another owner is found
+I5:    0-1 a acquire -> 7; 0-1 b acquire -> unknown; 2-3 somebody sees 7:b
+",
+    );
 }
 
 #[test]
-fn a_fence_that_goes_back_is_found() {
-    let mut story = Story::default();
-    story.granted((0, 1), "a", 7);
-    story.released((2, 3), "a", 7);
-    story.granted((4, 5), "b", 6);
-    assert_eq!(story.breaks(), ["I2"]);
+fn there_is_one_fence_for_a_key() {
+    check_stories(
+        "
+given: 0-1 a acquire keyed -> 7; 2-3 a release 7
+I10:   4-5 a acquire keyed -> 8
+# a key that is used may be refused for ever
+given: 0-1 a acquire keyed -> 7; 2-3 a release 7
+right: 4-5 a acquire keyed -> refused idempotency-expired; 6-7 b acquire -> 8; 8-9 b release 8
+",
+    );
 }
 
 #[test]
-fn a_fence_that_is_not_above_one_that_was_seen_is_found() {
-    let mut story = Story::default();
-    let lost = story.asks(0, "a", acquire(0));
-    story.shown((1, 2), Some((7, "a")), &[]);
-    story.hears(3, lost, RecordedAnswer::Unknown);
-    story.fault((3, 4), "kill-redis", true);
-    story.granted((20, 21), "b", 6);
-    assert_eq!(story.breaks(), ["I2"]);
-}
-
-#[test]
-fn of_two_that_ask_at_once_either_may_have_the_larger_fence() {
-    let mut story = Story::default();
-    // It was granted and released while the other was under way, and hears of it last.
-    story.op((0, 9), "a", acquire(0), granted(6));
-    story.granted((1, 3), "b", 7);
-    story.released((1, 2), "a", 6);
-    let found = story.breaks();
-    assert!(!found.contains(&"I2".to_owned()), "{found:?}");
-}
-
-#[test]
-fn a_holder_that_never_asked_is_found() {
-    let mut story = Story::default();
-    story.shown((0, 1), Some((7, "nobody")), &[]);
-    assert_eq!(story.breaks(), ["I5"]);
-}
-
-#[test]
-fn a_holder_that_was_told_no_is_found() {
-    let mut story = Story::default();
-    story.op((0, 1), "a", acquire(0), refused("store-unavailable"));
-    story.shown((2, 3), Some((7, "a")), &[]);
-    story.finds("I5");
-}
-
-#[test]
-fn one_that_has_waited_is_no_phantom_where_the_store_has_forgotten_that_it_left() {
-    for (wait, forgets) in [(15_000, true), (15_000, false), (0, true)] {
-        let mut story = Story::default();
-        story.op((0, 2), "a", acquire(wait), granted(7));
-        story.released((3, 4), "a", 7);
-        story.fault((5, 6), "fail-over", forgets);
-        story.shown((7, 8), Some((8, "a")), &[]);
-        let found = story.breaks().contains(&"I5".to_owned());
-        assert_eq!(found, wait == 0 || !forgets, "{:?}", story.breaks());
-    }
-}
-
-#[test]
-fn a_holder_whose_answer_was_lost_is_no_phantom() {
-    let mut story = Story::default();
-    story.op((0, 1), "a", acquire(0), RecordedAnswer::Unknown);
-    story.shown((2, 3), Some((7, "a")), &[]);
-    assert_eq!(story.breaks(), [""; 0]);
-}
-
-#[test]
-fn a_fence_that_is_seen_with_another_owner_is_found() {
-    let mut story = Story::default();
-    story.granted((0, 1), "a", 7);
-    story.op((0, 1), "b", acquire(0), RecordedAnswer::Unknown);
-    story.shown((2, 3), Some((7, "b")), &[]);
-    assert_eq!(story.breaks(), ["I5"]);
-}
-
-#[test]
-fn two_fences_for_one_key_are_found() {
-    let mut story = Story::default();
-    story.op((0, 1), "a", keyed(), granted(7));
-    story.released((2, 3), "a", 7);
-    story.op((4, 5), "a", keyed(), granted(8));
-    assert_eq!(story.breaks(), ["I10"]);
-}
-
-#[test]
-fn a_key_that_is_used_may_be_refused_for_ever() {
-    let mut story = Story::default();
-    story.op((0, 1), "a", keyed(), granted(7));
-    story.released((2, 3), "a", 7);
-    story.op((4, 5), "a", keyed(), refused("idempotency-expired"));
-    story.granted((6, 7), "b", 8);
-    story.released((8, 9), "b", 8);
-    assert_eq!(story.breaks(), [""; 0]);
-}
-
-#[test]
-fn a_change_that_overwrites_another_is_found() {
-    let mut story = Story::default();
-    story.writes(0, Fenced, 7, 0, 0);
-    story.writes(1, Fenced, 8, 1, 1);
-    assert_eq!(story.breaks(), [""; 0]);
-    story.writes(2, Fenced, 9, 1, 2);
-    assert_eq!(story.breaks(), ["I4"]);
-}
-
-#[test]
-fn a_resource_that_goes_back_is_found() {
-    let mut story = Story::default();
-    story.writes(0, Fenced, 7, 0, 0);
-    // The same holder may write as often as it likes.
-    story.writes(1, Fenced, 7, 1, 1);
-    assert_eq!(story.breaks(), [""; 0]);
-    story.writes(2, Fenced, 6, 2, 2);
-    assert_eq!(story.breaks(), ["I4"]);
+fn the_resource_never_goes_back_and_loses_nothing() {
+    check_stories(
+        "
+# a change that overwrites another is found
+given: 0 fenced writes 7 0 0; 1 fenced writes 8 1 1
+right:
+I4:    2 fenced writes 9 1 2
+# a resource that goes back is found; the same holder may write as often as it likes
+given: 0 fenced writes 7 0 0; 1 fenced writes 7 1 1
+right:
+I4:    2 fenced writes 6 2 2
+",
+    );
 }
 
 #[test]
 fn what_the_unfenced_resource_loses_is_counted() {
-    let mut story = Story::default();
-    story.writes(0, Unfenced, 8, 0, 0);
-    story.writes(1, Unfenced, 7, 0, 1);
+    let story = Story::of("0 unfenced writes 8 0 0; 1 unfenced writes 7 0 1");
     let told = story.told(&TERMS);
     assert_eq!(told.lost_updates, 1);
     assert!(told.violations.is_empty());

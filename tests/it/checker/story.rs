@@ -1,19 +1,40 @@
-//! A history, written by hand, in milliseconds.
+//! Short histories as text, and tables of them with the promises that each breaks.
+//!
+//! A story is a list of statements, one a line or several between semicolons: `TIME WHO VERB .. -> ANSWER`, in
+//! milliseconds. `0-300 a acquire -> 7` is a request at 0 that is answered at 300 by a lease of ten seconds with the
+//! fencing token 7; `2 b acquire wait:60000` has no answer yet, and `9 b hears 8` is one. `share` and `share/3` want
+//! to share the lock, without and with a limit; `8#0` has the slot 0. `somebody sees 5:a | c` is a look that shows
+//! who holds the lock and who waits; `7~r#0` shares it. `3-4 redis suffers flush forgets` is a fault, seen once. After
+//! `@20000` times count from there.
+//!
+//! A row of a table is `EXPECTED: STORY`. Expected is `right`, the promises that the story breaks, one promise with
+//! a `+` if others may be broken too, or `not` and one promise that holds. `# ` begins a property, and `given:` what
+//! all its rows begin with.
+
+use std::collections::HashMap;
 
 use crate::history::{
-    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, Seen, Stage,
-    Terms, Violation, check,
+    Ask, Event, History, Invariant, Line, Mode, RecordedAnswer, Report, Resource, ResourceWrite,
+    Seen, Stage, Terms, Violation, check,
 };
 
-/// A history in the making. All is about one lock, but for what names another one.
+/// A history of one lock, unless `of:other` or `both` names the other one.
 #[derive(Default)]
 pub(super) struct Story {
     lines: Vec<Line>,
+    /// What times are added to.
+    base: u64,
     ops: u64,
+    /// The requests of each errand.
+    requests: HashMap<String, Vec<Request>>,
 }
 
-/// The lock that it is all about.
-pub(super) const LOCK: &str = "lock";
+/// A request, or the parts of one for both locks.
+struct Request {
+    parts: Vec<(u64, Ask)>,
+    is_open: bool,
+}
+
 /// The terms of hand-written histories.
 pub(super) const TERMS: Terms = Terms {
     grants_per_second: 0.0,
@@ -24,200 +45,186 @@ pub(super) const TERMS: Terms = Terms {
     cooperates: false,
 };
 
+const TTL_MS: u64 = 10_000;
+
+/// Checks each row of a table.
+pub(super) fn check_stories(table: &str) {
+    let (mut property, mut given) = ("", String::new());
+    let mut rows: Vec<(&str, String, &str)> = Vec::new();
+    let lines = table.lines().map(str::trim).filter(|line| !line.is_empty());
+    for line in lines {
+        if let Some(name) = line.strip_prefix("# ") {
+            (property, given) = (name, String::new());
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || first == '@') {
+            let (_, story, _) = rows.last_mut().expect("a line goes on with a row");
+            story.extend(["\n", line]);
+        } else {
+            let (expected, story) = line.split_once(':').expect("a row is EXPECTED: STORY");
+            if expected == "given" {
+                story.clone_into(&mut given);
+            } else {
+                rows.push((expected, format!("{given}\n{story}"), property));
+            }
+        }
+    }
+    assert!(!rows.is_empty(), "the table is empty");
+    for (expected, story, property) in rows {
+        let found = Story::of(&story).breaks();
+        let is_as_expected = match expected.strip_suffix('+') {
+            Some(one) => found.split(' ').any(|it| it == one),
+            None => match expected.strip_prefix("not ") {
+                Some(one) => found.split(' ').all(|it| it != one),
+                None => found == expected,
+            },
+        };
+        assert!(
+            is_as_expected,
+            "{property}: {found} and not {expected}: {story}"
+        );
+    }
+}
+
 // === impl Story ===
 
 impl Story {
-    /// A request without an answer so far.
-    pub(super) fn asks(&mut self, at: u64, errand: &str, ask: Ask) -> u64 {
-        self.asks_of(0, at, errand, ask)
+    pub(super) fn of(text: &str) -> Self {
+        let mut story = Self::default();
+        for statement in text.split([';', '\n']).map(str::trim) {
+            if !statement.is_empty() {
+                story.tell(statement);
+            }
+        }
+        story
     }
 
-    /// The same of this gateway.
-    pub(super) fn asks_of(&mut self, to: usize, at: u64, errand: &str, ask: Ask) -> u64 {
-        self.asks_about((LOCK, to), at, errand, ask, None)
-    }
-
-    /// A request for the lock and another one as one, without an answer so far.
-    pub(super) fn asks_for_both(
-        &mut self,
-        at: u64,
-        errand: &str,
-        other: &str,
-        ask: &Ask,
-    ) -> [u64; 2] {
-        let group = self.ops + 1;
-        [LOCK, other].map(|lock| self.asks_about((lock, 0), at, errand, ask.clone(), Some(group)))
-    }
-
-    /// A request about another lock, and its answer.
-    pub(super) fn op_about(
-        &mut self,
-        lock: &str,
-        (from, to): (u64, u64),
-        errand: &str,
-        ask: Ask,
-        answer: RecordedAnswer,
-    ) {
-        let op = self.asks_about((lock, 0), from, errand, ask, None);
-        self.hears(to, op, answer);
-    }
-
-    fn asks_about(
-        &mut self,
-        (lock, to): (&str, usize),
-        at: u64,
-        errand: &str,
-        ask: Ask,
-        group: Option<u64>,
-    ) -> u64 {
-        self.ops += 1;
-        let event = Event::Asks {
-            op: self.ops,
-            errand: errand.to_owned(),
-            lock: lock.to_owned(),
-            to,
-            ask,
-            group,
+    fn tell(&mut self, statement: &str) {
+        if let Some(base) = statement.strip_prefix('@') {
+            self.base = number(base);
+            return;
+        }
+        let (what, answer) = match statement.split_once(" -> ") {
+            Some((what, answer)) => (what, Some(answer)),
+            None => (statement, None),
         };
-        self.line(at, event);
-        self.ops
+        let words: Vec<&str> = what.split_whitespace().collect();
+        let [when, who, verb, rest @ ..] = &words[..] else {
+            panic!("no statement: {statement}");
+        };
+        let (from, to) = match when.split_once('-') {
+            Some((from, to)) => (number(from), Some(number(to))),
+            None => (number(when), None),
+        };
+        match *verb {
+            "hears" => self.hears(from, who, &rest.join(" ")),
+            "hangs-up" => {
+                let op = self.first(who);
+                self.line(from, Event::HangsUp { op, early: true });
+            }
+            "keeps" => {
+                let (op, left_ms) = (self.first(who), number(rest[0]));
+                self.line(from, Event::Keeps { op, left_ms });
+            }
+            "writes" => self.writes(from, who, rest),
+            "suffers" => self.suffers(who, (from, to.unwrap_or(from)), rest),
+            "sees" => {
+                self.asks(from, who, &Ask::Inspect, rest);
+                self.hears(
+                    to.expect("a span"),
+                    who,
+                    &format!("sees {}", rest.join(" ")),
+                );
+            }
+            _ => {
+                self.asks(from, who, &ask(verb, rest), rest);
+                if let Some(to) = to {
+                    self.hears(to, who, answer.unwrap_or_default());
+                }
+            }
+        }
     }
 
-    pub(super) fn hears(&mut self, at: u64, op: u64, answer: RecordedAnswer) {
-        self.line(at, Event::Hears { op, answer });
+    fn asks(&mut self, at: u64, errand: &str, ask: &Ask, rest: &[&str]) {
+        let locks = match value(rest, "of") {
+            Some(lock) => vec![lock],
+            None if rest.contains(&"both") => vec!["lock", "other"],
+            None => vec!["lock"],
+        };
+        let group = (locks.len() > 1).then_some(self.ops + 1);
+        let mut parts = Vec::new();
+        for lock in locks {
+            self.ops += 1;
+            parts.push((self.ops, ask.clone()));
+            let event = Event::Asks {
+                op: self.ops,
+                errand: errand.to_owned(),
+                lock: lock.to_owned(),
+                to: value(rest, "at").map_or(0, |gateway| gateway.parse().unwrap()),
+                ask: ask.clone(),
+                group,
+            };
+            self.line(at, event);
+        }
+        let requests = self.requests.entry(errand.to_owned()).or_default();
+        requests.push(Request {
+            parts,
+            is_open: true,
+        });
     }
 
-    pub(super) fn hangs_up(&mut self, at: u64, op: u64) {
-        self.line(at, Event::HangsUp { op, early: true });
+    fn first(&self, errand: &str) -> u64 {
+        self.requests[errand][0].parts[0].0
     }
 
-    /// A request and its answer.
-    pub(super) fn op(
-        &mut self,
-        (from, to): (u64, u64),
-        errand: &str,
-        ask: Ask,
-        answer: RecordedAnswer,
-    ) {
-        let op = self.asks(from, errand, ask);
-        self.hears(to, op, answer);
+    /// The answer to each part of the last request without one, or one to all.
+    fn hears(&mut self, at: u64, errand: &str, text: &str) {
+        let mut answers = text.split(" and ").cycle();
+        let requests = self.requests.get_mut(errand).expect("a request");
+        let mut open = requests.iter_mut().filter(|it| it.is_open);
+        let request = open.next_back().expect("a request without an answer");
+        request.is_open = false;
+        for (op, ask) in request.parts.clone() {
+            let answer = answer(&ask, answers.next().unwrap_or_default());
+            self.line(at, Event::Hears { op, answer });
+        }
     }
 
-    /// A grant for ten seconds.
-    pub(super) fn granted(&mut self, span: (u64, u64), errand: &str, fence: u64) {
-        self.op(span, errand, acquire(0), granted(fence));
-    }
-
-    /// A grant for ten seconds that shares the lock: with a limit, and then a slot, or without.
-    pub(super) fn shared(
-        &mut self,
-        span: (u64, u64),
-        errand: &str,
-        fence: u64,
-        slot: Option<(u64, u64)>,
-    ) {
-        let (limit, slot) = slot.unzip();
-        self.op(span, errand, share(limit, 0), granted_slot(fence, slot));
-    }
-
-    /// Somebody looks, and sees several who share it, with their slots.
-    pub(super) fn shown_shared(
-        &mut self,
-        span: (u64, u64),
-        holders: &[(u64, &str, Option<u64>)],
-        waits: &[&str],
-    ) {
-        let holders = holders
-            .iter()
-            .map(|&(fence, owner, slot)| seen(fence, owner, true, slot));
-        self.looks(span, holders.collect(), waits);
-    }
-
-    /// Somebody looks, and sees these.
-    pub(super) fn looks(&mut self, span: (u64, u64), holders: Vec<Seen>, waits: &[&str]) {
-        let waiters = waits.iter().map(|&owner| owner.to_owned()).collect();
-        let answer = RecordedAnswer::Shown { holders, waiters };
-        self.op(span, "looks", Ask::Inspect, answer);
-    }
-
-    /// A release that is answered as one.
-    pub(super) fn released(&mut self, span: (u64, u64), errand: &str, fence: u64) {
-        self.releases(span, errand, fence, RecordedAnswer::Released);
-    }
-
-    /// A release that is answered in this way.
-    pub(super) fn releases(
-        &mut self,
-        span: (u64, u64),
-        errand: &str,
-        fence: u64,
-        answer: RecordedAnswer,
-    ) {
-        self.op(span, errand, Ask::Release { fence }, answer);
-    }
-
-    /// Somebody looks, and sees a holder.
-    pub(super) fn shown(&mut self, span: (u64, u64), holder: Option<(u64, &str)>, waits: &[&str]) {
-        let holder = holder.map(|(fence, owner)| seen(fence, owner, false, None));
-        self.looks(span, holder.into_iter().collect(), waits);
-    }
-
-    /// A fault that was seen once.
-    pub(super) fn fault(&mut self, span: (u64, u64), kind: &str, forgets: bool) {
-        self.strike("redis", span, kind, forgets);
-    }
-
-    /// A fault of a process that forgets nothing.
-    pub(super) fn fault_of(&mut self, target: &str, span: (u64, u64), kind: &str) {
-        self.strike(target, span, kind, false);
-    }
-
-    fn strike(&mut self, target: &str, (from, to): (u64, u64), kind: &str, forgets: bool) {
+    fn suffers(&mut self, target: &str, (from, to): (u64, u64), rest: &[&str]) {
         for (at, stage) in [
             (from, Stage::Begins),
-            (from, Stage::Seen(1)),
+            (from, Stage::Seen(u64::from(!rest.contains(&"unseen")))),
             (to, Stage::Heals),
         ] {
             let event = Event::Fault {
                 fault: from,
-                kind: kind.to_owned(),
+                kind: rest[0].to_owned(),
                 target: target.to_owned(),
-                forgets,
+                forgets: rest.contains(&"forgets"),
                 stage,
             };
             self.line(at, event);
         }
     }
 
-    /// A write by one who has read `base`.
-    pub(super) fn writes(&mut self, at: u64, resource: Resource, fence: u64, base: u64, was: u64) {
-        self.writes_in(None, at, resource, fence, (base, was));
-    }
-
-    /// The same in a slot.
-    pub(super) fn writes_in(
-        &mut self,
-        slot: Option<u64>,
-        at: u64,
-        resource: Resource,
-        fence: u64,
-        (base, was): (u64, u64),
-    ) {
-        let event = Event::Writes {
-            resource,
-            lock: LOCK.to_owned(),
-            fence,
-            base,
+    /// A write: by which fencing token, what was read, and what there was.
+    fn writes(&mut self, at: u64, resource: &str, rest: &[&str]) {
+        let event = Event::Writes(ResourceWrite {
+            resource: match resource {
+                "fenced" => Resource::Fenced,
+                _ => Resource::Unfenced,
+            },
+            lock: "lock".to_owned(),
+            fence: number(rest[0]),
+            base: number(rest[1]),
             taken: true,
-            was,
-            slot,
-        };
+            was: number(rest[2]),
+            slot: value(rest, "slot").map(number),
+        });
         self.line(at, event);
     }
 
-    pub(super) fn line(&mut self, at: u64, event: Event) {
+    fn line(&mut self, at: u64, event: Event) {
         self.lines.push(Line {
-            at: at * 1_000_000,
+            at: (self.base + at) * 1_000_000,
             by: "client".to_owned(),
             event,
         });
@@ -233,105 +240,151 @@ impl Story {
     }
 
     /// The promises that it breaks, each once.
-    pub(super) fn breaks(&self) -> Vec<String> {
-        let report = self.told(&TERMS);
+    fn breaks(&self) -> String {
+        let violations = self.told(&TERMS).violations;
         let which = |violation: &Violation| violation.invariant;
-        let mut broken: Vec<Invariant> = report.violations.iter().map(which).collect();
+        let mut broken: Vec<Invariant> = violations.iter().map(which).collect();
         broken.sort();
         broken.dedup();
-        broken.iter().map(ToString::to_string).collect()
-    }
-
-    /// This promise is broken, others may be.
-    pub(super) fn finds(&self, invariant: &str) {
-        let found = self.breaks();
-        assert!(found.iter().any(|it| it == invariant), "{found:?}");
+        if broken.is_empty() {
+            return "right".to_owned();
+        }
+        let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        broken.join(" ")
     }
 }
 
-/// One who is seen to hold it.
-pub(super) fn seen(fence: u64, owner: &str, shares: bool, slot: Option<u64>) -> Seen {
-    let owner = owner.to_owned();
-    Seen {
-        fence,
-        owner,
-        shares,
-        slot,
+fn number(text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("no number: {text}"))
+}
+
+/// The value of a word like `wait:9000`.
+fn value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
+    let mut pairs = words.iter().filter_map(|word| word.split_once(':'));
+    pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
+}
+
+/// A number with the slot behind it, if it has one.
+fn slotted(text: &str) -> (&str, Option<u64>) {
+    match text.split_once('#') {
+        Some((before, slot)) => (before, Some(number(slot))),
+        None => (text, None),
     }
 }
 
-/// Asks for ten seconds.
-pub(super) fn acquire(wait_ms: u64) -> Ask {
-    ask(wait_ms, false, Mode::Exclusive)
-}
-
-/// The same with an idempotency key.
-pub(super) fn keyed() -> Ask {
-    ask(0, true, Mode::Exclusive)
-}
-
-fn ask(wait_ms: u64, keyed: bool, mode: Mode) -> Ask {
-    Ask::Acquire {
-        ttl_ms: 10_000,
-        wait_ms,
-        keyed,
-        mode,
+fn ask(verb: &str, rest: &[&str]) -> Ask {
+    let (ttl_ms, wait_ms) = (TTL_MS, value(rest, "wait").map_or(0, number));
+    let fence = || number(rest[0]);
+    let mode = verb.strip_prefix("share").map_or(Mode::Exclusive, |limit| {
+        let limit = limit.strip_prefix('/').map(number);
+        Mode::Shared { limit }
+    });
+    match verb {
+        "hold" => Ask::Hold {
+            ttl_ms,
+            wait_ms,
+            mode,
+        },
+        "renew" => Ask::Renew {
+            fence: fence(),
+            ttl_ms,
+        },
+        "release" => Ask::Release { fence: fence() },
+        "break" => Ask::Break {
+            fence: fence(),
+            grace_ms: value(rest, "grace").map(number),
+        },
+        "forge" => Ask::Forge { renews: false },
+        _ => {
+            assert!(verb == "acquire" || mode.shares(), "no verb: {verb}");
+            let keyed = rest.contains(&"keyed");
+            Ask::Acquire {
+                ttl_ms,
+                wait_ms,
+                keyed,
+                mode,
+            }
+        }
     }
 }
 
-/// A new lease of ten seconds.
-pub(super) fn granted(fence: u64) -> RecordedAnswer {
-    granted_slot(fence, None)
+/// What a text answers; without one it is what was asked for.
+fn answer(ask: &Ask, text: &str) -> RecordedAnswer {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (first, rest) = words.split_first().unwrap_or((&"", &[]));
+    let (word, slot) = slotted(first);
+    let left = |unless_said| value(rest, "left").map_or(unless_said, number);
+    match (word, ask) {
+        ("renewed", _) | ("", Ask::Renew { .. }) => {
+            let Ask::Renew { fence, ttl_ms } = *ask else {
+                panic!("{ask:?} does not renew");
+            };
+            RecordedAnswer::Renewed {
+                fence,
+                left_ms: left(ttl_ms),
+                slot,
+                asked_for: rest.contains(&"asked"),
+            }
+        }
+        ("released", _) | ("", Ask::Release { .. }) => RecordedAnswer::Released,
+        ("requested", _)
+        | (
+            "",
+            Ask::Break {
+                grace_ms: Some(_), ..
+            },
+        ) => RecordedAnswer::Requested,
+        ("broken", _) | ("", Ask::Break { .. }) => RecordedAnswer::Broken,
+        ("lost", _) => RecordedAnswer::Lost,
+        ("unknown", _) => RecordedAnswer::Unknown,
+        ("refused", _) => RecordedAnswer::Refused {
+            code: rest.join(" "),
+        },
+        ("wrong", _) => RecordedAnswer::Wrong {
+            what: rest.join(" "),
+        },
+        ("locked", _) => RecordedAnswer::Locked {
+            holders: holders(rest),
+        },
+        ("sees", _) => {
+            let mut sides = rest.split(|word| *word == "|");
+            let seen = sides.next().unwrap_or_default();
+            let waiters = sides.next().unwrap_or_default();
+            RecordedAnswer::Shown {
+                holders: holders(seen),
+                waiters: waiters.iter().map(|&owner| owner.to_owned()).collect(),
+            }
+        }
+        ("again", _) => granted(rest[0], TTL_MS - 1_000, true),
+        _ => granted(first, TTL_MS, false),
+    }
 }
 
-/// The same with a slot.
-pub(super) fn granted_slot(fence: u64, slot: Option<u64>) -> RecordedAnswer {
+fn granted(text: &str, left_ms: u64, again: bool) -> RecordedAnswer {
+    let (fence, slot) = slotted(text);
+    let fence = number(fence);
     RecordedAnswer::Granted {
         fence,
-        left_ms: 10_000,
-        again: false,
+        left_ms,
+        again,
         slot,
     }
 }
 
-/// Asks for ten seconds, to share the lock.
-pub(super) fn share(limit: Option<u64>, wait_ms: u64) -> Ask {
-    ask(wait_ms, false, Mode::Shared { limit })
-}
-
-/// Renews a lease for ten seconds.
-pub(super) fn renew(fence: u64) -> Ask {
-    Ask::Renew {
-        fence,
-        ttl_ms: 10_000,
-    }
-}
-
-/// Says that a lease lasts for ten seconds from now.
-pub(super) fn renewed(fence: u64) -> RecordedAnswer {
-    renewed_slot(fence, None)
-}
-
-/// The same with a slot.
-pub(super) fn renewed_slot(fence: u64, slot: Option<u64>) -> RecordedAnswer {
-    RecordedAnswer::Renewed {
-        fence,
-        left_ms: 10_000,
-        slot,
-        asked_for: false,
-    }
-}
-
-/// A refusal with this code.
-pub(super) fn refused(code: &str) -> RecordedAnswer {
-    let code = code.to_owned();
-    RecordedAnswer::Refused { code }
-}
-
-/// Breaks a lease at once.
-pub(super) fn break_of(fence: u64) -> Ask {
-    Ask::Break {
-        fence,
-        grace_ms: None,
-    }
+/// Holders as `7:alone` or `7~shares#0`; `nobody` is none.
+fn holders(words: &[&str]) -> Vec<Seen> {
+    let words = words.iter().filter(|word| **word != "nobody");
+    let seen = words.map(|word| {
+        let (rest, slot) = slotted(word);
+        let (fence, owner) = rest
+            .split_once([':', '~'])
+            .expect("FENCE:OWNER or FENCE~OWNER");
+        Seen {
+            fence: number(fence),
+            owner: owner.to_owned(),
+            shares: rest.contains('~'),
+            slot,
+        }
+    });
+    seen.collect()
 }

@@ -2,63 +2,81 @@
 //! paused, updates must get lost.
 
 use super::story::{Story, TERMS};
-use crate::history::{Event, Resource, Stage, Terms};
+use crate::history::Terms;
+
+/// Why a run of this story shows nothing.
+fn invalid(story: &str, terms: &Terms) -> Vec<String> {
+    Story::of(story).told(terms).invalid
+}
 
 #[test]
 fn too_little_traffic_shows_nothing() {
-    let mut story = Story::default();
-    for n in 0..100 {
-        let at = n * 10;
-        story.granted((at, at + 1), &n.to_string(), n + 1);
-        story.released((at + 2, at + 3), &n.to_string(), n + 1);
+    let turn = |n| format!("@{}; 0-1 {n} acquire -> {n}; 2-3 {n} release {n}\n", 10 * n);
+    let story: String = (1..=100).map(turn).collect();
+    for (grants_per_second, reasons) in [(99.0, 0), (200.0, 1)] {
+        let terms = Terms {
+            grants_per_second,
+            ..TERMS
+        };
+        assert_eq!(invalid(&story, &terms).len(), reasons);
     }
-    let terms = |grants_per_second| Terms {
-        grants_per_second,
-        ..TERMS
+}
+
+#[test]
+fn a_fault_that_nobody_saw_shows_nothing_but_one_of_many_of_a_kind_may_miss() {
+    // The first of them was not seen.
+    let faults = |count: u64| {
+        let faults = (1..count).map(|at| format!("; {at}-{at} redis suffers flush forgets"));
+        let unseen = "0-1 a acquire -> 7; 0-0 redis suffers flush forgets unseen";
+        Story::of(&faults.fold(unseen.to_owned(), |story, fault| story + &fault)).told(&TERMS)
     };
-    assert_eq!(story.told(&terms(99.0)).invalid, [""; 0]);
-    assert_eq!(story.told(&terms(200.0)).invalid.len(), 1);
-}
-
-/// Several faults of a kind, the first of which nobody has seen.
-fn faults(count: u64) -> Story {
-    let mut story = Story::default();
-    story.granted((0, 1), "a", 7);
-    for fault in 0..count {
-        for stage in [Stage::Begins, Stage::Seen(fault.min(1)), Stage::Heals] {
-            let (kind, target) = ("flush".to_owned(), "redis".to_owned());
-            let event = Event::Fault {
-                fault,
-                kind,
-                target,
-                forgets: true,
-                stage,
-            };
-            story.line(2 + fault, event);
-        }
-    }
-    story
-}
-
-#[test]
-fn one_of_many_faults_of_a_kind_may_miss() {
-    assert_eq!(faults(10).told(&TERMS).invalid, [""; 0]);
-    assert_eq!(faults(9).told(&TERMS).invalid.len(), 1);
-}
-
-#[test]
-fn a_fault_that_nobody_saw_shows_nothing() {
-    let told = faults(1).told(&TERMS);
-    assert_eq!(told.invalid, ["flush of redis was never seen to happen"]);
-    assert!(told.violations.is_empty());
+    assert_eq!(faults(10).invalid, [""; 0]);
+    assert_eq!(faults(9).invalid.len(), 1);
+    let one = faults(1);
+    assert_eq!(one.invalid, ["flush of redis was never seen to happen"]);
+    assert!(one.violations.is_empty());
 }
 
 #[test]
 fn paused_clients_that_lose_nothing_show_nothing() {
-    let mut story = Story::default();
-    story.fault((0, 5), "freeze-client", false);
-    assert_eq!(story.told(&TERMS).invalid.len(), 1);
-    story.writes(6, Resource::Unfenced, 8, 0, 0);
-    story.writes(7, Resource::Unfenced, 7, 0, 1);
-    assert_eq!(story.told(&TERMS).invalid, [""; 0]);
+    let paused = "0-5 redis suffers freeze-client";
+    assert_eq!(invalid(paused, &TERMS).len(), 1);
+    let lost = format!("{paused}; 6 unfenced writes 8 0 0; 7 unfenced writes 7 0 1");
+    assert_eq!(invalid(&lost, &TERMS), [""; 0]);
+}
+
+#[test]
+fn a_run_in_which_nobody_shares_a_lock_shows_nothing_of_that() {
+    let terms = Terms {
+        shares: true,
+        ..TERMS
+    };
+    let alone = "0-1 r1 share/2 -> 7#0";
+    assert_eq!(invalid(alone, &terms), ["nobody shared a lock"]);
+    let shared = format!("{alone}; 2-3 r2 share/2 -> 8#1; 4-5 somebody sees 7~r1#0 8~r2#1");
+    let told = Story::of(&shared).told(&terms);
+    assert_eq!(told.invalid, [""; 0]);
+    assert_eq!(told.shared, (2, 2, 2));
+}
+
+#[test]
+fn a_run_without_a_group_or_without_one_who_was_asked_in_vain_shows_nothing() {
+    let terms = Terms {
+        cooperates: true,
+        ..TERMS
+    };
+    let alone = "0-1 a acquire -> 7";
+    let refused = format!("{alone}; 2-3 group acquire both -> refused locked and locked");
+    let granted = format!("{refused}; 4-5 a release 7; 6-7 group acquire both -> 8 and 3");
+    let asked = "0-1 a acquire -> 5; 10-11 a break 5 grace:500; 20-21 a renew 5 -> renewed asked";
+    let lost = format!("{asked}; 600-601 a release 5 -> lost");
+    for (story, reasons) in [
+        (alone, 2),
+        (&refused, 2),
+        (&granted, 1),
+        (asked, 2),
+        (&lost, 1),
+    ] {
+        assert_eq!(invalid(story, &terms).len(), reasons, "{story}");
+    }
 }

@@ -42,18 +42,7 @@ pub(crate) enum Event {
     /// A client closes a connection on purpose. `early`: it stood in the queue, and nothing was on its way.
     HangsUp { op: u64, early: bool },
     /// The resource was asked to be changed by somebody who read `base`.
-    Writes {
-        resource: Resource,
-        lock: String,
-        fence: u64,
-        base: u64,
-        taken: bool,
-        /// What it was before, as the resource knows.
-        was: u64,
-        /// Of which slot it is the resource, if not of the whole lock.
-        #[serde(default)]
-        slot: Option<u64>,
-    },
+    Writes(ResourceWrite),
     /// A fault.
     Fault {
         fault: u64,
@@ -64,6 +53,21 @@ pub(crate) enum Event {
         forgets: bool,
         stage: Stage,
     },
+}
+
+/// A write to a resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ResourceWrite {
+    pub(crate) resource: Resource,
+    pub(crate) lock: String,
+    pub(crate) fence: u64,
+    pub(crate) base: u64,
+    pub(crate) taken: bool,
+    /// What it was before, as the resource knows.
+    pub(crate) was: u64,
+    /// Of which slot it is the resource, if not of the whole lock.
+    #[serde(default)]
+    pub(crate) slot: Option<u64>,
 }
 
 /// With whom a lock is wanted, or held.

@@ -4,13 +4,10 @@
 //! It knows nothing of the program but what a caller sees. `scripts/torture` makes histories, and
 //! `tests/it/checker` shows that every invariant finds what it is there for.
 
-mod check;
 mod faults;
-mod found;
 mod invariants;
 mod lease;
 mod line;
-mod observation;
 mod op;
 mod read;
 mod report;
@@ -18,9 +15,20 @@ mod spans;
 mod terms;
 mod validity;
 
-pub(crate) use check::check;
-pub(crate) use found::{Invariant, Violation};
-pub(crate) use line::{Ask, Event, Line, Mode, RecordedAnswer, Resource, Seen, Stage};
+pub(crate) use line::{
+    Ask, Event, Line, Mode, RecordedAnswer, Resource, ResourceWrite, Seen, Stage,
+};
 pub(crate) use read::History;
-pub(crate) use report::Report;
+pub(crate) use report::{Invariant, Report, Violation};
 pub(crate) use terms::Terms;
+
+/// Holds a history against every promise.
+pub(crate) fn check(history: &History, terms: &Terms) -> Report {
+    let mut report = Report::of(history);
+    for invariant in invariants::ALL {
+        invariant(history, terms, &mut report);
+    }
+    report.violations.sort_by_key(|violation| violation.at);
+    report.invalid = validity::why_not(history, terms, &report);
+    report
+}

@@ -98,6 +98,14 @@ impl Op {
         matches!(self.ask, Ask::Hold { .. })
     }
 
+    /// Whether it was told that it does not get the lock.
+    pub(super) fn was_refused(&self) -> bool {
+        matches!(
+            self.answer(),
+            Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. })
+        )
+    }
+
     /// The fencing token that it was granted the lock with.
     pub(super) fn granted(&self) -> Option<u64> {
         match self.answer() {

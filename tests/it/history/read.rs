@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{
     faults::{Fault, Faults},
     lease::Lease,
-    line::{Ask, Event, Line, Mode, RecordedAnswer, Resource},
-    observation::Observation,
+    line::{Ask, Event, Line, Mode, RecordedAnswer, ResourceWrite, Seen},
     op::{MS, NEVER, Op},
 };
 
@@ -18,8 +17,8 @@ pub(crate) struct History {
     pub(super) locks: BTreeMap<String, Lock>,
     /// The parts of each request for several locks, as places in the list of all.
     pub(super) groups: BTreeMap<u64, Vec<usize>>,
-    /// By when they were made.
-    pub(super) writes: Vec<Write>,
+    /// When they were made, in order.
+    pub(super) writes: Vec<(u64, ResourceWrite)>,
     pub(super) faults: Faults,
     pub(super) begins: u64,
     pub(super) ends: u64,
@@ -38,17 +37,15 @@ pub(crate) struct Lock {
     pub(super) errands: HashMap<String, Vec<usize>>,
 }
 
-/// A write to a resource.
+/// What somebody saw of a lock, at some instant between two.
 #[derive(Debug, Clone)]
-pub(crate) struct Write {
-    pub(super) at: u64,
-    pub(super) resource: Resource,
-    pub(super) lock: String,
-    pub(super) fence: u64,
-    pub(super) base: u64,
-    pub(super) taken: bool,
-    pub(super) was: u64,
-    pub(super) slot: Option<u64>,
+pub(crate) struct Observation {
+    pub(super) asked: u64,
+    pub(super) heard: u64,
+    pub(super) holders: Vec<Seen>,
+    /// Whether the one who looked asked for nothing but this: then no holder means that it is free.
+    pub(super) complete: bool,
+    pub(super) waiters: Vec<String>,
 }
 
 /// By how much a client that was frozen reads late what it reads then.
@@ -140,24 +137,7 @@ impl History {
                     early: false,
                 });
             }
-            Event::Writes {
-                resource,
-                lock,
-                fence,
-                base,
-                taken,
-                was,
-                slot,
-            } => self.writes.push(Write {
-                at,
-                resource,
-                lock,
-                fence,
-                base,
-                taken,
-                was,
-                slot,
-            }),
+            Event::Writes(write) => self.writes.push((at, write)),
             Event::Fault {
                 fault,
                 kind,

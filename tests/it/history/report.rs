@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{
-    History,
-    found::{Invariant, Violation},
-    lease::Lease,
-    op::MS,
-};
+use super::{History, lease::Lease, op::MS};
 
 /// What a run came to.
 #[derive(Debug, Default)]
@@ -58,6 +53,53 @@ pub(crate) struct Requests {
     pub(crate) told: usize,
     /// How often somebody found a lease lost for which there was one.
     pub(crate) carried_out: usize,
+}
+
+/// An invariant, by its number in the list of promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Invariant {
+    /// Every answer is one that may be given.
+    Contract,
+    /// Fences are unique.
+    I1,
+    /// Fences rise in real-time order.
+    I2,
+    /// No more hold a lock together than may.
+    I3,
+    /// The fenced resource never goes back and loses nothing.
+    I4,
+    /// There is no fence that nobody asked for.
+    I5,
+    /// No grant is lost.
+    I6,
+    /// Hand-offs are bounded.
+    I7,
+    /// No orphan stays.
+    I8,
+    /// Only the holder renews and releases.
+    I9,
+    /// There is one fence for an idempotency key.
+    I10,
+    /// Waiters are served in order.
+    I11,
+    /// The lock is linearizable.
+    I12,
+    /// Slots are distinct, and below the limit.
+    I13,
+    /// Groups are all or nothing, and are served.
+    I14,
+    /// Who is asked to release a lease hears of it, and has it no longer than until then.
+    I15,
+}
+
+/// A broken promise.
+#[derive(Debug, Clone)]
+pub(crate) struct Violation {
+    pub(crate) invariant: Invariant,
+    pub(crate) lock: String,
+    /// When it could be seen.
+    pub(crate) at: u64,
+    pub(crate) what: String,
 }
 
 /// How many violations of one promise are printed.
@@ -138,28 +180,29 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            operations,
+            grants,
+            seconds,
+            lost_updates: lost,
+            refused_writes: refused,
+            ..
+        } = self;
+        let rate = self.grants_per_second();
         writeln!(
             f,
-            "{} operations, {} grants in {:.0} s ({:.0}/s)",
-            self.operations,
-            self.grants,
-            self.seconds,
-            self.grants_per_second()
+            "{operations} operations, {grants} grants in {seconds:.0} s ({rate:.0}/s)"
         )?;
         let (shared, with_slot, together) = self.shared;
         writeln!(
             f,
             "of these {shared} shared the lock, {with_slot} of them with a slot; at most {together} were seen together"
         )?;
-        let Groups {
-            asked,
-            granted,
-            longest,
-        } = self.groups;
+        let Groups { asked, granted, .. } = self.groups;
+        let longest = self.groups.longest / MS;
         writeln!(
             f,
-            "requests for several locks: {asked}, granted {granted}; the longest took {} ms without a fault",
-            longest / MS
+            "requests for several locks: {asked}, granted {granted}; the longest took {longest} ms without a fault"
         )?;
         let Requests {
             made,
@@ -170,42 +213,32 @@ impl fmt::Display for Report {
             f,
             "leases to be released on request: {made}, told so by {told} renewals, found lost {carried_out} times"
         )?;
-        let faults: Vec<_> = self
+        let faults = self
             .faults
             .iter()
-            .map(|(kind, seen)| format!("{kind} {seen}"))
-            .collect();
+            .map(|(kind, seen)| format!("{kind} {seen}"));
+        let faults: Vec<_> = faults.collect();
         writeln!(f, "faults, as often as seen: {}", faults.join(", "))?;
         match &self.worst_recovery {
-            Some((took, fault)) => {
-                writeln!(f, "worst recovery: {} ms after {fault}", took / MS)?;
-            }
+            Some((took, fault)) => writeln!(f, "worst recovery: {} ms after {fault}", took / MS)?,
             None => writeln!(f, "worst recovery: there was no fault to recover from")?,
         }
-        if let Some((took, count)) = self.hand_offs {
-            writeln!(
-                f,
-                "hand-offs while nothing was broken: {count}, p99 {} ms",
-                took / MS
-            )?;
+        for (what, took) in [
+            ("hand-offs while nothing was broken", self.hand_offs),
+            ("places behind one who has left", self.after_leave),
+        ] {
+            if let Some((took, count)) = took {
+                writeln!(f, "{what}: {count}, p99 {} ms", took / MS)?;
+            }
         }
-        if let Some((took, count)) = self.after_leave {
-            writeln!(
-                f,
-                "places behind one who has left: {count}, p99 {} ms",
-                took / MS
-            )?;
-        }
-        let (overlaps, together) = self.overlaps;
+        let (overlaps, together) = (self.overlaps.0, self.overlaps.1 / MS);
         writeln!(
             f,
-            "overlaps that the store may have: {overlaps}, {} ms in all",
-            together / MS
+            "overlaps that the store may have: {overlaps}, {together} ms in all"
         )?;
         writeln!(
             f,
-            "lost updates of the unfenced resource: {}; writes that the fenced one refused: {}",
-            self.lost_updates, self.refused_writes
+            "lost updates of the unfenced resource: {lost}; writes that the fenced one refused: {refused}"
         )?;
         let (windows, ordered) = self.windows;
         writeln!(
@@ -217,14 +250,14 @@ impl fmt::Display for Report {
             let count = shown.entry(violation.invariant).or_default();
             *count += 1;
             if *count <= SHOWN {
-                writeln!(
-                    f,
-                    "VIOLATION {} {} at {:.3} s: {}",
-                    violation.invariant,
-                    violation.lock,
-                    violation.at as f64 / 1e9,
-                    violation.what
-                )?;
+                let Violation {
+                    invariant,
+                    lock,
+                    what,
+                    ..
+                } = violation;
+                let at = violation.at as f64 / 1e9;
+                writeln!(f, "VIOLATION {invariant} {lock} at {at:.3} s: {what}")?;
             }
         }
         for (invariant, count) in shown {
@@ -237,5 +270,24 @@ impl fmt::Display for Report {
             writeln!(f, "violations: none")?;
         }
         Ok(())
+    }
+}
+
+// === impl Violation ===
+
+impl Violation {
+    pub(crate) fn new(invariant: Invariant, lock: &str, at: u64, what: String) -> Self {
+        Self {
+            invariant,
+            lock: lock.to_owned(),
+            at,
+            what,
+        }
+    }
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
     }
 }

@@ -12,7 +12,6 @@
 //! documentation.
 
 mod search;
-mod walk;
 
 mod fence;
 mod hand_off;

@@ -1,10 +1,12 @@
-//! Comes by every state of a model, and says the shortest way to one that is wrong.
+//! Explores the states of a model: all of them, with the shortest way to one that is wrong, or some at random.
 
 use std::{
     collections::HashMap,
     fmt::{Debug, Display, Formatter, Result},
     hash::{BuildHasherDefault, Hash, Hasher},
 };
+
+use crate::support::Random;
 
 /// A state machine.
 pub(super) trait Model {
@@ -32,6 +34,10 @@ pub(super) trait Model {
         None
     }
 }
+
+/// Whether the answer to a message or a script arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Heard(pub(super) bool);
 
 /// What was found.
 pub(super) struct SearchOutcome<Step> {
@@ -93,12 +99,38 @@ pub(super) fn search<M: Model>(model: &M, most: usize) -> SearchOutcome<M::Step>
     }
     match circle(known.states.len(), &calm) {
         Some(at) => known.found(steps, at, NEVER_ENDS),
-        None => SearchOutcome {
-            states: known.states.len(),
-            steps,
-            wrong: None,
-        },
+        None => SearchOutcome::of(known.states.len(), steps, None),
     }
+}
+
+/// Walks so many times from the beginning, so many steps each or until nothing can happen any more.
+pub(super) fn walk<M: Model>(
+    model: &M,
+    random: &mut Random,
+    walks: usize,
+    longest: usize,
+) -> SearchOutcome<M::Step> {
+    let (mut next, mut steps) = (Vec::new(), 0);
+    for _ in 0..walks {
+        let mut state = model.beginning();
+        let mut way = Vec::new();
+        while way.len() < longest {
+            next.clear();
+            model.next(&state, &mut next);
+            if next.is_empty() {
+                break;
+            }
+            let (step, to) = next[random.below(next.len())];
+            way.push(step);
+            state = to;
+            if let Some(what) = model.wrong(&state) {
+                let state = format!("{state:?}, {}", random.how_to_repeat());
+                return SearchOutcome::of(steps, steps, Some(Violation { what, way, state }));
+            }
+            steps += 1;
+        }
+    }
+    SearchOutcome::of(steps, steps, None)
 }
 
 /// A state from which one comes back to it, if there is one: what is left when those to which nothing
@@ -156,17 +188,25 @@ impl<M: Model> VisitedStates<M> {
             at = before;
         }
         way.reverse();
-        SearchOutcome {
-            states: self.states.len(),
+        SearchOutcome::of(
+            self.states.len(),
             steps,
-            wrong: Some(Violation { what, way, state }),
-        }
+            Some(Violation { what, way, state }),
+        )
     }
 }
 
 // === impl SearchOutcome ===
 
 impl<Step: Debug> SearchOutcome<Step> {
+    fn of(states: usize, steps: usize, wrong: Option<Violation<Step>>) -> Self {
+        Self {
+            states,
+            steps,
+            wrong,
+        }
+    }
+
     /// That nothing is wrong; otherwise fails and tells the way there.
     pub(super) fn nothing_wrong(self) -> Self {
         if let Some(wrong) = &self.wrong {
@@ -242,6 +282,7 @@ impl Hasher for Mixer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::with;
 
     /// Counts up to a bound; from some numbers on it calms down.
     struct Counter {
@@ -280,52 +321,37 @@ mod tests {
         }
     }
 
-    fn counter(bound: u32) -> Counter {
-        Counter {
-            bound,
-            wrong: None,
-            circle: false,
-        }
-    }
+    const TEN: Counter = Counter {
+        bound: 10,
+        wrong: None,
+        circle: false,
+    };
 
     #[test]
     fn every_state_is_come_by_once() {
-        let found = search(&counter(10), 100).nothing_wrong();
+        let found = search(&TEN, 100).nothing_wrong();
         assert_eq!((found.states, found.steps), (11, 20));
     }
 
     #[test]
     fn what_is_wrong_is_found_by_the_shortest_way() {
-        let model = Counter {
-            wrong: Some(7),
-            ..counter(10)
-        };
-        let found = search(&model, 100);
+        let found = search(&with(TEN, |it| it.wrong = Some(7)), 100);
         let wrong = found.wrong();
         assert_eq!(wrong.what, "it is that number");
         assert_eq!((wrong.way.len(), wrong.state.as_str()), (4, "7"));
     }
 
     #[test]
-    fn where_it_comes_to_rest_is_looked_at() {
-        assert_eq!(
-            search(&counter(9), 100).wrong().what,
-            "it ends with an odd number"
-        );
-    }
-
-    #[test]
-    fn what_never_comes_to_rest_is_found() {
-        let model = Counter {
-            circle: true,
-            ..counter(10)
-        };
-        assert_eq!(search(&model, 100).wrong().what, NEVER_ENDS);
+    fn where_it_comes_to_rest_is_looked_at_and_what_never_does_is_found() {
+        let odd = search(&with(TEN, |it| it.bound = 9), 100);
+        assert_eq!(odd.wrong().what, "it ends with an odd number");
+        let circle = search(&with(TEN, |it| it.circle = true), 100);
+        assert_eq!(circle.wrong().what, NEVER_ENDS);
     }
 
     #[test]
     #[should_panic(expected = "there are more than 5 states")]
     fn more_states_than_were_thought_of_are_no_success() {
-        search(&counter(10), 5);
+        search(&TEN, 5);
     }
 }

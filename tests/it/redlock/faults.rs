@@ -14,23 +14,53 @@ use crate::{
 pub(super) struct Seen {
     inside: AtomicBool,
     fence: AtomicU64,
-    pub(super) visits: AtomicU64,
-    pub(super) over: AtomicBool,
+    visits: AtomicU64,
+    over: AtomicBool,
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// One who was granted the lock with this fence is inside, alone, until `leaves`.
+    pub(super) fn enters(&self, fence: u64) {
+        assert!(!self.inside.swap(true, Ordering::SeqCst), "two are inside");
+        let before = self.fence.swap(fence, Ordering::SeqCst);
+        assert!(before < fence, "{fence} after {before}");
+    }
+
+    pub(super) fn leaves(&self) {
+        self.visits.fetch_add(1, Ordering::SeqCst);
+        self.inside.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn visits(&self) -> u64 {
+        self.visits.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many were inside.
+    async fn until_visits(&self, visits: u64) {
+        until("so many were inside", async || self.visits() >= visits).await;
+    }
+
+    /// Ends the clients, of whom none has seen anything wrong.
+    async fn end(&self, mut clients: JoinSet<()>, how_to_repeat: &str) {
+        self.over.store(true, Ordering::SeqCst);
+        while let Some(client) = clients.join_next().await {
+            client.unwrap_or_else(|error| panic!("{error}, {how_to_repeat}"));
+        }
+    }
 }
 
 /// Takes the lock in turns until it is over. What is not known is left to the TTL.
-pub(super) async fn client(store: Arc<impl Store>, seen: Arc<Seen>) {
+async fn client(store: Arc<impl Store>, seen: Arc<Seen>) {
     while !seen.over.load(Ordering::SeqCst) {
         let asked = with(attempt("lock"), |it| it.ttl = ttl(20_000));
         let Ok(Acquisition::Granted(lease)) = store.acquire(&asked).await else {
             sleep(Duration::from_millis(5)).await;
             continue;
         };
-        assert!(!seen.inside.swap(true, Ordering::SeqCst), "two are inside");
-        let before = seen.fence.swap(lease.fence.get(), Ordering::SeqCst);
-        assert!(before < lease.fence.get(), "{} after {before}", lease.fence);
-        seen.visits.fetch_add(1, Ordering::SeqCst);
-        seen.inside.store(false, Ordering::SeqCst);
+        seen.enters(lease.fence.get());
+        seen.leaves();
         while store.release(&asked.name, &asked.token).await.is_err() {}
     }
 }
@@ -47,7 +77,7 @@ async fn a_minority_that_fails_all_the_time_costs_nothing_but_time() {
     }
     let rounds = if full() { 60 } else { 8 };
     for _ in 0..rounds {
-        let before = seen.visits.load(Ordering::SeqCst);
+        let before = seen.visits();
         let first = random.below(5);
         let second = (first + 1 + random.below(4)) % 5;
         rig.server(first).freeze();
@@ -56,15 +86,9 @@ async fn a_minority_that_fails_all_the_time_costs_nothing_but_time() {
         sleep(Duration::from_millis(random.next() % 300)).await;
         rig.server_mut(second).start_again().await;
         rig.server(first).thaw();
-        until("there are grants", async || {
-            seen.visits.load(Ordering::SeqCst) > before + 3
-        })
-        .await;
+        seen.until_visits(before + 4).await;
     }
-    seen.over.store(true, Ordering::SeqCst);
-    while let Some(client) = clients.join_next().await {
-        client.unwrap_or_else(|error| panic!("{error}, {}", random.how_to_repeat()));
-    }
+    seen.end(clients, &random.how_to_repeat()).await;
     rig.nothing_left(&attempt("lock").name).await;
 }
 
@@ -85,14 +109,8 @@ async fn whatever_is_late_fences_rise_and_nobody_is_inside_together() {
         }
     }
     let visits = if full() { 400 } else { 40 };
-    until("so many were inside", async || {
-        seen.visits.load(Ordering::SeqCst) >= visits
-    })
-    .await;
-    seen.over.store(true, Ordering::SeqCst);
-    while let Some(client) = clients.join_next().await {
-        client.unwrap_or_else(|error| panic!("{error}, {}", random.how_to_repeat()));
-    }
+    seen.until_visits(visits).await;
+    seen.end(clients, &random.how_to_repeat()).await;
     rig.nothing_left(&attempt("lock").name).await;
 }
 
@@ -140,22 +158,12 @@ async fn in_a_ring_where_each_gateway_reaches_another_majority_nobody_is_inside_
     for gateway in &gateways {
         clients.spawn(client(Arc::clone(&gateway.store), Arc::clone(&seen)));
     }
-    let have_been = async |more: u64| {
-        let before = seen.visits.load(Ordering::SeqCst);
-        until("so many were inside", async || {
-            seen.visits.load(Ordering::SeqCst) >= before + more
-        })
-        .await;
-    };
-    have_been(30).await;
+    seen.until_visits(seen.visits() + 30).await;
     for (place, gateway) in gateways.iter().enumerate() {
         gateway.cables[place].mend();
     }
-    have_been(30).await;
-    seen.over.store(true, Ordering::SeqCst);
-    while let Some(client) = clients.join_next().await {
-        client.expect("nobody was inside together");
-    }
+    seen.until_visits(seen.visits() + 30).await;
+    seen.end(clients, "").await;
     rig.nothing_left(&attempt("lock").name).await;
 }
 
@@ -199,8 +207,7 @@ async fn whoever_is_cut_off_from_a_majority_is_granted_nothing_and_loses_nothing
     })
     .await;
     assert_eq!(renewed, lease.fence);
-    rig.release(&other).await;
-    rig.nothing_left(&other.name).await;
+    rig.release_everywhere(&other).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The users and certificates of the nodes, and what they must be allowed.
 
-use super::nodes::open;
+use super::nodes::{open, open_with, parsed};
 use crate::{redlock::prelude::*, support::Authority};
 
 /// The commands of the documented ACL line of a node.
@@ -14,11 +14,8 @@ pub(super) async fn store_as(nodes: &Nodes, rules: &str, lifecycle: &Lifecycle) 
         command.extend(rules.split_whitespace());
         assert_eq!(server.text(&command).await, "OK");
     }
-    let text = nodes.url().to_string();
-    let url = text.replace("redlock://", "redlock://gate:s3cret@").parse();
-    let Ok(StoreUrl::Servers(url)) = url else {
-        panic!("no URL of a quorum: {url:?}");
-    };
+    let url = nodes.url().to_string();
+    let url = parsed(&url.replace("redlock://", "redlock://gate:s3cret@"));
     open(&url, &quick(), lifecycle)
 }
 
@@ -47,13 +44,10 @@ async fn a_missing_permission_at_every_node_is_said_and_nothing_granted() {
     let (nodes, lifecycle) = (Nodes::start(3).await, Lifecycle::new());
     let rules = format!("~lg:* resetchannels &lg:* -@all {COMMANDS} -hset");
     let store = store_as(&nodes, &rules, &lifecycle).await;
-    let error = store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.label(), "unavailable");
-    let checks = store.check().await;
-    let found = checks.iter().find(|check| check.name == "permissions");
-    let health = &found.expect("there is such a check").health;
-    let expected = matches!(health, Health::Misconfigured(why) if why.contains("ACL SETUSER") && why.contains("+hset"));
-    assert!(expected, "{health:?}");
+    assert_unavailable(store.acquire(&attempt("lock")).await);
+    for text in ["ACL SETUSER", "+hset"] {
+        assert_health(&store, "permissions", Health::Misconfigured, text).await;
+    }
 }
 
 fn open_tls(ports: &[String], redis: &RedisConfig, lifecycle: &Lifecycle) -> RedlockStore {
@@ -61,11 +55,8 @@ fn open_tls(ports: &[String], redis: &RedisConfig, lifecycle: &Lifecycle) -> Red
         .iter()
         .map(|port| format!("localhost:{port}"))
         .collect();
-    let url = format!("redlocks://{}", nodes.join(",")).parse();
-    let Ok(StoreUrl::Servers(url)) = url else {
-        panic!("no URL of a quorum: {url:?}");
-    };
-    RedlockStore::open(&url, redis, &quick(), Arc::new(SystemClock), lifecycle)
+    let url = parsed(&format!("redlocks://{}", nodes.join(",")));
+    open_with(&url, redis, &quick(), lifecycle)
 }
 
 #[tokio::test]
@@ -83,8 +74,7 @@ async fn every_node_is_encrypted_and_believed_by_its_certificate() {
     let mut redis = RedisConfig::default();
     // Whoever is not believed has no vote, and it is said why.
     let store = open_tls(&ports, &redis, &lifecycle);
-    let error = store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.label(), "unavailable", "{error}");
+    assert_unavailable(store.acquire(&attempt("lock")).await);
 
     redis.tls.ca_file = authority.file();
     let store = open_tls(&ports, &redis, &lifecycle);

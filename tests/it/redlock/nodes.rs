@@ -14,20 +14,19 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// Nodes that keep what they have answered when they are started again.
     pub(crate) async fn start(count: usize) -> Self {
-        let mut servers = Vec::new();
-        for _ in 0..count {
-            // No machine fails here: what the kernel has is as good as what is on the disk.
-            let kept = ["--appendonly", "yes", "--appendfsync", "no"];
-            servers.push(RedisServer::start_with(&kept).await);
-        }
-        Self { servers }
+        // No machine fails here: what the kernel has is as good as what is on the disk.
+        Self::start_with(count, &["--appendonly", "yes", "--appendfsync", "no"]).await
     }
 
     /// Nodes that have forgotten everything when they are started again.
     pub(crate) async fn forgetful(count: usize) -> Self {
+        Self::start_with(count, &[]).await
+    }
+
+    async fn start_with(count: usize, options: &[&str]) -> Self {
         let mut servers = Vec::new();
         for _ in 0..count {
-            servers.push(RedisServer::start().await);
+            servers.push(RedisServer::start_with(options).await);
         }
         Self { servers }
     }
@@ -52,8 +51,12 @@ pub(crate) fn url(ports: &[u16]) -> ServersUrl {
         .iter()
         .map(|port| format!("127.0.0.1:{port}"))
         .collect();
-    match format!("redlock://{}", nodes.join(",")).parse() {
-        Ok(StoreUrl::Servers(url)) => url,
+    parsed(&format!("redlock://{}", nodes.join(",")))
+}
+
+pub(crate) fn parsed(url: &str) -> RedlockUrl {
+    match url.parse() {
+        Ok(StoreUrl::Redlock(url)) => url,
         other => panic!("no URL of a quorum: {other:?}"),
     }
 }
@@ -65,6 +68,11 @@ pub(crate) fn quick() -> RedlockConfig {
         persistence: Persistence::AofAlways,
         ..RedlockConfig::default()
     }
+}
+
+/// A time-out that ends no wait of a test.
+pub(crate) fn patient() -> RedlockConfig {
+    with(quick(), |it| it.node_timeout_ms = Millis(2_500))
 }
 
 pub(crate) fn open(

@@ -1,7 +1,7 @@
 //! What nearly every test of the quorum names.
 
 pub(crate) use super::{
-    nodes::{self, Nodes, quick},
-    rig::{Rig, fence_key},
+    nodes::{self, Nodes, patient, quick},
+    rig::{Rig, all_struck, fence_key},
 };
 pub(crate) use crate::redis::prelude::*;

@@ -107,12 +107,6 @@ impl<'a> Operator<'a> {
     }
 }
 
-async fn is_renewed(rig: &Rig, held: &Attempt, lease: &HeldLease) {
-    let renewal = rig.store.renew(&held.name, &held.token, None).await;
-    let expected = matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence);
-    assert!(expected, "{renewal:?}");
-}
-
 async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
     let first = Operator::of(rig.server(0)).await;
     let last = Operator::of(rig.server(2)).await;
@@ -125,7 +119,7 @@ async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
         assert!(next > fence, "{next} after {fence}");
         fence = next;
     }
-    is_renewed(rig, &held, &lease).await;
+    rig.keeps(&held, &lease).await;
     let port = rig.server(0).port().to_string();
     eventually("it is said of that node", async || {
         match rig.health(trouble.check()).await {
@@ -157,23 +151,17 @@ async fn at_one_node_and_then_at_a_majority(rig: &Rig, trouble: RefusalCause) {
         rig.health(trouble.check()).await == Health::Passing
     })
     .await;
-    is_renewed(rig, &held, &lease).await;
+    rig.keeps(&held, &lease).await;
     for attempt in [&held, &next] {
-        rig.release(attempt).await;
-        rig.nothing_left(&attempt.name).await;
+        rig.release_everywhere(attempt).await;
     }
 }
 
 #[tokio::test]
-async fn nodes_whose_disk_is_full_refuse_until_there_is_room() {
-    let rig = Rig::start(3).await;
-    at_one_node_and_then_at_a_majority(&rig, RefusalCause::FullDisk).await;
-}
-
-#[tokio::test]
-async fn nodes_with_too_many_clients_cannot_be_reached_until_there_is_room() {
-    let rig = Rig::start(3).await;
-    at_one_node_and_then_at_a_majority(&rig, RefusalCause::TooManyClients).await;
+async fn nodes_whose_disk_is_full_or_that_have_too_many_clients_refuse_until_there_is_room() {
+    for trouble in [RefusalCause::FullDisk, RefusalCause::TooManyClients] {
+        at_one_node_and_then_at_a_majority(&Rig::start(3).await, trouble).await;
+    }
 }
 
 #[tokio::test]
@@ -229,8 +217,7 @@ async fn those_that_evict_do_not_vote_and_what_is_held_is_renewed_and_released()
     })
     .await;
     rig.store.must_renew(&held, None).await;
-    let release = rig.store.release(&held.name, &held.token).await;
-    assert_eq!(release, Ok(Release::Released));
+    rig.release(&held).await;
     policy(2, "noeviction").await;
     let next = attempt("lock");
     eventually("there is one again", async || {
@@ -252,8 +239,7 @@ async fn a_majority_that_was_emptied_has_forgotten_leases_and_grants_no_old_fenc
     let next = attempt("lock");
     let granted = rig.grant(&next).await;
     assert!(granted.fence > lease.fence);
-    let renewal = rig.store.renew(&forgotten.name, &forgotten.token, None);
-    assert_eq!(renewal.await, Ok(Renewal::Lost(Loss::HeldByAnother)));
+    rig.store.must_lose(&forgotten, Loss::HeldByAnother).await;
     rig.release(&next).await;
     assert!(rig.turn("lock").await > granted.fence.get());
 }

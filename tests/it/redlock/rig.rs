@@ -118,12 +118,31 @@ impl Rig {
         assert_eq!(release, Ok(Release::Released));
     }
 
+    /// Releases a lease, and waits until no node has it.
+    pub(crate) async fn release_everywhere(&self, attempt: &Attempt) {
+        self.release(attempt).await;
+        self.nothing_left(&attempt.name).await;
+    }
+
     /// Acquires and releases, and answers the fence.
     pub(crate) async fn turn(&self, lock: &str) -> u64 {
         let asked = attempt(lock);
         let lease = self.grant(&asked).await;
         self.release(&asked).await;
         lease.fence.get()
+    }
+
+    /// Takes a turn, with a fence that is greater than the last.
+    pub(crate) async fn rises(&self, last: &mut u64) {
+        let next = self.turn("lock").await;
+        assert!(next > *last, "{next} after {last}");
+        *last = next;
+    }
+
+    /// Renews a lease, whose fence stays.
+    pub(crate) async fn keeps(&self, attempt: &Attempt, lease: &HeldLease) {
+        let renewed = self.store.must_renew(attempt, None).await;
+        assert_eq!(renewed.fence, lease.fence);
     }
 
     /// At how many nodes something holds the lock, however it came about.
@@ -157,6 +176,13 @@ impl Rig {
         let checks = self.store.check().await;
         let found = checks.into_iter().find(|found| found.name == check);
         found.expect("there is such a check")
+    }
+}
+
+/// Waits until each proxy has struck so often.
+pub(crate) async fn all_struck(proxies: &[Proxy], times: usize) {
+    for proxy in proxies {
+        proxy.struck(times).await;
     }
 }
 

@@ -57,6 +57,14 @@ async fn health(of: SocketAddr, check: &str) -> Value {
         .clone()
 }
 
+/// Waits until the readiness says so of the connections.
+async fn until_connection(of: SocketAddr, status: &str) {
+    until(&format!("the connections are {status}"), async || {
+        health(of, "connection").await["status"] == status
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
     let mut nodes = Nodes::start(5).await;
@@ -140,10 +148,7 @@ async fn with_two_of_five_nodes_gone_everything_is_served_and_said() {
 
     nodes.servers[4].thaw();
     nodes.servers[1].start_again().await;
-    until("all is well", async || {
-        health(here, "connection").await["status"] == "passing"
-    })
-    .await;
+    until_connection(here, "passing").await;
 }
 
 #[tokio::test]
@@ -162,17 +167,11 @@ async fn without_a_majority_callers_hear_that_nothing_happened() {
         (503, &json!("store-unavailable")),
         "{problem}"
     );
-    until("it is said", async || {
-        health(here, "connection").await["status"] == "outage"
-    })
-    .await;
+    until_connection(here, "outage").await;
     for node in [0, 1, 2] {
         nodes.servers[node].start_again().await;
     }
-    until("all nodes are back", async || {
-        health(here, "connection").await["status"] == "passing"
-    })
-    .await;
+    until_connection(here, "passing").await;
     let release = lock("DELETE", "lock").with("Lock-Token", token(&lease));
     assert_eq!(ask(here, &release).await.0, 204);
     let (status, next) = ask(here, &lock("POST", "lock")).await;

@@ -5,16 +5,8 @@ use crate::redlock::prelude::*;
 /// How long it is counted what a gateway does.
 const WHILE: Duration = Duration::from_secs(1);
 
-fn waiting(lock: &str) -> Attempt {
-    let wait = Waiting {
-        max_wait: Duration::from_secs(30),
-        longest_queue: 100,
-    };
-    with(attempt(lock), |it| it.wait = Some(wait))
-}
-
 async fn waits(store: &impl Store) {
-    store.must_queue(&waiting("lock")).await;
+    store.must_queue(&waiting(attempt("lock"))).await;
 }
 
 /// How many scripts a node has run.

@@ -3,11 +3,10 @@
 use tokio::task::spawn_blocking;
 
 use super::{
-    acquirers,
     client::Load,
     gateways::Gateways,
     observer::{left, observe},
-    renewers,
+    plain,
     runs::Running,
     streams,
 };
@@ -35,10 +34,10 @@ async fn a_rolling_restart_costs_nobody_a_lock_and_no_client_more_than_a_clean_r
         clients.spawn(streams::take_turns(Arc::clone(&load), number));
     }
     for number in 0..RENEWERS {
-        clients.spawn(renewers::renew(Arc::clone(&load), number));
+        clients.spawn(plain::renew(Arc::clone(&load), number));
     }
     for number in 0..ACQUIRERS {
-        clients.spawn(acquirers::take_turns(Arc::clone(&load), number));
+        clients.spawn(plain::take_turns(Arc::clone(&load), number));
     }
     let urls = gateways.urls();
     let runs = spawn_blocking(move || {
@@ -58,18 +57,11 @@ async fn a_rolling_restart_costs_nobody_a_lock_and_no_client_more_than_a_clean_r
         kept.iter().all(is_held).then_some(())
     })
     .await;
-    let in_turn = [
-        "turns:0",
-        "turns:1",
-        "turns:2",
-        "turns:3",
-        "streams:0",
-        "streams:1",
-    ];
-    let in_turn = in_turn.map(str::to_owned).to_vec();
+    let in_turn = (0..4).map(|number| format!("turns:{number}"));
+    let in_turn = in_turn.chain((0..2).map(|number| format!("streams:{number}")));
     let mut observer = JoinSet::new();
     let redis = gateways.redis.connection().await;
-    observer.spawn(observe(Arc::clone(&load), redis, kept, in_turn));
+    observer.spawn(observe(Arc::clone(&load), redis, kept, in_turn.collect()));
 
     goes_on(&load.tally).await;
     let began = Instant::now();

@@ -141,7 +141,7 @@ pub(super) fn least_of_majority<T: Ord + Copy>(mut values: Vec<T>, majority: usi
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::LazyLock;
 
     use crate::lock::{Metadata, Reason, Ttl};
@@ -151,7 +151,8 @@ mod tests {
     /// When the nodes were asked.
     static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
+    /// A lease as a node tells of it, in milliseconds.
+    pub(in super::super) fn lease(fence: u64, left: u64, limit: Option<u64>) -> HeldLease {
         HeldLease {
             fence: FencingToken::new(fence).unwrap(),
             mode: crate::lock::Mode::Exclusive,
@@ -162,17 +163,13 @@ mod tests {
             owner: None,
             metadata: Metadata::default(),
             release_requested: None,
-            as_of: Instant::now(),
+            as_of: *THEN,
         }
     }
 
     #[test]
     fn a_request_to_release_is_told_if_one_node_of_a_majority_has_it() {
-        let mut leases = [
-            lease(7, 900, None),
-            lease(7, 900, None),
-            lease(7, 900, None),
-        ];
+        let mut leases = [(); 3].map(|()| lease(7, 900, None));
         leases[1].release_requested = Some(Box::new(ReleaseRequest {
             by: None,
             reason: Reason::new("maintenance").unwrap(),
@@ -189,14 +186,8 @@ mod tests {
 
     #[test]
     fn has_the_fence_of_the_second_round_and_lasts_as_long_as_a_majority() {
-        let held = agree(
-            &[
-                lease(7, 900, None),
-                lease(1, 1_000, None),
-                lease(7, 100, None),
-            ],
-            10,
-        );
+        let nodes = [(7, 900), (1, 1_000), (7, 100)];
+        let held = agree(&nodes.map(|(fence, left)| lease(fence, left, None)), 10);
         let held = held.unwrap();
         assert_eq!(held.fence.get(), 7);
         assert_eq!(held.expires_in, Duration::from_millis(900 - 9 - 2 - 10));
@@ -205,11 +196,7 @@ mod tests {
 
     #[test]
     fn has_the_ttl_of_a_majority() {
-        let mut leases = [
-            lease(7, 900, None),
-            lease(7, 900, None),
-            lease(7, 900, None),
-        ];
+        let mut leases = [(); 3].map(|()| lease(7, 900, None));
         for strays in 0..3 {
             let stray = Ttl::from_millis(1_200_000).unwrap();
             leases[strays].ttl = stray;
@@ -244,9 +231,9 @@ mod tests {
     #[test]
     fn ends_with_its_limit_at_the_same_instant() {
         let limited = |left| lease(7, left, Some(500));
-        let held = agree(&[limited(500), limited(500), limited(500)], 0).unwrap();
+        let held = agree(&[500; 3].map(limited), 0).unwrap();
         assert_eq!(held.hold_expires_in, Some(held.expires_in));
-        let held = agree(&[limited(400), limited(400), limited(400)], 30).unwrap();
+        let held = agree(&[400; 3].map(limited), 30).unwrap();
         assert_eq!(held.hold_expires_in, Some(Duration::from_millis(470)));
     }
 

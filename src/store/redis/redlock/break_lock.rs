@@ -51,7 +51,7 @@ impl Shared {
                 self.hand_off(name).await;
             }
             if let NodeTarget::Lease(token) = &node_target
-                && answers.nodes() - strokes.silent >= majority
+                && answers.count(Result::is_ok) >= majority
             {
                 for node in answers.others(Result::is_ok) {
                     self.sweeper
@@ -156,7 +156,7 @@ impl BreakTally {
         Self {
             own: count(NodeBreak::Broken),
             others: count(NodeBreak::Ended),
-            silent: answers.nodes() - answers.count(Result::is_ok),
+            silent: answers.silent(),
         }
     }
 

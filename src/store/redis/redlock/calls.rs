@@ -174,60 +174,46 @@ impl Node {
         nonce: &Nonce,
         request: &ReserveRequest,
     ) -> Vote {
-        let vote = self.asked(keys, attempt, nonce, request).await;
-        let vote = vote.unwrap_or_else(Vote::None);
-        self.votes.note(&vote);
-        vote
-    }
-
-    async fn asked(
-        &self,
-        keys: &Keys,
-        attempt: &Attempt,
-        nonce: &Nonce,
-        request: &ReserveRequest,
-    ) -> Result<Vote, StoreError> {
-        let token = attempt.token.to_string();
-        let metadata = metadata_json(&attempt.metadata);
-        let connection = self
-            .voting_connection(Instant::now() + self.timeout)
-            .await?;
-        let run = self.run_of(&connection)?.to_owned();
-        let fill = |command: &mut Command| {
-            fill_lease_keys(command, keys)
-                .arg(keys.fence())
-                .arg(keys.of_name("wanted"))
-                .arg(Keys::NODE)
-                .arg(&token)
-                .arg(nonce.as_str())
-                .arg(attempt.ttl.as_millis());
-            match attempt.hold_limit.map(HoldLimit::as_millis) {
-                Some(ms) => command.arg(ms),
-                None => command.arg(""),
-            };
-            let owner = attempt.owner.as_ref().map(Owner::as_str);
-            command.arg(owner.unwrap_or_default()).arg(&metadata);
-            fill_idempotency(command, attempt.idempotency.as_ref());
-            for time in [request.wake_within, request.undelivered_ttl] {
-                match time {
-                    Some(time) => command.arg(begun_millis(time)),
+        let asked = async {
+            let token = attempt.token.to_string();
+            let metadata = metadata_json(&attempt.metadata);
+            let limit = Instant::now() + self.timeout;
+            let connection = self.voting_connection(limit).await?;
+            let run = self.run_of(&connection)?.to_owned();
+            let fill = |command: &mut Command| {
+                fill_lease_keys(command, keys)
+                    .arg(keys.fence())
+                    .arg(keys.of_name("wanted"))
+                    .arg(Keys::NODE)
+                    .arg(&token)
+                    .arg(nonce.as_str())
+                    .arg(attempt.ttl.as_millis());
+                match attempt.hold_limit.map(HoldLimit::as_millis) {
+                    Some(ms) => command.arg(ms),
                     None => command.arg(""),
                 };
-            }
-            let take = u64::from(request.take);
-            command.arg(request.granted.map_or(take, |(fence, _)| fence.get()));
-            command.arg(&run).arg(self.wait.as_millis().to_string());
-            command.arg(u8::from(request.others_wait));
-            command.arg(request.granted.map_or(0, |(_, ago)| begun_millis(ago)));
+                let owner = attempt.owner.as_ref().map(Owner::as_str);
+                command.arg(owner.unwrap_or_default()).arg(&metadata);
+                fill_idempotency(command, attempt.idempotency.as_ref());
+                for time in [request.wake_within, request.undelivered_ttl] {
+                    match time {
+                        Some(time) => command.arg(begun_millis(time)),
+                        None => command.arg(""),
+                    };
+                }
+                let take = u64::from(request.take);
+                command.arg(request.granted.map_or(take, |(fence, _)| fence.get()));
+                command.arg(&run).arg(self.wait.as_millis().to_string());
+                command.arg(u8::from(request.others_wait));
+                command.arg(request.granted.map_or(0, |(_, ago)| begun_millis(ago)));
+            };
+            let echo = nonce.as_str();
+            let sent = self.once(connection, &self.scripts.reserve, keys, echo, fill);
+            self.read(sent.await?, keys)
         };
-        let sent = self.once(
-            connection,
-            &self.scripts.reserve,
-            keys,
-            nonce.as_str(),
-            fill,
-        );
-        self.read(sent.await?, keys)
+        let vote = asked.await.unwrap_or_else(Vote::None);
+        self.votes.note(&vote);
+        vote
     }
 
     fn read(&self, mut reply: Reply, keys: &Keys) -> Result<Vote, StoreError> {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify, watch},
     time::Instant,
@@ -289,7 +289,7 @@ const FEW: usize = 1_024;
 impl LocalQueues {
     /// The queue of a lock. It is kept as long as somebody has it.
     pub(super) fn of(&self, name: &LockName) -> Arc<LocalQueue> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if let Some(local_queue) = table.by_name.get(name).and_then(Weak::upgrade) {
             return local_queue;
         }
@@ -308,7 +308,7 @@ impl LocalQueues {
 
     /// The queue of a lock that is in use already.
     pub(super) fn existing(&self, name: &LockName) -> Option<Arc<LocalQueue>> {
-        self.table().by_name.get(name).and_then(Weak::upgrade)
+        self.table.lock().by_name.get(name).and_then(Weak::upgrade)
     }
 
     /// A lock may be free now.
@@ -316,10 +316,6 @@ impl LocalQueues {
         if let Some(local_queue) = self.existing(name) {
             local_queue.woken.notify_one();
         }
-    }
-
-    fn table(&self) -> MutexGuard<'_, QueueTable> {
-        self.table.lock()
     }
 }
 
@@ -379,7 +375,7 @@ mod tests {
             assert!(Arc::ptr_eq(&local_queues.of(&name(0)), &kept));
             drop(local_queues.of(&name(n)));
         }
-        assert!(local_queues.table().by_name.len() <= FEW);
+        assert!(local_queues.table.lock().by_name.len() <= FEW);
         drop(kept);
         assert!(local_queues.existing(&name(0)).is_none());
     }

@@ -107,11 +107,8 @@ impl Node {
 
     /// Why the node does not vote, as it can be reached now; `None` if it does.
     pub(super) async fn vote_refusal(&self) -> Result<Option<VoteRefusal>, StoreError> {
-        let connection = self
-            .shard
-            .pool
-            .connection(Instant::now() + self.timeout)
-            .await?;
+        let limit = Instant::now() + self.timeout;
+        let connection = self.shard.pool.connection(limit).await?;
         let refusal = |why, left| Some(VoteRefusal { why, left });
         match self.time_until_vote(&connection) {
             Some(left) if left.is_zero() => {}
@@ -191,10 +188,10 @@ pub(super) fn delayed_without_data(left: Duration) -> String {
 /// Says for how long a node does not vote.
 pub(super) fn delayed(left: Option<Duration>) -> String {
     match left {
-        Some(left) => format!(
-            "it votes in {} s, because it was started",
-            left.as_secs() + 1
-        ),
+        Some(left) => {
+            let seconds = left.as_secs() + 1;
+            format!("it votes in {seconds} s, because it was started")
+        }
         None => {
             "it does not say for how long it has run (INFO server), and does not vote".to_owned()
         }

@@ -179,6 +179,11 @@ impl<T> NodeReplies<Result<T, StoreError>> {
         self.iter().filter_map(|answer| answer.as_ref().err())
     }
 
+    /// How many have not answered, or with an error.
+    pub(super) fn silent(&self) -> usize {
+        self.nodes() - self.count(Result::is_ok)
+    }
+
     /// [`NodeReplies::too_few_answers`], where each error is an answer that is missing.
     pub(super) fn too_few(&self) -> StoreError {
         self.too_few_answers(self.count(Result::is_ok), self.errors().next())
@@ -234,8 +239,16 @@ pub(super) fn up_to(longest: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// What the nodes have answered that did.
+    pub(in super::super) fn replies<T, const N: usize>(said: [Option<T>; N]) -> NodeReplies<T> {
+        NodeReplies {
+            by_node: said.into(),
+            asked: N,
+        }
+    }
 
     #[test]
     fn a_loss_is_settled_when_no_other_answer_can_change_it() {

@@ -29,9 +29,7 @@ pub(super) struct QuorumRelay {
 
 /// The messages that came last, so that those which come by another node as well are known.
 #[derive(Debug, Default)]
-struct RecentMessages {
-    last: VecDeque<String>,
-}
+struct RecentMessages(VecDeque<String>);
 
 /// How many messages are remembered: of many gateways, for longer than one node may lag behind another.
 const REMEMBERED: usize = 1_024;
@@ -127,13 +125,13 @@ fn messages(pubsub: PubSubConnection) -> BoxStream<'static, Option<String>> {
 impl RecentMessages {
     /// Whether no message with this mark came before.
     fn is_new(&mut self, mark: &str) -> bool {
-        if self.last.iter().rev().any(|recent| recent == mark) {
+        if self.0.iter().rev().any(|recent| recent == mark) {
             return false;
         }
-        if self.last.len() >= REMEMBERED {
-            self.last.pop_front();
+        if self.0.len() >= REMEMBERED {
+            self.0.pop_front();
         }
-        self.last.push_back(mark.to_owned());
+        self.0.push_back(mark.to_owned());
         true
     }
 }
@@ -150,6 +148,6 @@ mod tests {
             assert!(recent.is_new(&mark));
             assert!(!recent.is_new(&mark));
         }
-        assert_eq!(recent.last.len(), REMEMBERED);
+        assert_eq!(recent.0.len(), REMEMBERED);
     }
 }

@@ -237,44 +237,32 @@ impl Shared {
     async fn sweep_one(&self, node: usize, sweep: &Sweep) -> Result<(), StoreError> {
         let node = &self.quorum.nodes()[node];
         let keys: Keys = self.keys(&sweep.name);
-        match &sweep.swept {
-            SweepTarget::Try(nonce) => {
-                let withdraw = node.withdraw(&keys, &sweep.token, Some(nonce), None);
-                withdraw.await.map(drop)
-            }
-            SweepTarget::Attempt => node
-                .withdraw(&keys, &sweep.token, None, None)
-                .await
-                .map(drop),
+        let nonce = match &sweep.swept {
+            SweepTarget::Try(nonce) => Some(nonce),
+            SweepTarget::Attempt => None,
             SweepTarget::Lease(keeper) => {
-                match node.release(&keys, *keeper, &sweep.token).await? {
-                    NodeRelease::Released => Ok(()),
-                    // What of its acquire is still on its way takes nothing either.
-                    NodeRelease::Adopted | NodeRelease::Broken { .. } | NodeRelease::Lost(_) => {
-                        let withdraw = node.withdraw(&keys, &sweep.token, None, None);
-                        withdraw.await.map(drop)
-                    }
+                let released = node.release(&keys, *keeper, &sweep.token).await?;
+                if released == NodeRelease::Released {
+                    return Ok(());
                 }
+                // Without the withdrawal, what of its acquire is still on its way would take the lock.
+                None
             }
-        }
+        };
+        let withdraw = node.withdraw(&keys, &sweep.token, nonce, None);
+        withdraw.await.map(drop)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::quorum::tests::replies, *};
 
     const FREE: NodeRelease = NodeRelease::Lost(Loss::Free);
     const BROKEN: NodeRelease = NodeRelease::Broken { held: false };
 
     fn release_tally<const N: usize>(said: [Option<NodeRelease>; N]) -> ReleaseTally {
-        let mut answers = NodeReplies::none(N);
-        for (node, node_release) in said.into_iter().enumerate() {
-            if let Some(node_release) = node_release {
-                answers.put(node, Ok(node_release));
-            }
-        }
-        ReleaseTally::of(&answers)
+        ReleaseTally::of(&replies(said.map(|it| it.map(Ok))))
     }
 
     fn outcome<const N: usize>(said: [Option<NodeRelease>; N]) -> Option<Release> {

@@ -179,24 +179,10 @@ fn confirmation(
 
 #[cfg(test)]
 mod tests {
-    use crate::lock::{FencingToken, Metadata, Ttl};
-
-    use super::*;
+    use super::{super::agreement::tests::lease, *};
 
     fn kept(fence: u64) -> Renewal {
-        let lease = HeldLease {
-            fence: FencingToken::new(fence).unwrap(),
-            mode: crate::lock::Mode::Exclusive,
-            ttl: Ttl::MIN,
-            expires_in: Duration::from_secs(1),
-            held_for: Duration::ZERO,
-            hold_expires_in: None,
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: Instant::now(),
-        };
-        Renewal::Renewed(lease, Duration::ZERO)
+        Renewal::Renewed(lease(fence, 1_000, None), Duration::ZERO)
     }
 
     fn disputed(kept_by: &[u64], nodes: usize) -> bool {

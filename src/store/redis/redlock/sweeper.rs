@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::Instant};
 use tracing::warn;
 
@@ -119,7 +119,7 @@ impl PendingWithdrawals {
         token: &TokenHash,
     ) -> PendingWithdrawal {
         let of = (node, name.clone(), *token);
-        *self.tries().entry(of.clone()).or_default() += 1;
+        *self.tries.lock().entry(of.clone()).or_default() += 1;
         PendingWithdrawal {
             pending_withdrawals: self.clone(),
             of,
@@ -128,12 +128,8 @@ impl PendingWithdrawals {
 
     /// Whether what the node has of this attempt may be gone in a moment.
     pub(super) fn contains(&self, node: usize, name: &LockName, token: &TokenHash) -> bool {
-        let tries = self.tries();
+        let tries = self.tries.lock();
         !tries.is_empty() && tries.contains_key(&(node, name.clone(), *token))
-    }
-
-    fn tries(&self) -> MutexGuard<'_, HashMap<NodeAttempt, usize>> {
-        self.tries.lock()
     }
 }
 
@@ -141,7 +137,7 @@ impl PendingWithdrawals {
 
 impl Drop for PendingWithdrawal {
     fn drop(&mut self) {
-        let mut tries = self.pending_withdrawals.tries();
+        let mut tries = self.pending_withdrawals.tries.lock();
         if let Some(count) = tries.get_mut(&self.of) {
             *count -= 1;
             if *count == 0 {
@@ -176,6 +172,6 @@ mod tests {
         assert!(pending_withdrawals.contains(1, &name, &token));
         drop(second);
         assert!(!pending_withdrawals.contains(1, &name, &token));
-        assert!(pending_withdrawals.tries().is_empty());
+        assert!(pending_withdrawals.tries.lock().is_empty());
     }
 }

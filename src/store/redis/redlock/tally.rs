@@ -94,111 +94,75 @@ impl VoteVerdict {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::LazyLock, time::Duration};
-
-    use tokio::time::Instant;
-
     use crate::{
-        lock::{FencingToken, ForeignMark, HeldLease, Metadata, Mode, Token, Ttl},
+        lock::{ForeignMark, Token},
         store::{Unavailability, Uncertainty},
     };
 
     use super::{
-        super::{agreement::agreed, calls::VoteId, record::NodeHolder},
+        super::{
+            agreement::{agreed, tests::lease},
+            calls::VoteId,
+            quorum::tests::replies,
+            record::NodeHolder,
+        },
         *,
     };
 
-    /// When the nodes of all tests were asked.
-    static THEN: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-    fn lease(fence: u64) -> HeldLease {
-        HeldLease {
-            fence: FencingToken::new(fence).unwrap(),
-            mode: Mode::Exclusive,
-            ttl: Ttl::MIN,
-            expires_in: Duration::from_secs(1),
-            held_for: Duration::ZERO,
-            hold_expires_in: None,
-            owner: None,
-            metadata: Metadata::default(),
-            release_requested: None,
-            as_of: *THEN,
-        }
-    }
-
     fn held(token: TokenHash, fence: u64) -> Vote {
-        Vote::Taken(NodeHolder::Lease(token, lease(fence)))
+        Vote::Taken(NodeHolder::Lease(token, lease(fence, 1_000, None)))
     }
 
     fn verdict<const N: usize>(votes: [Option<Vote>; N]) -> VoteVerdict {
-        let mut answers = NodeReplies::none(N);
-        for (node, vote) in votes.into_iter().enumerate() {
-            if let Some(vote) = vote {
-                answers.put(node, vote);
-            }
-        }
-        VoteVerdict::of(&answers, N / 2 + 1)
+        VoteVerdict::of(&replies(votes), N / 2 + 1)
     }
 
-    fn silent() -> Vote {
-        Vote::None(Uncertainty::TimedOut.into())
+    fn silent() -> Option<Vote> {
+        Some(Vote::None(Uncertainty::TimedOut.into()))
+    }
+
+    fn reserved(fence: u64) -> Option<Vote> {
+        Some(Vote::Reserved(fence, VoteId::default()))
     }
 
     #[test]
     fn a_majority_reserves_and_the_highest_proposal_counts() {
-        let reserved = |fence| Some(Vote::Reserved(fence, VoteId::default()));
-        assert_eq!(
-            verdict([reserved(7), None, reserved(9)]),
-            VoteVerdict::Reserved(9)
-        );
-        assert_eq!(
-            verdict([reserved(9), Some(silent()), reserved(7)]),
-            VoteVerdict::Reserved(9)
-        );
-        let one = verdict([reserved(7), Some(silent()), Some(silent())]);
-        assert_eq!(one, VoteVerdict::TooFew);
+        for (votes, expected) in [
+            ([reserved(7), None, reserved(9)], VoteVerdict::Reserved(9)),
+            (
+                [reserved(9), silent(), reserved(7)],
+                VoteVerdict::Reserved(9),
+            ),
+            ([reserved(7), silent(), silent()], VoteVerdict::TooFew),
+        ] {
+            assert_eq!(verdict(votes), expected);
+        }
     }
 
     #[test]
     fn a_lease_is_held_by_whoever_has_a_majority() {
         let [a, b] = [(); 2].map(|()| Token::random().hash());
-        let by_a = Holder::Lease(agreed(&[&lease(7)], 2).unwrap());
-        assert_eq!(
-            verdict([Some(held(a, 7)), Some(held(a, 1)), Some(silent())]),
-            VoteVerdict::Held(by_a.clone())
-        );
+        let held = |token, fence| Some(held(token, fence));
+        let by_a = Holder::Lease(agreed(&[&lease(7, 1_000, None)], 2).unwrap());
+        let votes = [held(a, 7), held(a, 1), silent()];
+        assert_eq!(verdict(votes), VoteVerdict::Held(by_a.clone()));
         // One of three is missing, and may have it too.
-        assert_eq!(
-            verdict([
-                Some(held(a, 7)),
-                Some(Vote::Reserved(8, VoteId::default())),
-                Some(silent())
-            ]),
-            VoteVerdict::Split(Some(by_a))
-        );
+        let votes = [held(a, 7), reserved(8), silent()];
+        assert_eq!(verdict(votes), VoteVerdict::Split(Some(by_a)));
         // Both only try.
-        assert_eq!(
-            verdict([
-                Some(held(a, 1)),
-                Some(held(b, 1)),
-                Some(Vote::Reserved(8, VoteId::default()))
-            ]),
-            VoteVerdict::Split(None)
-        );
+        let votes = [held(a, 1), held(b, 1), reserved(8)];
+        assert_eq!(verdict(votes), VoteVerdict::Split(None));
     }
 
     #[test]
     fn nodes_that_may_not_vote_are_missing_and_do_not_refuse() {
         let delayed = || Some(Vote::None(Unavailability::TooFewNodes("x".into()).into()));
-        let verdict = verdict([
-            delayed(),
-            delayed(),
-            Some(Vote::Taken(NodeHolder::Foreign(
-                None,
-                ForeignMark::new(&"0".repeat(40)).unwrap(),
-            ))),
-        ]);
-        assert_eq!(verdict, VoteVerdict::TooFew);
+        let mark = ForeignMark::new(&"0".repeat(40)).unwrap();
+        let foreign = Some(Vote::Taken(NodeHolder::Foreign(None, mark)));
+        assert_eq!(
+            verdict([delayed(), delayed(), foreign]),
+            VoteVerdict::TooFew
+        );
     }
 
     #[test]
@@ -206,42 +170,24 @@ mod tests {
         let token = Token::random().hash();
         let replay = || Some(Vote::Replay(token));
         let expired = || Some(Vote::Expired);
-        assert_eq!(
-            verdict([replay(), Some(silent()), replay()]),
-            VoteVerdict::Replay(token)
-        );
-        assert_eq!(
-            verdict([
-                expired(),
-                expired(),
-                Some(Vote::Reserved(7, VoteId::default()))
-            ]),
-            VoteVerdict::Refused(Acquisition::IdempotencyExpired)
-        );
-        assert_eq!(
-            verdict([
-                expired(),
-                Some(silent()),
-                Some(Vote::Reserved(7, VoteId::default()))
-            ]),
-            VoteVerdict::Split(None)
-        );
-        // The silent one may have the lease: then it is not somebody else's.
-        for silent in [Some(silent()), None] {
-            let votes = [replay(), silent, Some(Vote::Reserved(7, VoteId::default()))];
-            assert_eq!(verdict(votes), VoteVerdict::TooFew);
-        }
         let other = Some(held(Token::random().hash(), 1));
-        let votes = [replay(), other, Some(Vote::Reserved(7, VoteId::default()))];
-        assert_eq!(verdict(votes), VoteVerdict::Split(None));
+        let is_used = VoteVerdict::Refused(Acquisition::IdempotencyExpired);
+        for (votes, expected) in [
+            ([replay(), silent(), replay()], VoteVerdict::Replay(token)),
+            ([expired(), expired(), reserved(7)], is_used),
+            ([expired(), silent(), reserved(7)], VoteVerdict::Split(None)),
+            // The silent one may have the lease: then it is not somebody else's.
+            ([replay(), silent(), reserved(7)], VoteVerdict::TooFew),
+            ([replay(), None, reserved(7)], VoteVerdict::TooFew),
+            ([replay(), other, reserved(7)], VoteVerdict::Split(None)),
+        ] {
+            assert_eq!(verdict(votes), expected);
+        }
     }
 
     #[test]
     fn one_node_that_knows_of_the_withdrawal_is_enough() {
-        let reserved = || Some(Vote::Reserved(7, VoteId::default()));
-        assert_eq!(
-            verdict([reserved(), Some(Vote::Withdrawn), reserved()]),
-            VoteVerdict::Withdrawn
-        );
+        let votes = [reserved(7), Some(Vote::Withdrawn), reserved(7)];
+        assert_eq!(verdict(votes), VoteVerdict::Withdrawn);
     }
 }

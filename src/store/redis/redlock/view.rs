@@ -93,7 +93,7 @@ impl QuorumView {
                 (*count, fence)
             });
             match best {
-                Some((holding, count)) if count + silent(&self.answers) >= self.majority => {
+                Some((holding, count)) if count + self.answers.silent() >= self.majority => {
                     Ok(Some(holding))
                 }
                 _ => Err(not_known),
@@ -115,7 +115,7 @@ impl QuorumView {
 type Answers = NodeReplies<Result<Option<NodeHolder>, StoreError>>;
 
 fn holding(answers: &Answers, majority: usize) -> Result<Option<NodeHolder>, NotKnown> {
-    let silent = silent(answers);
+    let silent = answers.silent();
     if silent >= majority {
         return Err(NotKnown);
     }
@@ -157,10 +157,6 @@ pub(super) fn possible_holders(
             Some((NodeHolder::Foreign(*left, *mark), same.count()))
         }
     })
-}
-
-fn silent<T>(answers: &NodeReplies<Result<T, StoreError>>) -> usize {
-    answers.nodes() - answers.count(Result::is_ok)
 }
 
 // === impl NotKnown ===

@@ -1,6 +1,6 @@
 //! Every answer is one that may be given to its request.
 
-use super::super::{History, Report, Terms, found::Invariant, line::RecordedAnswer};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for op in &history.ops {

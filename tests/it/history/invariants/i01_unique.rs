@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{History, Report, Terms, found::Invariant};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

@@ -1,7 +1,7 @@
 //! I2: fences strictly rise in real-time order. Whoever asks when a fencing token is known already is granted
 //! a larger one, whether it was known from its grant or because somebody saw it, and whether they share the lock or not.
 
-use super::super::{History, Report, Terms, found::Invariant, read::Lock};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

@@ -3,14 +3,7 @@
 //! answer, with some time for its way; or until they release. Who wants to be alone is; who shares the lock with a
 //! limit was granted it beside fewer. Where the store may have forgotten a lease, an overlap is counted and not held against it.
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    lease::Lease,
-    line::{Mode, Seen},
-    observation::Observation,
-    read::Lock,
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

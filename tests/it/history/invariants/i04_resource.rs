@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 
-use super::super::{History, Report, Terms, found::Invariant, line::Resource};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     let mut marks = HashMap::<(&str, Option<u64>), u64>::new();
-    for write in &history.writes {
+    for (at, write) in &history.writes {
         let lost = write.taken && write.base != write.was;
         match write.resource {
             Resource::Unfenced => report.lost_updates += usize::from(lost),
@@ -23,11 +23,11 @@ pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
                         write.base,
                         write.was
                     );
-                    report.violated(Invariant::I4, &write.lock, write.at, what);
+                    report.violated(Invariant::I4, &write.lock, *at, what);
                 }
                 if write.fence < *mark {
                     let what = format!("{} wrote after {mark}", write.fence);
-                    report.violated(Invariant::I4, &write.lock, write.at, what);
+                    report.violated(Invariant::I4, &write.lock, *at, what);
                 }
                 *mark = write.fence.max(*mark);
             }

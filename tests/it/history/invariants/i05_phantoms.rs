@@ -1,14 +1,7 @@
 //! I5: there is no phantom fence. Whoever is seen to hold a lock has asked for it, and was not told before
 //! that it does not get it; a fencing token is seen with the one that it was granted to, its mode and its slot.
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    line::{RecordedAnswer, Seen},
-    observation::Observation,
-    op::{NEVER, Op},
-    read::Lock,
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
@@ -84,30 +77,23 @@ fn may_be_granted_until(
     observation: &Observation,
     terms: &Terms,
 ) -> u64 {
-    match op.answer() {
-        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if op.is_keyed() => {
-            let (ttl, _) = op.wants().unwrap_or_default();
-            op.returned()
-                .saturating_add(terms.grace() + ttl + terms.second())
-        }
-        // What a group held before it had all is given back at once, or if that fails ends with its TTL.
-        Some(
-            RecordedAnswer::Locked { .. }
-            | RecordedAnswer::Refused { .. }
-            | RecordedAnswer::Granted { .. },
-        ) if op.is_part() => {
-            let felt = history.faults.felt(op.asked, observation.heard);
-            let (ttl, _) = op.wants().filter(|_| felt).unwrap_or_default();
-            op.returned().saturating_add(ttl + terms.second())
-        }
-        // Its own lease is another one. It may have been handed the lock before, and been too late.
-        Some(
-            RecordedAnswer::Locked { .. }
-            | RecordedAnswer::Refused { .. }
-            | RecordedAnswer::Granted { .. },
-        ) => op.returned(),
-        _ => NEVER,
+    let (ttl, _) = op.wants().unwrap_or_default();
+    if op.was_refused() && op.is_keyed() {
+        return op
+            .returned()
+            .saturating_add(terms.grace() + ttl + terms.second());
     }
+    if !op.was_refused() && op.granted().is_none() {
+        return NEVER;
+    }
+    if op.is_part() {
+        // What a group held before it had all is given back at once, or if that fails ends with its TTL.
+        let felt = history.faults.felt(op.asked, observation.heard);
+        let ttl = if felt { ttl } else { 0 };
+        return op.returned().saturating_add(ttl + terms.second());
+    }
+    // Its own lease is another one. It may have been handed the lock before, and been too late.
+    op.returned()
 }
 
 /// Until when a place in the queue may be handed the lock whose end the store has forgotten.

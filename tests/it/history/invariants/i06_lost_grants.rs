@@ -1,13 +1,7 @@
 //! I6: no grant is lost. As long as its holder may rely on a lease, and nobody has asked for its end, its
 //! token renews and releases it, and whoever looks sees it.
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    lease::Lease,
-    line::{Ask, RecordedAnswer},
-    read::Lock,
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

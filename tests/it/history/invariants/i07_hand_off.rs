@@ -10,16 +10,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::super::{
-    History, Report, Terms,
-    faults::RECOVERY,
-    found::Invariant,
-    lease::Lease,
-    line::RecordedAnswer,
-    op::{MS, NEVER, Op},
-    read::Lock,
-    spans::{Span, union, without},
-};
+use super::prelude::*;
 
 /// Of fewer nobody can say what 99 of 100 took.
 const ENOUGH: usize = 100;
@@ -101,20 +92,13 @@ fn may_hold_until(history: &History, op: &Op, seen: &HashSet<&str>, terms: &Term
     let over = op.given_up();
     let grace = if op.is_keyed() { terms.grace() } else { 0 };
     let early = op.early && !seen.contains(op.errand.as_str());
+    let (refused, felt) = (op.was_refused(), history.faults.felt(op.asked, over));
     let until = match op.answer() {
-        Some(
-            RecordedAnswer::Locked { .. }
-            | RecordedAnswer::Refused { .. }
-            | RecordedAnswer::Granted { .. },
-        ) if is_part && !history.faults.felt(op.asked, over) => over,
-        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. })
-            if !op.is_keyed() && !is_part =>
-        {
-            return None;
-        }
-        Some(RecordedAnswer::Locked { .. } | RecordedAnswer::Refused { .. }) if !is_part => over,
+        Some(_) if is_part && (refused || op.granted().is_some()) && !felt => over,
+        Some(_) if refused && !is_part && !op.is_keyed() => return None,
+        Some(_) if refused && !is_part => over,
         None if over == NEVER && !is_part => return None,
-        None if early && !history.faults.felt(op.asked, over) => over,
+        None if early && !felt => over,
         // It may have been granted the lock, and be answered just when its client hung up, or its gateway be
         // unable to give it back.
         _ => over

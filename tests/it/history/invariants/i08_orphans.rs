@@ -8,14 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    line::Seen,
-    observation::Observation,
-    op::{MS, NEVER, Op},
-    read::Lock,
-};
+use super::prelude::*;
 
 /// So many, and one of so many, are more than a few.
 const FEW: usize = 4;

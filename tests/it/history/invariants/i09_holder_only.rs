@@ -4,13 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    lease::Lease,
-    line::{Ask, RecordedAnswer},
-    op::{MS, NEVER, Op, OpOutcome},
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

@@ -1,7 +1,7 @@
 //! I10: there is one fence for an idempotency key, for ever. However often it is asked again, through
 //! whichever gateway, nobody hears of a second grant.
 
-use super::super::{History, Report, Terms, found::Invariant};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

@@ -3,14 +3,7 @@
 //! they asked the same one); where nothing was broken that may have cost it its place: no fault, and no lease
 //! that it had been handed and had not heard of yet (a group that loses one lock begins again with all). Nobody passes another, whether they share the lock or not.
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    lease::Lease,
-    line::{Ask, RecordedAnswer},
-    op::Op,
-    read::Lock,
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     let within = terms.order_within_gateways;

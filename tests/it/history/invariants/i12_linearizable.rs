@@ -9,15 +9,7 @@ use std::{
     rc::Rc,
 };
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    lease::Lease,
-    line::{Ask, Mode, RecordedAnswer},
-    op::{Op, OpOutcome},
-    read::Lock,
-    spans::{Span, union, without},
-};
+use super::prelude::*;
 
 /// What an operation does, or has seen.
 #[derive(Debug, Clone, PartialEq, Eq)]

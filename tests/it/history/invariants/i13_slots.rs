@@ -4,10 +4,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{
-    History, Report, Terms, found::Invariant, lease::Lease, line::RecordedAnswer, op::Op,
-    read::Lock,
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {

@@ -2,12 +2,7 @@
 //! seconds that are free of faults, because groups never wait for each other in a circle and nobody keeps a lock for
 //! long. That the parts of one who got none are free again is a matter of I5, for they are seen with one who was told no.
 
-use super::super::{
-    History, Report, Terms,
-    faults::RECOVERY,
-    found::Invariant,
-    op::{MS, Op},
-};
+use super::prelude::*;
 
 pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for places in history.groups.values() {

@@ -5,14 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{
-    History, Report, Terms,
-    found::Invariant,
-    lease::BACKSTOP,
-    line::{Ask, RecordedAnswer},
-    op::{MS, NEVER, Op},
-    read::Lock,
-};
+use super::prelude::*;
 
 /// What is known of the requests to release one lease.
 #[derive(Clone, Copy)]

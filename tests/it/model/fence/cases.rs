@@ -3,27 +3,13 @@
 use crate::support::{Random, full, with};
 
 use super::{
-    super::{
-        search::{Model, SearchOutcome, search},
-        walk::walk,
-    },
+    super::search::{Heard, Model, SearchOutcome, search, walk},
     protocol::Protocol,
-    step::Step,
-    variant::Variant,
+    step::{Step, Variant},
 };
 
 /// Two attempts for one name at three nodes.
-const TWO: Protocol<3, 2> = Protocol {
-    variant: Variant::Guarded,
-    names: [0, 0],
-    highest: 3,
-    losses: 0,
-    raises: 0,
-    ahead: 0,
-    saves: 0,
-    new: false,
-    granted: false,
-};
+const TWO: Protocol<3, 2> = Protocol::new([0, 0], 3);
 /// No model here has more states.
 const MOST: usize = 20_000_000;
 
@@ -31,69 +17,43 @@ fn found(model: &Protocol<3, 2>) -> SearchOutcome<Step> {
     search(model, MOST)
 }
 
-/// Nothing wrong is found in this model.
-#[expect(
-    clippy::print_stdout,
-    reason = "shows how much was searched, if a test is run with --nocapture"
-)]
-fn rise(what: &str, change: impl FnOnce(&mut Protocol<3, 2>)) {
-    let found = found(&with(TWO, change)).nothing_wrong();
-    println!("{what}: {found}");
-}
-
+/// Fences are unique and rise: the bounds of each model in a short run and in a full one.
 #[test]
-fn fences_are_unique_and_rise_whatever_messages_do() {
-    let highest = if full() { 5 } else { 3 };
-    rise("messages lost, late and again, ends at any instant", |it| {
-        it.highest = highest;
-    });
-}
-
-#[test]
-fn they_rise_although_a_node_loses_its_data() {
-    let highest = if full() { 3 } else { 2 };
-    rise("one of three nodes loses its data", |it| {
-        (it.highest, it.losses) = (highest, 1);
-    });
-}
-
-#[test]
-fn they_rise_although_nodes_lose_their_data_one_after_the_other() {
-    let highest = if full() { 2 } else { 1 };
-    rise("nodes lose their data twice", |it| {
-        (it.highest, it.losses) = (highest, 2);
-    });
-}
-
-#[test]
-fn they_rise_although_a_node_has_again_what_it_had_written_down() {
-    let highest = if full() { 2 } else { 1 };
-    rise(
-        "one of three nodes has again what it had written down",
-        |it| {
-            it.highest = highest;
+fn fences_are_unique_and_rise() {
+    type Change = fn(&mut Protocol<3, 2>);
+    let models: [(&str, u8, u8, Change); 6] = [
+        (
+            "messages are lost, late and again, ends come at any instant",
+            3,
+            5,
+            |_| (),
+        ),
+        ("one of three nodes loses its data", 2, 3, |it| {
             it.losses = 1;
-            it.saves = 1;
-        },
-    );
-}
-
-#[test]
-fn they_rise_although_nobody_has_a_vote_at_first() {
-    let highest = if full() { 2 } else { 1 };
-    rise("all are new, and one loses its data", |it| {
-        it.highest = highest;
-        it.losses = 1;
-        it.new = true;
-    });
-}
-
-#[test]
-fn they_rise_although_other_names_raise_the_same_counters() {
-    let (highest, raises) = if full() { (4, 1) } else { (3, 1) };
-    rise("other names raise the counters", |it| {
-        (it.highest, it.raises) = (highest, raises);
-    });
+        }),
+        ("nodes lose their data one after the other", 1, 2, |it| {
+            it.losses = 2;
+        }),
+        ("a node has again what it had written down", 1, 2, |it| {
+            (it.losses, it.saves) = (1, 1);
+        }),
+        (
+            "nobody has a vote at first, and one loses its data",
+            1,
+            2,
+            |it| {
+                (it.losses, it.new) = (1, true);
+            },
+        ),
+        ("other names raise the same counters", 3, 4, |it| {
+            it.raises = 1;
+        }),
+    ];
+    for (what, quick, slow, change) in models {
+        let model = with(TWO, |it| it.highest = if full() { slow } else { quick });
+        let found = found(&with(model, change)).nothing_wrong();
+        println!("{what}: {found}");
+    }
 }
 
 #[test]
@@ -106,11 +66,7 @@ fn each_guard_is_needed() {
         Variant::RaiseBelowMajority,
         Variant::NonceReused,
     ] {
-        let found = found(&Protocol {
-            variant,
-            ahead: 1,
-            ..TWO
-        });
+        let found = found(&with(TWO, |it| (it.variant, it.ahead) = (variant, 1)));
         println!("{variant:?}: {found}; {}", found.wrong());
     }
 }
@@ -131,13 +87,9 @@ fn a_node_that_lost_its_data_has_to_learn() {
     ];
     let variants = quick.into_iter().chain(slow.into_iter().filter(|_| full()));
     for (variant, highest, losses, saves) in variants {
-        let found = found(&Protocol {
-            variant,
-            highest,
-            losses,
-            saves,
-            ..TWO
-        });
+        let found = found(&with(TWO, |it| {
+            (it.variant, it.highest, it.losses, it.saves) = (variant, highest, losses, saves);
+        }));
         println!("{variant:?}: {found}; {}", found.wrong());
     }
 }
@@ -176,10 +128,10 @@ impl<M: Model<Step = Step>> Model for RestrictedModel<M> {
 #[test]
 fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
     let lose = |step: &Step| matches!(step, Step::LoseData { .. });
-    let ask = |step: &Step| matches!(step, Step::Ask { heard: true, .. });
+    let ask = |step: &Step| matches!(step, Step::Ask(.., Heard(true)));
     let admit = |step: &Step| matches!(step, Step::Admit { .. });
-    let round_one = |step: &Step| matches!(step, Step::RoundOne { heard: true, .. });
-    let round_two = |step: &Step| matches!(step, Step::RoundTwo { heard: true, .. });
+    let round_one = |step: &Step| matches!(step, Step::RoundOne(.., Heard(true)));
+    let round_two = |step: &Step| matches!(step, Step::RoundTwo(.., Heard(true)));
     let mut way: Vec<fn(&Step) -> bool> = vec![lose, lose];
     // Two learn; one is done, and another loses its data before the first has heard all.
     way.extend([ask as fn(&Step) -> bool; 6]);
@@ -190,17 +142,9 @@ fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
     way.extend([round_two as fn(&Step) -> bool; 3]);
     way.push(|step| matches!(step, Step::Grant { .. }));
     let along = |variant| {
-        let model: Protocol<5, 1> = Protocol {
-            variant,
-            names: [0],
-            highest: 2,
-            losses: 3,
-            raises: 0,
-            ahead: 0,
-            saves: 0,
-            new: false,
-            granted: true,
-        };
+        let model = with(Protocol::<5, 1>::new([0], 2), |it| {
+            (it.variant, it.losses, it.granted) = (variant, 3, true);
+        });
         let way = way.clone();
         search(&RestrictedModel { model, way }, MOST)
     };
@@ -214,35 +158,17 @@ fn of_five_nodes_those_that_have_no_vote_are_counted_at_one_instant() {
 fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
     let mut random = Random::seeded();
     let walks = if full() { 200_000 } else { 500 };
-    let three = Protocol {
-        variant: Variant::Guarded,
-        names: [0, 0, 0],
-        highest: 40,
-        losses: 3,
-        raises: 3,
-        ahead: 0,
-        saves: 1,
-        new: false,
-        granted: false,
+    let faulty = |names| {
+        with(Protocol::<3, 3>::new(names, 40), |it| {
+            (it.losses, it.raises, it.saves) = (3, 3, 1);
+        })
     };
-    let two_names = Protocol {
-        names: [0, 1, 0],
-        ..three
-    };
-    let five: Protocol<5, 4> = Protocol {
-        variant: Variant::Guarded,
-        names: [0, 0, 1, 0],
-        highest: 40,
-        losses: 4,
-        raises: 3,
-        ahead: 0,
-        saves: 2,
-        new: false,
-        granted: false,
-    };
+    let five = with(Protocol::<5, 4>::new([0, 0, 1, 0], 40), |it| {
+        (it.losses, it.raises, it.saves) = (4, 3, 2);
+    });
     let found = [
-        walk::<Protocol<3, 3>>(&three, &mut random, walks, 80),
-        walk::<Protocol<3, 3>>(&two_names, &mut random, walks, 80),
+        walk(&faulty([0, 0, 0]), &mut random, walks, 80),
+        walk(&faulty([0, 1, 0]), &mut random, walks, 80),
         walk(&five, &mut random, walks, 120),
     ];
     for found in found {
@@ -253,10 +179,7 @@ fn three_attempts_for_two_names_and_four_at_five_nodes_are_walked_through() {
 /// A walk that finds nothing where there is something would prove nothing.
 #[test]
 fn a_walk_finds_what_is_wrong_without_the_second_round() {
-    let model = Protocol {
-        variant: Variant::NoSecondRound,
-        ..TWO
-    };
+    let model = with(TWO, |it| it.variant = Variant::NoSecondRound);
     let found = walk(&model, &mut Random::seeded(), 20_000, 60);
     println!("NoSecondRound: {}", found.wrong());
 }

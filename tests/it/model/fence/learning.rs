@@ -5,10 +5,10 @@
 //! answered, the node gets its vote, and proposes more than that.
 
 use super::{
+    super::search::Heard,
     protocol::{Next, Protocol},
     state::{NameOwner, Node, State, TeachReply},
-    step::Step,
-    variant::Variant,
+    step::{Step, Variant},
 };
 
 // === impl Protocol ===
@@ -104,11 +104,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
         if state != *from {
             to.push((
-                Step::Ask {
-                    learner,
-                    node,
-                    heard: false,
-                },
+                Step::Ask(learner, node, Heard(false)),
                 self.told_apart(state),
             ));
         }
@@ -121,11 +117,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         if *told != answer {
             *told = answer;
             to.push((
-                Step::Ask {
-                    learner,
-                    node,
-                    heard: true,
-                },
+                Step::Ask(learner, node, Heard(true)),
                 self.told_apart(state),
             ));
         }

@@ -30,4 +30,3 @@ mod learning;
 mod protocol;
 mod state;
 mod step;
-mod variant;

@@ -1,10 +1,9 @@
 //! What may happen next.
 
 use super::{
-    super::search::Model,
+    super::search::{Heard, Model},
     state::{CollectedReplies, NameOwner, Phase, State},
-    step::Step,
-    variant::Variant,
+    step::{Step, Variant},
 };
 
 /// The protocol within bounds.
@@ -35,6 +34,21 @@ pub(super) type Next<const NODES: usize, const RUNS: usize> = Vec<(Step, State<N
 
 impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
     pub(super) const MAJORITY: usize = NODES / 2 + 1;
+
+    /// The guarded protocol, in which nothing is lost.
+    pub(super) const fn new(names: [usize; RUNS], highest: u8) -> Self {
+        Self {
+            variant: Variant::Guarded,
+            names,
+            highest,
+            losses: 0,
+            raises: 0,
+            ahead: 0,
+            saves: 0,
+            new: false,
+            granted: false,
+        }
+    }
 
     /// Attempts of the same caller have one nonce if it is used again.
     fn nonce(&self, run: usize) -> u8 {
@@ -142,11 +156,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
                 fence: there.counter,
             };
             to.push((
-                Step::RoundOne {
-                    run,
-                    node,
-                    heard: false,
-                },
+                Step::RoundOne(run, node, Heard(false)),
                 self.told_apart(state),
             ));
         } else if seat.nonce != nonce {
@@ -165,11 +175,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
         if *heard != before {
             to.push((
-                Step::RoundOne {
-                    run,
-                    node,
-                    heard: true,
-                },
+                Step::RoundOne(run, node, Heard(true)),
                 self.told_apart(state),
             ));
         }
@@ -192,7 +198,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
                 let fresh = node.heard[run].fresh;
                 node.heard[run] = CollectedReplies {
                     fresh,
-                    ..CollectedReplies::NOTHING
+                    ..CollectedReplies::default()
                 };
             }
             if self.variant == Variant::NoSecondRound {
@@ -245,11 +251,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         }
         if state != *from {
             to.push((
-                Step::RoundTwo {
-                    run,
-                    node,
-                    heard: false,
-                },
+                Step::RoundTwo(run, node, Heard(false)),
                 self.told_apart(state),
             ));
         }
@@ -257,11 +259,7 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
         if from.runs[run].phase == Phase::RoundTwo && !*heard {
             *heard = true;
             to.push((
-                Step::RoundTwo {
-                    run,
-                    node,
-                    heard: true,
-                },
+                Step::RoundTwo(run, node, Heard(true)),
                 self.told_apart(state),
             ));
         }
@@ -269,9 +267,9 @@ impl<const NODES: usize, const RUNS: usize> Protocol<NODES, RUNS> {
 
     fn of_node(&self, from: &State<NODES, RUNS>, node: usize, to: &mut Next<NODES, RUNS>) {
         for name in 0..RUNS {
-            if from.nodes[node].seats[name] != NameOwner::FREE {
+            if from.nodes[node].seats[name] != NameOwner::default() {
                 let mut state = *from;
-                state.nodes[node].seats[name] = NameOwner::FREE;
+                state.nodes[node].seats[name] = NameOwner::default();
                 to.push((Step::End { name, node }, self.told_apart(state)));
             }
         }
@@ -300,7 +298,7 @@ impl<const NODES: usize, const RUNS: usize> Model for Protocol<NODES, RUNS> {
     type Step = Step;
 
     fn beginning(&self) -> Self::State {
-        let mut state = State::EMPTY;
+        let mut state = State::beginning();
         state.nodes[NODES - 1].counter = self.ahead;
         if self.new {
             for (number, node) in state.nodes.iter_mut().enumerate() {

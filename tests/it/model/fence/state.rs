@@ -37,8 +37,9 @@ pub(super) struct Node<const RUNS: usize> {
 }
 
 /// What a learner was told at a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum TeachReply {
+    #[default]
     Nothing,
     /// That it has no vote either.
     NoVote,
@@ -46,7 +47,7 @@ pub(super) enum TeachReply {
 }
 
 /// Who owns a name at a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct NameOwner {
     /// 0: nobody.
     pub(super) nonce: u8,
@@ -55,7 +56,7 @@ pub(super) struct NameOwner {
 }
 
 /// What an attempt has heard of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CollectedReplies {
     /// In round one: the counter. 0: nothing.
     pub(super) counter: u8,
@@ -66,7 +67,7 @@ pub(super) struct CollectedReplies {
 }
 
 /// An attempt at its gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Run {
     pub(super) phase: Phase,
     /// The largest fence of its name that was granted before it began.
@@ -75,8 +76,9 @@ pub(super) struct Run {
     pub(super) fence: u8,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
+    #[default]
     NotBegun,
     RoundOne,
     RoundTwo,
@@ -86,58 +88,30 @@ pub(super) enum Phase {
 // === impl State ===
 
 impl<const NODES: usize, const RUNS: usize> State<NODES, RUNS> {
-    pub(super) const EMPTY: Self = Self {
-        nodes: [Node::EMPTY; NODES],
-        runs: [Run::EMPTY; RUNS],
-        losses: 0,
-        raises: 0,
-        saves: 0,
-    };
+    /// Nobody has asked for anything, and every node has a vote.
+    pub(super) fn beginning() -> Self {
+        let node = Node {
+            counter: 0,
+            top: 0,
+            learns: 0,
+            late: 0,
+            seats: [NameOwner::default(); RUNS],
+            saved: [0; RUNS],
+            heard: [CollectedReplies::default(); RUNS],
+            told: [TeachReply::default(); LEARNERS],
+        };
+        Self {
+            nodes: [node; NODES],
+            runs: [Run::default(); RUNS],
+            losses: 0,
+            raises: 0,
+            saves: 0,
+        }
+    }
 
     /// The same with its nodes in order.
     pub(super) fn in_order(mut self) -> Self {
         self.nodes.sort_unstable();
         self
     }
-}
-
-// === impl Node ===
-
-impl<const RUNS: usize> Node<RUNS> {
-    const EMPTY: Self = Self {
-        counter: 0,
-        top: 0,
-        learns: 0,
-        late: 0,
-        seats: [NameOwner::FREE; RUNS],
-        saved: [0; RUNS],
-        heard: [CollectedReplies::NOTHING; RUNS],
-        told: [TeachReply::Nothing; LEARNERS],
-    };
-}
-
-// === impl NameOwner ===
-
-impl NameOwner {
-    pub(super) const FREE: Self = Self { nonce: 0, fence: 0 };
-}
-
-// === impl CollectedReplies ===
-
-impl CollectedReplies {
-    pub(super) const NOTHING: Self = Self {
-        counter: 0,
-        fresh: false,
-        confirms: false,
-    };
-}
-
-// === impl Run ===
-
-impl Run {
-    const EMPTY: Self = Self {
-        phase: Phase::NotBegun,
-        after: 0,
-        fence: 0,
-    };
 }

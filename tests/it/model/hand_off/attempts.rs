@@ -1,40 +1,132 @@
-//! What attempts and their callers do, and what is done to them.
+//! What may happen next to attempts and their callers.
 
 use super::{
-    happening::{Transitions, script},
-    model::Event,
-    script::Acquired,
-    state::{Mark, News, Phase, State},
+    super::search::Heard,
+    model::{Event, GatewayTask, Step},
+    script::{Acquired, Script},
+    state::{Mark, Mode, News, Phase, State},
     variant::Variant,
 };
+
+/// Finds what may happen next.
+pub(super) struct Transitions<'next, const ATTEMPTS: usize> {
+    pub(super) from: &'next State<ATTEMPTS>,
+    pub(super) variant: Variant,
+    pub(super) modes: &'next [Mode; ATTEMPTS],
+    pub(super) to: &'next mut Vec<(Step, State<ATTEMPTS>)>,
+}
 
 // === impl Transitions ===
 
 impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
+    /// What happens to an attempt.
+    pub(super) fn happens(
+        &mut self,
+        attempt: usize,
+        event: Event,
+        act: impl FnOnce(&mut State<ATTEMPTS>),
+    ) {
+        let mut state = *self.from;
+        act(&mut state);
+        self.to.push((Step::Attempt(attempt, event), state));
+    }
+
+    /// What a gateway does.
+    pub(super) fn works(
+        &mut self,
+        gateway: usize,
+        task: GatewayTask,
+        act: impl FnOnce(&mut State<ATTEMPTS>),
+    ) {
+        let mut state = *self.from;
+        act(&mut state);
+        self.to.push((Step::Gateway(gateway, task), state));
+    }
+
+    /// The same as `happens`, if something may be lost.
+    fn is_lost(&mut self, attempt: usize, event: Event, act: impl FnOnce(&mut State<ATTEMPTS>)) {
+        if self.from.faults.losses > 0 {
+            self.happens(attempt, event, |state| {
+                state.faults.losses -= 1;
+                act(state);
+            });
+        }
+    }
+
+    /// A gateway runs a script, whose answer is heard or lost.
+    pub(super) fn runs(
+        &mut self,
+        gateway: usize,
+        step: impl Fn(Heard) -> Step,
+        act: impl Fn(&mut Script<'_, ATTEMPTS>),
+    ) {
+        for heard in [true, false] {
+            if heard || self.from.faults.losses > 0 {
+                let mut state = *self.from;
+                state.faults.losses -= u8::from(!heard);
+                act(&mut self.script(&mut state, gateway, heard));
+                self.to.push((step(Heard(heard)), state));
+            }
+        }
+    }
+
+    /// The gateway of an attempt does so for it.
+    fn runs_for(
+        &mut self,
+        attempt: usize,
+        event: fn(Heard) -> Event,
+        act: impl Fn(&mut Script<'_, ATTEMPTS>),
+    ) {
+        let step = |heard| Step::Attempt(attempt, event(heard));
+        self.runs(State::<ATTEMPTS>::gateway_of(attempt), step, act);
+    }
+
+    /// A script about to run at a gateway.
+    fn script<'state>(
+        &'state self,
+        state: &'state mut State<ATTEMPTS>,
+        me: usize,
+        heard: bool,
+    ) -> Script<'state, ATTEMPTS> {
+        Script {
+            state,
+            variant: self.variant,
+            modes: self.modes,
+            me,
+            heard,
+        }
+    }
+
     pub(super) fn at_attempt(&mut self, attempt: usize) {
         let (now, from) = (self.from.attempts[attempt], self.from);
         let gateway = State::<ATTEMPTS>::gateway_of(attempt);
         if now.marks.has(Mark::Copy) {
-            self.happens(attempt, Event::CopyArrives, |state, (variant, modes)| {
-                state.attempts[attempt].marks.remove(Mark::Copy);
-                script(state, (variant, modes), gateway, false).acquire(attempt, false);
-                // What it says of the gateway that sent it costs the others once more.
-                state.gateways[gateway].wasted = 0;
-            });
-            self.happens(attempt, Event::CopyVanishes, |state, _| {
+            let mut state = *from;
+            state.attempts[attempt].marks.remove(Mark::Copy);
+            self.script(&mut state, gateway, false)
+                .acquire(attempt, false);
+            // What it says of the gateway that sent it costs the others once more.
+            state.gateways[gateway].wasted = 0;
+            self.to
+                .push((Step::Attempt(attempt, Event::CopyArrives), state));
+            self.happens(attempt, Event::CopyVanishes, |state| {
                 state.attempts[attempt].marks.remove(Mark::Copy);
             });
         }
         if now.phase == Phase::Holding {
-            for through in 0..2 {
-                self.releases(attempt, through);
+            for through in (0..2).filter(|&through| from.gateways[through].runs) {
+                let step = |heard| Step::Attempt(attempt, Event::Releases(through, heard));
+                self.runs(through, step, |script| {
+                    script.state.finish(attempt, Phase::Over);
+                    script.release(Some(attempt));
+                });
             }
         }
         if !from.gateways[gateway].runs {
             return;
         }
         match now.phase {
-            Phase::NotCome => self.happens(attempt, Event::Comes, |state, _| {
+            Phase::NotCome => self.happens(attempt, Event::Comes, |state| {
                 state.attempts[attempt].phase = Phase::Asking;
             }),
             Phase::Asking => self.asks(attempt),
@@ -45,7 +137,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             Phase::Holding | Phase::Over => {}
         }
         if !now.marks.has(Mark::HungUp) && (now.has_place() || now.phase == Phase::Holding) {
-            self.happens(attempt, Event::HangsUp, |state, _| {
+            self.happens(attempt, Event::HangsUp, |state| {
                 let phase = match state.attempts[attempt].phase {
                     Phase::Waiting => Phase::Leaving,
                     Phase::Holding => Phase::GivingBack,
@@ -59,37 +151,26 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
     }
 
     fn asks(&mut self, attempt: usize) {
-        let gateway = State::<ATTEMPTS>::gateway_of(attempt);
         let again = self.from.attempts[attempt].marks.has(Mark::SentAgain);
-        for heard in [true, false] {
-            self.may_be_lost(
-                attempt,
-                Event::Acquires { heard },
-                heard,
-                |state, (variant, modes)| {
-                    let acquired =
-                        script(state, (variant, modes), gateway, heard).acquire(attempt, again);
-                    if !heard {
-                        return;
-                    }
-                    let marks = &mut state.attempts[attempt].marks;
-                    let hung_up = marks.has(Mark::HungUp);
-                    if variant == Variant::SentAgainForgotten {
-                        marks.remove(Mark::SentAgain);
-                    }
-                    match acquired {
-                        Acquired::Granted => state.answer(attempt),
-                        Acquired::Queued if hung_up => {
-                            state.attempts[attempt].phase = Phase::Leaving;
-                        }
-                        Acquired::Queued => state.attempts[attempt].phase = Phase::Waiting,
-                        Acquired::Withdrawn => state.finish(attempt, Phase::Over),
-                    }
-                },
-            );
-        }
+        self.runs_for(attempt, Event::Acquires, |script| {
+            let acquired = script.acquire(attempt, again);
+            if !script.heard {
+                return;
+            }
+            let its = &mut script.state.attempts[attempt];
+            let hung_up = its.marks.has(Mark::HungUp);
+            if script.variant == Variant::SentAgainForgotten {
+                its.marks.remove(Mark::SentAgain);
+            }
+            match acquired {
+                Acquired::Granted => script.state.answer(attempt),
+                Acquired::Queued if hung_up => its.phase = Phase::Leaving,
+                Acquired::Queued => its.phase = Phase::Waiting,
+                Acquired::Withdrawn => script.state.finish(attempt, Phase::Over),
+            }
+        });
         if !again && self.from.faults.copies > 0 {
-            self.happens(attempt, Event::SendsAgain, |state, _| {
+            self.happens(attempt, Event::SendsAgain, |state| {
                 state.faults.copies -= 1;
                 state.attempts[attempt].marks.add(Mark::SentAgain);
                 state.attempts[attempt].marks.add(Mark::Copy);
@@ -107,104 +188,67 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                 (News::Forgotten, true) => Phase::Leaving,
                 (News::Granted, true) | (News::Nothing, _) => continue,
             };
-            self.happens(attempt, Event::LooksAtNews { over }, |state, _| {
+            self.happens(attempt, Event::LooksAtNews { over }, |state| {
                 state.attempts[attempt].phase = phase;
                 state.attempts[attempt].news = News::Nothing;
             });
         }
-        self.happens(attempt, Event::WaitIsOver, |state, _| {
+        self.happens(attempt, Event::WaitIsOver, |state| {
             state.attempts[attempt].phase = Phase::Leaving;
         });
         if news != News::Nothing || self.variant == Variant::NoRounds {
             return;
         }
         if self.from.is_held_by(attempt) {
-            self.happens(attempt, Event::IsFoundHolding, |state, _| {
+            self.happens(attempt, Event::IsFoundHolding, |state| {
                 state.attempts[attempt].news = News::Granted;
             });
         }
         if !self.from.queue.has(attempt) {
-            self.happens(attempt, Event::IsFoundMissing, |state, _| {
+            self.happens(attempt, Event::IsFoundMissing, |state| {
                 state.attempts[attempt].news = News::Forgotten;
             });
         }
     }
 
     fn confirms(&mut self, attempt: usize) {
-        let gateway = State::<ATTEMPTS>::gateway_of(attempt);
-        for heard in [true, false] {
-            self.may_be_lost(
-                attempt,
-                Event::Confirms { heard },
-                heard,
-                |state, (variant, modes)| {
-                    let in_time = script(state, (variant, modes), gateway, heard).confirm(attempt);
-                    if heard && in_time {
-                        state.answer(attempt);
-                    } else if heard {
-                        state.attempts[attempt].phase = Phase::Asking;
-                    }
-                },
-            );
-        }
+        self.runs_for(attempt, Event::Confirms, |script| {
+            let in_time = script.confirm(attempt);
+            if script.heard && in_time {
+                script.state.answer(attempt);
+            } else if script.heard {
+                script.state.attempts[attempt].phase = Phase::Asking;
+            }
+        });
         self.is_uncertain(attempt);
     }
 
     fn leaves(&mut self, attempt: usize) {
-        let gateway = State::<ATTEMPTS>::gateway_of(attempt);
-        for heard in [true, false] {
-            self.may_be_lost(
-                attempt,
-                Event::Leaves { heard },
-                heard,
-                |state, (variant, modes)| {
-                    let holds = script(state, (variant, modes), gateway, heard).leave(attempt);
-                    if heard && holds {
-                        state.answer(attempt);
-                    } else if heard {
-                        state.finish(attempt, Phase::Over);
-                    }
-                },
-            );
-        }
+        self.runs_for(attempt, Event::Leaves, |script| {
+            let holds = script.leave(attempt);
+            if script.heard && holds {
+                script.state.answer(attempt);
+            } else if script.heard {
+                script.state.finish(attempt, Phase::Over);
+            }
+        });
         self.is_uncertain(attempt);
     }
 
     fn gives_back(&mut self, attempt: usize) {
-        let gateway = State::<ATTEMPTS>::gateway_of(attempt);
-        for heard in [true, false] {
-            self.may_be_lost(
-                attempt,
-                Event::GivesBack { heard },
-                heard,
-                |state, (variant, modes)| {
-                    if variant != Variant::NotGivenBack {
-                        script(state, (variant, modes), gateway, heard).give_back(attempt);
-                    }
-                    if heard {
-                        state.finish(attempt, Phase::Over);
-                    }
-                },
-            );
-        }
-    }
-
-    fn releases(&mut self, attempt: usize, through: usize) {
-        if !self.from.gateways[through].runs {
-            return;
-        }
-        for heard in [true, false] {
-            let event = Event::Releases { through, heard };
-            self.may_be_lost(attempt, event, heard, |state, (variant, modes)| {
-                state.finish(attempt, Phase::Over);
-                script(state, (variant, modes), through, heard).release(Some(attempt));
-            });
-        }
+        self.runs_for(attempt, Event::GivesBack, |script| {
+            if script.variant != Variant::NotGivenBack {
+                script.give_back(attempt);
+            }
+            if script.heard {
+                script.state.finish(attempt, Phase::Over);
+            }
+        });
     }
 
     /// Its command was not answered in time: the reaper sees to it.
     fn is_uncertain(&mut self, attempt: usize) {
-        self.may_be_lost(attempt, Event::IsUncertain, false, |state, _| {
+        self.is_lost(attempt, Event::IsUncertain, |state| {
             state.finish(attempt, Phase::GivingBack);
         });
     }
@@ -217,7 +261,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             if !marks.has(word) {
                 continue;
             }
-            self.happens(attempt, Event::HearsWord { old }, |state, _| {
+            self.happens(attempt, Event::HearsWord { old }, |state| {
                 let it = &mut state.attempts[attempt];
                 it.marks.remove(word);
                 match it.phase {
@@ -228,20 +272,18 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                     _ => it.marks.add(Mark::Orphan),
                 }
             });
-            self.may_be_lost(attempt, Event::LosesWord { old }, false, |state, _| {
+            self.is_lost(attempt, Event::LosesWord { old }, |state| {
                 state.attempts[attempt].marks.remove(word);
             });
         }
         if marks.has(Mark::Orphan) {
             let gateway = State::<ATTEMPTS>::gateway_of(attempt);
-            self.happens(
-                attempt,
-                Event::GivesBackOrphan,
-                |state, (variant, modes)| {
-                    state.attempts[attempt].marks.remove(Mark::Orphan);
-                    script(state, (variant, modes), gateway, true).give_back_unheard(attempt);
-                },
-            );
+            let mut state = *self.from;
+            state.attempts[attempt].marks.remove(Mark::Orphan);
+            self.script(&mut state, gateway, true)
+                .give_back_unheard(attempt);
+            self.to
+                .push((Step::Attempt(attempt, Event::GivesBackOrphan), state));
         }
     }
 }

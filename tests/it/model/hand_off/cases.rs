@@ -12,11 +12,6 @@ use super::{
 /// No model here has more states.
 const MOST: usize = 40_000_000;
 
-/// Of those who each want the lock alone.
-fn hand_off<const ATTEMPTS: usize>(variant: Variant, faults: Faults) -> SearchOutcome<Step> {
-    shared(variant, [Mode::Exclusive; ATTEMPTS], faults)
-}
-
 fn shared<const ATTEMPTS: usize>(
     variant: Variant,
     modes: [Mode; ATTEMPTS],
@@ -34,66 +29,61 @@ const WRITER: Mode = Mode::Exclusive;
 const READER: Mode = Mode::Shared(9);
 const ONE_OF_TWO: Mode = Mode::Shared(2);
 
+/// The faults of a short run, and of a full one.
+fn faults(change: fn(&mut Faults, u8)) -> Faults {
+    with(Faults::default(), |it| change(it, u8::from(full())))
+}
+
+/// Losses, late copies, early ends and a death.
+fn every_fault() -> Faults {
+    faults(|it, more| {
+        (it.losses, it.early, it.copies, it.deaths) = (1 + more, 1 + more, 1, 1);
+    })
+}
+
+/// All are served, whatever happens.
+#[expect(
+    clippy::print_stdout,
+    reason = "shows how much was searched, if a test is run with --nocapture"
+)]
+fn served<const ATTEMPTS: usize>(modes: [Mode; ATTEMPTS], faults: Faults) {
+    let found = shared(Variant::Kept, modes, faults).nothing_wrong();
+    println!("{modes:?}, {faults:?}, callers hang up: {found}");
+}
+
 #[test]
 fn three_who_wait_are_served_whatever_is_lost() {
-    let more = u8::from(full());
-    let faults = with(Faults::NONE, |it| it.losses = 1 + more);
-    let found = hand_off::<3>(Variant::Kept, faults).nothing_wrong();
-    println!("answers and messages are lost, callers hang up: {found}");
+    served([WRITER; 3], faults(|it, more| it.losses = 1 + more));
 }
 
 #[test]
 fn three_who_wait_are_served_although_a_gateway_dies() {
-    let more = u8::from(full());
-    let faults = with(Faults::NONE, |it| (it.deaths, it.losses) = (1, more));
-    let found = hand_off::<3>(Variant::Kept, faults).nothing_wrong();
-    println!("a gateway dies, callers hang up: {found}");
-}
-
-#[test]
-fn two_who_wait_are_served_whatever_happens() {
-    let more = u8::from(full());
-    let faults = Faults {
-        losses: 1 + more,
-        early: 1 + more,
-        copies: 1,
-        deaths: 1,
-    };
-    let found = hand_off::<2>(Variant::Kept, faults).nothing_wrong();
-    println!("losses, late copies, early ends, a death: {found}");
+    let death = faults(|it, more| (it.deaths, it.losses) = (1, more));
+    served([WRITER; 3], death);
 }
 
 #[test]
 fn readers_and_a_writer_are_served_whatever_is_lost() {
-    let faults = with(Faults::NONE, |it| it.losses = u8::from(full()));
     for modes in [[READER, WRITER, READER], [WRITER, READER, READER]] {
-        let found = shared(Variant::Kept, modes, faults).nothing_wrong();
-        println!("{modes:?}, callers hang up: {found}");
+        served(modes, faults(|it, more| it.losses = more));
     }
 }
 
 #[test]
 fn those_who_share_two_places_are_served_although_a_gateway_dies() {
-    let faults = with(Faults::NONE, |it| {
-        (it.deaths, it.losses) = (1, u8::from(full()));
-    });
-    let modes = [ONE_OF_TWO; 3];
-    let found = shared(Variant::Kept, modes, faults).nothing_wrong();
-    println!("{modes:?}, a gateway dies: {found}");
+    let death = faults(|it, more| (it.deaths, it.losses) = (1, more));
+    served([ONE_OF_TWO; 3], death);
 }
 
 #[test]
-fn two_in_either_mode_are_served_whatever_happens() {
-    let more = u8::from(full());
-    let faults = Faults {
-        losses: 1 + more,
-        early: 1 + more,
-        copies: 1,
-        deaths: 1,
-    };
-    for modes in [[READER, WRITER], [READER, READER], [WRITER, READER]] {
-        let found = shared(Variant::Kept, modes, faults).nothing_wrong();
-        println!("{modes:?}, losses, late copies, early ends, a death: {found}");
+fn two_in_whichever_mode_are_served_whatever_happens() {
+    for modes in [
+        [WRITER, WRITER],
+        [READER, WRITER],
+        [READER, READER],
+        [WRITER, READER],
+    ] {
+        served(modes, every_fault());
     }
 }
 
@@ -107,33 +97,34 @@ fn each_rule_of_shared_leases_is_needed() {
         (Variant::OneAtATime, [READER; 3]),
         (Variant::HeadLeavesAlone, [READER, WRITER, READER]),
     ] {
-        let found = shared(variant, modes, Faults::NONE);
+        let found = shared(variant, modes, Faults::default());
         println!("{variant:?}: {found}; {}", found.wrong());
     }
 }
 
 #[test]
 fn each_rule_is_needed() {
-    let early = with(Faults::NONE, |it| it.early = 1);
-    let loss = with(Faults::NONE, |it| it.losses = 1);
-    let death = with(Faults::NONE, |it| it.deaths = 1);
-    let copy = with(Faults::NONE, |it| it.copies = 1);
-    let early_copy = with(Faults::NONE, |it| (it.copies, it.early) = (1, 1));
+    let none = Faults::default();
+    let early = with(none, |it| it.early = 1);
+    let loss = with(none, |it| it.losses = 1);
+    let death = with(none, |it| it.deaths = 1);
+    let copy = with(none, |it| it.copies = 1);
+    let early_copy = with(none, |it| (it.copies, it.early) = (1, 1));
     for (variant, faults) in [
-        (Variant::Barging, Faults::NONE),
-        (Variant::LastComeFirstServed, Faults::NONE),
+        (Variant::Barging, none),
+        (Variant::LastComeFirstServed, none),
         (Variant::ConfirmedUnseen, early),
         (Variant::NoProvisionalLimit, death),
         (Variant::NoRounds, loss),
-        (Variant::NoTimers, Faults::NONE),
+        (Variant::NoTimers, none),
         (Variant::DeadKept, death),
         (Variant::GivenBackThoughHeard, loss),
         (Variant::NotRemembered, copy),
         (Variant::LostPlaceNotRemembered, early_copy),
         (Variant::SentAgainForgotten, early_copy),
-        (Variant::NotGivenBack, Faults::NONE),
+        (Variant::NotGivenBack, none),
     ] {
-        let found = hand_off::<3>(variant, faults);
+        let found = shared(variant, [WRITER; 3], faults);
         println!("{variant:?}: {found}; {}", found.wrong());
     }
 }

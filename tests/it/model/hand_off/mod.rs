@@ -30,7 +30,6 @@
 
 mod attempts;
 mod cases;
-mod happening;
 mod model;
 mod script;
 mod state;

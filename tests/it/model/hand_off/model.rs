@@ -1,8 +1,8 @@
 //! What may happen next, and what must not come of it.
 
 use super::{
-    super::search::Model,
-    happening::Transitions,
+    super::search::{Heard, Model},
+    attempts::Transitions,
     state::{Faults, Mark, Mode, Phase, State},
     variant::Variant,
 };
@@ -28,7 +28,7 @@ pub(super) enum Step {
     /// At a gateway.
     Gateway(usize, GatewayTask),
     /// Somebody else who holds the lock releases it through a gateway; its answer may be lost.
-    SomebodyElseReleases { through: usize, heard: bool },
+    SomebodyElseReleases(usize, Heard),
     /// The lease of somebody else expires.
     SomebodyElseExpires,
 }
@@ -38,18 +38,10 @@ pub(super) enum Step {
 pub(super) enum Event {
     Comes,
     /// A script runs; its answer may be lost, and is then asked for again.
-    Acquires {
-        heard: bool,
-    },
-    Confirms {
-        heard: bool,
-    },
-    Leaves {
-        heard: bool,
-    },
-    GivesBack {
-        heard: bool,
-    },
+    Acquires(Heard),
+    Confirms(Heard),
+    Leaves(Heard),
+    GivesBack(Heard),
     /// Acquire is sent again while a copy is on its way.
     SendsAgain,
     /// The copy arrives.
@@ -72,10 +64,8 @@ pub(super) enum Event {
     HangsUp,
     /// Word came that nobody waited for.
     GivesBackOrphan,
-    Releases {
-        through: usize,
-        heard: bool,
-    },
+    /// Through a gateway.
+    Releases(usize, Heard),
     /// The lease that its caller lives by ends.
     Expires,
     /// Its grant ends before anybody has heard of it.
@@ -94,9 +84,7 @@ pub(super) enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GatewayTask {
     /// Passes on a lock whose lease has ended.
-    Advances {
-        heard: bool,
-    },
+    Advances(Heard),
     /// Finds in its round that it does not count as alive.
     FindsItselfDead,
     Dies,
@@ -176,11 +164,11 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
     fn is_calm(&self, step: Step) -> bool {
         match step {
             Step::Attempt(_, event) => match event {
-                Event::Acquires { heard }
-                | Event::Confirms { heard }
-                | Event::Leaves { heard }
-                | Event::GivesBack { heard }
-                | Event::Releases { heard, .. } => heard,
+                Event::Acquires(Heard(heard))
+                | Event::Confirms(Heard(heard))
+                | Event::Leaves(Heard(heard))
+                | Event::GivesBack(Heard(heard))
+                | Event::Releases(_, Heard(heard)) => heard,
                 Event::LooksAtNews { over } => !over,
                 Event::CopyArrives
                 | Event::CopyVanishes
@@ -200,11 +188,11 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
                 | Event::EndsEarly => false,
             },
             Step::Gateway(_, work) => match work {
-                GatewayTask::Advances { heard } => heard,
+                GatewayTask::Advances(Heard(heard)) => heard,
                 GatewayTask::FindsItselfDead | GatewayTask::IsForgotten => true,
                 GatewayTask::Dies | GatewayTask::IsTakenForDead => false,
             },
-            Step::SomebodyElseReleases { heard, .. } => heard,
+            Step::SomebodyElseReleases(_, Heard(heard)) => heard,
             Step::SomebodyElseExpires => false,
         }
     }
@@ -221,17 +209,6 @@ impl<const ATTEMPTS: usize> Model for HandOff<ATTEMPTS> {
         let ghost = queue.any(|ticket| state.its_gateway(ticket).runs);
         ghost.then_some("a ticket is left that nobody stands behind")
     }
-}
-
-// === impl Faults ===
-
-impl Faults {
-    pub(super) const NONE: Self = Self {
-        losses: 0,
-        early: 0,
-        copies: 0,
-        deaths: 0,
-    };
 }
 
 // === impl Event ===

@@ -55,7 +55,7 @@ pub(super) struct Gateway {
     pub(super) wasted: u8,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) news: News,
@@ -63,8 +63,9 @@ pub(super) struct Attempt {
 }
 
 /// What its gateway does for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
+    #[default]
     NotCome,
     /// Acquire was sent.
     Asking,
@@ -82,15 +83,16 @@ pub(super) enum Phase {
 }
 
 /// What it has been told and has not looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum News {
+    #[default]
     Nothing,
     Granted,
     Forgotten,
 }
 
 /// What else is known of an attempt, as a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Marks(u8);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +117,7 @@ pub(super) enum Mark {
 }
 
 /// How often something that is no rule may still happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Faults {
     /// An answer or a message is lost.
     pub(super) losses: u8,
@@ -136,11 +138,6 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
             counts_as_alive: false,
             wasted: 0,
         };
-        let attempt = Attempt {
-            phase: Phase::NotCome,
-            news: News::Nothing,
-            marks: Marks(0),
-        };
         Self {
             somebody_else: true,
             leases: [None; ATTEMPTS],
@@ -149,7 +146,7 @@ impl<const ATTEMPTS: usize> State<ATTEMPTS> {
                 tickets: [0; ATTEMPTS],
             },
             gateways: [gateway; 2],
-            attempts: [attempt; ATTEMPTS],
+            attempts: [Attempt::default(); ATTEMPTS],
             faults,
             overtaken: false,
             passed_by: false,

@@ -1,7 +1,7 @@
 //! How leases end by themselves, what gateways do, and what becomes of them.
 
 use super::{
-    happening::{Transitions, script},
+    attempts::Transitions,
     model::{Event, GatewayTask, Step},
     state::{Attempt, Lease, Mark, Mode, News, Phase, State},
     variant::Variant,
@@ -19,7 +19,8 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         let runs = self.from.its_gateway(attempt).runs;
         let provisional = lease == Lease::Provisional;
         if now.phase == Phase::Holding {
-            return self.happens(attempt, Event::Expires, |state, (variant, modes)| {
+            let (variant, modes) = (self.variant, self.modes);
+            return self.happens(attempt, Event::Expires, |state| {
                 state.finish(attempt, Phase::Over);
                 state.end_lease(attempt);
                 let beside = (0..ATTEMPTS)
@@ -34,7 +35,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         let word = now.marks.has(Mark::Word) || now.marks.has(Mark::Orphan);
         let is_over = now.phase == Phase::Over && !word;
         if provisional && is_over {
-            self.happens(attempt, Event::EndsUnconfirmed, |state, _| {
+            self.happens(attempt, Event::EndsUnconfirmed, |state| {
                 state.end_lease(attempt);
                 let its = State::<ATTEMPTS>::gateway_of(attempt);
                 // Those that are granted together end together.
@@ -50,11 +51,11 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
                 }
             });
         } else if is_over && !runs && lease != Lease::Unlimited {
-            self.happens(attempt, Event::EndsAbandoned, |state, _| {
+            self.happens(attempt, Event::EndsAbandoned, |state| {
                 state.end_lease(attempt);
             });
         } else if self.from.faults.early > 0 {
-            self.happens(attempt, Event::EndsEarly, |state, _| {
+            self.happens(attempt, Event::EndsEarly, |state| {
                 state.faults.early -= 1;
                 state.end_lease(attempt);
             });
@@ -65,7 +66,7 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         let (now, from) = (self.from.gateways[gateway], self.from);
         if !now.runs {
             if now.counts_as_alive {
-                self.works(gateway, GatewayTask::IsForgotten, |state, _| {
+                self.works(gateway, GatewayTask::IsForgotten, |state| {
                     state.gateways[gateway].counts_as_alive = false;
                 });
             }
@@ -80,35 +81,27 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
         let head = from.queue.iter().next();
         let due = head.is_some_and(|head| from.is_free() || from.admits(self.modes, head));
         if timers && awaited && due {
-            for heard in [true, false] {
-                if heard || from.faults.losses > 0 {
-                    self.works(
-                        gateway,
-                        GatewayTask::Advances { heard },
-                        |state, (variant, modes)| {
-                            state.faults.losses -= u8::from(!heard);
-                            script(state, (variant, modes), gateway, heard).advance();
-                        },
-                    );
-                }
-            }
+            let step = |heard| Step::Gateway(gateway, GatewayTask::Advances(heard));
+            self.runs(gateway, step, |script| {
+                script.advance();
+            });
         }
         let hears = attempts.any(|it| it.phase == Phase::Waiting && it.news == News::Nothing);
         if hears && !now.counts_as_alive && self.variant != Variant::NoRounds {
-            self.works(gateway, GatewayTask::FindsItselfDead, |state, _| {
+            self.works(gateway, GatewayTask::FindsItselfDead, |state| {
                 for attempt in (0..ATTEMPTS).filter(here) {
                     state.attempts[attempt].forget();
                 }
             });
         }
         if from.faults.deaths > 0 {
-            self.works(gateway, GatewayTask::Dies, |state, _| {
+            self.works(gateway, GatewayTask::Dies, |state| {
                 state.faults.deaths -= 1;
                 state.die(gateway);
             });
         }
         if from.faults.early > 0 && now.counts_as_alive {
-            self.works(gateway, GatewayTask::IsTakenForDead, |state, _| {
+            self.works(gateway, GatewayTask::IsTakenForDead, |state| {
                 state.faults.early -= 1;
                 state.gateways[gateway].counts_as_alive = false;
             });
@@ -121,15 +114,8 @@ impl<const ATTEMPTS: usize> Transitions<'_, ATTEMPTS> {
             return;
         }
         for through in (0..2).filter(|&through| from.gateways[through].runs) {
-            for heard in [true, false] {
-                if heard || from.faults.losses > 0 {
-                    let mut state = *from;
-                    state.faults.losses -= u8::from(!heard);
-                    script(&mut state, (self.variant, self.modes), through, heard).release(None);
-                    let step = Step::SomebodyElseReleases { through, heard };
-                    self.to.push((step, state));
-                }
-            }
+            let step = |heard| Step::SomebodyElseReleases(through, heard);
+            self.runs(through, step, |script| script.release(None));
         }
         let mut state = *from;
         state.somebody_else = false;

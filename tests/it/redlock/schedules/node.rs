@@ -1,22 +1,19 @@
 //! A node: a database of its own, with the scripts.
 
+use std::collections::HashMap;
+
 use bb8_redis::redis::{
     self, AsyncConnectionConfig, Value, aio::MultiplexedConnection, from_redis_value,
 };
 
-use super::variant::Scripts;
+use super::variant::Texts;
 use crate::support::{RedisServer, cmd};
 
 /// A node.
 pub(super) struct Node {
     connection: MultiplexedConnection,
-    reserve: String,
-    ratify: String,
-    withdraw: String,
-    release: String,
-    learn: String,
-    teach: String,
-    admit: String,
+    /// The hash of each script.
+    scripts: HashMap<&'static str, String>,
 }
 
 /// What a node proposes in the first round, by which vote.
@@ -34,37 +31,22 @@ const TOMBSTONE: &str = "60000";
 // === impl Node ===
 
 impl Node {
-    pub(super) async fn start(server: &RedisServer, database: usize, scripts: &Scripts) -> Self {
+    pub(super) async fn start(server: &RedisServer, database: usize, texts: &Texts) -> Self {
         let url = format!("redis://127.0.0.1:{}/{database}", server.port());
         let client = redis::Client::open(url).unwrap();
         // On a busy machine a reply may take longer than the library waits by itself.
         let patient = AsyncConnectionConfig::new().set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&patient);
         let mut connection = connection.await.unwrap();
-        let mut hashes = Vec::new();
-        for script in [
-            &scripts.reserve,
-            &scripts.ratify,
-            &scripts.withdraw,
-            &scripts.release,
-            &scripts.learn,
-            &scripts.teach,
-            &scripts.admit,
-        ] {
-            let load = cmd(&["SCRIPT", "LOAD", script]);
+        let mut scripts = HashMap::new();
+        for (name, text) in texts {
+            let load = cmd(&["SCRIPT", "LOAD", text]);
             let hash = connection.send_packed_command(&load).await.unwrap();
-            hashes.push(from_redis_value::<String>(hash).unwrap());
+            scripts.insert(*name, from_redis_value::<String>(hash).unwrap());
         }
-        let [reserve, ratify, withdraw, release, learn, teach, admit] = hashes.try_into().unwrap();
         Self {
             connection,
-            reserve,
-            ratify,
-            withdraw,
-            release,
-            learn,
-            teach,
-            admit,
+            scripts,
         }
     }
 
@@ -83,31 +65,19 @@ impl Node {
 
     /// Begins to learn: its life, if it has to.
     pub(super) async fn learn(&mut self, new: &str) -> Option<String> {
-        let hash = self.learn.clone();
-        match self
-            .run(&["EVALSHA", &hash, "1", "node", new, "", "1"])
-            .await
-        {
-            Value::Array(reply) if text(&reply[0]) == "unlearnt" => Some(text(&reply[2])),
-            _ => None,
-        }
+        let (kind, reply) = self.script("learn", &["node"], &[new, "", "1"]).await;
+        (kind == "unlearnt").then(|| text(&reply[2]))
     }
 
     /// How far it has come, for another that learns; `None` if it has to learn itself.
     pub(super) async fn teach(&mut self, life: &str) -> Option<u64> {
-        let hash = self.teach.clone();
-        match self.run(&["EVALSHA", &hash, "1", "node", life, ""]).await {
-            Value::Array(reply) if text(&reply[0]) == "taught" => {
-                Some(text(&reply[2]).parse().unwrap())
-            }
-            _ => None,
-        }
+        let (kind, reply) = self.script("teach", &["node"], &[life, ""]).await;
+        (kind == "taught").then(|| text(&reply[2]).parse().unwrap())
     }
 
     pub(super) async fn admit(&mut self, life: &str, top: u64) {
-        let hash = self.admit.clone();
-        self.kind(&["EVALSHA", &hash, "1", "node", life, &top.to_string()])
-            .await;
+        let top = top.to_string();
+        self.script("admit", &["node"], &[life, &top]).await;
     }
 
     /// The first round: the fence that is proposed, if it is.
@@ -128,25 +98,18 @@ impl Node {
         nonce: &str,
         fence: u64,
     ) -> Option<Proposal> {
-        let keys = keys(name, &["lock", "info", "ended"]);
-        let (wanted, fence) = (format!("{name}:wanted"), fence.to_string());
-        let hash = self.reserve.clone();
-        let mut words = vec!["EVALSHA", &hash, "6"];
-        words.extend(keys.iter().map(String::as_str));
-        words.extend(["fence", &wanted, "node", token, nonce, TTL]);
-        words.extend([""; 8]);
-        words.extend([&fence, "", "0", "0", "0"]);
-        let reply = self.run(&words).await;
-        let Value::Array(reply) = reply else {
-            panic!("no vote: {reply:?}");
-        };
-        match reply.as_slice() {
-            [word, _, fence, vote] if text(word) == "reserved" => Some(Proposal {
-                fence: from_redis_value(fence.clone()).unwrap(),
-                vote: text(vote),
-            }),
-            _ => None,
-        }
+        let keys = keys(name, ["lock", "info", "ended", "wanted"]);
+        let [lock, info, ended, wanted] = keys.each_ref().map(String::as_str);
+        let keys = [lock, info, ended, "fence", wanted, "node"];
+        let fence = fence.to_string();
+        let mut arguments = vec![token, nonce, TTL];
+        arguments.extend([""; 8]);
+        arguments.extend([fence.as_str(), "", "0", "0", "0"]);
+        let (kind, reply) = self.script("reserve", &keys, &arguments).await;
+        (kind == "reserved").then(|| Proposal {
+            fence: from_redis_value(reply[2].clone()).unwrap(),
+            vote: text(&reply[3]),
+        })
     }
 
     /// The second round: whether the fence is accepted.
@@ -158,44 +121,46 @@ impl Node {
         fence: u64,
         vote: &str,
     ) -> bool {
-        let keys = keys(name, &["lock", "info", "ended"]);
-        let (hash, fence) = (self.ratify.clone(), fence.to_string());
-        let mut words = vec!["EVALSHA", &hash, "5"];
-        words.extend(keys.iter().map(String::as_str));
-        words.extend([
-            "fence", "node", token, nonce, &fence, TOMBSTONE, "0", vote, "",
-        ]);
-        self.kind(&words).await == "ratified"
+        let keys = keys(name, ["lock", "info", "ended"]);
+        let [lock, info, ended] = keys.each_ref().map(String::as_str);
+        let keys = [lock, info, ended, "fence", "node"];
+        let fence = fence.to_string();
+        let arguments = [token, nonce, &fence, TOMBSTONE, "0", vote, ""];
+        self.script("ratify", &keys, &arguments).await.0 == "ratified"
     }
 
     pub(super) async fn withdraw(&mut self, name: usize, token: &str, nonce: &str) {
-        let keys = keys(name, &["lock", "info", "ended", "wanted"]);
-        let hash = self.withdraw.clone();
-        let mut words = vec!["EVALSHA", &hash, "4"];
-        words.extend(keys.iter().map(String::as_str));
-        words.extend([token, nonce, TOMBSTONE, "0"]);
-        self.kind(&words).await;
+        let keys = keys(name, ["lock", "info", "ended", "wanted"]);
+        let arguments = [token, nonce, TOMBSTONE, "0"];
+        let keys = keys.each_ref().map(String::as_str);
+        self.script("withdraw", &keys, &arguments).await;
     }
 
     pub(super) async fn release(&mut self, name: usize, token: &str) {
-        let keys = keys(name, &["lock", "info", "ended", "wanted"]);
-        let hash = self.release.clone();
-        let mut words = vec!["EVALSHA", &hash, "4"];
-        words.extend(keys.iter().map(String::as_str));
-        words.extend([token, TOMBSTONE, ""]);
-        self.kind(&words).await;
+        let keys = keys(name, ["lock", "info", "ended", "wanted"]);
+        let keys = keys.each_ref().map(String::as_str);
+        let arguments = [token, TOMBSTONE, ""];
+        self.script("quorum_release", &keys, &arguments).await;
     }
 
     /// What somebody has here ends: its time is over.
     pub(super) async fn end(&mut self, name: usize) {
-        let keys = keys(name, &["lock", "info"]);
+        let keys = keys(name, ["lock", "info"]);
         self.run(&["DEL", &keys[0], &keys[1]]).await;
     }
 
-    async fn kind(&mut self, words: &[&str]) -> String {
-        match self.run(words).await {
-            Value::Array(reply) => text(&reply[0]),
-            other => panic!("no reply of a script: {other:?}"),
+    /// The first word of the reply of a script, and all of it.
+    async fn script(
+        &mut self,
+        name: &str,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> (String, Vec<Value>) {
+        let (hash, count) = (self.scripts[name].clone(), keys.len().to_string());
+        let words = [&["EVALSHA", hash.as_str(), &count][..], keys, arguments].concat();
+        match self.run(&words).await {
+            Value::Array(reply) => (text(&reply[0]), reply),
+            other => panic!("no reply of {name}: {other:?}"),
         }
     }
 
@@ -205,9 +170,8 @@ impl Node {
     }
 }
 
-fn keys(name: usize, keys: &[&str]) -> Vec<String> {
-    let keys = keys.iter();
-    keys.map(|key| format!("{name}:{key}")).collect()
+fn keys<const COUNT: usize>(name: usize, keys: [&str; COUNT]) -> [String; COUNT] {
+    keys.map(|key| format!("{name}:{key}"))
 }
 
 fn text(value: &Value) -> String {

@@ -1,20 +1,10 @@
 //! Gateways that contend for one lock, with an observer beside them, and more callers at once than the nodes answer in time.
 
-use std::sync::atomic::AtomicU64;
-
-use crate::redlock::prelude::*;
+use crate::redlock::{faults::Seen, prelude::*};
 
 const CLIENTS: u64 = 50;
 /// Ten times as long as it takes on a busy machine.
 const BOUND: Duration = Duration::from_mins(1);
-
-/// Sees who is inside without asking anybody.
-#[derive(Default)]
-struct Observer {
-    inside: AtomicBool,
-    fence: AtomicU64,
-    visits: AtomicU64,
-}
 
 fn engine(nodes: &Nodes) -> Engine {
     let lifecycle = Lifecycle::new();
@@ -56,21 +46,14 @@ async fn a_quorum_shares_no_lock_and_does_not_ask_its_nodes_for_it() {
     assert!(alone.is_ok(), "the lock is free: {alone:?}");
 }
 
-async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
+async fn visits(engine: Engine, seen: Arc<Seen>, turns: u64) {
     for _ in 0..turns {
         let granted = timeout(BOUND, engine.acquire(request())).await;
         let granted = granted.expect("its turn comes").unwrap();
         granted.delivery.delivered();
-        let fence = granted.lease.held.fence.get();
-        assert!(
-            !observer.inside.swap(true, Ordering::SeqCst),
-            "two are inside"
-        );
-        let before = observer.fence.swap(fence, Ordering::SeqCst);
-        assert!(before < fence, "{fence} after {before}");
+        seen.enters(granted.lease.held.fence.get());
         tokio::task::yield_now().await;
-        observer.inside.store(false, Ordering::SeqCst);
-        observer.visits.fetch_add(1, Ordering::SeqCst);
+        seen.leaves();
         let released = engine.release(name("contended"), granted.hash).await;
         released.unwrap();
     }
@@ -79,17 +62,17 @@ async fn visits(engine: Engine, observer: Arc<Observer>, turns: u64) {
 /// Each takes the lock so many times.
 async fn all_are_served(nodes: &Nodes, turns: u64) {
     let engines = [engine(nodes), engine(nodes)];
-    let observer = Arc::new(Observer::default());
+    let seen = Arc::new(Seen::default());
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
         let engine = engines[usize::try_from(client % 2).unwrap()].clone();
-        clients.spawn(visits(engine, Arc::clone(&observer), turns));
+        clients.spawn(visits(engine, Arc::clone(&seen), turns));
     }
     let start = Instant::now();
     while let Some(client) = clients.join_next().await {
         client.unwrap();
     }
-    assert_eq!(observer.visits.load(Ordering::SeqCst), CLIENTS * turns);
+    assert_eq!(seen.visits(), CLIENTS * turns);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
 }
 

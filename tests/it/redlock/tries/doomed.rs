@@ -22,9 +22,7 @@ async fn strand(proxies: &[Proxy], asked: &Attempt) {
             proxy.strike(WITHDRAWAL, Fault::CutRequest);
         }
     }
-    for proxy in proxies {
-        proxy.struck(2).await;
-    }
+    all_struck(proxies, 2).await;
 }
 
 /// A quorum with a try that a majority has accepted and that cannot be withdrawn until the faults are taken back; and
@@ -114,8 +112,7 @@ async fn a_lease_is_confirmed_by_a_slow_node_beside_one_that_is_about_to_forget_
     let is_confirmed = matches!(confirmed, Ok(Confirmation::Confirmed(_)));
     assert!(is_confirmed, "{confirmed:?}");
     proxies[0].take_back();
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
 }
 
 #[tokio::test]
@@ -145,8 +142,7 @@ async fn a_renewal_tells_the_fence_that_was_granted_whatever_another_try_has_lef
     let higher = (lease.fence.get() + 1_000).to_string();
     let left = ["HSET", "lg:{lock}:info", "fence", &higher];
     rig.server(1).run(&left).await;
-    let renewed = rig.store.must_renew(&asked, None).await;
-    assert_eq!(renewed.fence, lease.fence);
+    rig.keeps(&asked, &lease).await;
 }
 
 #[tokio::test]
@@ -169,8 +165,7 @@ async fn a_node_that_was_counted_by_a_renewal_is_not_withdrawn_by_an_earlier_try
     rig.store.must_renew(&asked, None).await;
     assert_eq!(withdraw().await, 3);
     // One that was not renewed is.
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
 }
 
 #[tokio::test]

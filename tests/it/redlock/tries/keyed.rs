@@ -64,8 +64,7 @@ async fn queue_and_leave(rig: &Rig, left: &Attempt) {
 
 #[tokio::test]
 async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_are_lost() {
-    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
-    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
     // From then on every node knows the script that answers a lease again.
     let known = key();
     let first = keyed(known);
@@ -76,13 +75,7 @@ async fn whoever_collects_a_lease_is_the_first_to_hear_of_it_although_replies_ar
     let holder = attempt("lock");
     rig.grant(&holder).await;
     let key = key();
-    let left = Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_mins(1),
-            longest_queue: 10,
-        }),
-        ..keyed(key)
-    };
+    let left = waiting(keyed(key));
     queue_and_leave(&rig, &left).await;
     rig.release(&holder).await;
     let lease = eventually("its place is granted the lock", async || {
@@ -124,13 +117,7 @@ async fn a_node_that_refused_the_lease_of_a_kept_place_does_not_take_it_later() 
     let rig = Rig::start(3).await;
     let holder = attempt("lock");
     rig.grant(&holder).await;
-    let left = Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_mins(1),
-            longest_queue: 10,
-        }),
-        ..keyed(key())
-    };
+    let left = waiting(keyed(key()));
     queue_and_leave(&rig, &left).await;
     let theirs = ["SET", "lg:{lock}:lock", "theirs"];
     rig.server(2).run(&theirs).await;

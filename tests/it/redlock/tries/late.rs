@@ -40,12 +40,9 @@ async fn where_the_replies_of_a_majority_are_lost_the_try_is_withdrawn_and_anoth
         proxy.strike(&asked.token.to_string(), Fault::CutReply);
     }
     let lease = rig.grant(&asked).await;
-    for proxy in &proxies[..2] {
-        proxy.struck(1).await;
-    }
+    all_struck(&proxies[..2], 1).await;
     assert!(rig.holds(&asked.name).await >= 2);
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
     assert!(rig.turn("lock").await > lease.fence.get());
 }
 
@@ -58,18 +55,11 @@ async fn where_the_second_round_is_lost_the_lease_is_not_granted_by_it() {
         proxy.strike_later(&asked.token.to_string(), Fault::CutRequest, 1);
     }
     let lease = rig.grant(&asked).await;
-    for proxy in &proxies[..2] {
-        proxy.struck(1).await;
-    }
+    all_struck(&proxies[..2], 1).await;
     // By another try, with a fence of its own that a majority has.
-    let mut same = 0;
-    for server in &rig.nodes.servers {
-        let shown = server.text(&["HGET", "lg:{lock}:info", "fence"]).await;
-        same += usize::from(shown == lease.fence.to_string());
-    }
+    let same = rig.have_accepted(&asked.name, &lease).await;
     assert!(same >= 2, "{same} nodes have the fence");
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.release_everywhere(&asked).await;
 }
 
 #[tokio::test]
@@ -107,9 +97,7 @@ async fn a_caller_that_hangs_up_in_the_middle_leaves_nothing_behind() {
             proxy.strike_later(&asked.token.to_string(), Fault::HoldReply, first);
         }
         hang_up_when_struck(&rig, &asked, &proxies, 1).await;
-        for proxy in &proxies {
-            proxy.let_go();
-        }
+        proxies.iter().for_each(Proxy::let_go);
         rig.nothing_left(&asked.name).await;
         rig.turn("lock").await;
     }
@@ -131,17 +119,13 @@ async fn a_caller_that_hangs_up_while_a_try_is_withdrawn_leaves_nothing_behind()
     }
     proxies[2].strike_later(&token, Fault::CutRequest, 1);
     let refused = async {
-        for proxy in &proxies[..2] {
-            proxy.struck(1).await;
-        }
+        all_struck(&proxies[..2], 1).await;
         until("it is reserved", async || {
             let reserved = rig.server(2).text(&["GET", "lg:{lock}:lock"]).await;
             !reserved.is_empty()
         })
         .await;
-        for proxy in &proxies[..2] {
-            proxy.let_go();
-        }
+        proxies[..2].iter().for_each(Proxy::let_go);
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -156,18 +140,17 @@ async fn hang_up_when_struck(rig: &Rig, asked: &Attempt, proxies: &[Proxy], time
     let acquire = rig.store.acquire(asked);
     tokio::select! {
         biased;
-        () = async { for proxy in proxies { proxy.struck(times).await } } => {}
+        () = all_struck(proxies, times) => {}
         outcome = acquire => panic!("{outcome:?}"),
     }
 }
 
 #[tokio::test]
 async fn who_is_told_of_a_loss_hears_of_the_holder_although_the_node_that_decides_it_is_late() {
-    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
     // Longer than anybody waits for a node on which nothing depends.
     let a_while = Duration::from_millis(300);
     for renews in [false, true] {
-        let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+        let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
         rig.grant_everywhere("lock").await;
         // A majority has the lease, and one node has not.
         let forgotten = ["DEL", "lg:{lock}:lock", "lg:{lock}:info"];

@@ -2,24 +2,13 @@
 
 use crate::redlock::prelude::*;
 
-fn waiting_attempt() -> Attempt {
-    Attempt {
-        wait: Some(Waiting {
-            max_wait: Duration::from_mins(1),
-            longest_queue: 10,
-        }),
-        ..attempt("lock")
-    }
-}
-
 /// A lock that is held, one that waits for it, and then a release: what is asked for the one that waits
 /// is struck. Ends when the lock is being tried for it.
 async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Parked) {
-    let patient = with(quick(), |it| it.node_timeout_ms = Millis(2_500));
-    let (rig, proxies) = Rig::behind_proxies(3, &patient).await;
+    let (rig, proxies) = Rig::behind_proxies(3, &patient()).await;
     let holder = attempt("lock");
     rig.grant(&holder).await;
-    let waiter = waiting_attempt();
+    let waiter = waiting(attempt("lock"));
     let parked = rig.store.stand(&waiter).await;
     for proxy in &proxies {
         // The first is the look at a lock that is held still.
@@ -30,9 +19,7 @@ async fn tried_for_one_who_waits(fault: Fault) -> (Rig, Vec<Proxy>, Attempt, Par
         proxy.gone_through(1).await;
     }
     rig.release(&holder).await;
-    for proxy in &proxies {
-        proxy.struck(1).await;
-    }
+    all_struck(&proxies, 1).await;
     (rig, proxies, waiter, parked)
 }
 
@@ -42,16 +29,13 @@ async fn is_not_told_that_it_has_left_before_it_is_known_whether_it_has_the_lock
     let mut leaving = Box::pin(rig.store.leave(&waiter.name, &waiter.token, None));
     let early = timeout(Duration::from_millis(200), &mut leaving).await;
     assert!(early.is_err(), "{early:?} while it may have the lock");
-    for proxy in &proxies {
-        proxy.let_go();
-    }
+    proxies.iter().for_each(Proxy::let_go);
     let left = leaving.await;
     let Ok(Leaving::Granted(lease)) = left else {
         panic!("{left:?}");
     };
     assert!(matches!(parked.news().await, News::Granted(told) if told.fence == lease.fence));
-    rig.release(&waiter).await;
-    rig.nothing_left(&waiter.name).await;
+    rig.release_everywhere(&waiter).await;
 }
 
 #[tokio::test]
@@ -59,9 +43,7 @@ async fn has_left_when_the_try_for_it_has_come_to_nothing() {
     let (rig, proxies, waiter, parked) = tried_for_one_who_waits(Fault::HoldRequest).await;
     rig.store.must_leave(&waiter, None).await;
     drop(parked);
-    for proxy in &proxies {
-        proxy.let_go();
-    }
+    proxies.iter().for_each(Proxy::let_go);
     rig.nothing_left(&waiter.name).await;
     rig.turn("lock").await;
 }
@@ -76,7 +58,7 @@ async fn a_node_that_alone_answers_who_leaves_does_not_keep_the_try_that_came_to
         rig.server(node).run(&taken).await;
     }
     // Longer than this test waits for anything: what the node keeps is seen.
-    let waiter = with(waiting_attempt(), |it| it.ttl = ttl(600_000));
+    let waiter = with(waiting(attempt("lock")), |it| it.ttl = ttl(600_000));
     let parked = rig.store.stand(&waiter).await;
     for node in [1, 2] {
         rig.server(node).freeze();

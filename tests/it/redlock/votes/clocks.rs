@@ -19,22 +19,16 @@ pub(crate) async fn rig(ahead: &[i64]) -> (Rig, Vec<Clock>) {
     (rig, clocks)
 }
 
-async fn rises(rig: &Rig, last: &mut u64) {
-    let next = rig.turn("lock").await;
-    assert!(next > *last, "{next} after {last}");
-    *last = next;
-}
-
 #[tokio::test]
 async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
     let (rig, _clocks) = rig(&[HOUR, 0, -HOUR]).await;
     let mut last = 0;
-    rises(&rig, &mut last).await;
+    rig.rises(&mut last).await;
     // Each in turn is not there: also the one by whose time the fences are.
     for server in &rig.nodes.servers {
         server.freeze();
         for _ in 0..3 {
-            rises(&rig, &mut last).await;
+            rig.rises(&mut last).await;
         }
         server.thaw();
     }
@@ -46,13 +40,9 @@ async fn fences_rise_and_leases_last_although_clocks_are_hours_apart() {
     until_granted(&rig.store, &next).await;
     // Clocks that are wrong are not faster.
     assert!(asked.elapsed() >= lease.expires_in);
-    let health = rig.health("clock").await;
-    let Health::Warning(why) = &health else {
-        panic!("it is not said: {health:?}");
-    };
     for node in [0, 2] {
         let port = rig.server(node).port().to_string();
-        assert!(why.contains(&port), "{why}");
+        assert_health(&rig.store, "clock", Health::Warning, &port).await;
     }
 }
 
@@ -69,10 +59,10 @@ async fn a_clock_that_is_set_forward_ends_leases_at_its_node_alone() {
     rig.release(&asked).await;
     // The fences went forward with it, and stay there when it is set back.
     let mut last = lease.fence.get();
-    rises(&rig, &mut last).await;
+    rig.rises(&mut last).await;
     clocks[1].set(0);
     for _ in 0..3 {
-        rises(&rig, &mut last).await;
+        rig.rises(&mut last).await;
     }
 }
 
@@ -107,10 +97,8 @@ async fn the_clock_of_one_node_does_not_end_a_lease_that_a_node_had_refused() {
     for _ in 0..5 {
         rig.store.must_refuse(&attempt("lock")).await;
     }
-    let renewed = rig.store.must_renew(&asked, None).await;
-    assert_eq!(renewed.fence, lease.fence);
-    rig.release(&asked).await;
-    rig.nothing_left(&asked.name).await;
+    rig.keeps(&asked, &lease).await;
+    rig.release_everywhere(&asked).await;
     assert!(rig.turn("lock").await > lease.fence.get());
 }
 
@@ -118,7 +106,7 @@ async fn the_clock_of_one_node_does_not_end_a_lease_that_a_node_had_refused() {
 async fn a_clock_that_is_set_back_makes_leases_last_at_its_node_alone() {
     let (rig, clocks) = rig(&[0, 0, 0]).await;
     let mut last = 0;
-    rises(&rig, &mut last).await;
+    rig.rises(&mut last).await;
     let asked = with(attempt("lock"), |it| it.ttl = ttl(500));
     let lease = rig.grant(&asked).await;
     clocks[2].set(-600);
@@ -138,10 +126,7 @@ async fn that_of_a_gateway_decides_nothing() {
         RedlockStore::open(&url, &redis, &quick(), clock, &rig.lifecycle)
     });
     for gateway in &gateways {
-        let checks = gateway.check().await;
-        let clock = checks.iter().find(|check| check.name == "clock");
-        let health = &clock.expect("there is such a check").health;
-        assert!(matches!(health, Health::Warning(_)), "{health:?}");
+        assert_health(gateway, "clock", Health::Warning, "").await;
     }
     leases_last(800, &gateways).await;
 }

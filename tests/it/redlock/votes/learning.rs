@@ -1,8 +1,6 @@
 //! A node that lost its data has no vote until it has learnt what the others have granted.
 
-use std::cell::Cell;
-
-use super::delayed::forgetful;
+use super::delayed::{a_lease_outlasts, forgetful};
 use crate::redlock::prelude::*;
 
 /// What a node has learnt.
@@ -34,15 +32,8 @@ pub(crate) async fn run_ahead(rig: &Rig) -> u64 {
 pub(crate) async fn rises_without_the_first(rig: &Rig, last: u64) {
     rig.all_vote().await;
     rig.server(0).freeze();
-    let next = eventually("the others grant it", async || {
-        let asked = attempt("lock");
-        match rig.store.acquire(&asked).await {
-            Ok(Acquisition::Granted(lease)) => Some(lease.fence.get()),
-            _ => None,
-        }
-    })
-    .await;
-    assert!(next > last, "{next} after {last}");
+    let next = until_granted(&rig.store, &attempt("lock")).await.fence;
+    assert!(next.get() > last, "{next} after {last}");
     rig.server(0).thaw();
 }
 
@@ -66,12 +57,11 @@ async fn so_does_one_that_was_started_again_without_its_data() {
 async fn a_node_that_was_started_again_with_what_it_had_once_learns_what_it_has_forgotten() {
     let config = with(forgetful(60_000), |it| it.vote_at_once = true);
     let nodes = Nodes::start(3).await;
-    let rig = Rig::on(nodes, &config);
+    let mut rig = Rig::on(nodes, &config);
     rig.all_vote().await;
     let run = ["HGET", NODE, "run"];
     let before = rig.server(1).text(&run).await;
     assert_eq!(before.len(), 40, "{before}");
-    let mut rig = rig;
     rig.server_mut(1).kill();
     rig.server_mut(1).start_again().await;
     rig.all_vote().await;
@@ -113,8 +103,7 @@ async fn a_new_quorum_says_which_node_is_missing_and_begins_when_it_is_there() {
         _ => None,
     })
     .await;
-    let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.label(), "unavailable");
+    assert_unavailable(rig.store.acquire(&attempt("lock")).await);
     rig.server_mut(2).start_again().await;
     rig.all_vote().await;
     rig.turn("lock").await;
@@ -213,8 +202,7 @@ async fn when_a_majority_was_flushed_all_must_answer_and_then_what_is_left_count
         &format!("127.0.0.1:{port} must answer"),
     )
     .await;
-    let error = rig.store.acquire(&attempt("lock")).await.unwrap_err();
-    assert_eq!(error.label(), "unavailable");
+    assert_unavailable(rig.store.acquire(&attempt("lock")).await);
     rig.server(0).thaw();
     rises_without_the_first(&rig, last).await;
 }
@@ -222,30 +210,15 @@ async fn when_a_majority_was_flushed_all_must_answer_and_then_what_is_left_count
 #[tokio::test]
 async fn a_node_that_was_flushed_does_not_grant_what_is_held() {
     let rig = Rig::on(Nodes::start(3).await, &forgetful(3_000));
-    let asked = with(attempt("lock"), |it| it.ttl = ttl(3_000));
-    let held_from = Cell::new(Instant::now());
     rig.all_vote().await;
-    eventually("it is granted", async || {
-        held_from.set(Instant::now());
-        rig.store.acquire(&asked).await.ok()
+    a_lease_outlasts(rig, async |rig| {
+        for node in [0, 1] {
+            rig.server(node).run(&["FLUSHALL"]).await;
+        }
+        let found = "found without its data";
+        until_health(&rig.store, "votes", Health::Outage, found).await;
     })
     .await;
-    for node in [0, 1] {
-        rig.server(node).run(&["FLUSHALL"]).await;
-    }
-    until_health(
-        &rig.store,
-        "votes",
-        Health::Outage,
-        "found without its data",
-    )
-    .await;
-    let next = attempt("lock");
-    until_granted(&rig.store, &next).await;
-    assert!(
-        held_from.get().elapsed() >= Duration::from_secs(3),
-        "two have had it together"
-    );
 }
 
 #[tokio::test]

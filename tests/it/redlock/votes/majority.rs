@@ -28,8 +28,7 @@ async fn without_a_majority_the_answer_is_soon_that_nothing_happened_and_then_al
     .await;
     assert!(rig.turn("lock").await > fence);
     rig.store.must_renew(&held, None).await;
-    let health = rig.health("connection").await;
-    assert!(matches!(health, Health::Warning(_)), "{health:?}");
+    assert_health(&rig.store, "connection", Health::Warning, "").await;
     rig.server_mut(0).start_again().await;
     until_passing(&rig.store, "connection").await;
 }
@@ -41,10 +40,7 @@ async fn a_lease_is_renewed_and_released_with_a_minority_down() {
     rig.server_mut(1).kill();
     rig.server(4).freeze();
     for _ in 0..5 {
-        let renewal = rig.store.renew(&asked.name, &asked.token, None).await;
-        let expected =
-            matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence);
-        assert!(expected, "{renewal:?}");
+        rig.keeps(&asked, &lease).await;
     }
     rig.release(&asked).await;
     let fence = rig.turn("lock").await;

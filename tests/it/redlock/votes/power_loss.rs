@@ -26,11 +26,8 @@ async fn run(rig: &Rig, node: usize) -> String {
 /// The lease is at all nodes but one, and that is enough.
 async fn is_held_by_the_others(rig: &Rig, held: &Attempt, lease: &HeldLease) {
     assert_eq!(rig.have_accepted(&held.name, lease).await, 2);
-    let other = rig.store.acquire(&attempt(held.name.as_str())).await;
-    assert!(matches!(other, Ok(Acquisition::Held(_))), "{other:?}");
-    let renewal = rig.store.renew(&held.name, &held.token, None).await;
-    let expected = matches!(&renewal, Ok(Renewal::Renewed(now, _)) if now.fence == lease.fence);
-    assert!(expected, "{renewal:?}");
+    rig.store.must_refuse(&attempt(held.name.as_str())).await;
+    rig.keeps(held, lease).await;
 }
 
 #[tokio::test]
@@ -65,8 +62,7 @@ async fn a_backup_that_is_restored_at_one_node_gives_nobody_an_old_lease_and_fen
     let mut rig = may_forget().await;
     let (old, _) = rig.grant_everywhere("held").await;
     let backup = fs::read(log(rig.server(1))).unwrap();
-    rig.release(&old).await;
-    rig.nothing_left(&old.name).await;
+    rig.release_everywhere(&old).await;
     let (current, lease) = rig.grant_everywhere("held").await;
     let last = run_ahead(&rig).await;
     let run_before = run(&rig, 1).await;

@@ -1,6 +1,7 @@
-//! Clients that take a lock in turns, each with a wait and a key for each turn.
+//! Clients of plain requests: they take a lock in turns, each turn with a wait and a key, or keep one of their own.
 
 use serde_json::json;
+use tokio::time::sleep_until;
 
 use super::client::{Client, Load};
 use crate::support::HttpRequest;
@@ -10,6 +11,8 @@ use crate::support::prelude::*;
 const LOCKS: usize = 4;
 /// How long each of them keeps a lock.
 const TURN: Duration = Duration::from_millis(15);
+/// Long enough for a machine that does other things as well; a third of it is shorter than a restart.
+const TTL: Duration = Duration::from_millis(7_500);
 
 /// Takes turns until it is over.
 pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
@@ -49,4 +52,36 @@ pub(super) async fn take_turns(load: Arc<Load>, number: usize) {
         let (status, problem) = client.ask(&release).await;
         assert_eq!(status, 204, "{}: {problem}", client.name);
     }
+}
+
+/// Renews at a third of the TTL until it is over, then releases.
+pub(super) async fn renew(load: Arc<Load>, number: usize) {
+    let mut client = Client::new(&load, "renewer", number);
+    let lock = format!("renewed:{number}");
+    let path = format!("/locks/{lock}");
+    let ttl = json!({"ttl_ms": u64::try_from(TTL.as_millis()).unwrap()});
+    let (status, lease) = client
+        .ask(&HttpRequest::new("POST", path.clone()).body(ttl))
+        .await;
+    assert_eq!(status, 201, "{}: {lease}", client.name);
+    let fence = lease["fencing_token"].as_u64().unwrap();
+    load.rooms.enter(&lock, &client.name, fence);
+    let token = lease["token"].as_str().unwrap();
+    let renewal = HttpRequest::new("PUT", format!("{path}/renew")).with("Lock-Token", token);
+    let mut due = Instant::now() + TTL / 3;
+    while !load.is_over() {
+        sleep_until(due).await;
+        let asked = Instant::now();
+        let (status, renewed) = client.ask(&renewal).await;
+        assert_eq!(status, 200, "{}: {renewed}", client.name);
+        assert_eq!(renewed["fencing_token"], fence, "{}", client.name);
+        load.tally.count("renewals");
+        load.tally
+            .took("a renewal with its retries", asked.elapsed());
+        due = asked + TTL / 3;
+    }
+    load.rooms.leave(&lock, &client.name);
+    let release = HttpRequest::new("DELETE", path).with("Lock-Token", token);
+    let (status, problem) = client.ask(&release).await;
+    assert_eq!(status, 204, "{}: {problem}", client.name);
 }

@@ -1,0 +1,130 @@
+//! I3, I6, I9, I12 and I15: what is said of leases, and of requests to release them.
+
+use super::story::{Story, TERMS, check_stories};
+
+#[test]
+fn no_two_hold_a_lock_together() {
+    check_stories(
+        "
+# two leases at once are found
+I3+:   0-1 a acquire -> 7; 2-3 b acquire -> 8
+# a lease lasts ten seconds from when it was asked for, or from when it was heard of without its way
+right: 0-300 a acquire -> 7; 9900-10000 b acquire -> 8
+I3+:   0-300 a acquire -> 7; 9900-9999 b acquire -> 8
+# an answer that tells of more than is left is found, unless its client was frozen and has read it late
+I3+:   0-2000 a acquire -> 7; 11000-11001 b acquire -> 8
+not I3: 0-2000 a acquire -> 7; 11000-11001 b acquire -> 8; 1-1999 client suffers freeze-client
+# a renewed lease lasts longer
+I3+:   0-1 a acquire -> 7; 5000-5001 a renew 7; 14998-14999 b acquire -> 8
+# a stream counts from when its event arrived and until it is over
+I3+:   0 a hold; 1 a hears 7; 5000 a keeps 10000; 14000-14001 b acquire -> 8
+right: 0 a hold; 1 a hears 7; 5000 a keeps 10000; 14000-14001 b acquire -> 8; 13000 a hangs-up
+",
+    );
+}
+
+#[test]
+fn what_a_store_may_forget_is_counted_and_not_held_against_it() {
+    let story = "0-1 a acquire -> 7; 2-3 redis suffers flush forgets; 4-5 b acquire -> 8";
+    check_stories(&format!("right: {story}"));
+    let told = Story::of(story).told(&TERMS);
+    assert_eq!(told.overlaps, (1, 9_995 * 1_000_000));
+}
+
+#[test]
+fn no_grant_is_lost() {
+    check_stories(
+        "
+# a lease that is lost before its time is found
+I6+:   0-1 a acquire -> 7; 9000-9001 a renew 7 -> lost
+# a lease whose time is over may be lost
+right: 0-500 a acquire -> 7; 10000-10001 a release 7 -> lost
+# a lease that was broken may be lost
+right: 0-1 a acquire -> 7; 2-3 operator break 7; 4-5 a renew 7 -> lost
+# a lease may be forgotten before its holder hears of it
+right: 0 a acquire; 2-3 redis suffers flush forgets; 4 a hears 7; 5-6 a release 7 -> lost
+       7-8 b acquire -> 8
+# a lease that nobody sees is found
+I6+:   0-1 a acquire -> 7; 2-3 somebody sees nobody
+",
+    );
+}
+
+#[test]
+fn only_the_holder_renews_and_releases() {
+    check_stories(
+        "
+# a token of nobody that releases is found
+I9:    0-1 thief forge -> released
+right: 0-1 thief forge -> lost
+# a lease that rises from the dead is found; it may be a second late
+given: 0-1 a acquire -> 7
+I9:    11002-11003 a renew 7
+right: 10900-10901 a renew 7
+# a release after another grant is found
+I9+:   0-1 a acquire -> 7; 2-3 redis suffers flush forgets; 4-5 b acquire -> 8; 6-7 a release 7
+# what a store may forget of an end is not held against it
+given: 0-1 a acquire -> 7; 2-3 ops break 7; 4-5 b acquire -> 8
+not I9: 6-7 redis suffers fail-over forgets; 8-9 a renew 7 -> renewed left:0 asked
+I9+:    6-7 redis suffers fail-over;         8-9 a renew 7 -> renewed left:0 asked
+# every answer is one that may be given
+Contract: 0-1 a acquire -> wrong 500 internal
+",
+    );
+}
+
+#[test]
+fn answers_that_no_order_explains_are_found() {
+    // The lock was free, is granted, and yet somebody who looked afterwards saw the holder before.
+    check_stories(
+        "
+I12+: 0-10 a acquire -> 7; 20-30 a release 7; 40-50 b acquire -> 8; 60-70 somebody sees 7:a
+",
+    );
+}
+
+#[test]
+fn answers_in_whatever_order_that_there_is_are_right() {
+    for story in [
+        // All at once: the release, a grant after it, and two who see either.
+        "0-10 a acquire -> 7; 20 a release 7; 21 b acquire; 22-60 x sees 7:a; 23-61 y sees 8:b
+         50 b hears 8; 70 a hears released",
+        // A grant that is broken before anybody hears of it has its place in the order.
+        "0 a acquire wait:60000; 10-20 x sees 7:a; 30-40 ops break 7; 45-50 b acquire -> 8
+         60-70 b release 8; 80 a hears 9",
+    ] {
+        check_stories(&format!("right: {story}"));
+        assert_eq!(Story::of(story).told(&TERMS).windows, (1, 5));
+    }
+}
+
+#[test]
+fn who_is_asked_to_release_a_lease_hears_of_it_and_loses_it_in_time() {
+    check_stories(
+        "
+# a renewal that does not tell of it is found, unless it was sent before the request was answered
+given: 0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
+right: 20-21 holder renew 5 -> renewed left:100 asked
+I15:   20-21 holder renew 5 -> renewed left:100
+right: 10-11 holder renew 5 -> renewed left:100
+# a renewal after the time is found: the store has a second more, and whoever looks another one
+given: 0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
+right: 2511-2512 holder renew 5 -> renewed left:100 asked
+I15:   2512-2513 holder renew 5 -> renewed left:100 asked
+right: 2512-2513 holder renew 5 -> renewed left:100 asked; 100-101 redis suffers flush forgets
+# a holder that is seen after the time is found
+given: 0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
+right: 2511-2512 somebody sees 5:holder
+I15:   2512-2513 somebody sees 5:holder
+# the next is granted the lock soon after the time
+given: 0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
+right: 20 next acquire wait:9000; 4511 next hears 6
+I7:    20 next acquire wait:9000; 4512 next hears 6
+# a lease is not lost before the time, nor by a request for another
+given:  0-1 holder acquire -> 5; 10-11 holder break 5 grace:500
+I6 I12: 400-401 holder release 5 -> lost
+right:  511-512 holder release 5 -> lost
+I6+:    20-21 holder release 5; 22-23 next acquire -> 6; 600-601 next release 6 -> lost
+",
+    );
+}

@@ -1,0 +1,12 @@
+//! What nearly every invariant names.
+
+pub(super) use super::super::{
+    History, Report, Terms,
+    faults::RECOVERY,
+    lease::{BACKSTOP, Lease},
+    line::{Ask, Mode, RecordedAnswer, Resource, Seen},
+    op::{MS, NEVER, Op, OpOutcome},
+    read::{Lock, Observation},
+    report::Invariant,
+    spans::{Span, union, without},
+};
