@@ -1,20 +1,10 @@
 //! The audit log of the real program, and the line of a request in either format.
 
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 use latchgate::auth::ApiKey;
-use rustix::process::Signal;
-use serde_json::Value;
 
-use super::keys::{File, Made};
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{latchgate, typed},
-};
+use crate::cli::prelude::*;
 
 fn events(path: &Path) -> Vec<(String, Value)> {
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -35,7 +25,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_mins(1), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -214,7 +204,7 @@ fn lines(format: &str) -> [String; 2] {
             return [granted, refused];
         }
         assert!(tokio::time::Instant::now() < deadline, "{log}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

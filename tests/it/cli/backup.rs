@@ -1,29 +1,13 @@
 //! What docs/backup.md, docs/move.md and docs/upgrade.md say: copies of the embedded store, moving to another store.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::{
-        fs::{FileTypeExt, PermissionsExt, symlink},
-        net::UnixListener,
-    },
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
+use std::os::unix::{
+    fs::{FileTypeExt, symlink},
+    net::UnixListener,
 };
 
 use latchgate::store::embedded::check_backup;
-use rustix::process::Signal;
-use serde_json::Value;
-use tempfile::TempDir;
 
-use super::keys::{File, Made};
-use crate::support::{
-    RedisServer,
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate},
-};
+use crate::cli::prelude::*;
 
 /// The lease of a lock that is acquired for an hour.
 fn acquire(gateway: &Gateway, name: &str) -> Value {

@@ -1,16 +1,9 @@
 //! What a command says: exit codes, generated texts, secrets that do not come out, files that are no files.
 
-use std::{fs, net::TcpListener, path::Path};
-
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::keys::{File, Made, inspect, soon};
-use crate::support::{
-    fake_gateway::{FakeGateway, Reply},
-    gateway::Gateway,
-    program::{Ran, Run, latchgate, typed},
-    spawn,
-};
+use super::keys::{inspect, soon};
+use crate::cli::prelude::*;
 
 /// A token that never held anything.
 const NO_TOKEN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

@@ -1,16 +1,10 @@
 //! API keys: made, listed, used, replaced and taken back while gateways run.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::path::PathBuf;
 
-use rustix::process::Signal;
-use tempfile::TempDir;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, typed},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 /// A keys file that goes away.
 pub(super) struct File {
@@ -79,7 +73,7 @@ pub(super) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -377,7 +371,7 @@ fn a_stream_ends_when_its_key_is_taken_back_or_expires() {
             .args(["--silent", "--no-buffer", "-X", "POST", "-H"])
             .arg(format!("Authorization: Bearer {}", key.key))
             .arg(format!("{}/locks/{lock}/hold", gateway.url()))
-            .stdout(std::process::Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap()
     };

@@ -1,19 +1,6 @@
 //! The commands around a lease, against a real gateway: of one lock, of several, and with a wait.
 
-use std::fs;
-
-use rustix::process::Signal;
-use serde_json::Value;
-
-use super::{
-    keys::{File, Made},
-    run::{run_sh, start, until, waiters},
-};
-use crate::support::{
-    gateway::Gateway,
-    program::{Run, latchgate, program},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 fn on(gateway: &Gateway, arguments: &[&str]) -> Run {
     latchgate(arguments).env("LATCHGATE_URL", &gateway.url())

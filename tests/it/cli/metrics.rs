@@ -7,21 +7,15 @@ use std::{
 };
 
 use latchgate::telemetry::metrics::CATALOGUE;
-use rustix::process::Signal;
-use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     task::JoinSet,
-    time::Instant,
 };
 
-use super::keys::{File, Made};
-use crate::support::{
-    Caller, Connection, HttpRequest, RedisServer, eventually,
-    gateway::{Gateway, Setup},
-    program::{latchgate, typed},
-    raise_the_limit, rows,
+use crate::{
+    cli::prelude::*,
+    support::{Caller, eventually, raise_the_limit, rows},
 };
 
 /// Samples by name and labels, all as they are written.

@@ -1,21 +1,8 @@
 //! The commands of operators: `list`, `break` and `events`.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    process::{Child, ChildStdout, Stdio},
-    time::Duration,
-};
+use std::process::ChildStdout;
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use tokio::time::Instant;
-
-use crate::support::{
-    RedisServer,
-    fake_gateway::{FakeGateway, Reply},
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, program, typed},
-};
+use crate::cli::prelude::*;
 
 fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
     latchgate(arguments)
@@ -348,7 +335,7 @@ impl Following {
         let deadline = Instant::now() + Duration::from_mins(1);
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         let mut said = String::new();
         let err = self.child.stderr.as_mut().unwrap();
@@ -368,7 +355,7 @@ impl Drop for Following {
 fn heard(following: &mut Following, gateway: &Gateway) -> String {
     let url = gateway.url();
     let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
-    let acquiring = std::thread::spawn(move || {
+    let acquiring = thread::spawn(move || {
         let quarter = Duration::from_millis(250);
         let timed_out = Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         while stopped.recv_timeout(quarter) == timed_out {

@@ -1,21 +1,6 @@
 //! `latchgate serve`: starting, what stops it from starting, and a log that nobody reads.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    process::{Child, Stdio},
-    time::Duration,
-};
-
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::Instant;
-
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{program, typed},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 #[test]
 fn the_line_to_paste_takes_a_lock() {
@@ -210,7 +195,7 @@ fn a_gateway_whose_log_nobody_reads_goes_on_and_ends() {
             break status;
         }
         assert!(Instant::now() < deadline, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     };
     assert_eq!(status.code(), Some(0));
     let mut log = Vec::new();

@@ -1,13 +1,6 @@
 //! Shared locks on the command line: what is sent and shown, and from end to end on the embedded store.
 
-use serde_json::{Value, json};
-
-use super::run::{inspect, run_sh, until, waiters};
-use crate::support::{
-    fake_gateway::{FakeGateway, Reply},
-    gateway::Gateway,
-    program::{Ran, latchgate, typed},
-};
+use crate::cli::prelude::*;
 
 const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
 

@@ -1,24 +1,8 @@
 //! How a gateway ends: the signal, the delay, the drain; and requests that came while it did not run.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{Shutdown, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::net::Shutdown;
 
-use rustix::process::Signal;
-use tokio::time::Instant;
-
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, typed, with_path_alone},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
     latchgate(arguments)
@@ -209,22 +193,18 @@ fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
     with_path_alone(&mut terminal);
     let mut terminal = terminal
         .args(["-q", "-c", &serve, "/dev/null"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
         .spawn()
         .expect("`script` comes with every Debian");
-    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    let logged = || fs::read_to_string(&log).unwrap_or_default();
     poll("it starts", || logged().contains("curl"), &logged);
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     poll("it drains", || logged().contains("signal=\"HUP\""), &logged);
-    let pid = std::fs::read_to_string(pid).unwrap();
+    let pid = fs::read_to_string(pid).unwrap();
     let process = format!("/proc/{}", pid.trim());
-    poll(
-        "it ends",
-        || !std::path::Path::new(&process).exists(),
-        &logged,
-    );
+    poll("it ends", || !Path::new(&process).exists(), &logged);
 }
 
 #[test]

@@ -1,29 +1,14 @@
 //! What those see who start a gateway or look after it: systemd, health checks, and who has blocked signals.
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind},
-    net::TcpListener,
+    io::ErrorKind,
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixDatagram},
     },
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio::time::Instant;
-
-use super::keys::{File, Made};
-use crate::support::{
-    Authority,
-    fake_gateway::{FakeGateway, Reply},
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, typed, with_path_alone},
-    spawn,
-};
+use crate::{cli::prelude::*, support::Authority};
 
 /// The end of the socket that systemd has.
 struct Manager {
@@ -266,7 +251,7 @@ fn it_reads_the_configuration_file_of_the_gateway() {
     let gateway = Gateway::start();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("latchgate.toml");
-    std::fs::write(&file, format!("listen = \"{}\"", gateway.address)).unwrap();
+    fs::write(&file, format!("listen = \"{}\"", gateway.address)).unwrap();
     typed(&format!("healthcheck --config {}", file.to_str().unwrap())).ends(0);
 }
 

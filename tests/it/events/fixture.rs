@@ -1,24 +1,10 @@
 //! Gateways on a real store, in process, and somebody who listens to `/events` there.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::collections::VecDeque;
 
-use axum::body::Body;
-use http_body_util::BodyExt;
-use latchgate::{
-    clock::SystemClock,
-    config::{Config, RedisUrl},
-    lifecycle::Lifecycle,
-    store::{embedded::EmbeddedStore, redis::RedisStore},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::timeout;
+use latchgate::{config::RedisUrl, store::redis::RedisStore};
 
-use crate::{
-    api::fixture::{ApiResponse, JSON, Service},
-    redis::rig::quick,
-    support::RedisServer,
-};
+use crate::{api::prelude::*, redis::rig::quick};
 
 /// Gateways on one store.
 pub(super) struct Site {

@@ -1,13 +1,7 @@
 //! Events over all gateways on one Redis, and over two of its databases.
 
-use std::{collections::BTreeSet, time::Duration};
-
-use futures_util::StreamExt;
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
-
 use super::fixture::{Reader, ReceivedEvent, Site, acquire, post, release, renew};
-use crate::api::fixture::Service;
+use crate::api::prelude::*;
 
 fn is(kind: &'static str) -> impl Fn(&ReceivedEvent) -> bool {
     move |heard| heard.kind == kind

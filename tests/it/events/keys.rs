@@ -1,15 +1,7 @@
 //! Who may hear what, and secrets that are in no event.
 
-use std::time::Duration;
-
-use futures_util::StreamExt;
-use http_body_util::BodyExt;
-use latchgate::config::Config;
-use serde_json::json;
-use tokio::time::timeout;
-
 use super::fixture::{self, Reader, Site, hold, release, renew};
-use crate::api::fixture::{JSON, Key, Service, read_until, replaces};
+use crate::api::prelude::*;
 
 /// How long something that must come is waited for.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -199,12 +191,7 @@ async fn they_are_in_no_event_and_in_no_message_between_gateways() {
     }
     let hashes: Vec<_> = secrets[1..]
         .iter()
-        .map(|token| {
-            latchgate::lock::Token::parse(token)
-                .unwrap()
-                .hash()
-                .to_string()
-        })
+        .map(|token| Token::parse(token).unwrap().hash().to_string())
         .collect();
     for secret in secrets.iter().chain(&hashes) {
         for (what, text) in [

@@ -1,13 +1,9 @@
 //! Each kind of event, on every store.
 
-use std::{fs, path::Path, time::Duration};
-
-use latchgate::{engine::events::EventKind, http::openapi};
-use serde_json::json;
-use tokio::time::Instant;
+use latchgate::engine::events::EventKind;
 
 use super::fixture::{Reader, ReceivedEvent, Site, acquire, hold, post, release, renew};
-use crate::{api::fixture::JSON, support::eventually};
+use crate::api::prelude::*;
 
 /// Makes a test of each case for each store.
 macro_rules! on_every_store {

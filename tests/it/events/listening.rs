@@ -1,17 +1,9 @@
 //! Listening itself: the query, the head of the answer, the end, gaps, and readers that hardly read.
 
-use std::time::Duration;
-
-use latchgate::config::Config;
-use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
-    time::{Instant, sleep, timeout},
-};
+use tokio::net::TcpSocket;
 
 use super::fixture::{Reader, ReceivedEvent, Site, acquire};
-use crate::api::fixture::{ApiResponse, Service};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn it_is_a_stream_that_nobody_on_the_way_may_keep() {
@@ -336,7 +328,7 @@ async fn one_who_was_too_slow_is_told_so_and_may_come_back() {
     let mut reader = Reader::of(&service).await;
     happen(&service, &mut reader).await;
     let mut came = String::new();
-    while let Some(frame) = http_body_util::BodyExt::frame(&mut slow).await {
+    while let Some(frame) = BodyExt::frame(&mut slow).await {
         let bytes = frame.unwrap().into_data().unwrap();
         came.push_str(std::str::from_utf8(&bytes).unwrap());
     }

@@ -1,19 +1,8 @@
 //! Connections: slow, idle and refused ones, requests whose end is in doubt, and the end of all of them.
 
-use std::time::Duration;
+use latchgate::telemetry::metrics::Metrics;
 
-use latchgate::{
-    config::{Config, Millis},
-    lifecycle::Lifecycle,
-    telemetry::metrics::Metrics,
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::{Instant, sleep, timeout},
-};
-
-use crate::api::fixture::{Service, StoreCall, TOKEN, answer, closed, send, until};
+use crate::api::prelude::*;
 
 const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
 

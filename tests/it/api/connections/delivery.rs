@@ -1,26 +1,11 @@
 //! A lease whose caller has gone before its answer left is given back (clause 8), over real sockets; and what of a
 //! request stays in memory while it waits.
 
-use std::{path::Path, sync::Arc, time::Duration};
-
-use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri};
-use latchgate::{
-    auth::Gate,
-    config::{Config, Millis},
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use http::{HeaderValue, Uri};
 
 use crate::{
-    api::fixture::{
-        Lines, Script, Scripted, Service, StoreCall, TOKEN, answer, audit, queued, reset, send,
-        until,
-    },
+    api::{fixture::reset, prelude::*},
     support::connect_with_little_room,
 };
 

@@ -2,28 +2,11 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream as StdTcpStream},
+    net::{Shutdown, TcpStream as StdTcpStream},
     thread,
-    time::Duration,
 };
 
-use latchgate::{
-    config::Config,
-    store::{StoreError, Unavailability, contract::Release},
-};
-use serde_json::json;
-use tokio::{
-    net::TcpStream,
-    time::{Instant, sleep},
-};
-
-use crate::{
-    api::fixture::{Service, StoreCall, TOKEN, answer, send, until},
-    support::{
-        Connection, HttpRequest, RedisServer, eventually, full,
-        gateway::{Gateway, Setup},
-    },
-};
+use crate::{api::prelude::*, support::full};
 
 /// How a caller hangs up.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +61,7 @@ fn state(of: &str, at: SocketAddr) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
     body["state"].as_str().unwrap().to_owned()
 }
 

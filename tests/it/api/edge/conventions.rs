@@ -1,19 +1,8 @@
 //! What other APIs have too: `Prefer: wait`, `ETag`, `Link`, `RateLimit`, and a key that may be short.
 
-use std::time::Duration;
+use latchgate::store::cursor::{Cursor, Scanned};
 
-use latchgate::{
-    config::{Config, Millis},
-    lock::{FencingToken, ForeignMark, LockName, Ttl},
-    store::{
-        contract::{Acquisition, HeldLock, Holder, Page},
-        cursor::{Cursor, Scanned},
-    },
-};
-
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, StoreCall, WITH_TOKEN, contention, free, held, queued, shown,
-};
+use crate::api::prelude::*;
 
 /// Asks for `a`, for which one other waits before, with these headers.
 async fn wait(service: &Service, headers: &[(&str, &str)], body: &str) -> ApiResponse {

@@ -1,24 +1,11 @@
 //! The OpenAPI document says what the gateway does, and the committed texts are the generated ones.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Read as _,
-    path::Path,
-};
+use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use http_body_util::BodyExt;
-use latchgate::{
-    config::{Config, Millis},
-    engine::LossReason,
-    http::{ProblemCode, openapi, problems_markdown},
-};
-use serde_json::{Value, json};
+use latchgate::{engine::LossReason, http::problems_markdown};
 
-use crate::{
-    api::fixture::{Service, WITH_TOKEN},
-    support::words,
-};
+use crate::api::prelude::*;
 
 fn document() -> Value {
     serde_json::to_value(openapi()).unwrap()
@@ -333,9 +320,9 @@ fn check(file: &str, generated: &str) {
     )]
     let bless = std::env::var_os("BLESS").is_some();
     if bless {
-        std::fs::write(&path, generated).unwrap();
+        fs::write(&path, generated).unwrap();
     }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == generated,
         "{file} is not what the code generates; run the tests with BLESS=1 and review the change"

@@ -1,11 +1,6 @@
 //! What web pages may do, and for which hosts the gateway answers, asked over a socket as a browser or an attacker would.
 
-use latchgate::config::Config;
-
-use crate::{
-    api::fixture::{Service, answer, send},
-    support::operations::{Operation, operations, paths},
-};
+use crate::api::prelude::*;
 
 /// An answer in lower case, its head alone.
 struct Head(String);

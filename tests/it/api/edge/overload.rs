@@ -1,19 +1,8 @@
 //! More requests and more connections than the gateway takes, and its metrics meanwhile.
 
-use std::time::Duration;
+use futures_util::stream::FuturesUnordered;
 
-use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
-use http::Method;
-use latchgate::config::{Config, Millis};
-use tokio::{net::TcpStream, time::Instant};
-
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Key, Service, StoreCall, TOKEN, WITH_TOKEN, answer, closed, queued,
-        send, until,
-    },
-    support::eventually,
-};
+use crate::api::prelude::*;
 
 /// A gateway that works on two requests, and one that keeps a lease.
 pub(super) fn small() -> Service {

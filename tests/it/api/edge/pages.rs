@@ -1,15 +1,6 @@
 //! The pages for people: documentation, problems, and the dashboard.
 
-use std::collections::BTreeMap;
-
-use http_body_util::BodyExt;
-use latchgate::{config::Config, http::ProblemCode};
-use serde_json::json;
-
-use crate::{
-    api::fixture::{ApiResponse, Service},
-    support::words,
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn every_problem_is_explained_at_its_path() {

@@ -1,15 +1,6 @@
 //! What every route has: an id, limits, methods, negotiation, and a problem for each error of the store.
 
-use http::Method;
-use latchgate::{
-    config::Config,
-    store::{StoreError, Unavailability, Uncertainty, contract::Acquisition},
-};
-
-use crate::{
-    api::fixture::{ApiResponse, JSON, Service, WITH_TOKEN},
-    support::operations::{operations, paths},
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn every_path_says_which_methods_it_takes() {

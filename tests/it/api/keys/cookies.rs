@@ -1,24 +1,9 @@
 //! The cookie of a session: what it looks like, under which name and for whose requests it counts, and where it never
 //! shows.
 
-use std::{
-    fs,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use latchgate::{audit::Audit, config::AuditConfig};
 
-use axum::body::Body;
-use http::{Method, Request};
-use latchgate::{
-    audit::Audit,
-    auth::{Gate, KeysFile, SessionSeal},
-    clock::ManualClock,
-    config::{AuditConfig, Config},
-};
-use serde_json::json;
-
-use crate::api::fixture::{ApiResponse, JSON, Key, Lines, Script, Scripted, Service, TOKEN, until};
+use crate::api::prelude::*;
 
 pub(super) const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 const LISTED: (&str, &str) = ("origin", "https://ci.example.com");
@@ -315,7 +300,7 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     service.call("DELETE /session", &headers).await;
     let lines = || fs::read_to_string(&path).unwrap();
     until("all are written", || lines().lines().count() == 3).await;
-    let mut written: Vec<serde_json::Value> = lines()
+    let mut written: Vec<Value> = lines()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -351,10 +336,10 @@ async fn who_signs_out_over_and_over_is_a_number_in_the_next_line() {
     let written = fs::read_to_string(&path).unwrap();
     assert_eq!(written.matches("\"sign-out\"").count(), 60);
     let last = written.lines().last().unwrap();
-    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!(last["event"], "stop");
     assert_eq!(last["sign_outs_left_out"], 40);
-    assert_eq!(last["refusals_left_out"], serde_json::Value::Null);
+    assert_eq!(last["refusals_left_out"], Value::Null);
 }
 
 #[tokio::test]

@@ -1,19 +1,9 @@
 //! How much a key may have.
 
-use std::time::Duration;
-
-use axum::body::Body;
 use http::Response;
-use latchgate::{
-    auth::KeysFile,
-    config::Config,
-    store::contract::{Acquisition, Holder, Loss, Release, Renewal},
-};
-use tokio::time::{advance, sleep, timeout};
+use tokio::time::advance;
 
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, TOKEN, held, held_by, queued, read_until,
-};
+use crate::api::prelude::*;
 
 /// A gateway, and one of its keys.
 struct Limited {

@@ -1,22 +1,8 @@
 //! Who is let in, and who may do what: acquire, view, list, break, back up.
 
-use std::time::Duration;
+use latchgate::lock::Metadata;
 
-use axum::body::Body;
-use http::Method;
-use latchgate::{
-    config::{Config, LogRequests},
-    lock::{HeldLease, Metadata, Owner},
-    store::contract::{Breaking, Holder, Loss, Release, RenewalTtl, SharedHolders},
-};
-
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Key, Lines, Listener, Service, StoreCall, TOKEN, WITH_TOKEN, held,
-        held_by, sharers,
-    },
-    support::words,
-};
+use crate::api::prelude::*;
 
 /// Every call that needs a key, on a lock, with its permission.
 const CALLS: [(&str, &str, &str); 4] = [

@@ -1,14 +1,6 @@
 //! A key that is taken back while somebody waits for a lock, or has it kept.
 
-use std::time::Duration;
-
-use http_body_util::BodyExt;
-use latchgate::{config::Config, store::parking::News};
-use tokio::time::Instant;
-
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, StoreCall, TOKEN, held, queued, read_until, replaces, until,
-};
+use crate::api::prelude::*;
 
 /// With it a place in the queue would be kept.
 const KEPT: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");

@@ -1,19 +1,6 @@
 //! A key is shown once, and a cookie does what it does until one of both ends.
 
-use std::{sync::Arc, time::Duration};
-
-use http::Method;
-use latchgate::{
-    auth::Gate,
-    clock::ManualClock,
-    config::{Config, Millis},
-};
-use serde_json::json;
-use tokio::time::{Instant, sleep};
-
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, free, queued, read_until, replaces, request,
-};
+use crate::api::{fixture::request, prelude::*};
 
 /// How long a session lasts if nothing is said.
 const TWELVE_HOURS: Duration = Duration::from_hours(12);
@@ -278,7 +265,7 @@ async fn who_is_known_by_a_key_in_the_request_is_told_so_too() {
         (&told["name"], &told["signed_in"]),
         (&"ops".into(), &true.into())
     );
-    assert_eq!(told["expires_in_ms"], serde_json::Value::Null);
+    assert_eq!(told["expires_in_ms"], Value::Null);
     let stranger = Key::new();
     let refused = service.call("GET /session", &[stranger.auth()]).await;
     assert_eq!(refused.problem(), (401, "unauthorized"));

@@ -1,15 +1,8 @@
 //! `POST /locks/{name}`.
 
-use std::time::Duration;
+use latchgate::lock::Salt;
 
-use latchgate::{
-    config::{Config, Millis},
-    lock::{Owner, Salt},
-    store::contract::{Acquisition, Holder},
-};
-use serde_json::json;
-
-use crate::api::fixture::{JSON, Service, StoreCall, contender_view, held, held_by, lease_view};
+use crate::api::prelude::*;
 
 const KEY: &str = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11";
 const WITH_KEY: &[(&str, &str)] = &[("idempotency-key", KEY)];
@@ -67,7 +60,7 @@ async fn the_default_ttl_is_the_configured_one() {
 async fn the_token_that_is_answered_is_the_one_that_was_granted() {
     let service = Service::start();
     let answer = service.acquire("").await;
-    let token = latchgate::lock::Token::parse(answer["token"].as_str().unwrap()).unwrap();
+    let token = Token::parse(answer["token"].as_str().unwrap()).unwrap();
     let asked = service.script.asked();
     let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
         panic!("one attempt: {asked:?}");

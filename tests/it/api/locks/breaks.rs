@@ -1,32 +1,13 @@
 //! `POST /locks/{name}/break`: of one lease, of a lock that several share, and with `grace_ms`, which asks the holder
 //! first.
 
-use std::{fs, sync::Arc, time::SystemTime};
-
-use http::Method;
 use latchgate::{
-    auth::{Gate, KeysFile, SessionSeal},
-    clock::ManualClock,
-    config::Config,
-    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Owner, Reason, ReleaseRequest},
-    store::{
-        StoreError, Uncertainty,
-        contract::{
-            Acquisition, Breaking, Contention, Holder, Inspection, Loss, Release, Renewal,
-            Requesting, SharedHolders,
-        },
-    },
+    lock::{BreakTarget, Reason, ReleaseRequest},
+    store::contract::Requesting,
 };
-use serde_json::{Value, json};
 use tokio::time::Duration;
 
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Key, Listener, MARK, Script, Scripted, Service, StoreCall, WITH_TOKEN,
-        audit, foreign, held, holder_view, sharers, until,
-    },
-    support::rows,
-};
+use crate::api::{fixture::MARK, prelude::*};
 
 async fn break_lock(service: &Service, body: &str) -> ApiResponse {
     let (post, body) = (Method::POST, body.to_owned());
@@ -487,7 +468,7 @@ async fn what_is_left_of_a_lease_is_never_more_than_its_holder_has_been_given() 
 async fn a_stream_that_holds_the_lock_is_told() {
     let service = Service::start();
     let lease = HeldLease {
-        ttl: latchgate::lock::Ttl::from_millis(300).unwrap(),
+        ttl: Ttl::from_millis(300).unwrap(),
         ..asked()
     };
     let granted = HeldLease {

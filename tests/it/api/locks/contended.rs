@@ -1,22 +1,13 @@
 //! One lock, many callers, two gateways, and a store that keeps what it is told; and what makes two requests the same
 //! under one idempotency key.
 
-use std::sync::Arc;
-
 use latchgate::{
-    clock::SystemClock,
-    config::{Config, Millis, StoreUrl},
-    lifecycle::Lifecycle,
+    config::StoreUrl,
     store::{self, AnyStore},
 };
-use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::{
-    api::fixture::{ApiResponse, Listener, Service},
-    support::{RedisServer, eventually},
-};
+use crate::api::prelude::*;
 
 const KEY: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
 

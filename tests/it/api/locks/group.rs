@@ -1,22 +1,6 @@
 //! `POST`, `PUT` and `DELETE /locks`.
 
-use std::{sync::Arc, time::Duration};
-
-use http::Method;
-use latchgate::{
-    clock::SystemClock,
-    config::Config,
-    lock::{LockName, Token},
-    store::{contract::Holder, embedded::EmbeddedStore},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::{Instant, sleep};
-
-use crate::{
-    api::fixture::{ApiResponse, JSON, Key, Service, StoreCall, TOKEN, held, held_by},
-    support::rows,
-};
+use crate::api::prelude::*;
 
 /// A gateway over a store of its own.
 struct Gateway {

@@ -1,31 +1,14 @@
 //! `POST /locks/{name}/hold`: its events, its connection, and a holder whose machine is gone.
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
-use http_body_util::BodyExt;
-use latchgate::{
-    config::{Config, Millis},
-    lock::{HeldLease, Ttl},
-    store::{
-        StoreError,
-        contract::{Acquisition, Loss, Renewal, RenewalTtl},
-        parking::{News, Position},
-    },
-};
-use serde_json::json;
+use latchgate::store::parking::Position;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
-    time::{Instant, sleep},
 };
 
-use crate::{
-    api::fixture::{
-        JSON, Listener, Service, StoreCall, TOKEN, WITH_TOKEN, closed, contender_view, contention,
-        held, lease_view, notices, queued, until,
-    },
-    support::spawn,
-};
+use crate::{api::prelude::*, support::spawn};
 
 /// A hold whose lock was free.
 async fn granted(service: &Service) -> Listener {

@@ -1,18 +1,7 @@
 //! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`; and how much is left of a lease
 //! when an answer or event is sent, although the gateway stood still before.
 
-use std::time::Duration;
-
-use latchgate::{
-    lock::{HeldLease, Token, Ttl},
-    store::contract::{Acquisition, Holder, Loss, Release, Renewal, RenewalTtl},
-};
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use crate::api::fixture::{
-    JSON, Listener, Service, StoreCall, TOKEN, WITH_TOKEN, held, held_by, lease_view, shown,
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn a_renewed_lease_is_answered_with_its_token() {

@@ -1,23 +1,15 @@
 //! `GET /locks/{name}` and `GET /locks`.
 
-use std::time::Duration;
-
 use latchgate::{
-    lock::{LockName, Owner, SearchText},
+    lock::SearchText,
     store::{
-        contract::{HeldLock, Holder, Inspection, ListQuery, Page},
+        contract::ListQuery,
         cursor::{Cursor, Scanned},
         list_filter::ListFilter,
     },
 };
-use serde_json::{Value, json};
 
-use crate::{
-    api::fixture::{
-        ApiResponse, Service, StoreCall, foreign, foreign_view, free, held, holder_view, shown,
-    },
-    support::rows,
-};
+use crate::api::{fixture::foreign_view, prelude::*};
 
 async fn inspect(inspection: Inspection) -> Value {
     let service = Service::start();

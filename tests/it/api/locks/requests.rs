@@ -1,14 +1,6 @@
 //! What is refused of bodies, names, tokens, keys and the query, and how it is said.
 
-use latchgate::config::{Config, Millis};
-
-use crate::{
-    api::fixture::{JSON, Service, TOKEN, WITH_TOKEN},
-    support::{
-        operations::{Operation, operations},
-        rows, words,
-    },
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn every_field_that_is_wrong_is_named_with_what_is_expected() {

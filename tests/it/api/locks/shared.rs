@@ -1,25 +1,11 @@
 //! Locks that several share: what is asked for, and everything that shows them.
 
-use std::time::Duration;
-
-use http::Method;
 use latchgate::{
-    config::Config,
-    lock::{HeldLease, Limit, Mode, Sharing},
-    store::contract::{
-        Acquisition, Attempt, Contention, HeldLock, Holder, Inspection, Page, Renewal,
-        SharedHolders, Waiter,
-    },
+    lock::{Limit, Mode, Sharing},
+    store::contract::Attempt,
 };
-use serde_json::{Value, json};
 
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Listener, Service, StoreCall, WITH_TOKEN, contender_view, contention,
-        free, held, held_by, holder_view, queued, sharers, shown,
-    },
-    support::{rows, words},
-};
+use crate::api::prelude::*;
 
 fn sharing(limit: u64, has_slot: bool) -> Sharing {
     let limit = Limit::new(limit).unwrap();
@@ -287,7 +273,7 @@ async fn the_tag_of_a_shared_lock_is_that_of_all_who_share_it() {
 async fn a_list_shows_a_shared_lock_once_with_all_who_share_it() {
     let service = Service::start();
     let lock = HeldLock {
-        name: latchgate::lock::LockName::new("gpu").unwrap(),
+        name: LockName::new("gpu").unwrap(),
         holder: Holder::Shared(sharers(100, 250)),
         waiters: 1,
     };

@@ -1,25 +1,6 @@
 //! `POST /locks/{name}` with `wait_ms`.
 
-use std::{sync::Arc, time::Duration};
-
-use latchgate::{
-    config::Config,
-    lock::Owner,
-    store::{
-        contract::{Acquisition, Contention, Inspection, Waiter},
-        parking::News,
-    },
-};
-use serde_json::json;
-use tokio::{
-    io::AsyncWriteExt,
-    net::TcpStream,
-    time::{sleep, timeout},
-};
-
-use crate::api::fixture::{
-    ApiResponse, JSON, Service, StoreCall, contention, held, notices, queued, until,
-};
+use crate::api::prelude::*;
 
 const WITH_KEY: &[(&str, &str)] = &[
     JSON[0],

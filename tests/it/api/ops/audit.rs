@@ -1,24 +1,10 @@
 //! Who was refused stands in the audit log, and no secret does.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::os::unix::fs::PermissionsExt;
 
-use http::Method;
-use latchgate::{
-    audit::{BreakAttempt, ReloadedKeys, Requester},
-    auth::{Gate, KeysFile, SessionSeal},
-    clock::ManualClock,
-    config::Config,
-    lock::{FencingToken, LockName},
-};
-use serde_json::{Value, json};
+use latchgate::audit::{BreakAttempt, ReloadedKeys, Requester};
 
-use crate::api::fixture::{Key, Script, Scripted, Service, TOKEN, audit, audit_lines, until};
+use crate::api::{fixture::audit_lines, prelude::*};
 
 /// A gateway with an audit log in this directory, for those who have one of these keys.
 fn service(directory: &Path, keys: &str) -> Service {

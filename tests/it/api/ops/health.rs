@@ -1,19 +1,8 @@
 //! `GET /healthz`, `GET /readyz` and `GET /stats`.
 
-use std::time::Duration;
+use latchgate::store::contract::{Check, Health};
 
-use axum::body::Body;
-use http::Request;
-use latchgate::{
-    config::Config,
-    store::contract::{Check, Health},
-};
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use crate::api::fixture::{
-    JSON, Key, Service, StoreCall, WITH_TOKEN, contention, held_by, queued, until,
-};
+use crate::api::prelude::*;
 
 fn checks(service: &Service, found: Vec<Health>) {
     let names = ["connection", "permissions", "clock"];
@@ -223,7 +212,7 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
         request.headers_mut().insert("authorization", header);
         tasks.push(service.unread(request));
     }
-    let waiting = futures_util::future::join_all(tasks);
+    let waiting = join_all(tasks);
     let looks = async {
         let is_acquire = |asked: &&StoreCall| matches!(asked, StoreCall::Acquire(_));
         until("all wait", || {

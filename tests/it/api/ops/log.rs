@@ -1,18 +1,6 @@
 //! One line for each request, and never a secret in it.
 
-use std::time::Duration;
-
-use http::Method;
-use latchgate::{
-    config::{Config, LogRequests},
-    store::{Unavailability, Uncertainty},
-};
-use tokio::time::sleep;
-
-use crate::{
-    api::fixture::{Lines, Service, TOKEN, send, until},
-    support::words,
-};
+use crate::api::prelude::*;
 
 /// A gateway that writes a line for every request.
 fn logging_all() -> Service {

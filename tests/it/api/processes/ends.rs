@@ -1,20 +1,6 @@
 //! Locks that are held or waited for when whole gateways end: the real program.
 
-use std::time::Duration;
-
-use rustix::process::Signal;
-use serde_json::{Value, json};
-use tokio::{net::TcpStream, task::JoinSet, time::Instant};
-
-use crate::{
-    api::fixture::Listener,
-    redlock::nodes::Nodes,
-    support::{
-        Caller, RedisServer, eventually,
-        gateway::{Gateway, Setup},
-        is_busy, raise_the_limit,
-    },
-};
+use crate::{api::prelude::*, redlock::nodes::Nodes, support::is_busy};
 
 async fn pair() -> (RedisServer, Gateway, Gateway) {
     let server = RedisServer::start().await;

@@ -1,12 +1,7 @@
 //! What the command finds, what its end is told as, and what it hears when somebody asks for the lock.
 
-use std::{net::TcpListener, time::Duration};
-
-use rustix::process::Signal;
-use tokio::time::Instant;
-
-use super::fixture::{inspect, run, run_sh, until, waiters};
-use crate::support::{gateway::Gateway, program::latchgate};
+use super::fixture::run;
+use crate::cli::prelude::*;
 
 #[test]
 fn the_command_holds_the_lock_and_its_exit_code_is_ours() {
@@ -46,7 +41,7 @@ fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
     holder.printed("up");
     let directory = tempfile::tempdir().unwrap();
     let (file, path) = (directory.path().join("file"), directory.path());
-    std::fs::write(&file, "").unwrap();
+    fs::write(&file, "").unwrap();
     let (file, path) = (file.to_str().unwrap(), path.to_str().unwrap());
     for (command, code) in [
         ("./typo.sh", 127),
@@ -256,7 +251,7 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     });
     running.said("the lease is lost, the command goes on");
     assert!(!running.has_ended());
-    std::fs::write(&go, "").unwrap();
+    fs::write(&go, "").unwrap();
     let ran = running.wait();
     // What is left running gets a TERM when the command has ended, and not before.
     ran.gives(5, "up\n");

@@ -1,7 +1,7 @@
 //! `latchgate run` in a container, with and without somebody who collects the dead.
 
-use super::fixture::{Running, inspect, start};
-use crate::support::{gateway::Gateway, program::program, spawn};
+use super::fixture::Running;
+use crate::cli::prelude::*;
 
 /// Longer than anything here has patience: whoever waits for the dead to end waits for this.
 const KILL_AFTER: [&str; 4] = ["--ttl", "2m", "--kill-after", "1m"];

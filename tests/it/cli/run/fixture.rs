@@ -1,18 +1,10 @@
 //! `latchgate run` under way, and the processes that it started.
 
-use std::{
-    io::Read,
-    os::unix::process::ExitStatusExt,
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::os::unix::process::ExitStatusExt;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use tokio::time::Instant;
+use rustix::process::test_kill_process;
 
-use crate::support::program::{Ran, program, typed};
+use crate::cli::prelude::*;
 
 /// How long anything may take on a machine that does other things as well.
 pub(in crate::cli) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -64,7 +56,7 @@ pub(in crate::cli) fn inspect(url: &str, name: &str) -> String {
 /// How many wait for a lock.
 pub(in crate::cli) fn waiters(url: &str, name: &str) -> u64 {
     let inspected = typed(&format!("inspect {name} --json")).env("LATCHGATE_URL", url);
-    let lock: serde_json::Value = serde_json::from_str(&inspected.read().out).unwrap();
+    let lock: Value = serde_json::from_str(&inspected.read().out).unwrap();
     lock["waiter_count"].as_u64().unwrap()
 }
 
@@ -79,7 +71,7 @@ pub(in crate::cli) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process runs: one that is dead and not yet collected does not.
 pub(in crate::cli) fn is_alive(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
     let state = stat.ok().and_then(|stat| {
         let (_, rest) = stat.rsplit_once(") ")?;
         rest.chars().next()

@@ -1,16 +1,6 @@
 //! A lease that is lost, and gateways that go away while a command runs or while it is waited for.
 
-use std::{fs, net::TcpListener, time::Duration};
-
-use rustix::process::{Pid, Signal};
-use tokio::time::Instant;
-
-use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
-use crate::support::{
-    RedisServer,
-    gateway::{Gateway, Setup},
-    program::{latchgate, program},
-};
+use crate::cli::prelude::*;
 
 fn on(redis: &RedisServer) -> Gateway {
     let url = format!("redis://127.0.0.1:{}", redis.port());

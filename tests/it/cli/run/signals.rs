@@ -1,12 +1,8 @@
 //! Signals, before and while the command runs; `latchgate run` itself killed, or standing still.
 
-use std::{fs, time::Duration};
+use rustix::process::kill_process_group;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use tokio::time::Instant;
-
-use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
-use crate::support::{gateway::Gateway, program::program, spawn};
+use crate::cli::prelude::*;
 
 #[test]
 fn the_command_gets_the_signals() {

@@ -1,18 +1,9 @@
 //! `latchgate run` in a shell on a terminal.
 
-use std::{
-    io::Write,
-    process::{Child, ChildStdin, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::process::ChildStdin;
 
-use rustix::process::Signal;
-use tokio::time::Instant;
-
-use super::fixture::{TIMEOUT, gather, inspect, run_sh, until};
-use crate::support::{gateway::Gateway, spawn};
+use super::fixture::{TIMEOUT, gather};
+use crate::cli::prelude::*;
 
 /// An interactive shell on a terminal of its own.
 struct Shell {
