@@ -42,8 +42,8 @@ pub(crate) use tokio::{
 
 pub(crate) use super::fixture::*;
 pub(crate) use crate::support::{
-    Caller, Connection, HttpRequest, RedisServer, eventually,
+    Caller, Connection, HttpRequest, RedisServer, eventually, fields,
     gateway::{Gateway, Setup},
     operations::{Operation, operations, paths},
-    raise_the_limit, rows, words,
+    raise_the_limit, rows, with, words,
 };

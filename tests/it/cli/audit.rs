@@ -48,8 +48,7 @@ fn start_and_stop_stand_in_it_and_a_hup_opens_it_anew() {
     fs::rename(&path, &moved).unwrap();
     gateway.signal(Signal::HUP);
     until("there is a new file", || path.exists());
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     assert_eq!(events(&moved).len(), 1);
     let (event, stop) = events(&path).remove(0);
     assert_eq!(
@@ -96,10 +95,7 @@ fn every_reload_of_the_keys_stands_in_it() {
     };
     until("it was read again", || reloads().len() == 1);
     let same = reloads().remove(0).1;
-    assert_eq!(
-        (&same["outcome"], &same["count"]),
-        (&Value::from("reloaded"), &Value::from(1))
-    );
+    assert_eq!(fields(&same, ["outcome", "count"]), json!(["reloaded", 1]));
     assert!(same.get("changed").is_none(), "{same}");
     // It may be read by itself before it is asked for; then nothing is new the second time.
     let change = |text: &str| {
@@ -137,22 +133,13 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
     let path = directory.path().join("audit");
     let setup = Setup::default().with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap());
     let gateway = Gateway::start_with(setup);
-    let on = |args: &[&str]| {
-        let command = latchgate(args);
-        command.env("LATCHGATE_URL", &gateway.url()).read()
-    };
-    assert_eq!(on(&["acquire", "deploy"]).code, Some(0));
-    let wrong = [
-        "break",
-        "deploy",
-        "--reason",
-        "guessed",
-        "--fencing-token",
-        "7",
-    ];
-    assert_eq!(on(&wrong).code, Some(108));
-    let right = ["break", "deploy", "--reason", "hangs for hours", "--yes"];
-    assert_eq!(on(&right).code, Some(0));
+    gateway.typed("acquire deploy").ends(0);
+    gateway
+        .typed("break deploy --reason guessed --fencing-token 7")
+        .ends(108);
+    gateway
+        .typed("break deploy --reason 'hangs for hours' --yes")
+        .ends(0);
     // The line is on the disk before the answer is sent.
     let breaks: Vec<_> = events(&path)
         .into_iter()

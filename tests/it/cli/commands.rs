@@ -19,10 +19,7 @@ fn run(url: &str, arguments: &[&str]) -> Ran {
 fn a_lock_that_is_held_is_100_and_says_by_whom() {
     let gateway = Gateway::start();
     let url = gateway.url();
-    assert_eq!(
-        run(&url, &["acquire", "deploy", "--owner", "me@here"]).code,
-        Some(0)
-    );
+    run(&url, &["acquire", "deploy", "--owner", "me@here"]).ends(0);
     let held = run(&url, &["acquire", "deploy"]);
     held.gives(100, "");
     held.says("the lock is held by me@here for another ");
@@ -42,8 +39,7 @@ fn no_gateway_is_103() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let unreachable = run(&url, &["acquire", "deploy"]);
-    assert_eq!(unreachable.code, Some(103), "{unreachable:?}");
+    let unreachable = run(&url, &["acquire", "deploy"]).ends(103);
     unreachable.says(&url);
 }
 

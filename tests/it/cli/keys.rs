@@ -86,8 +86,7 @@ fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
     let file = File::new(&key.toml);
     let gateway = file.gateway();
     assert_eq!(inspect(&gateway, "ci:a", &key.key).code, Some(0));
-    let refused = inspect(&gateway, "ci2:a", &key.key);
-    assert_eq!(refused.code, Some(106), "{refused:?}");
+    let refused = inspect(&gateway, "ci2:a", &key.key).ends(106);
     refused.says("no permission `view`");
     let cut = inspect(&gateway, "ci:a", &key.key[..60]);
     cut.says("cut off or mistyped");
@@ -132,12 +131,7 @@ fn a_new_key_is_printed_with_what_to_paste() {
     }
     // All of the output is a keys file, but for the key.
     let file = File::new(&ran.out.replace(key, ""));
-    assert_eq!(
-        typed(&format!("key list --keys {}", file.path()))
-            .read()
-            .code,
-        Some(0)
-    );
+    typed(&format!("key list --keys {}", file.path())).ends(0);
 }
 
 #[test]
@@ -172,11 +166,9 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
         let rotate = ["key", "rotate", "ci", "--keys", file.path()];
         latchgate(&[&rotate[..], flags].concat()).read()
     };
-    let early = rotate(&["--finish"]);
-    assert_eq!(early.code, Some(2), "{early:?}");
+    let early = rotate(&["--finish"]).ends(2);
     early.says("the key ci has one secret");
-    let begun = rotate(&[]);
-    assert_eq!(begun.code, Some(0), "{begun:?}");
+    let begun = rotate(&[]).ends(0);
     let new = begun.out.trim_end();
     let undo = format!("--finish --keep {}` removes it", &old.key[4..14]);
     for part in ["`latchgate key rotate ci --finish`", &undo] {
@@ -187,12 +179,10 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
         inspect(&gateway, "a", new).code == Some(0)
     });
     assert_eq!(inspect(&gateway, "a", &old.key).code, Some(0));
-    let twice = rotate(&[]);
-    assert_eq!(twice.code, Some(2), "{twice:?}");
+    let twice = rotate(&[]).ends(2);
     let both = format!("has two secrets: {} and {};", &old.key[4..14], &new[4..14]);
     twice.says(&both);
-    let finished = rotate(&["--finish", "--json"]);
-    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let finished = rotate(&["--finish", "--json"]).ends(0);
     let answer = finished.json();
     assert_eq!(answer["removed_id"], old.key[4..14]);
     assert_eq!(answer["kept_id"], new[4..14]);
@@ -206,8 +196,8 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     let full = fs::File::options().write(true).open("/dev/full");
     let lost = typed(&format!("key rotate ci --keys {}", file.path()))
         .out(full.unwrap())
-        .run();
-    assert_eq!(lost.code, Some(1), "{lost:?}");
+        .run()
+        .ends(1);
     let undo = format!(
         "`latchgate key rotate ci --finish --keep {}` removes it",
         &new[4..14]
@@ -217,30 +207,19 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
 
 #[test]
 fn what_a_gateway_would_refuse_is_not_made() {
-    for (flags, part) in [
-        (&["--name", "a b"][..], "name of"),
-        (
-            &["--name", "a", "--view", "team:*"],
-            "with the colon, or * alone",
-        ),
-        (
-            &["--name", "a", "--expires", "soon"],
-            "invalid value 'soon' for '--expires <WHEN>': expected 90d",
-        ),
-        (
-            &["--name", "a", "--expires", "0s"],
-            "invalid value '0s' for '--expires <WHEN>': that is over already",
-        ),
-        // In the file there are whole seconds.
-        (&["--name", "a", "--expires", "1ms"], "is over already"),
-        (
-            &["--name", "a", "--expires", "2020-01-01T00:00:00Z"],
-            "is over already",
-        ),
-        (&["--name", "a", "--burst", "5"], "burst of"),
-        (&["--name", "a\"\nx = 1"], "name of"),
-    ] {
-        let ran = latchgate(&[&["key", "new"], flags].concat()).read();
+    // In the file there are whole seconds: a millisecond is over.
+    let cases = r#"
+        --name 'a b' => name of
+        --name a --view team:* => with the colon, or * alone
+        --name a --expires soon => invalid value 'soon' for '--expires <WHEN>': expected 90d
+        --name a --expires 0s => invalid value '0s' for '--expires <WHEN>': that is over already
+        --name a --expires 1ms => is over already
+        --name a --expires 2020-01-01T00:00:00Z => is over already
+        --name a --burst 5 => burst of
+        --name 'a"LINE x = 1' => name of
+    "#;
+    for (flags, part) in rows(cases) {
+        let ran = typed(&format!("key new {flags}").replace("LINE ", "\n")).read();
         ran.gives(2, "");
         ran.says(part);
         assert!(
@@ -272,10 +251,9 @@ fn the_list_says_who_may_do_what_and_never_a_secret() {
     let keys = json.json();
     assert_eq!(keys["keys"][0]["acquire"], serde_json::json!(["ci:"]));
     assert_eq!(keys["keys"][0]["ids"][0], ci.key[4..14]);
-    assert_eq!(
-        (&keys["keys"][0]["expired"], &keys["keys"][1]["expired"]),
-        (&false.into(), &true.into())
-    );
+    for (at, expired) in [(0, false), (1, true)] {
+        assert_eq!(keys["keys"][at]["expired"], expired);
+    }
     for made in [&ci, &old] {
         for out in [&ran.out, &json.out] {
             assert!(!out.contains(&made.key[15..58]) && !out.contains(&made.secret[18..]));

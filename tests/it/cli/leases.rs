@@ -74,14 +74,8 @@ fn a_token_may_come_from_a_file_or_from_standard_input() {
     fs::write(&file, &token).unwrap();
     let renew = |arguments: &[&str]| on(&gateway, &[&["renew", "deploy"], arguments].concat());
     assert_eq!(renew(&["--token-file", path]).read().code, Some(0));
-    assert_eq!(
-        renew(&["--token-file", "-"]).input(&token).read().code,
-        Some(0)
-    );
-    assert_eq!(
-        renew(&[]).env("LATCHGATE_TOKEN_FILE", path).read().code,
-        Some(0)
-    );
+    renew(&["--token-file", "-"]).input(&token).ends(0);
+    renew(&[]).env("LATCHGATE_TOKEN_FILE", path).ends(0);
     // The flag is stronger than the variable.
     let other = "A".repeat(43);
     renew(&["--token-file", path]).token(&other).ends(0);
@@ -115,8 +109,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
     // The program always sends one.
     let acquired = gateway.typed("acquire deploy").read();
     for _ in 0..2 {
-        let released = release(acquired.out.trim_end());
-        assert_eq!(released.code, Some(0), "{released:?}");
+        let released = release(acquired.out.trim_end()).ends(0);
         assert_eq!(released.err, "released deploy\n");
     }
     let url = format!("{}/locks/deploy", gateway.url());
@@ -127,8 +120,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
     let lease: Value = serde_json::from_slice(&curl.stdout).unwrap();
     let token = lease["token"].as_str().unwrap();
     assert_eq!(release(token).code, Some(0));
-    let again = release(token);
-    assert_eq!(again.code, Some(102), "{again:?}");
+    let again = release(token).ends(102);
     again.says("If this repeats a release whose answer was lost");
 }
 
@@ -137,8 +129,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
 fn a_lease_whose_token_cannot_be_written_is_released() {
     let gateway = Gateway::start();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let acquired = gateway.typed("acquire deploy").out(full).run();
-    assert_eq!(acquired.code, Some(1));
+    let acquired = gateway.typed("acquire deploy").out(full).run().ends(1);
     acquired.says("the lease was released");
     assert_eq!(
         gateway.typed("inspect deploy").read().out,
@@ -263,8 +254,7 @@ fn what_came_of_each_is_printed_as_one_line_of_json() {
     };
     assert_eq!(ran(&["release", "a"]).code, Some(0));
     for command in ["renew", "release"] {
-        let ran = ran(&[command, "a", "b", "--json"]);
-        assert_eq!(ran.code, Some(102), "{ran:?}");
+        let ran = ran(&[command, "a", "b", "--json"]).ends(102);
         let printed = ran.json();
         assert_eq!(printed["results"][0]["code"], "lease-lost");
         assert_eq!(ran.out.lines().count(), 1, "{ran:?}");

@@ -23,12 +23,13 @@ pub(crate) use tokio::time::Instant;
 pub(crate) use crate::support::{
     Connection, HttpRequest, RedisServer,
     fake_gateway::{FakeGateway, Reply},
+    fields,
     gateway::{Gateway, Setup},
     program::{Ran, Run, latchgate, program, typed, with_path_alone},
-    spawn,
+    rows, spawn,
 };
 
 pub(super) use super::{
     keys::{File, Made},
-    run::{inspect, is_alive, run_sh, start, until, waiters},
+    run::{held, inspect, is_alive, run_sh, start, until, waiters},
 };

@@ -75,8 +75,7 @@ fn what_is_no_limit_is_refused_before_anything_is_sent() {
             &["acquire", "gpu", &limit][..],
             &["run", "gpu", &limit, "--", "true"],
         ] {
-            let ran = on(&gateway, arguments);
-            assert_eq!(ran.code, Some(2), "{ran:?}");
+            let ran = on(&gateway, arguments).ends(2);
             ran.says(why);
         }
         assert!(gateway.received().is_empty());
@@ -103,8 +102,7 @@ fn a_command_finds_its_slot_and_never_that_of_somebody_else() {
 fn a_store_that_cannot_share_is_a_refusal() {
     let more = r#","detail":"A quorum cannot share a lock.""#;
     let gateway = FakeGateway::new([Reply::problem(422, "unsupported-by-store", more)]);
-    let ran = on(&gateway, &["acquire", "gpu", "--shared"]);
-    assert_eq!(ran.code, Some(106), "{ran:?}");
+    let ran = on(&gateway, &["acquire", "gpu", "--shared"]).ends(106);
     ran.says("A quorum cannot share a lock");
     assert_eq!(gateway.received().len(), 1);
 }
@@ -144,8 +142,7 @@ fn of_those_who_share_a_lock_a_break_wants_to_know_which() {
     for arguments in [&[][..], &["--yes"], &["--any"]] {
         let gateway = FakeGateway::new([shown(&holders, 2)]);
         let arguments = [&["break", "gpu", "--reason", "x"], arguments].concat();
-        let ran = on(&gateway, &arguments);
-        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let ran = on(&gateway, &arguments).ends(2);
         for told in ["--all", "--fencing-token", "ci, fencing token 45, slot 1"] {
             ran.says(told);
         }

@@ -155,8 +155,7 @@ fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
     assert!(took >= Duration::from_secs(2), "{took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
     // A process that stands still feeds nothing.
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     while manager.next(Duration::from_millis(1)).is_some() {}
     assert_eq!(manager.next(Duration::from_millis(1_200)), None);
     gateway.signal(Signal::CONT);
@@ -192,8 +191,7 @@ fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
     while filler.send_to(b"x", &manager.name).is_ok() {}
     let mut gateway = Gateway::start_with(manager.setup());
     let begin = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     assert!(begin.elapsed() < Duration::from_mins(1));
     let log = gateway.log();
     assert_eq!(
@@ -219,11 +217,9 @@ fn check_fake(reply: Reply, arguments: &[&str]) -> Ran {
 fn a_gateway_that_answers_is_healthy_and_ready() {
     let gateway = Gateway::start();
     let listen = gateway.address.to_string();
-    let healthy = check(&listen, &[]);
-    assert_eq!(healthy.code, Some(0), "{healthy:?}");
+    let healthy = check(&listen, &[]).ends(0);
     assert!(healthy.out.contains("\"status\":\"ok\""), "{healthy:?}");
-    let ready = check(&listen, &["--ready"]);
-    assert_eq!(ready.code, Some(0), "{ready:?}");
+    let ready = check(&listen, &["--ready"]).ends(0);
     assert!(ready.out.contains("\"status\":\"ready\""), "{ready:?}");
 }
 
@@ -307,10 +303,8 @@ fn what_is_no_gateway_is_not_healthy() {
     assert_eq!(not_found.code, Some(1), "{not_found:?}");
     not_found.says("answered with 404");
     not_found.says_not("\u{1b}");
-    let lost = check_fake(Reply::Lost, &[]);
-    assert_eq!(lost.code, Some(1), "{lost:?}");
-    let silent = check_fake(Reply::Silence, &["--timeout", "100ms"]);
-    assert_eq!(silent.code, Some(1), "{silent:?}");
+    check_fake(Reply::Lost, &[]).ends(1);
+    check_fake(Reply::Silence, &["--timeout", "100ms"]).ends(1);
 }
 
 #[test]
@@ -330,8 +324,7 @@ fn it_asks_what_it_is_told_to() {
 
 #[test]
 fn a_port_that_only_the_gateway_knows_and_a_wrong_configuration_are_2() {
-    let free = check("127.0.0.1:0", &[]);
-    assert_eq!(free.code, Some(2), "{free:?}");
+    let free = check("127.0.0.1:0", &[]).ends(2);
     free.says("listen is port 0");
     assert_eq!(check("localhost", &[]).code, Some(2));
 }

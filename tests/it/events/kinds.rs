@@ -108,10 +108,7 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
     let told = async {
         reader.expect("acquired").await;
         let queued = reader.expect("queued").await;
-        assert_eq!(
-            (&queued["owner"], &queued["position"]),
-            (&json!("second"), &json!(1))
-        );
+        assert_eq!(fields(&queued, ["owner", "position"]), json!(["second", 1]));
         assert_eq!(queued.get("fencing_token"), None);
         release(gateway, &first).await;
         // The hand-off and the answer to the release come together.
@@ -141,8 +138,7 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
         gateway.ask("POST /locks/a", &key, body).await
     };
     for pieces in 1..=2 {
-        let refused = ask(PIECE).await;
-        assert_eq!(refused.status, 423);
+        let refused = ask(PIECE).await.is(423);
         let waited = refused["waited_ms"].as_u64().unwrap();
         assert!(waited >= pieces * PIECE - MOMENT, "{waited}");
     }
@@ -176,10 +172,7 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
     let queued = heard.iter().filter(|heard| heard.kind == "queued");
     assert_eq!(queued.count(), 1, "{heard:?}");
     let counted = stats().await["totals"]["acquires"].clone();
-    assert_eq!(
-        (&counted["held"], &counted["granted"]),
-        (&json!(1), &json!(2))
-    );
+    assert_eq!(fields(&counted, ["held", "granted"]), json!([1, 2]));
 }
 
 async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
@@ -194,8 +187,8 @@ async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
     let last = heard.last().unwrap();
     assert_eq!(last.kind, "released");
     assert_eq!(
-        (&last.data["fencing_token"], &last.data["owner"]),
-        (&fence, &json!("held"))
+        fields(&last.data, ["fencing_token", "owner"]),
+        json!([fence, "held"])
     );
 }
 
@@ -208,8 +201,7 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
         reader.expect("acquired").await;
         reader.expect("queued").await;
         let why = json!({"reason": "it hangs", "fencing_token": first["fencing_token"]});
-        let answer = post(gateway, "/locks/a/break", &why).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        post(gateway, "/locks/a/break", &why).await.is(200);
         // The hand-off and the answer to the break come together.
         let broken = reader.expect("broken").await;
         (broken, reader.expect("acquired").await)
@@ -234,8 +226,7 @@ async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
     reader.expect("acquired").await;
     let why = json!({"reason": "deploy", "fencing_token": lease["fencing_token"], "grace_ms": 300});
     let began = Instant::now();
-    let answer = post(gateway, "/locks/a/break", &why).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    post(gateway, "/locks/a/break", &why).await.is(202);
     let requested = reader.expect("release-requested").await;
     let broken = reader.expect("broken").await;
     assert!(began.elapsed() >= Duration::from_millis(300));
@@ -289,8 +280,7 @@ async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
     let mut reader = Reader::of(gateway).await;
     let key = [("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11")];
     for status in [201, 200] {
-        let asked = gateway.call("POST /locks/a", &key).await;
-        assert_eq!(asked.status, status);
+        gateway.call("POST /locks/a", &key).await.is(status);
     }
     post(gateway, "/locks/b", &json!({})).await;
     assert_eq!(reader.expect("acquired").await["name"], "a");
@@ -314,8 +304,7 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
     for kind in ["acquired", "queued", "released"] {
         reader.expect(kind).await;
     }
-    let lease = ask().await;
-    assert_eq!(lease.status, 200);
+    let lease = ask().await.is(200);
     let waited = lease["waited_ms"].as_u64().unwrap();
     assert!(
         waited >= 50,

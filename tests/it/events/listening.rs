@@ -8,8 +8,7 @@ use crate::api::prelude::*;
 #[tokio::test]
 async fn it_is_a_stream_that_nobody_on_the_way_may_keep() {
     let service = Service::start();
-    let answer = service.peek("GET /events", &[]).await;
-    assert_eq!(answer.status, 200);
+    let answer = service.peek("GET /events", &[]).await.is(200);
     for (name, value) in [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-store"),
@@ -58,31 +57,17 @@ async fn only_names_with_the_prefix_are_told() {
 #[tokio::test]
 async fn a_query_that_is_not_understood_is_refused() {
     let service = Service::start();
-    let wrong = |query: &str| {
-        let target = format!("/events?{query}");
-        let service = &service;
-        async move { service.get(&target).await.errors() }
-    };
-    assert_eq!(
-        wrong("prefx=a").await,
-        ["query.prefx: is not known; the only parameter of this call is prefix"]
-    );
-    assert_eq!(
-        wrong("prefix=a&prefix=b").await,
-        ["query.prefix: is given more than once"]
-    );
-    assert_eq!(
-        wrong("prefix=a*").await,
-        ["query.prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ -"]
-    );
-    assert_eq!(
-        wrong("prefix=%ff").await,
-        ["query.prefix: is not UTF-8 after percent-decoding"]
-    );
-    assert_eq!(
-        wrong(&format!("prefix={}", "a".repeat(201))).await,
-        ["query.prefix: has 201 bytes; a lock name has at most 200"]
-    );
+    let wrong = async |query: &str| service.get(&format!("/events?{query}")).await.errors();
+    let cases = r"
+        prefx=a => prefx: is not known; the only parameter of this call is prefix
+        prefix=a&prefix=b => prefix: is given more than once
+        prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ -
+        prefix=%ff => prefix: is not UTF-8 after percent-decoding
+        prefix=LONG => prefix: has 201 bytes; a lock name has at most 200
+    ";
+    for (query, error) in rows(&cases.replace("LONG", &"a".repeat(201))) {
+        assert_eq!(wrong(&query).await, [format!("query.{error}")]);
+    }
     let many = (0..100).map(|n| format!("p{n}=1")).collect::<Vec<_>>();
     assert_eq!(wrong(&many.join("&")).await.len(), 16);
 }
@@ -96,9 +81,7 @@ async fn it_needs_a_caller_that_takes_event_streams() {
 
 #[tokio::test]
 async fn one_too_many_is_refused_until_another_one_leaves() {
-    let mut config = Config::default();
-    config.limits.max_event_streams = 2;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_event_streams = 2);
     let (_one, two) = (Reader::of(&service).await, Reader::of(&service).await);
     let refused: ApiResponse = service.get("/events").await;
     assert_eq!(refused.problem(), (503, "overloaded"));
@@ -118,8 +101,7 @@ async fn a_gateway_that_drains_ends_it_after_what_was_told() {
     assert_eq!((end.kind.as_str(), end.id.as_str()), ("end", ""));
     assert_eq!(end.data, json!({"kind": "end", "reason": "draining"}));
     reader.ends().await;
-    let refused = service.get("/events").await;
-    assert_eq!(refused.problem(), (503, "draining"));
+    service.get("/events").await.is_problem(503, "draining");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,9 +128,7 @@ async fn something_comes_every_ten_seconds_and_says_where_to_read_on() {
 
 #[tokio::test]
 async fn whoever_listens_takes_no_room_from_those_who_ask() {
-    let mut config = Config::default();
-    config.http.max_concurrent_requests = 1;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.max_concurrent_requests = 1);
     let mut reader = Reader::of(&service).await;
     assert_eq!(service.get("/openapi.json").await.status, 200);
     assert_eq!(service.acquire("{}").await.status, 201);

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::{
+    RedisServer,
     program::{Run, program, typed},
     stopped::stands_still,
 };
@@ -47,6 +48,12 @@ pub(crate) struct Gateway {
 // === impl Setup ===
 
 impl Setup {
+    /// A gateway on one Redis.
+    pub(crate) fn on(redis: &RedisServer) -> Self {
+        let url = format!("redis://127.0.0.1:{}", redis.port());
+        Self::default().with("LATCHGATE_STORE", &url)
+    }
+
     /// Sets a variable.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
@@ -138,6 +145,19 @@ impl Gateway {
     /// Waits until every thread of it is stopped: the signal for it may be heard in the middle of a call.
     pub(crate) fn stands_still(&self) {
         stands_still(self.child.id(), TIMEOUT);
+    }
+
+    /// Stops every thread of it, as a debugger or a suspended machine does.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+        self.stands_still();
+    }
+
+    /// Sends it a signal and waits until it has ended with this code.
+    #[track_caller]
+    pub(crate) fn ends_by(&mut self, signal: Signal, code: i32) {
+        self.signal(signal);
+        assert_eq!(self.wait().code(), Some(code), "{}", self.log());
     }
 
     /// `kill -9`, waited for.

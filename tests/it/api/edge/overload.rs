@@ -19,11 +19,7 @@ fn assert_overloaded(answer: &ApiResponse) {
 }
 
 fn inspects(service: &Service) -> usize {
-    let asked = service.script.asked();
-    asked
-        .iter()
-        .filter(|it| matches!(it, StoreCall::Inspect))
-        .count()
+    service.script.count(|it| matches!(it, StoreCall::Inspect))
 }
 
 /// Keeps two requests busy while something else is done.
@@ -36,23 +32,20 @@ pub(super) async fn while_full(service: &Service, other: impl Future<Output = ()
         service.script.paused.lift();
     };
     let ((first, second), ()) = tokio::join!(two, other);
-    assert_eq!(
-        (first.status, second.status),
-        (200.try_into().unwrap(), 200.try_into().unwrap())
-    );
+    assert_eq!((first.status, second.status), (200, 200));
 }
 
 #[tokio::test]
 async fn one_request_more_is_refused_and_nothing_of_it_happens() {
     let service = small();
     let full = async {
-        for (method, path) in [
-            (Method::POST, "/locks/c"),
-            (Method::GET, "/locks/c"),
-            (Method::POST, "/locks/c/hold"),
-            (Method::GET, "/openapi.json"),
+        for line in [
+            "POST /locks/c",
+            "GET /locks/c",
+            "POST /locks/c/hold",
+            "GET /openapi.json",
         ] {
-            assert_overloaded(&service.call(&format!("{method} {path}"), &[]).await);
+            assert_overloaded(&service.call(line, &[]).await);
         }
         assert_eq!(service.script.asked().len(), 2);
     };
@@ -67,9 +60,7 @@ async fn it_is_refused_before_its_body_is_asked_for() {
         let mut stream = service.connect().await;
         let head = "POST /locks/c HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
              Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n";
-        send(&mut stream, head).await;
-        let refused = answer(&mut stream).await;
-        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        asked(&mut stream, head, 503).await;
     };
     while_full(&service, full).await;
 }
@@ -133,11 +124,8 @@ async fn room_for_renewals_is_taken_by_nobody_who_is_not_let_pass() {
         service.is_asked(2).await;
         assert_overloaded(&renew().await);
         // Who has no key is told so, and had no room to take.
-        for (method, path) in [
-            (Method::PUT, "/locks/a/renew"),
-            (Method::POST, "/locks/a/hold"),
-        ] {
-            let refused = service.call(&format!("{method} {path}"), WITH_TOKEN).await;
+        for line in ["PUT /locks/a/renew", "POST /locks/a/hold"] {
+            let refused = service.call(line, WITH_TOKEN).await;
             assert_eq!(refused.problem(), (401, "unauthorized"));
         }
         service.script.paused.lift();
@@ -278,9 +266,7 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     }
     for request in [ACQUIRE, INSPECT] {
         let mut more = TcpStream::connect(address).await.unwrap();
-        send(&mut more, request).await;
-        let refused = answer(&mut more).await;
-        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        let refused = asked(&mut more, request, 503).await;
         assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
         assert!(
             refused.contains("content-type: application/problem+json\r\n"),
@@ -291,18 +277,9 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     }
     // Bytes that are no HTTP get a bare status.
     let mut more = TcpStream::connect(address).await.unwrap();
-    send(&mut more, "nonsense\r\n\r\n").await;
-    let refused = answer(&mut more).await;
-    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
-    assert!(
-        service
-            .script
-            .asked()
-            .iter()
-            .all(|it| matches!(it, StoreCall::Inspect))
-    );
-    send(&mut known, INSPECT).await;
-    assert!(answer(&mut known).await.starts_with("HTTP/1.1 200 "));
+    asked(&mut more, "nonsense\r\n\r\n", 400).await;
+    assert_eq!(service.script.asked().len(), inspects(&service));
+    asked(&mut known, INSPECT, 200).await;
     // One that has ended makes room for another.
     drop(silent.pop());
     eventually("there is room", || async {
@@ -332,17 +309,10 @@ async fn where_all_connections_are_busy_one_more_is_told_so() {
     assert!(refused.starts_with("http/1.1 503 "), "{refused}");
     assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
     assert_eq!(closed(&mut more).await, "");
-    let asked = service.script.asked();
-    assert_eq!(
-        asked
-            .iter()
-            .filter(|it| matches!(it, StoreCall::Inspect))
-            .count(),
-        16
-    );
+    assert_eq!(inspects(&service), 16);
     service.script.paused.lift();
     for stream in &mut busy {
-        assert!(answer(stream).await.starts_with("HTTP/1.1 200 "));
+        answered(stream, 200).await;
     }
 }
 
@@ -376,18 +346,16 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     }
     let with_token = format!("Host: localhost\r\nLock-Token: {TOKEN}\r\n\r\n");
     let renew = format!("PUT /locks/a/renew HTTP/1.1\r\n{with_token}");
-    send(&mut other, &renew).await;
-    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    asked(&mut other, &renew, 200).await;
     // Who has a lease may go on with it: another sixteenth.
     send(
         &mut other,
         &format!("POST /locks/a/hold HTTP/1.1\r\n{with_token}"),
     )
     .await;
-    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    answered(&mut other, 200).await;
     let mut more = TcpStream::connect(address).await.unwrap();
-    send(&mut more, &renew).await;
-    assert!(answer(&mut more).await.starts_with("HTTP/1.1 200 "));
+    asked(&mut more, &renew, 200).await;
     drop(other);
     drop(waiting.split_off(12));
     until("they are gone", || service.script.parking.len() == 12).await;
@@ -403,8 +371,7 @@ const SCRAPES: usize = 4;
 async fn metrics_are_told_all_the_same() {
     let service = small();
     let full = async {
-        let scraped = service.get("/metrics").await;
-        assert_eq!(scraped.status, 200, "{}", scraped.body);
+        let scraped = service.get("/metrics").await.is(200);
         assert!(scraped.body.contains("latchgate_waiters"));
     };
     while_full(&service, full).await;
@@ -413,8 +380,7 @@ async fn metrics_are_told_all_the_same() {
 #[tokio::test]
 async fn a_few_may_ask_at_once_and_who_may_not_takes_the_room_of_nobody() {
     let [scraper, other] = [Key::new(), Key::new()];
-    let mut config = Config::default();
-    config.http.max_concurrent_requests = 1;
+    let config = with(Config::default(), |it| it.http.max_concurrent_requests = 1);
     let keys = [
         scraper.entry("scraper", "metrics = true"),
         other.entry("ci", "view = ['*']"),

@@ -24,8 +24,7 @@ async fn every_problem_is_explained_at_its_path() {
 #[tokio::test]
 async fn the_documentation_page_loads_all_its_parts_from_here_and_nothing_from_elsewhere() {
     let service = Service::start();
-    let page = service.get("/docs").await;
-    assert_eq!(page.status, 200);
+    let page = service.get("/docs").await.is(200);
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(
         page.header("content-security-policy")
@@ -168,9 +167,7 @@ async fn everything_that_the_first_page_loads_is_there_and_little() {
 
 #[tokio::test]
 async fn below_a_base_path_the_page_finds_all_of_it_too() {
-    let mut config = Config::default();
-    config.http.base_path = "/gate".to_owned();
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.base_path = "/gate".to_owned());
     let page = look(&service, "/gate/dashboard", &[]).await;
     assert!(
         page.body.contains("<base href=\"/gate/dashboard/\">"),
@@ -190,15 +187,9 @@ async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing(
     let service = Service::start();
     let page = look(&service, "/dashboard", &[]).await;
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
-    for path in [
-        "/dashboard/",
-        "/dashboard/locks",
-        "/dashboard/locks/deploy:prod",
-        "/dashboard/locks/a.b.js?tab=queue",
-        "/dashboard/locks/%3Cscript%3E",
-        "/dashboard/events",
-        "/dashboard/index.html",
-    ] {
+    let pages = "/dashboard/ /dashboard/locks /dashboard/locks/deploy:prod /dashboard/events
+        /dashboard/locks/a.b.js?tab=queue /dashboard/locks/%3Cscript%3E /dashboard/index.html";
+    for path in words(pages) {
         let answer = look(&service, path, &[]).await;
         assert_eq!((answer.status, &answer.body), (200, &page.body), "{path}");
         assert_eq!(
@@ -207,13 +198,9 @@ async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing(
             "{path}"
         );
     }
-    for path in [
-        "/dashboard/nope.js",
-        "/dashboard/vendor/nope@1.0.0/nope.js",
-        "/dashboard/README.md",
-        "/dashboard/../Cargo.toml",
-        "/dashboard/%2e%2e/Cargo.toml",
-    ] {
+    let missing = "/dashboard/nope.js /dashboard/vendor/nope@1.0.0/nope.js /dashboard/README.md
+        /dashboard/../Cargo.toml /dashboard/%2e%2e/Cargo.toml";
+    for path in words(missing) {
         let answer = look(&service, path, &[]).await;
         assert_eq!(answer.problem(), (404, "not-found"), "{path}");
     }

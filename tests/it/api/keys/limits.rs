@@ -120,8 +120,7 @@ async fn renew_release_and_adopting_go_on_when_a_key_has_asked_too_often() {
         let renewed = limited.with_token("PUT /locks/a/renew", TOKEN).await;
         assert_eq!(renewed.status, 200);
     }
-    let released = limited.with_token("DELETE /locks/a", TOKEN).await;
-    assert_eq!(released.status, 204);
+    limited.with_token("DELETE /locks/a", TOKEN).await.is(204);
     let adopted = limited.adopt(&limited.key, TOKEN).await;
     assert_eq!(adopted.status(), 200);
 }
@@ -163,8 +162,7 @@ async fn who_hangs_up_on_a_renewal_pays_as_if_it_were_lost() {
 /// A gateway at which an address may send three wrong tokens in a minute.
 fn wary() -> Limited {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 3;
+    let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 3);
     let service = Service::with_gate(config, &file("ci", &key, "")).0;
     Limited { service, key }
 }
@@ -185,8 +183,7 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     let granted = wary.ask("POST /locks/a", "").await;
     for _ in 0..3 {
         // One that is right costs nothing.
-        let right = release(service, &[WRONG], Release::Released).await;
-        assert_eq!(right.status, 204);
+        release(service, &[WRONG], Release::Released).await.is(204);
         assert_eq!(release(service, &[WRONG], LOST).await.status, 410);
     }
     let asked = service.script.asked().len();
@@ -200,8 +197,7 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     // A valid key is let pass, and so is a lease that was granted here.
     let known = ("lock-token", granted["token"].as_str().unwrap());
     for headers in [&[wary.key.auth(), WRONG][..], &[known]] {
-        let passed = release(service, headers, Release::Released).await;
-        assert_eq!(passed.status, 204);
+        release(service, headers, Release::Released).await.is(204);
     }
     assert_eq!(release(service, &[known], LOST).await.status, 429);
     advance(Duration::from_secs(21)).await;
@@ -222,9 +218,7 @@ async fn who_hangs_up_on_a_release_has_had_it_counted() {
 
 #[tokio::test]
 async fn where_there_are_no_keys_releases_are_not_counted() {
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 1;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.auth.max_refused_per_minute = 1);
     for _ in 0..3 {
         assert_eq!(release(&service, &[WRONG], LOST).await.status, 410);
     }
@@ -277,8 +271,7 @@ async fn a_lease_that_is_asked_for_again_is_answered_although_there_is_no_room()
         ("POST /locks/a", 201),
         ("POST /locks/b", 429),
     ] {
-        let answer = limited.service.call(line, &headers).await;
-        assert_eq!(answer.status, status, "{}", answer.body);
+        limited.service.call(line, &headers).await.is(status);
     }
 }
 

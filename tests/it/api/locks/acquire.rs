@@ -10,8 +10,7 @@ const WITH_KEY: &[(&str, &str)] = &[("idempotency-key", KEY)];
 #[tokio::test]
 async fn an_empty_body_takes_all_defaults() {
     let service = Service::start();
-    let answer = service.call("POST /locks/a", &[]).await;
-    assert_eq!(answer.status, 201);
+    let answer = service.call("POST /locks/a", &[]).await.is(201);
     assert_eq!(answer.header("location"), "/locks/a");
     assert_eq!(answer.header("content-type"), "application/json");
     assert_eq!(answer.redacted(), lease_view(json!({})));
@@ -50,8 +49,9 @@ async fn null_is_the_same_as_leaving_out() {
 
 #[tokio::test]
 async fn the_default_ttl_is_the_configured_one() {
-    let mut config = Config::default();
-    config.limits.default_ttl_ms = Millis(7_000);
+    let config = with(Config::default(), |it| {
+        it.limits.default_ttl_ms = Millis(7_000)
+    });
     let answer = Service::with(config).acquire("{}").await;
     assert_eq!(answer["ttl_ms"], 7_000);
 }
@@ -61,10 +61,8 @@ async fn the_token_that_is_answered_is_the_one_that_was_granted() {
     let service = Service::start();
     let answer = service.acquire("").await;
     let token = Token::parse(answer["token"].as_str().unwrap()).unwrap();
-    let asked = service.script.asked();
-    let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
-        panic!("one attempt: {asked:?}");
-    };
+    assert_eq!(service.script.asked().len(), 1);
+    let attempt = service.script.attempt();
     assert_eq!(attempt.token, token.hash());
     assert_eq!(attempt.name.as_str(), "a");
     assert!(attempt.idempotency.is_none());
@@ -73,20 +71,16 @@ async fn the_token_that_is_answered_is_the_one_that_was_granted() {
 #[tokio::test]
 async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_token() {
     let service = Service::start();
-    let first = service.call("POST /locks/a", WITH_KEY).await;
-    assert_eq!(first.status, 201);
-    let asked = service.script.asked();
-    let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
-        panic!("one attempt: {asked:?}");
-    };
+    let first = service.call("POST /locks/a", WITH_KEY).await.is(201);
+    assert_eq!(service.script.asked().len(), 1);
+    let attempt = service.script.attempt();
     let salt: Salt = attempt.idempotency.as_ref().unwrap().salt;
     let mut lease = held();
     lease.expires_in = Duration::from_secs(21);
     lease.held_for = Duration::from_secs(9);
     let replayed = Acquisition::Replayed(lease, salt, None);
     service.script.acquire.ok(replayed);
-    let again = service.call("POST /locks/a", WITH_KEY).await;
-    assert_eq!(again.status, 200);
+    let again = service.call("POST /locks/a", WITH_KEY).await.is(200);
     assert_eq!(again.header("location"), "/locks/a");
     assert_eq!(again["token"], first["token"]);
     let expected = json!({
@@ -128,8 +122,7 @@ async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
         mark: None,
     });
     service.script.acquire.ok(refused);
-    let answer = service.acquire("").await;
-    assert_eq!(answer.problem(), (423, "locked"));
+    let answer = service.acquire("").await.is_problem(423, "locked");
     let unknown = json!({
         "expires_in_ms": null, "fencing_token": null, "foreign": true, "mode": null,
     });

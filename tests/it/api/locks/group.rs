@@ -55,8 +55,7 @@ async fn several_locks_are_one_lease_object_with_one_token() {
     let gateway = Gateway::start();
     let asked =
         json!({"names": ["b", "a"], "ttl_ms": 20_000, "owner": "me", "metadata": {"k": "v"}});
-    let answer = gateway.acquire(&asked).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
+    let answer = gateway.acquire(&asked).await.is(201);
     assert_eq!(answer.headers.get("location"), None);
     let lease = parsed(&answer);
     let names: Vec<_> = lease["leases"].as_array().unwrap().iter().collect();
@@ -66,8 +65,8 @@ async fn several_locks_are_one_lease_object_with_one_token() {
     );
     assert!(names.iter().all(|it| it["fencing_token"].is_u64()));
     assert_eq!(
-        (&lease["ttl_ms"], &lease["owner"], &lease["metadata"]),
-        (&json!(20_000), &json!("me"), &json!({"k": "v"}))
+        fields(&lease, ["ttl_ms", "owner", "metadata"]),
+        json!([20_000, "me", {"k": "v"}])
     );
     assert_eq!(lease["waited_ms"], 0);
     let left = lease["expires_in_ms"].as_u64().unwrap();
@@ -246,10 +245,8 @@ async fn the_options_count_for_every_lock() {
     service.script.acquire.ok(held_by(Holder::Lease(held())));
     let body = r#"{"names": ["b", "a"], "ttl_ms": 60000, "max_hold_ms": 90000, "limit": 3}"#;
     service.ask("POST /locks", JSON, body).await;
-    let asked = service.script.asked();
-    let StoreCall::Acquire(attempt) = &asked[0] else {
-        panic!("{asked:?}");
-    };
+    assert_eq!(service.script.acquired(), 1);
+    let attempt = service.script.attempt();
     assert_eq!(attempt.name, LockName::new("a").unwrap());
     assert_eq!(attempt.ttl.as_millis(), 9_999, "until all are taken");
     assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
@@ -261,8 +258,7 @@ async fn a_release_without_the_token_is_told_of_the_header_alone() {
     let service = Service::start();
     let body = json!({"token": TOKEN}).to_string();
     let answer = service.ask("DELETE /locks?names=a,b", JSON, body);
-    let answer = answer.await;
-    assert_eq!(answer.problem(), (400, "invalid-request"));
+    let answer = answer.await.is_problem(400, "invalid-request");
     let reason = "is missing; send the token in this header";
     let error = json!({"field": "Lock-Token", "reason": reason});
     assert_eq!(parsed(&answer)["errors"], json!([error]));
@@ -278,8 +274,7 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let service = Service::over_with_keys(Arc::new(store), &keys);
     let names = json!({"names": ["secret:a", "team:x"]}).to_string();
     let headers = [all.auth(), JSON[0]];
-    let acquired = service.ask("POST /locks", &headers, names).await;
-    assert_eq!(acquired.status, 201, "{}", acquired.body);
+    service.ask("POST /locks", &headers, names).await.is(201);
     let look = async |key: &Key, path| {
         let answer = service.call(&format!("GET {path}"), &[key.auth()]).await;
         parsed(&answer)

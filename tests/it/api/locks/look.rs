@@ -9,13 +9,12 @@ use latchgate::{
     },
 };
 
-use crate::api::{fixture::foreign_view, prelude::*};
+use crate::api::prelude::*;
 
 async fn inspect(inspection: Inspection) -> Value {
     let service = Service::start();
     service.script.inspect.ok(inspection);
-    let answer = service.get("/locks/a").await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = service.get("/locks/a").await.is(200);
     answer.json()
 }
 
@@ -103,8 +102,7 @@ fn asked(service: &Service) -> ListQuery {
 #[tokio::test]
 async fn a_page_shows_its_locks_and_where_the_next_begins() {
     let service = Service::start();
-    let page = list(&service, "/locks").await;
-    assert_eq!(page.status, 200, "{}", page.body);
+    let page = list(&service, "/locks").await.is(200);
     assert_eq!(page.header("cache-control"), "no-store");
     let lock = |name: &str, holder: Value| json!({"holder_count": 1, "holders": [holder], "name": name, "waiter_count": 3});
     let ours = lock("a", holder_view(json!({"owner": "ci"})));

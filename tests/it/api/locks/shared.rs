@@ -1,22 +1,12 @@
 //! Locks that several share: what is asked for, and everything that shows them.
 
-use latchgate::{
-    lock::{Limit, Mode, Sharing},
-    store::contract::Attempt,
-};
+use latchgate::lock::{Limit, Mode, Sharing};
 
 use crate::api::prelude::*;
 
 fn sharing(limit: u64, has_slot: bool) -> Sharing {
     let limit = Limit::new(limit).unwrap();
     Sharing { limit, has_slot }
-}
-
-fn attempt(service: &Service) -> Attempt {
-    match service.script.asked().pop() {
-        Some(StoreCall::Acquire(attempt)) => *attempt,
-        other => panic!("the last command is an acquire: {other:?}"),
-    }
 }
 
 fn in_slot(slot: u16) -> HeldLease {
@@ -27,37 +17,23 @@ fn in_slot(slot: u16) -> HeldLease {
 #[tokio::test]
 async fn the_mode_and_the_limit_reach_the_store_and_the_slot_comes_back() {
     let service = Service::start();
-    for (body, asked, mode, slot) in [
-        ("{}", None, "exclusive", None),
-        (r#"{"mode":"exclusive"}"#, None, "exclusive", None),
-        (r#"{"mode":null,"limit":null}"#, None, "exclusive", None),
-        (
-            r#"{"mode":"shared"}"#,
-            Some(sharing(1_000, false)),
-            "shared",
-            None,
-        ),
-        (
-            r#"{"mode":"shared","limit":3}"#,
-            Some(sharing(3, true)),
-            "shared",
-            Some(0),
-        ),
-        (r#"{"limit":1}"#, Some(sharing(1, true)), "shared", Some(0)),
-        (
-            r#"{"limit":1000}"#,
-            Some(sharing(1_000, true)),
-            "shared",
-            Some(0),
-        ),
+    for (body, asked) in [
+        ("{}", None),
+        (r#"{"mode":"exclusive"}"#, None),
+        (r#"{"mode":null,"limit":null}"#, None),
+        (r#"{"mode":"shared"}"#, Some(sharing(1_000, false))),
+        (r#"{"mode":"shared","limit":3}"#, Some(sharing(3, true))),
+        (r#"{"limit":1}"#, Some(sharing(1, true))),
+        (r#"{"limit":1000}"#, Some(sharing(1_000, true))),
     ] {
-        let answer = service.acquire(body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        assert_eq!(attempt(&service).sharing, asked, "{body}");
+        let mode = asked.map_or("exclusive", |_| "shared");
+        let slot = asked.and_then(|it| it.has_slot.then_some(0));
+        let answer = service.acquire(body).await.is(201);
+        assert_eq!(service.script.attempt().sharing, asked, "{body}");
         let lease = answer.json();
         assert_eq!(
-            (&lease["mode"], &lease["slot"]),
-            (&json!(mode), &json!(slot)),
+            fields(&lease, ["mode", "slot"]),
+            json!([mode, slot]),
             "{body}"
         );
     }
@@ -65,9 +41,7 @@ async fn the_mode_and_the_limit_reach_the_store_and_the_slot_comes_back() {
 
 #[tokio::test]
 async fn what_is_wrong_with_mode_or_limit_is_named() {
-    let mut config = Config::default();
-    config.limits.max_holders = 20;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_holders = 20);
     let cases = r#"
         {"limit":0} => limit: is 0; allowed are 1 to 20
         {"limit":21} => limit: is 21; allowed are 1 to 20
@@ -111,33 +85,22 @@ async fn a_renewal_and_a_stream_show_mode_and_slot() {
     let renewed = Ok(Renewal::Renewed(in_slot(7), Duration::ZERO));
     let renewals = [renewed.clone(), renewed];
     service.script.renew.extend(renewals);
-    let (put, renew) = (Method::PUT, "/locks/a/renew");
-    let answer = service
-        .call(&format!("{put} {renew}"), WITH_TOKEN)
-        .await
-        .json();
-    assert_eq!(
-        (&answer["mode"], &answer["slot"]),
-        (&json!("shared"), &json!(7))
-    );
+    let answer = service.call("PUT /locks/a/renew", WITH_TOKEN).await.json();
+    assert_eq!(fields(&answer, ["mode", "slot"]), json!(["shared", 7]));
     let token = format!("Lock-Token: {}\r\n", WITH_TOKEN[0].1);
     let mut adopter = Listener::hold(service.connect().await, &token, "").await;
     assert_eq!(adopter.expect("granted").await["slot"], 7);
     let body = r#"{"limit":2}"#;
     let mut holder = Listener::hold(service.connect().await, "", body).await;
     let lease = holder.expect("granted").await;
-    assert_eq!(
-        (&lease["mode"], &lease["slot"]),
-        (&json!("shared"), &json!(0))
-    );
+    assert_eq!(fields(&lease, ["mode", "slot"]), json!(["shared", 0]));
 }
 
 /// What a request is told that finds the lock shared by these.
 async fn refused(body: &str, holders: SharedHolders) -> Value {
     let service = Service::start();
     service.script.acquire.ok(held_by(Holder::Shared(holders)));
-    let answer = service.acquire(body).await;
-    assert_eq!(answer.problem(), (423, "locked"));
+    let answer = service.acquire(body).await.is_problem(423, "locked");
     let seconds: u64 = answer.header("retry-after").parse().unwrap();
     let body = answer.json();
     let ms = body["retry_after_ms"].as_u64().unwrap();
@@ -259,8 +222,7 @@ async fn the_tag_of_a_shared_lock_is_that_of_all_who_share_it() {
     let mut without_first = sharers(3, 2);
     without_first.leases.remove(0);
     for changed in [shared(without_first), shared(sharers(2, 2)), free()] {
-        let answer = inspect(&service, changed, tag).await;
-        assert_eq!(answer.status, 200);
+        let answer = inspect(&service, changed, tag).await.is(200);
         assert_ne!(answer.header("etag"), tag);
     }
     // Somebody who is not seen may have left, and somebody else have come.
@@ -310,14 +272,14 @@ async fn a_repetition_in_another_mode_or_with_another_limit_has_another_fingerpr
     for body in words(r#"{} {"mode":"shared"} {"limit":3} {"limit":4}"#) {
         let headers = [key, JSON[0]];
         service.ask("POST /locks/a", &headers, body).await;
-        let fingerprint = attempt(&service).idempotency.unwrap().fingerprint;
+        let fingerprint = service.script.attempt().idempotency.unwrap().fingerprint;
         assert!(!seen.contains(&fingerprint), "{body}");
         seen.push(fingerprint);
     }
     let headers = [key, JSON[0]];
     let same = r#"{"mode":"shared","limit":3}"#;
     service.ask("POST /locks/a", &headers, same).await;
-    let fingerprint = attempt(&service).idempotency.unwrap().fingerprint;
+    let fingerprint = service.script.attempt().idempotency.unwrap().fingerprint;
     assert_eq!(fingerprint, seen[2], "a limit implies the mode");
 }
 
@@ -359,14 +321,13 @@ async fn events_of_a_shared_lease_say_so_also_where_only_its_token_is_known() {
     let lease = service.acquire(r#"{"limit":3,"owner":"ci"}"#).await.json();
     let acquired = event(&mut events).await;
     let token = [("lock-token", lease["token"].as_str().unwrap())];
-    let released = service.call("DELETE /locks/a", &token).await;
-    assert_eq!(released.status, 204);
+    service.call("DELETE /locks/a", &token).await.is(204);
     let released = event(&mut events).await;
     for (event, kind) in [(acquired, "acquired"), (released, "released")] {
         assert_eq!(event["kind"], kind);
         assert_eq!(
-            (&event["mode"], &event["slot"]),
-            (&json!("shared"), &json!(0)),
+            fields(&event, ["mode", "slot"]),
+            json!(["shared", 0]),
             "{event}"
         );
     }
@@ -385,10 +346,7 @@ async fn the_event_of_a_wait_says_what_is_waited_for() {
         service.script.acquire.ok(queued(0));
         service.acquire(body).await;
         let queued = event(&mut events).await;
-        assert_eq!(
-            (&queued["kind"], &queued["mode"]),
-            (&json!("queued"), &json!(mode))
-        );
+        assert_eq!(fields(&queued, ["kind", "mode"]), json!(["queued", mode]));
         assert_eq!(queued.get("slot"), None, "nothing is granted");
     }
 }

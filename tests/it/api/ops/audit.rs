@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use latchgate::audit::{BreakAttempt, ReloadedKeys, Requester};
 
-use crate::api::{fixture::audit_lines, prelude::*};
+use crate::api::prelude::*;
 
 /// A gateway with an audit log in this directory, for those who have one of these keys.
 fn service(directory: &Path, keys: &str) -> Service {
@@ -15,13 +15,7 @@ fn service(directory: &Path, keys: &str) -> Service {
         let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
         Gate::guarded(ring, SessionSeal::random(), &Config::default().auth, clock)
     };
-    let store = Scripted(Arc::new(Script::default()));
-    Service::audited(
-        store,
-        Config::default(),
-        gate,
-        audit(&directory.join("log")),
-    )
+    Service::with_audit(Config::default(), gate, audit(&directory.join("log")))
 }
 
 #[tokio::test]
@@ -99,8 +93,7 @@ async fn what_a_caller_chooses_stays_on_its_line_and_within_bounds() {
     let forged = "https://a\",\"event\":\"start";
     for origin in [long.as_str(), forged] {
         let headers = [("origin", origin)];
-        let refused = service.call("POST /locks/a", &headers).await;
-        assert_eq!(refused.status, 403);
+        service.call("POST /locks/a", &headers).await.is(403);
     }
     let path = directory.path().join("log");
     until("both are written", || audit_lines(&path).len() == 2).await;
@@ -147,16 +140,14 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
 #[tokio::test]
 async fn a_disk_that_is_full_stops_nothing_and_is_a_warning() {
     let audit = audit(Path::new("/dev/full"));
-    let store = Scripted(Arc::new(Script::default()));
-    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    let service = Service::with_audit(Config::default(), Gate::open(), audit.clone());
     for _ in 0..3 {
         let headers = [("origin", "null")];
         let refused = service.call("POST /locks/a", &headers).await;
         assert_eq!(refused.problem(), (403, "origin-refused"));
     }
     until("all are counted", || audit.missing() == 3).await;
-    let ready = service.get("/readyz").await;
-    assert_eq!(ready.status, 200);
+    let ready = service.get("/readyz").await.is(200);
     let checks = ready["checks"].as_array().unwrap().clone();
     let check = checks
         .iter()
@@ -199,8 +190,7 @@ async fn a_moved_log_goes_on_in_a_new_file() {
 async fn refuse(service: &Service, times: usize) {
     for _ in 0..times {
         let headers = [("origin", "null")];
-        let refused = service.call("POST /locks/a", &headers).await;
-        assert_eq!(refused.status, 403);
+        service.call("POST /locks/a", &headers).await.is(403);
     }
 }
 
@@ -209,8 +199,7 @@ async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log");
     let audit = audit(&path);
-    let store = Scripted(Arc::new(Script::default()));
-    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    let service = Service::with_audit(Config::default(), Gate::open(), audit.clone());
     refuse(&service, 1_000).await;
     audit.stopped("TERM");
     audit.flush(Duration::from_mins(1)).await;

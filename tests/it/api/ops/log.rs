@@ -4,9 +4,7 @@ use crate::api::prelude::*;
 
 /// A gateway that writes a line for every request.
 fn logging_all() -> Service {
-    let mut config = Config::default();
-    config.log.requests = LogRequests::All;
-    Service::with(config)
+    Service::configured(|it| it.log.requests = LogRequests::All)
 }
 
 #[tokio::test]

@@ -4,8 +4,7 @@ use crate::{api::prelude::*, redlock::nodes::Nodes, support::is_busy};
 
 async fn pair() -> (RedisServer, Gateway, Gateway) {
     let server = RedisServer::start().await;
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let start = || Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url));
+    let start = || Gateway::start_with(Setup::on(&server));
     let (first, second) = (start(), start());
     (server, first, second)
 }

@@ -275,8 +275,7 @@ impl Pair {
             caller.acquire("lock", &json!({ "ttl_ms": TTL_MS })).await
         });
         self.struck(point).await;
-        self.victim.signal(Signal::STOP);
-        self.victim.stands_still();
+        self.victim.freeze();
         self.let_go();
         // Its lease ends meanwhile, and the next has the lock.
         let mut caller = Caller::connect(self.other.address).await;

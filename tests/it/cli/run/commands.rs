@@ -28,8 +28,7 @@ fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
     let found = run(&url, &["deploy", "--", "/no/such/command"]).wait();
     assert_eq!(found.code, Some(127), "{found:?}");
     found.begins("latchgate: cannot start /no/such/command: ");
-    let executable = run(&url, &["deploy", "--", "/dev/null"]).wait();
-    assert_eq!(executable.code, Some(126), "{executable:?}");
+    run(&url, &["deploy", "--", "/dev/null"]).wait().ends(126);
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
@@ -37,8 +36,7 @@ fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
 fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
     let gateway = Gateway::start();
     let url = gateway.url();
-    let holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let _holder = held(&url, &["deploy"]);
     let directory = tempfile::tempdir().unwrap();
     let (file, path) = (directory.path().join("file"), directory.path());
     fs::write(&file, "").unwrap();
@@ -50,8 +48,7 @@ fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
         (file, 126),
         (path, 126),
     ] {
-        let ran = run(&url, &["deploy", "--", command]).wait();
-        assert_eq!(ran.code, Some(code), "{ran:?}");
+        let ran = run(&url, &["deploy", "--", command]).wait().ends(code);
         let said = format!("latchgate: cannot start {command}: ");
         ran.begins(&said);
         assert_eq!(ran.err.lines().count(), 1, "it did not wait: {ran:?}");
@@ -64,8 +61,7 @@ fn a_gateway_may_be_configured_under_a_lock() {
     let gateway = Gateway::start();
     let script = r#"env | grep -c ^LATCHGATE_ && "$LATCHGATE" config check"#;
     let arguments = ["a", "b", "--limit", "2", "--token-env"];
-    let ran = run_sh(&gateway.url(), &arguments, script).wait();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = run_sh(&gateway.url(), &arguments, script).wait().ends(0);
     // The address, and all that `run` sets.
     assert!(ran.out.starts_with("7\n"), "{ran:?}");
 }
@@ -74,8 +70,7 @@ fn a_gateway_may_be_configured_under_a_lock() {
 fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() {
     let gateway = Gateway::start();
     let url = gateway.url();
-    let holder = run_sh(&url, &["deploy", "--owner", "me"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let _holder = held(&url, &["deploy", "--owner", "me"]);
     let held = run_sh(&url, &["deploy", "--wait", "0"], "echo ran").wait();
     held.gives(100, "");
     let waited = run_sh(&url, &["deploy", "--wait", "1500ms"], "echo ran").wait();
@@ -143,8 +138,7 @@ fn times_that_cannot_work_are_refused_before_anything_is_asked() {
 fn a_wait_that_is_given_up_is_not_in_the_way_of_the_next() {
     let gateway = Gateway::start();
     let url = gateway.url();
-    let mut holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let mut holder = held(&url, &["deploy"]);
     let mut patient = run_sh(&url, &["deploy"], "echo patient");
     until("it waits", || waiters(&url, "deploy") == 1);
     let ran = run_sh(&url, &["deploy", "--wait", "200ms"], "echo ran").wait();
@@ -183,8 +177,7 @@ fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
     // Far longer than the lease: it is renewed until the command has ended.
     ask_for(&url, "5m");
     assert!(inspect(&url, "deploy").contains("asked for by somebody: a newer one"));
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(5), "{ran:?}");
+    let ran = running.wait().ends(5);
     assert_eq!(ran.out, "up\nasked\ntidied\n");
     ran.says("latchgate: deploy: to be released within ");
     assert!(ran.err.contains("asked for by somebody: a newer one"));
@@ -199,8 +192,7 @@ fn the_lease_is_renewed_while_the_command_ends() {
     let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], slow);
     running.printed("up");
     ask_for(&url, "5m");
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = running.wait().ends(0);
     assert_eq!(ran.out, "up\nasked\ntidied\n");
     assert_eq!(ran.err.matches("to be released").count(), 1, "{ran:?}");
 }
@@ -213,8 +205,7 @@ fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
     running.printed("up");
     let began = Instant::now();
     ask_for(&url, "6s");
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(102), "{ran:?}");
+    let ran = running.wait().ends(102);
     assert_eq!(ran.out, "up\nasked\n");
     let why = "somebody asked for the lock, and it was not released in time";
     ran.says(why);

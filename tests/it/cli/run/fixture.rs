@@ -30,6 +30,13 @@ pub(in crate::cli) fn run_sh(url: &str, arguments: &[&str], script: &str) -> Run
     run(url, &[arguments, &["--", "sh", "-c", script]].concat())
 }
 
+/// A command that holds its lock until it is told to end; it runs already.
+pub(in crate::cli) fn held(url: &str, arguments: &[&str]) -> Running {
+    let holder = run_sh(url, arguments, "echo up; exec sleep 60");
+    holder.printed("up");
+    holder
+}
+
 /// Starts a program that knows where gateways are, and where `latchgate` is.
 pub(in crate::cli) fn start(url: &str, mut command: Command) -> Running {
     let mut child = command

@@ -3,8 +3,7 @@
 use crate::cli::prelude::*;
 
 fn on(redis: &RedisServer) -> Gateway {
-    let url = format!("redis://127.0.0.1:{}", redis.port());
-    Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url))
+    Gateway::start_with(Setup::on(&redis))
 }
 
 fn break_lock(url: &str) {
@@ -22,11 +21,9 @@ async fn a_command_that_does_not_want_to_end_is_killed_before_somebody_else_has_
     let check = format!("kill -0 {} && echo both; echo mine", pid.as_raw_pid());
     let mut winning = run_sh(&other.url(), &["deploy"], &check);
     until("it waits", || waiters(&other.url(), "deploy") == 1);
-    ours.signal(Signal::STOP);
-    ours.stands_still();
+    ours.freeze();
     assert_eq!(winning.wait().out, "mine\n");
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     lost.says("stopping the command");
     ours.signal(Signal::CONT);
 }
@@ -37,8 +34,7 @@ fn a_command_has_time_to_end_well_before_its_lease_is_over() {
     let tidy = r#"trap "echo tidied; exit 0" TERM; echo up; while :; do sleep 0.05; done"#;
     let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "12s"], tidy);
     losing.printed("up");
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     let stopped = Instant::now();
     losing.printed("tidied");
     // It was last renewed before that.
@@ -56,10 +52,8 @@ fn grandchildren_end_with_the_command() {
     let script = r#"trap "" TERM; (trap "" TERM; sh -c 'echo "inner=$$"; while :; do sleep 0.05; done') & echo "outer=$$"; wait"#;
     let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "3s"], script);
     let pids = [losing.printed_pid("outer"), losing.printed_pid("inner")];
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    gateway.freeze();
+    losing.wait().ends(102);
     for pid in pids {
         assert!(!is_alive(pid));
     }
@@ -74,8 +68,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
     let mut losing = run_sh(&gateway.url(), &arguments, script);
     losing.printed("released");
     let released = Instant::now();
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     lost.says("the gateway says that it has ended");
     // Renewed more often than every two seconds.
     assert!(released.elapsed() < Duration::from_secs(20));
@@ -118,8 +111,7 @@ fn a_command_has_but_a_moment_if_its_lease_was_ended_and_anybody_may_have_the_lo
     break_lock(&url);
     losing.printed("tidying");
     let told = Instant::now();
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     assert!(told.elapsed() < Duration::from_secs(10), "{lost:?}");
 }
 
@@ -170,8 +162,7 @@ fn a_hold_limit_ends_the_command_like_any_other_loss() {
     let gateway = Gateway::start();
     let arguments = ["deploy", "--ttl", "2s", "--max-hold", "2s"];
     let mut losing = run_sh(&gateway.url(), &arguments, "exec sleep 60");
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     lost.says("hold limit");
 }
 
@@ -190,8 +181,7 @@ fn the_command_ends_as_it_ends_although_nobody_takes_the_release() {
     running.printed("up");
     gateway.kill();
     let begin = Instant::now();
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(9), "{ran:?}");
+    let ran = running.wait().ends(9);
     ran.says("could not release the lock");
     assert!(begin.elapsed() < Duration::from_secs(8));
 }
@@ -206,8 +196,7 @@ fn a_release_is_tried_until_somebody_takes_it() {
         "echo up; sleep 0.2; echo done",
     );
     running.printed("up");
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     running.printed("done");
     gateway.signal(Signal::CONT);
     assert_eq!(running.wait().code, Some(0));
@@ -228,8 +217,7 @@ fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
     const NOT_THERE: Duration = Duration::from_secs(4);
     let gateway = Gateway::start();
     let url = gateway.url();
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     let mut running = run_sh(&url, &["deploy"], "echo ran");
     until("it hears signals", || hears(running.pid(), Signal::TERM));
     running.signal(Signal::TERM);
@@ -277,8 +265,7 @@ fn a_wait_that_nobody_answers_is_told_once_and_so_is_its_end() {
         until("it waits again", || waiters(&url, "deploy") == 1);
         let released = on(&["release", "deploy"]).token(token.trim_end());
         assert_eq!(released.read().code, Some(0));
-        let ran = waiting.wait();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = waiting.wait().ends(0);
         let again = "latchgate: deploy: the gateway answers again\n";
         assert_eq!(ran.err.matches(again).count(), 1, "{ran:?}");
         let cannot = "the gateway cannot be asked, trying again: ";
@@ -326,8 +313,7 @@ async fn is_kept_at_the_next_address_after(signal: Signal) {
     running.printed("up");
     first.signal(signal);
     first.wait();
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(3), "{ran:?}");
+    running.wait().ends(3);
     assert_eq!(inspect(&second.url(), "deploy"), "deploy is free\n");
 }
 
@@ -336,8 +322,7 @@ async fn a_wait_goes_on_at_another_gateway_when_its_own_drains_or_dies() {
     for signal in [Signal::TERM, Signal::KILL] {
         let redis = RedisServer::start().await;
         let (mut first, second) = (on(&redis), on(&redis));
-        let mut holder = run_sh(&second.url(), &["deploy"], "echo up; exec sleep 60");
-        holder.printed("up");
+        let mut holder = held(&second.url(), &["deploy"]);
         let mut early = run_sh(
             &both(&first, &second),
             &["deploy", "--ttl", "20s"],

@@ -8,4 +8,4 @@ mod loss;
 mod signals;
 mod terminal;
 
-pub(super) use fixture::{inspect, is_alive, run_sh, start, until, waiters};
+pub(super) use fixture::{held, inspect, is_alive, run_sh, start, until, waiters};

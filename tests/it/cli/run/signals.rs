@@ -47,8 +47,7 @@ fn an_interrupted_command_leaves_no_lock_behind() {
     let gateway = Gateway::start();
     let url = gateway.url();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut running = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-        running.printed("up");
+        let mut running = held(&url, &["deploy"]);
         running.signal(signal);
         assert_eq!(running.wait().code, Some(code));
         assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
@@ -85,10 +84,8 @@ fn the_lock_is_released_although_the_signal_comes_with_the_end_of_the_command() 
 #[test]
 fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
     let gateway = Gateway::start();
-    let mut running = run_sh(&gateway.url(), &["deploy"], "echo up; exec sleep 60");
-    running.printed("up");
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    let mut running = held(&gateway.url(), &["deploy"]);
+    gateway.freeze();
     let begin = Instant::now();
     running.signal(Signal::TERM);
     running.said("no answer to the release of the lock yet");
@@ -96,8 +93,7 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
         running.signal(Signal::INT);
         running.has_ended()
     });
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(143), "{ran:?}");
+    let ran = running.wait().ends(143);
     let left = "could not release the lock, the lease ends by itself in";
     ran.says(left);
     // Nobody would wait for longer than ten seconds anyway.
@@ -109,8 +105,7 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
 fn a_signal_during_the_wait_ends_it_at_once_and_runs_nothing() {
     let gateway = Gateway::start();
     let url = gateway.url();
-    let holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let _holder = held(&url, &["deploy"]);
     for (signal, code) in [
         (Signal::INT, 130),
         (Signal::TERM, 143),
@@ -144,8 +139,7 @@ fn what_was_granted_in_the_moment_of_the_signal_is_given_back() {
     let gateway = Gateway::start();
     let url = gateway.url();
     for _ in 0..5 {
-        let mut holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-        holder.printed("up");
+        let mut holder = held(&url, &["deploy"]);
         let mut waiting = run_sh(&url, &["deploy"], "echo ran; exec sleep 60");
         until("it waits", || waiters(&url, "deploy") == 1);
         holder.signal(Signal::TERM);
@@ -314,8 +308,7 @@ fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
         until("it is dead", || !is_alive(pid));
     }
     running.signal(Signal::CONT);
-    let lost = running.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = running.wait().ends(102);
     lost.says("did not run");
     // It has done what it is for.
     lost.says_not("the guard is gone");
@@ -352,7 +345,6 @@ fn the_number_of_the_group_goes_to_nobody_while_anybody_is_left_in_it() {
         }
         assert_eq!(state, Some('Z'), "it is not collected");
     }
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(3), "{ran:?}");
+    running.wait().ends(3);
     assert_eq!(state(leader), None);
 }

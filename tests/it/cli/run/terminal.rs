@@ -162,8 +162,7 @@ fn a_line_shows_how_the_wait_goes_and_goes_away() {
 #[test]
 fn ctrl_c_ends_the_wait() {
     let gateway = Gateway::start();
-    let holder = run_sh(&gateway.url(), &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let _holder = held(&gateway.url(), &["deploy"]);
     let mut shell = Shell::start(&gateway);
     shell.keys("\"$LATCHGATE\" acquire deploy --wait 1m; echo code=$?\n");
     shell.shows("waiting for deploy");
@@ -174,8 +173,7 @@ fn ctrl_c_ends_the_wait() {
 #[test]
 fn a_line_says_that_there_is_no_answer_yet() {
     let gateway = Gateway::start();
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     let mut shell = Shell::start(&gateway);
     shell.keys("\"$LATCHGATE\" acquire deploy; echo code=$?\n");
     shell.shows("\r\x1b[Kwaiting for deploy: ");
