@@ -42,7 +42,7 @@ pub(crate) use tokio::{
 
 pub(crate) use super::fixture::*;
 pub(crate) use crate::support::{
-    Caller, Connection, HttpRequest, RedisServer, eventually, fields,
+    Caller, Connection, HttpRequest, RedisServer, assert_has, eventually, fields,
     gateway::{Gateway, Setup},
     operations::{Operation, operations, paths},
     raise_the_limit, rows, with, words,

@@ -195,10 +195,8 @@ fn a_backup_is_logged_before_it_is_sent_and_head_makes_none() {
     assert_eq!(line["bytes"], fs::metadata(&file).unwrap().len());
     assert_eq!(line["remote"], "127.0.0.1");
     let log = gateway.log();
-    assert!(
-        log.contains("backup") && log.contains("key=\"ops\""),
-        "{log}"
-    );
+    assert_has(&log, "backup");
+    assert_has(&log, "key=\"ops\"");
 }
 
 #[tokio::test]

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use tokio::time::Duration;
-
 use crate::cli::prelude::*;
 
 /// A keys file that goes away.
@@ -66,15 +64,6 @@ impl Made {
 pub(super) fn inspect(gateway: &Gateway, lock: &str, key: &str) -> Ran {
     let ran = gateway.typed(&format!("inspect {lock}"));
     ran.key(key).read()
-}
-
-/// Waits until something is so.
-pub(super) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
@@ -149,7 +138,7 @@ fn a_new_key_is_added_to_a_file_and_works() {
         ran.says_not(&ran.out[15..58]);
     }
     assert_eq!(inspect(&made, "a", first.out.trim_end()).code, Some(0));
-    soon("the gateway has read it again", || {
+    until("the gateway has read it again", || {
         inspect(&made, "a", second.out.trim_end()).code == Some(0)
     });
     let again = new("second");
@@ -175,7 +164,7 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
         begun.says(part);
     }
     begun.says_not(&new[15..58]);
-    soon("the new secret is known", || {
+    until("the new secret is known", || {
         inspect(&gateway, "a", new).code == Some(0)
     });
     assert_eq!(inspect(&gateway, "a", &old.key).code, Some(0));
@@ -186,7 +175,7 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     let answer = finished.json();
     assert_eq!(answer["removed_id"], old.key[4..14]);
     assert_eq!(answer["kept_id"], new[4..14]);
-    soon("the old secret is gone", || {
+    until("the old secret is gone", || {
         inspect(&gateway, "a", &old.key).code == Some(106)
     });
     assert_eq!(inspect(&gateway, "a", new).code, Some(0));
@@ -318,22 +307,22 @@ fn a_file_that_became_invalid_keeps_the_old_keys_and_is_a_warning() {
     assert!(shows("passing"), "{}", ready());
     for broken in ["", "[[key]]\nname = 1"] {
         file.write(broken);
-        soon("there is a warning", || shows("warning"));
+        until("there is a warning", || shows("warning"));
         assert!(ready().contains("\"status\":\"ready\""), "{}", ready());
         assert!(!ready().contains("keys.toml"), "{}", ready());
         assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
         gateway.logged("the keys file cannot be used");
         file.write(&key.toml);
-        soon("the warning is gone", || shows("passing"));
+        until("the warning is gone", || shows("passing"));
     }
     let everybody = fs::Permissions::from_mode(0o666);
     fs::set_permissions(&file.path, everybody).unwrap();
-    soon("it is said who can write the file", || {
+    until("it is said who can write the file", || {
         gateway.log().contains("can write the keys file")
     });
     fs::remove_file(&file.path).unwrap();
     gateway.signal(Signal::HUP);
-    soon("there is a warning", || shows("warning"));
+    until("there is a warning", || shows("warning"));
     assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
 }
 
@@ -355,14 +344,12 @@ fn a_stream_ends_when_its_key_is_taken_back_or_expires() {
     };
     let streams = [hold("a", &brief), hold("b", &gone)];
     let is_held = |lock: &str| inspect(&gateway, lock, &other.key).out.contains("held");
-    soon("both are held", || is_held("a") && is_held("b"));
+    until("both are held", || is_held("a") && is_held("b"));
     file.write(&(other.toml.clone() + &brief.toml));
     for stream in streams {
         let out = stream.wait_with_output().unwrap();
         let out = String::from_utf8(out.stdout).unwrap();
-        assert!(
-            out.contains("event: granted") && out.contains("\"reason\":\"revoked\""),
-            "{out}"
-        );
+        assert_has(&out, "event: granted");
+        assert_has(&out, "\"reason\":\"revoked\"");
     }
 }

@@ -4,16 +4,16 @@ use std::process::ChildStdout;
 
 use crate::cli::prelude::*;
 
-fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url())
-        .read()
-}
-
 fn acquire(gateway: &Gateway, lock: &str, owner: &str) {
     gateway
         .typed(&format!("acquire {lock} --ttl 1h --owner '{owner}'"))
         .ends(0);
+}
+
+/// Breaks `deploy` at a gateway.
+fn run(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
+    let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
+    gateway.latchgate(&arguments).read()
 }
 
 fn fence(gateway: &Gateway, lock: &str) -> String {
@@ -42,7 +42,9 @@ fn a_list_walks_through_all_pages() {
     assert!(lines[2].starts_with("a:2 ") && lines[3].starts_with("b:1 "));
 
     let json = |arguments: &[&str]| {
-        let listed = on(&gateway, &[&["list", "--json"], arguments].concat());
+        let listed = gateway
+            .latchgate(&[&["list", "--json"], arguments].concat())
+            .read();
         assert_eq!(listed.code, Some(0), "{listed:?}");
         let name = |line: &str| {
             let lock: Value = serde_json::from_str(line).unwrap();
@@ -129,12 +131,6 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
     let shown = Reply::Answer(200, lock.to_owned());
     let gone = Reply::problem(409, "not-held", "");
     let gateway = FakeGateway::new([shown, Reply::Lost, gone]);
-    let run = |gateway: &FakeGateway, arguments: &[&str]| {
-        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
-        latchgate(&arguments)
-            .env("LATCHGATE_URL", &gateway.url)
-            .read()
-    };
     run(&gateway, &["--yes"]).ends(105);
     let received = gateway.received();
     assert_eq!(received.len(), 3);
@@ -169,12 +165,6 @@ fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itsel
     let mark = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
     let holder = format!(r#"{{"foreign":true,"foreign_mark":"{mark}","expires_in_ms":null}}"#);
     let shown = || Reply::Answer(200, format!(r#"{{"state":"held","holders":[{holder}]}}"#));
-    let run = |gateway: &FakeGateway, arguments: &[&str]| {
-        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
-        latchgate(&arguments)
-            .env("LATCHGATE_URL", &gateway.url)
-            .read()
-    };
     let sent = format!(r#"{{"foreign_mark":"{mark}","reason":"x"}}"#);
     for flag in ["--yes", "--any"] {
         let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holders":[{holder}]}}"#));
@@ -232,15 +222,16 @@ fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
     acquire(&gateway, "deploy", "ci");
     let fence = fence(&gateway, "deploy");
     let arguments = ["break", "deploy", "--reason", "newer", "--fencing-token"];
-    let asked = |grace: &[&str]| on(&gateway, &[&arguments[..], &[&fence], grace].concat());
+    let asked = |grace: &[&str]| {
+        gateway
+            .latchgate(&[&arguments[..], &[&fence], grace].concat())
+            .read()
+    };
     let answer = asked(&["--grace", "1h", "--json"]).ends(0);
     let body = answer.json();
     assert_eq!(body["holders"][0]["release_requested"]["reason"], "newer");
     let inspected = gateway.typed("inspect deploy").read();
-    assert!(
-        inspected.out.contains("to be released within 59m "),
-        "{inspected:?}"
-    );
+    assert_has(&inspected.out, "to be released within 59m ");
     let answer = asked(&["--grace", "2h"]).ends(106);
     answer.says("--grace is 7200000");
     asked(&["--grace", "0"]).ends(0);
@@ -262,7 +253,7 @@ fn who_is_asked_to_release_a_lock_is_shown_so_wherever_the_lease_is() {
         .typed("break gpu --reason newer --all --grace 1h")
         .ends(0);
     for command in [&["list"][..], &["inspect", "gpu"]] {
-        let shown = on(&gateway, command);
+        let shown = gateway.latchgate(command).read();
         for owner in ["one", "two"] {
             let line = shown.out.lines().find(|line| line.contains(owner));
             let asked = "(to be released within 59m ";

@@ -21,7 +21,7 @@ pub(crate) use tempfile::TempDir;
 pub(crate) use tokio::time::Instant;
 
 pub(crate) use crate::support::{
-    Connection, HttpRequest, RedisServer,
+    Connection, HttpRequest, RedisServer, assert_has,
     fake_gateway::{FakeGateway, Reply},
     fields,
     gateway::{Gateway, Setup},
@@ -31,5 +31,5 @@ pub(crate) use crate::support::{
 
 pub(super) use super::{
     keys::{File, Made},
-    run::{held, inspect, is_alive, run_sh, start, until, waiters},
+    run::{begun, held, inspect, is_alive, run_sh, start, until, until_dead, until_free, waiters},
 };

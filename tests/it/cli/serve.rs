@@ -85,8 +85,7 @@ fn an_open_address_without_authentication_is_refused_unless_it_is_meant() {
 
 #[test]
 fn what_was_granted_survives_kill_9() {
-    let mut gateway = Gateway::start();
-    let url = gateway.url();
+    let (mut gateway, url) = Gateway::start_and_url();
     let acquired = typed(&format!("acquire deploy --url {url} --ttl 1m")).read();
     let token = acquired.out.trim_end();
     gateway.kill();

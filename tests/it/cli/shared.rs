@@ -4,10 +4,12 @@ use crate::cli::prelude::*;
 
 const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
 
+/// Runs it in the environment of another job.
 fn on(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url)
+    gateway
+        .latchgate(arguments)
         .env("LATCHGATE_SLOT", "77")
+        .env("LATCHGATE_SLOTS", r#"{"db":77}"#)
         .read()
 }
 
@@ -218,24 +220,9 @@ fn each_of_several_locks_has_a_slot_of_its_own() {
         let gateway = FakeGateway::new([group(mode, slots), released]);
         let command = ["--", "sh", "-c", show];
         let run = [&["run", "db", "gpus", "--wait", "0"], arguments, &command].concat();
-        let ran = on_with_slots(&gateway, &run);
+        let ran = on(&gateway, &run);
         ran.gives(0, found);
     }
-}
-
-/// In the environment of another job.
-fn on_with_slots(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url)
-        .env("LATCHGATE_SLOT", "77")
-        .env("LATCHGATE_SLOTS", r#"{"db":77}"#)
-        .read()
-}
-
-fn on_gateway(gateway: &Gateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url())
-        .read()
 }
 
 fn lock(gateway: &Gateway, name: &str) -> Value {
@@ -245,8 +232,7 @@ fn lock(gateway: &Gateway, name: &str) -> Value {
 
 #[test]
 fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let script = r#"echo "slot $LATCHGATE_SLOT"; exec sleep 60"#;
     let limit = ["gpu", "--limit", "2"];
     let first = run_sh(&url, &limit, script);
@@ -264,7 +250,7 @@ fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
         .map(|holder| holder["fencing_token"].to_string())
         .unwrap();
     let one = ["break", "gpu", "--reason", "x", "--fencing-token", &fence];
-    assert_eq!(on_gateway(&gateway, &one).code, Some(0));
+    gateway.latchgate(&one).ends(0);
     third.printed("slot 0");
     assert_eq!(lock(&gateway, "gpu")["holder_count"], 2);
     let all = gateway.typed("break gpu --reason x --all").ends(0);
@@ -274,8 +260,7 @@ fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
 
 #[test]
 fn readers_are_together_and_nobody_passes_a_writer() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let reader = |owner: &str| {
         let ran = gateway
             .typed(&format!("acquire book --shared --ttl 1h --owner {owner}"))

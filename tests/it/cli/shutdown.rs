@@ -200,8 +200,7 @@ fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
 
 #[test]
 fn while_it_drains_nothing_is_acquired_and_what_is_held_can_be_kept_and_given_back() {
-    let mut gateway = Gateway::start();
-    let url = gateway.url();
+    let (mut gateway, url) = Gateway::start_and_url();
     let token = on(&url, &["acquire", "deploy"], "").out;
     let token = token.trim_end();
     gateway.signal(Signal::TERM);
@@ -389,8 +388,7 @@ fn until_free(url: &str) {
 
 #[test]
 fn a_release_that_came_while_it_was_frozen_is_carried_out_although_its_caller_has_gone() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let by_delete = |token: &str| {
         format!("DELETE /locks/deploy HTTP/1.1\r\nhost: localhost\r\nlock-token: {token}\r\n\r\n")
     };

@@ -329,8 +329,6 @@ fn a_port_that_only_the_gateway_knows_and_a_wrong_configuration_are_2() {
     assert_eq!(check("localhost", &[]).code, Some(2));
 }
 
-/// Set in the child: it is to show how a program begins that a test starts.
-const CHILD: &str = "LG_DISPOSITIONS_CHILD";
 /// Starts what follows as `nohup` and the background of a shell do, and with a mask beyond that.
 const DEAF: &str = r#"trap "" HUP INT QUIT TERM USR1; exec env --block-signal=USR2 "$@""#;
 const SHOW: [&str; 3] = ["grep", "-E", "^Sig(Blk|Ign)"];
@@ -356,30 +354,6 @@ fn deaf(arguments: &[&str]) -> Command {
     let mut command = spawn::command("sh");
     command.args(["-c", DEAF, "sh"]).args(arguments);
     command
-}
-
-#[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tells the child from the parent, not a configuration of the product"
-)]
-fn what_a_test_starts_ignores_and_blocks_nothing_whoever_started_the_tests() {
-    if std::env::var_os(CHILD).is_some() {
-        let mut show = spawn::command(SHOW[0]);
-        show.args(&SHOW[1..]);
-        assert_eq!(shown(show), [0, 0]);
-        return;
-    }
-    let [blocked, ignored] = shown(deaf(&SHOW));
-    assert!(blocked != 0 && ignored != 0);
-    let this = std::env::current_exe().unwrap();
-    let name = "what_a_test_starts_ignores_and_blocks_nothing_whoever_started_the_tests";
-    let name = format!("cli::supervisors::{name}");
-    let ran = deaf(&[this.to_str().unwrap(), "--exact", &name])
-        .env(CHILD, "")
-        .output()
-        .unwrap();
-    assert!(ran.status.success(), "{ran:?}");
 }
 
 #[test]

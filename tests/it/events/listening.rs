@@ -73,13 +73,6 @@ async fn a_query_that_is_not_understood_is_refused() {
 }
 
 #[tokio::test]
-async fn it_needs_a_caller_that_takes_event_streams() {
-    let html = [("accept", "text/html")];
-    let answer = Service::start().call("GET /events", &html).await;
-    assert_eq!(answer.problem(), (406, "not-acceptable"));
-}
-
-#[tokio::test]
 async fn one_too_many_is_refused_until_another_one_leaves() {
     let service = Service::configured(|it| it.limits.max_event_streams = 2);
     let (_one, two) = (Reader::of(&service).await, Reader::of(&service).await);

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::{
     RedisServer,
-    program::{Run, program, typed},
+    program::{Run, latchgate, program, typed},
     stopped::stands_still,
 };
 
@@ -69,6 +69,13 @@ impl Gateway {
         Self::start_with(Setup::default())
     }
 
+    /// The same, and its URL.
+    pub(crate) fn start_and_url() -> (Self, String) {
+        let gateway = Self::start();
+        let url = gateway.url();
+        (gateway, url)
+    }
+
     /// Starts one on an embedded store, unless the setup names another.
     pub(crate) fn start_with(setup: Setup) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -90,6 +97,11 @@ impl Gateway {
             "http"
         };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// The program with some arguments, asking this gateway.
+    pub(crate) fn latchgate(&self, arguments: &[&str]) -> Run {
+        latchgate(arguments).env("LATCHGATE_URL", &self.url())
     }
 
     /// The program with the arguments of a line, asking this gateway.

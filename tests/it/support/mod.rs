@@ -37,7 +37,7 @@ pub(crate) use clock::Clock;
 pub(crate) use connection::{Connection, Event, HttpRequest, connect_with_little_room, read_event};
 pub(crate) use deadline::{eventually, until};
 pub(crate) use descriptors::raise_the_limit;
-pub(crate) use fields::fields;
+pub(crate) use fields::{assert_has, fields};
 pub(crate) use full::full;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;

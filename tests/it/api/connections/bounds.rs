@@ -60,10 +60,7 @@ async fn requests_sent_together_are_answered_in_order() {
     send(&mut stream, &all).await;
     for id in 0..20 {
         let answer = answer(&mut stream).await;
-        assert!(
-            answer.contains(&format!("x-request-id: {id}\r\n")),
-            "{answer}"
-        );
+        assert_has(&answer, &format!("x-request-id: {id}\r\n"));
     }
 }
 

@@ -172,10 +172,12 @@ async fn they_take_the_room_of_all_if_theirs_is_full() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_all_the_same() {
+async fn probes_and_metrics_are_answered_all_the_same() {
     let service = small();
     let full = async {
-        assert_eq!(service.get("/healthz").await.status, 200);
+        service.get("/healthz").await.is(200);
+        let scraped = service.get("/metrics").await.is(200);
+        assert!(scraped.body.contains("latchgate_waiters"));
     };
     while_full(&service, full).await;
 }
@@ -268,10 +270,7 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
         let mut more = TcpStream::connect(address).await.unwrap();
         let refused = asked(&mut more, request, 503).await;
         assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
-        assert!(
-            refused.contains("content-type: application/problem+json\r\n"),
-            "{refused}"
-        );
+        assert_has(&refused, "content-type: application/problem+json\r\n");
         assert!(refused.contains("\"code\":\"overloaded\""), "{refused}");
         assert_eq!(closed(&mut more).await, "");
     }
@@ -366,16 +365,6 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
 
 /// How many may ask at once although there is no room.
 const SCRAPES: usize = 4;
-
-#[tokio::test]
-async fn metrics_are_told_all_the_same() {
-    let service = small();
-    let full = async {
-        let scraped = service.get("/metrics").await.is(200);
-        assert!(scraped.body.contains("latchgate_waiters"));
-    };
-    while_full(&service, full).await;
-}
 
 #[tokio::test]
 async fn a_few_may_ask_at_once_and_who_may_not_takes_the_room_of_nobody() {

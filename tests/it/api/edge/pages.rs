@@ -47,14 +47,8 @@ async fn the_documentation_page_loads_all_its_parts_from_here_and_nothing_from_e
         );
     }
     let settings = service.get("/docs/swagger-initializer.js").await.body;
-    assert!(
-        settings.contains("\"url\": \"/openapi.json\""),
-        "{settings}"
-    );
-    assert!(
-        settings.contains("\"validatorUrl\": \"none\""),
-        "{settings}"
-    );
+    assert_has(&settings, "\"url\": \"/openapi.json\"");
+    assert_has(&settings, "\"validatorUrl\": \"none\"");
 }
 
 #[tokio::test]

@@ -87,9 +87,8 @@ async fn a_path_that_ends_with_a_slash_is_told_so() {
 #[tokio::test]
 async fn a_request_id_that_was_sent_comes_back() {
     let service = Service::start();
-    let answer = service
-        .call("GET /nowhere", &[("x-request-id", "my-id.1")])
-        .await;
+    let headers = [("x-request-id", "my-id.1")];
+    let answer = service.call("GET /nowhere", &headers).await;
     assert_eq!(answer.header("x-request-id"), "my-id.1");
     assert_eq!(answer.problem(), (404, "not-found"));
     let answer = service.call("GET /", &[("x-request-id", "my id")]).await;
@@ -106,14 +105,12 @@ async fn nothing_is_done_for_a_request_that_accepts_none_of_the_answers() {
     }
     assert!(service.script.asked().is_empty());
     for path in ["/", "/healthz", "/readyz", "/openapi.json"] {
-        let answer = service
-            .call(&format!("GET {path}"), &[("accept", "text/html")])
-            .await;
+        let line = format!("GET {path}");
+        let answer = service.call(&line, &[("accept", "text/html")]).await;
         assert_eq!(answer.status, 406, "{path}");
     }
-    let docs = service
-        .call("GET /docs", &[("accept", "application/json")])
-        .await;
+    let headers = [("accept", "application/json")];
+    let docs = service.call("GET /docs", &headers).await;
     assert_eq!(docs.status, 406);
 }
 
@@ -166,9 +163,8 @@ async fn a_panic_is_a_500_and_not_the_end() {
 async fn a_base_path_is_in_front_of_everything() {
     let service = Service::configured(|it| it.http.base_path = "/latch/gate/".to_owned());
     for (path, _) in paths() {
-        let options = service
-            .call(&format!("OPTIONS /latch/gate{path}"), &[])
-            .await;
+        let line = format!("OPTIONS /latch/gate{path}");
+        let options = service.call(&line, &[]).await;
         assert_eq!(options.status, 204, "{path}");
         assert_eq!(service.get(&path).await.status, 404, "{path}");
     }
@@ -279,10 +275,8 @@ async fn foreign_data_is_named() {
     service.script.inspect.fail(foreign_data());
     let answer = service.get("/locks/a").await;
     let detail = answer["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("\"lg:{a}:lock\"") && detail.contains("a list"),
-        "{detail}"
-    );
+    assert_has(detail, "\"lg:{a}:lock\"");
+    assert_has(detail, "a list");
 }
 
 #[tokio::test]

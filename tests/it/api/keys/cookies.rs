@@ -247,8 +247,7 @@ fn audited(path: &Path, key: &Key) -> (Service, Audit) {
 async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let (service, _audit) = audited(&path, &key);
 
@@ -290,8 +289,7 @@ async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
 
 #[tokio::test]
 async fn who_signs_in_and_out_stands_in_the_audit_log() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let (service, _audit) = audited(&path, &key);
     let answer = sign_in(&service, "", &key, &[("x-request-id", "in")]).await;
@@ -319,8 +317,7 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
 
 #[tokio::test]
 async fn who_signs_out_over_and_over_is_a_number_in_the_next_line() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let (service, audit) = audited(&path, &key);
     let cookie = session(&service, &key).await;

@@ -128,16 +128,3 @@ async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
     });
     assert_eq!(answer["holders"][0], contender_view(unknown));
 }
-
-#[tokio::test]
-async fn a_lease_is_renewed_before_its_hold_limit_when_that_is_nearer() {
-    let service = Service::start();
-    let mut lease = held();
-    lease.expires_in = Duration::from_secs(3);
-    lease.hold_expires_in = Some(Duration::from_secs(3));
-    let granted = Acquisition::Granted(lease);
-    service.script.acquire.ok(granted);
-    let body = service.acquire("").await.json();
-    assert_eq!(body["renew_after_ms"], 1_000);
-    assert_eq!(body["hold_expires_in_ms"], 3_000);
-}

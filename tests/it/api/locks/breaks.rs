@@ -215,16 +215,12 @@ async fn what_was_broken_is_answered_a_hundred_at_most_and_how_many_they_were() 
     assert_eq!(all["holders"].as_array().unwrap().len(), 100);
     assert_eq!(all["holder_count"], 130);
     let text = service.get("/metrics").await.body;
-    assert!(
-        text.contains("\nlatchgate_broken_leases_total 131\n"),
-        "{text}"
-    );
+    assert_has(&text, "\nlatchgate_broken_leases_total 131\n");
 }
 
 #[tokio::test]
 async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let service = Service::with_audit(Config::default(), Gate::open(), audit(&path));
     let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut events = Listener::ask(service.connect().await, request).await;
@@ -260,8 +256,7 @@ async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
 
 #[tokio::test]
 async fn what_was_not_broken_is_one_line_with_what_was_meant() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let service = Service::with_audit(Config::default(), Gate::open(), audit(&path));
     for (breaking, body) in [
         (Breaking::Ambiguous(sharers(3, 3)), r#"{"reason":"x"}"#),
@@ -494,8 +489,7 @@ async fn is_shown_to_those_who_look_and_who_want_the_lock_if_they_may_view_it() 
 
 #[tokio::test]
 async fn is_in_the_audit_log_when_it_is_made_and_when_it_is_carried_out() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let ring = KeysFile::new("keys.toml");
     let ring = ring.parse(&key.entry("ops", "break = ['*']")).unwrap();

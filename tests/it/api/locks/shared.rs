@@ -56,9 +56,8 @@ async fn what_is_wrong_with_mode_or_limit_is_named() {
     "#;
     for (body, expected) in rows(cases) {
         for target in ["/locks/a", "/locks/a/hold"] {
-            let answer = service
-                .ask(&format!("POST {target}"), JSON, body.clone())
-                .await;
+            let line = format!("POST {target}");
+            let answer = service.ask(&line, JSON, body.clone()).await;
             assert_eq!(answer.errors(), [expected.as_str()], "{body}");
         }
     }

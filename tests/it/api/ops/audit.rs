@@ -20,8 +20,7 @@ fn service(directory: &Path, keys: &str) -> Service {
 
 #[tokio::test]
 async fn every_refusal_is_a_line_that_says_who_and_what() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (directory, path) = log_file();
     let key = Key::new();
     let service = service(directory.path(), &key.entry("weak", "view = ['team:']"));
     let stranger = Key::new();
@@ -105,8 +104,7 @@ async fn what_a_caller_chooses_stays_on_its_line_and_within_bounds() {
 
 #[tokio::test]
 async fn a_break_is_on_the_disk_before_it_is_answered() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let audit = audit(&path);
     let name = LockName::new("deploy").unwrap();
     let broken = BreakAttempt {
@@ -196,8 +194,7 @@ async fn refuse(service: &Service, times: usize) {
 
 #[tokio::test]
 async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let audit = audit(&path);
     let service = Service::with_audit(Config::default(), Gate::open(), audit.clone());
     refuse(&service, 1_000).await;
@@ -214,8 +211,7 @@ async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
 
 #[tokio::test]
 async fn a_line_that_broke_off_is_not_gone_on_with_after_a_start_or_a_hup() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let half = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"ev";
     fs::write(&path, half).unwrap();
     let audit = audit(&path);

@@ -34,12 +34,10 @@ async fn a_request_is_one_line_with_its_route_status_code_and_id() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let service = logging_all();
-    service
-        .call("GET /locks/a/", &[("x-request-id", "one")])
-        .await;
-    service
-        .call("POST /locks/a", &[("x-request-id", "two")])
-        .await;
+    let headers = [("x-request-id", "one")];
+    service.call("GET /locks/a/", &headers).await;
+    let headers = [("x-request-id", "two")];
+    service.call("POST /locks/a", &headers).await;
     let log = lines.read();
     let line = |id: &str| {
         let id = format!("id=\"{id}\"");
@@ -184,12 +182,10 @@ async fn no_secret_is_ever_logged() {
     let body = format!(r#"{{"token": "{TOKEN}"}}"#);
     let json = [("content-type", "application/json")];
     service.ask("POST /locks/a/release", &json, body).await;
-    service
-        .call("DELETE /locks/a", &[("lock-token", token)])
-        .await;
-    service
-        .call(&format!("DELETE /locks/a?token={TOKEN}"), &[])
-        .await;
+    let headers = [("lock-token", token)];
+    service.call("DELETE /locks/a", &headers).await;
+    let line = format!("DELETE /locks/a?token={TOKEN}");
+    service.call(&line, &[]).await;
     service.call(&format!("DELETE /locks/{TOKEN}/x"), &[]).await;
     service
         .call("POST /locks/a", &[("idempotency-key", &key[..20])])

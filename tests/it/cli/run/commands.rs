@@ -5,8 +5,7 @@ use crate::cli::prelude::*;
 
 #[test]
 fn the_command_holds_the_lock_and_its_exit_code_is_ours() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let script = r#"echo "$LATCHGATE_NAME"; "$LATCHGATE" inspect "$LATCHGATE_NAME" | grep -q "fencing token  $LATCHGATE_FENCING_TOKEN" && exit 7"#;
     let ran = run_sh(&url, &["deploy"], script).wait();
     ran.gives(7, "deploy\n");
@@ -23,8 +22,7 @@ fn a_command_that_a_signal_ended_is_128_and_the_signal() {
 
 #[test]
 fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let found = run(&url, &["deploy", "--", "/no/such/command"]).wait();
     assert_eq!(found.code, Some(127), "{found:?}");
     found.begins("latchgate: cannot start /no/such/command: ");
@@ -34,8 +32,7 @@ fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
 
 #[test]
 fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let _holder = held(&url, &["deploy"]);
     let directory = tempfile::tempdir().unwrap();
     let (file, path) = (directory.path().join("file"), directory.path());
@@ -68,8 +65,7 @@ fn a_gateway_may_be_configured_under_a_lock() {
 
 #[test]
 fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let _holder = held(&url, &["deploy", "--owner", "me"]);
     let held = run_sh(&url, &["deploy", "--wait", "0"], "echo ran").wait();
     held.gives(100, "");
@@ -87,10 +83,8 @@ fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() 
 
 #[test]
 fn runs_take_turns_without_a_limit_to_the_wait() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let first = run_sh(&url, &["deploy"], "echo up; exec sleep 1");
-    first.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let _first = begun(&url, &["deploy"], "echo up; exec sleep 1");
     let mut second = run_sh(&url, &["deploy"], "echo second");
     let ran = second.wait();
     ran.gives(0, "second\n");
@@ -98,8 +92,7 @@ fn runs_take_turns_without_a_limit_to_the_wait() {
 
 #[test]
 fn the_token_is_in_the_environment_only_if_it_was_asked_for() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let show = r#"echo "[$LATCHGATE_TOKEN]""#;
     // An inherited one is that of another lease.
     let nested = r#""$LATCHGATE" run inner -- sh -c 'echo "[$LATCHGATE_TOKEN]"'"#;
@@ -136,8 +129,7 @@ fn times_that_cannot_work_are_refused_before_anything_is_asked() {
 
 #[test]
 fn a_wait_that_is_given_up_is_not_in_the_way_of_the_next() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let mut holder = held(&url, &["deploy"]);
     let mut patient = run_sh(&url, &["deploy"], "echo patient");
     until("it waits", || waiters(&url, "deploy") == 1);
@@ -170,10 +162,8 @@ fn ask_for(url: &str, grace: &str) {
 
 #[test]
 fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], TIDY);
-    running.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let mut running = begun(&url, &["deploy", "--ttl", "3s"], TIDY);
     // Far longer than the lease: it is renewed until the command has ended.
     ask_for(&url, "5m");
     assert!(inspect(&url, "deploy").contains("asked for by somebody: a newer one"));
@@ -186,11 +176,9 @@ fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
 
 #[test]
 fn the_lease_is_renewed_while_the_command_ends() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let slow = r#"trap "echo asked; sleep 5; echo tidied; exit 0" TERM; echo up; while :; do sleep 0.02; done"#;
-    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], slow);
-    running.printed("up");
+    let mut running = begun(&url, &["deploy", "--ttl", "3s"], slow);
     ask_for(&url, "5m");
     let ran = running.wait().ends(0);
     assert_eq!(ran.out, "up\nasked\ntidied\n");
@@ -199,10 +187,8 @@ fn the_lease_is_renewed_while_the_command_ends() {
 
 #[test]
 fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], STUBBORN);
-    running.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let mut running = begun(&url, &["deploy", "--ttl", "3s"], STUBBORN);
     let began = Instant::now();
     ask_for(&url, "6s");
     let ran = running.wait().ends(102);
@@ -217,8 +203,7 @@ fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
 
 #[test]
 fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let arguments = [
         "deploy",
         "--ttl",
@@ -233,13 +218,10 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     let directory = tempfile::tempdir().unwrap();
     let go = directory.path().join("go");
     let script = format!("GO={}; {script}", go.display());
-    let mut running = run_sh(&url, &arguments, &script);
-    running.printed("up");
+    let mut running = begun(&url, &arguments, &script);
     ask_for(&url, "3s");
     running.said("to be released within ");
-    until("it is broken", || {
-        inspect(&url, "deploy") == "deploy is free\n"
-    });
+    until_free(&url);
     running.said("the lease is lost, the command goes on");
     assert!(!running.has_ended());
     fs::write(&go, "").unwrap();

@@ -30,11 +30,30 @@ pub(in crate::cli) fn run_sh(url: &str, arguments: &[&str], script: &str) -> Run
     run(url, &[arguments, &["--", "sh", "-c", script]].concat())
 }
 
+/// The same with a script that has printed `up`.
+pub(in crate::cli) fn begun(url: &str, arguments: &[&str], script: &str) -> Running {
+    let running = run_sh(url, arguments, script);
+    running.printed("up");
+    running
+}
+
 /// A command that holds its lock until it is told to end; it runs already.
 pub(in crate::cli) fn held(url: &str, arguments: &[&str]) -> Running {
-    let holder = run_sh(url, arguments, "echo up; exec sleep 60");
-    holder.printed("up");
-    holder
+    begun(url, arguments, "echo up; exec sleep 60")
+}
+
+/// Waits until nobody holds `deploy`.
+pub(in crate::cli) fn until_free(url: &str) {
+    until("it is free", || {
+        inspect(url, "deploy") == "deploy is free\n"
+    });
+}
+
+/// Waits until processes run no more.
+pub(in crate::cli) fn until_dead(pids: [Pid; 2]) {
+    for pid in pids {
+        until("it is dead", || !is_alive(pid));
+    }
 }
 
 /// Starts a program that knows where gateways are, and where `latchgate` is.

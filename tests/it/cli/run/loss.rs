@@ -32,8 +32,7 @@ async fn a_command_that_does_not_want_to_end_is_killed_before_somebody_else_has_
 fn a_command_has_time_to_end_well_before_its_lease_is_over() {
     let gateway = Gateway::start();
     let tidy = r#"trap "echo tidied; exit 0" TERM; echo up; while :; do sleep 0.05; done"#;
-    let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "12s"], tidy);
-    losing.printed("up");
+    let mut losing = begun(&gateway.url(), &["deploy", "--ttl", "12s"], tidy);
     gateway.freeze();
     let stopped = Instant::now();
     losing.printed("tidied");
@@ -76,8 +75,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
 
 #[test]
 fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let tidy = r#"trap "echo tidying" TERM; echo "pid=$$"; while :; do sleep 0.05; done"#;
     let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
     let mut losing = run_sh(&url, &arguments, tidy);
@@ -102,12 +100,10 @@ fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
 
 #[test]
 fn a_command_has_but_a_moment_if_its_lease_was_ended_and_anybody_may_have_the_lock() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let tidy = r#"trap "echo tidying" TERM; echo up; while :; do sleep 0.05; done"#;
     let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
-    let mut losing = run_sh(&url, &arguments, tidy);
-    losing.printed("up");
+    let mut losing = begun(&url, &arguments, tidy);
     break_lock(&url);
     losing.printed("tidying");
     let told = Instant::now();
@@ -117,8 +113,7 @@ fn a_command_has_but_a_moment_if_its_lease_was_ended_and_anybody_may_have_the_lo
 
 #[test]
 fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhile() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let script = r#"sh -c 'trap "" TERM; echo "left=$$"; while :; do sleep 0.05; done' & sleep 0.3; echo "ended"; exit 6"#;
     let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
     let mut losing = run_sh(&url, &arguments, script);
@@ -148,8 +143,7 @@ fn a_command_may_go_on_without_its_lease_if_that_is_wanted() {
         lost.display()
     );
     let arguments = ["deploy", "--ttl", "1500ms", "--on-lost", "continue"];
-    let mut losing = run_sh(&gateway.url(), &arguments, &script);
-    losing.printed("up");
+    let mut losing = begun(&gateway.url(), &arguments, &script);
     gateway.kill();
     losing.said("the lease is lost, the command goes on");
     fs::write(lost, "").unwrap();
@@ -188,8 +182,7 @@ fn the_command_ends_as_it_ends_although_nobody_takes_the_release() {
 
 #[test]
 fn a_release_is_tried_until_somebody_takes_it() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let mut running = run_sh(
         &url,
         &["deploy", "--ttl", "30s"],
@@ -215,8 +208,7 @@ fn hears(pid: Pid, signal: Signal) -> bool {
 fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
     // Longer than anybody is asked who is not there.
     const NOT_THERE: Duration = Duration::from_secs(4);
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     gateway.freeze();
     let mut running = run_sh(&url, &["deploy"], "echo ran");
     until("it hears signals", || hears(running.pid(), Signal::TERM));
@@ -309,8 +301,7 @@ async fn is_kept_at_the_next_address_after(signal: Signal) {
     // Longer than the TTL, which leaves three seconds for the renewal that finds the other address.
     let script = r#"echo up; sleep 7; "$LATCHGATE" inspect deploy | grep -q "token  $LATCHGATE_FENCING_TOKEN" && exit 3"#;
     let arguments = ["deploy", "--ttl", "5s", "--kill-after", "300ms"];
-    let mut running = run_sh(&both(&first, &second), &arguments, script);
-    running.printed("up");
+    let mut running = begun(&both(&first, &second), &arguments, script);
     first.signal(signal);
     first.wait();
     running.wait().ends(3);

@@ -104,9 +104,7 @@ fn ctrl_z_suspends_and_the_shell_can_bring_it_back() {
     shell.keys("fg\n");
     shell.keys("1233\n");
     shell.shows("got=1234");
-    until("it is free", || {
-        inspect(&gateway.url(), "deploy") == "deploy is free\n"
-    });
+    until_free(&gateway.url());
 }
 
 #[test]
@@ -117,9 +115,7 @@ fn what_was_suspended_for_too_long_does_not_go_on() {
     shell.shows("up=42");
     shell.keys(CTRL_Z);
     shell.shows("Stopped");
-    until("it is free", || {
-        inspect(&gateway.url(), "deploy") == "deploy is free\n"
-    });
+    until_free(&gateway.url());
     shell.keys("fg; echo code=$?\n");
     shell.shows("code=102");
     assert!(!shell.has_shown("got=1"));
