@@ -64,6 +64,11 @@ impl Site {
         &self.gateways[0]
     }
 
+    /// The first gateway, and somebody who listens there.
+    pub(super) async fn heard(&self) -> (&Service, Reader) {
+        (self.gateway(), Reader::of(self.gateway()).await)
+    }
+
     /// Somebody who listens at the first gateway, when all the others have heard of it.
     pub(super) async fn reader(&self) -> Reader {
         self.reader_at(0).await
@@ -96,8 +101,7 @@ impl Site {
             let name = format!("heard{other}at{index}");
             let is_it = |heard: &ReceivedEvent| heard.data["name"] == name.as_str();
             loop {
-                let lease = acquire(gateway, &name, &json!({})).await;
-                release(gateway, &lease).await;
+                once(gateway, &name).await;
                 if timeout(TRIAL, reader.up_to(is_it)).await.is_ok() {
                     break;
                 }
@@ -105,8 +109,7 @@ impl Site {
         }
         // What is left of the trials comes before this.
         for gateway in &self.gateways {
-            let last = acquire(gateway, "begin", &json!({})).await;
-            release(gateway, &last).await;
+            once(gateway, "begin").await;
             let is_last =
                 |heard: &ReceivedEvent| heard.data["name"] == "begin" && heard.kind == "released";
             reader.up_to(is_last).await;
@@ -147,6 +150,12 @@ pub(super) async fn release(gateway: &Service, lease: &Value) {
     let header = [("lock-token", token.as_str())];
     let release = gateway.call(&format!("DELETE {target}"), &header).await;
     assert_eq!(release.status, 204, "{}", release.body);
+}
+
+/// Acquires a lock and releases it again.
+pub(super) async fn once(gateway: &Service, lock: &str) {
+    let lease = acquire(gateway, lock, &json!({})).await;
+    release(gateway, &lease).await;
 }
 
 /// Holds a lock for as long as the body lives.

@@ -2,7 +2,7 @@
 
 use latchgate::engine::events::EventKind;
 
-use super::fixture::{Reader, ReceivedEvent, Site, acquire, hold, post, release, renew};
+use super::fixture::{ReceivedEvent, Site, acquire, hold, post, release, renew};
 use crate::api::prelude::*;
 
 /// Makes a test of each case for each store.
@@ -39,8 +39,7 @@ on_every_store! {
 }
 
 async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let body = json!({"owner": "ci", "metadata": {"run": "7"}, "ttl_ms": 60_000});
     let lease = acquire(gateway, "a", &body).await;
     renew(gateway, &lease).await;
@@ -99,8 +98,7 @@ async fn a_lease_that_was_released_does_not_expire(site: Site) {
 }
 
 async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let body = json!({"wait_ms": 20_000, "owner": "second"});
     // Released when all is heard: the answer to the first release may be told after the end of the second lease.
@@ -128,8 +126,7 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
     const PIECE: u64 = 600;
     // A place is taken a moment after its request has begun to wait.
     const MOMENT: u64 = 300;
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let mut key = vec![("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d13")];
     key.extend(JSON);
@@ -176,8 +173,7 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
 }
 
 async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let holding = hold(gateway, "a", &json!({"ttl_ms": 3_000, "owner": "held"})).await;
     let fence = reader.expect("acquired").await["fencing_token"].clone();
     let renewed = reader.expect("renewed").await;
@@ -193,8 +189,7 @@ async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
 }
 
 async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({"owner": "ci", "ttl_ms": 60_000})).await;
     let body = json!({"wait_ms": 20_000, "owner": "second"});
     let broken = async {
@@ -220,8 +215,7 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
 }
 
 async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let lease = acquire(gateway, "a", &json!({"owner": "ci", "ttl_ms": 60_000})).await;
     reader.expect("acquired").await;
     let why = json!({"reason": "deploy", "fencing_token": lease["fencing_token"], "grace_ms": 300});
@@ -241,8 +235,7 @@ async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
 }
 
 async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let body = json!({"ttl_ms": 400, "max_hold_ms": 500});
     let _holding = hold(gateway, "a", &body).await;
     let heard = reader.up_to(|heard| heard.kind == "lost").await;
@@ -265,8 +258,7 @@ async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
 }
 
 async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     // Its body is never read: the caller has gone.
     drop(gateway.open("POST /locks/a", &[], "").await);
     let fence = reader.expect("acquired").await["fencing_token"].clone();
@@ -276,8 +268,7 @@ async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
 }
 
 async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let key = [("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11")];
     for status in [201, 200] {
         gateway.call("POST /locks/a", &key).await.is(status);
@@ -290,8 +281,7 @@ async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
 async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_is_collected(
     site: Site,
 ) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let mut key = vec![("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d12")];
     key.extend(JSON);

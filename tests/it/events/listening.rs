@@ -142,8 +142,7 @@ async fn names(reader: &mut Reader, last: &str) -> Vec<String> {
 #[tokio::test]
 async fn what_happened_meanwhile_is_read_exactly_once() {
     let site = Site::embedded();
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     for name in ["a", "b", "c"] {
         acquire(gateway, name, &json!({})).await;
     }

@@ -46,6 +46,13 @@ pub(super) async fn session(service: &Service, key: &Key) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
+/// A gateway, a key, and the cookie of somebody who has signed in with it.
+async fn signed_in() -> (Service, Key, String) {
+    let (service, key) = start("");
+    let cookie = session(&service, &key).await;
+    (service, key, cookie)
+}
+
 /// The cookie without its secret.
 fn form(answer: &ApiResponse) -> String {
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -94,8 +101,7 @@ const LOOKS: [&str; 3] = ["GET /locks/a", "GET /locks", "GET /stats"];
 
 #[tokio::test]
 async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, key, cookie) = signed_in().await;
     let with = ("cookie", cookie.as_str());
     let site = |site| ("sec-fetch-site", site);
     for line in CALLS.into_iter().chain(LOOKS) {
@@ -131,8 +137,7 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
 
 #[tokio::test]
 async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     let with = ("cookie", cookie.as_str());
     let ask = async |method: Method, headers: &[(&str, &str)]| {
         service
@@ -165,8 +170,7 @@ async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked()
 
 #[tokio::test]
 async fn a_key_in_the_request_counts_before_the_cookie() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, key, cookie) = signed_in().await;
     let stranger = Key::new();
     for (auth, status) in [(stranger.auth(), 401), (key.auth(), 200)] {
         let headers = [("cookie", cookie.as_str()), auth, OURS];
@@ -179,8 +183,7 @@ async fn a_key_in_the_request_counts_before_the_cookie() {
 
 #[tokio::test]
 async fn a_release_needs_no_session_and_takes_one() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     for cookie in [cookie.as_str(), "latchgate-session=lgs_AAAA", "a=b"] {
         let headers = [("cookie", cookie), OURS, ("lock-token", TOKEN)];
         let answer = service.call("DELETE /locks/a", &headers).await;
@@ -190,8 +193,7 @@ async fn a_release_needs_no_session_and_takes_one() {
 
 #[tokio::test]
 async fn nobody_is_signed_in_or_out_by_a_page_of_another_origin() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, key, cookie) = signed_in().await;
     for foreign in [LISTED, ("sec-fetch-site", "same-site"), ("origin", "null")] {
         let answer = sign_in(&service, "", &key, &[foreign]).await;
         assert_eq!(answer.problem(), (403, "origin-refused"), "{foreign:?}");
@@ -211,8 +213,7 @@ async fn nobody_is_signed_in_or_out_by_a_page_of_another_origin() {
 
 #[tokio::test]
 async fn signing_out_takes_away_every_cookie_that_was_brought() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     let brought = format!("a=b; {cookie}; __Host-{cookie}; {cookie}");
     let headers = [("cookie", brought.as_str()), OURS];
     let answer = service.call("DELETE /session", &headers).await;
@@ -338,8 +339,7 @@ async fn who_signs_out_over_and_over_is_a_number_in_the_next_line() {
 
 #[tokio::test]
 async fn over_https_only_a_name_that_nobody_else_can_set_counts() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     let prefixed = format!("__Host-{cookie}");
     let https = ("x-forwarded-proto", "https");
     for (cookie, proxy, status) in [

@@ -222,9 +222,7 @@ async fn what_was_broken_is_answered_a_hundred_at_most_and_how_many_they_were() 
 async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
     let (_directory, path) = log_file();
     let service = Service::with_audit(Config::default(), Gate::open(), audit(&path));
-    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut events = Listener::ask(service.connect().await, request).await;
-    events.chunk().await;
+    let mut events = Listener::events(&service).await;
     answers(&service.script, broken(sharers(130, 130)));
     break_lock(&service, ALL).await;
     // No waiting here: it is there before the answer is.

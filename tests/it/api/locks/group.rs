@@ -23,28 +23,19 @@ impl Gateway {
         self.service.ask("POST /locks", JSON, body).await
     }
 
-    async fn with_token(&self, method: Method, path: &str, token: &str) -> ApiResponse {
-        let headers = [("lock-token", token)];
-        self.service
-            .call(&format!("{method} {path}"), &headers)
-            .await
+    async fn bearer(&self, line: &str, token: &str) -> ApiResponse {
+        self.service.call(line, &[("lock-token", token)]).await
     }
 
     async fn state(&self, name: &str) -> Value {
         let answer = self.service.get(&format!("/locks/{name}")).await;
-        let lock: Value = serde_json::from_str(&answer.body).unwrap();
-        json!([lock["state"], lock["holders"][0]["group"]])
+        json!([answer["state"], answer["holders"][0]["group"]])
     }
-}
-
-fn parsed(answer: &ApiResponse) -> Value {
-    serde_json::from_str(&answer.body).unwrap()
 }
 
 /// What came of each, in one word.
 fn results(answer: &ApiResponse) -> Value {
-    let body = parsed(answer);
-    let results = body["results"].as_array().unwrap().iter();
+    let results = answer["results"].as_array().unwrap().iter();
     results
         .map(|it| json!([it["name"], it["code"]]))
         .collect::<Value>()
@@ -57,7 +48,7 @@ async fn several_locks_are_one_lease_object_with_one_token() {
         json!({"names": ["b", "a"], "ttl_ms": 20_000, "owner": "me", "metadata": {"k": "v"}});
     let answer = gateway.acquire(&asked).await.is(201);
     assert_eq!(answer.headers.get("location"), None);
-    let lease = parsed(&answer);
+    let lease = answer.json();
     let names: Vec<_> = lease["leases"].as_array().unwrap().iter().collect();
     assert_eq!(
         (&names[0]["name"], &names[1]["name"]),
@@ -78,21 +69,14 @@ async fn several_locks_are_one_lease_object_with_one_token() {
     assert_eq!(gateway.state("a").await, json!(["held", group]));
     assert_eq!(gateway.state("b").await, json!(["held", group]));
 
-    let renewed = gateway
-        .with_token(Method::PUT, "/locks?names=a,b", token)
-        .await;
-    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    let line = "PUT /locks?names=a,b";
+    let renewed = gateway.bearer(line, token).await.is(200);
     assert_eq!(results(&renewed), json!([["a", null], ["b", null]]));
-    let body = parsed(&renewed);
-    assert_eq!(
-        body["results"][1]["fencing_token"],
-        lease["leases"][1]["fencing_token"]
-    );
+    let fence = &lease["leases"][1]["fencing_token"];
+    assert_eq!(renewed["results"][1]["fencing_token"], *fence);
 
-    let released = gateway
-        .with_token(Method::DELETE, "/locks?names=b,a", token)
-        .await;
-    assert_eq!(released.status, 200, "{}", released.body);
+    let line = "DELETE /locks?names=b,a";
+    let released = gateway.bearer(line, token).await.is(200);
     assert_eq!(results(&released), json!([["a", null], ["b", null]]));
     assert_eq!(gateway.state("a").await, json!(["free", null]));
 }
@@ -101,23 +85,23 @@ async fn several_locks_are_one_lease_object_with_one_token() {
 async fn each_part_can_be_released_by_itself_and_the_rest_is_told_of_it() {
     let gateway = Gateway::start();
     let answer = gateway.acquire(&json!({"names": ["a", "b", "c"]})).await;
-    let lease = parsed(&answer);
+    let lease = answer.json();
     let token = lease["token"].as_str().unwrap();
-    let released = gateway.with_token(Method::DELETE, "/locks/b", token).await;
+    let released = gateway.bearer("DELETE /locks/b", token).await;
     assert_eq!(released.status, 204);
     let names = "/locks?names=a,b,c";
     let lost = json!([["a", null], ["b", "lease-lost"], ["c", null]]);
-    let renewed = gateway.with_token(Method::PUT, names, token).await;
+    let renewed = gateway.bearer(&format!("PUT {names}"), token).await;
     assert_eq!((renewed.status, results(&renewed)), (200, lost.clone()));
-    let released = gateway.with_token(Method::DELETE, names, token).await;
+    let released = gateway.bearer(&format!("DELETE {names}"), token).await;
     assert_eq!((released.status, results(&released)), (200, lost));
     let all = json!([
         ["a", "lease-lost"],
         ["b", "lease-lost"],
         ["c", "lease-lost"]
     ]);
-    for method in [Method::PUT, Method::DELETE] {
-        let gone = gateway.with_token(method, names, token).await;
+    for method in ["PUT", "DELETE"] {
+        let gone = gateway.bearer(&format!("{method} {names}"), token).await;
         assert_eq!(gone.problem(), (410, "lease-lost"));
         assert_eq!(results(&gone), all);
     }
@@ -133,7 +117,7 @@ async fn a_lock_that_is_held_is_named() {
     assert_eq!(other.status, 201);
     let answer = gateway.acquire(&json!({"names": ["a", "b", "c"]})).await;
     assert_eq!(answer.problem(), (423, "locked"));
-    let problem = parsed(&answer);
+    let problem = answer.json();
     assert_eq!(problem["name"], "b");
     assert_eq!(problem["holders"][0]["owner"], "other");
     // `a` was taken, and is given back.
@@ -156,7 +140,7 @@ async fn a_repeated_request_is_answered_200_with_the_same_token() {
     let first = ask(r#"{"names": ["a", "b"]}"#).await;
     let again = ask(r#"{"names": ["b", "a"]}"#).await;
     assert_eq!((first.status, again.status), (201, 200));
-    assert_eq!(parsed(&first)["token"], parsed(&again)["token"]);
+    assert_eq!(first["token"], again["token"]);
     for other in [
         r#"{"names": ["0", "b"]}"#,
         r#"{"names": ["a", "b"], "owner": "x"}"#,
@@ -196,21 +180,13 @@ async fn what_names_no_group_is_refused_and_says_why() {
 async fn a_query_that_names_no_group_is_refused() {
     let service = Service::start();
     let token = [("lock-token", TOKEN)];
-    for query in [
-        "",
-        "?names=",
-        "?names=a",
-        "?names=a,a",
-        "?names=a,b,",
-        "?names=a,b%2Fc",
-        "?names=a,b&x=1",
-        "?names=a,b&names=c,d",
-        "?names=a;b",
-    ] {
+    let queries = "?names= ?names=a ?names=a,a ?names=a,b, ?names=a,b%2Fc ?names=a,b&x=1
+        ?names=a,b&names=c,d ?names=a;b";
+    for query in words(queries).chain([""]) {
         for method in [Method::PUT, Method::DELETE] {
-            let path = format!("/locks{query}");
-            let answer = service.call(&format!("{method} {path}"), &token).await;
-            assert_eq!(answer.problem(), (400, "invalid-request"), "{path}");
+            let line = format!("{method} /locks{query}");
+            let answer = service.call(&line, &token).await;
+            assert_eq!(answer.problem(), (400, "invalid-request"), "{line}");
         }
     }
     assert!(
@@ -223,12 +199,7 @@ async fn a_query_that_names_no_group_is_refused() {
 async fn every_name_needs_the_permission() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("team", "acquire = ['team:']"));
-    let authorization = key.header.clone();
-    let headers = [
-        ("content-type", "application/json"),
-        ("authorization", authorization.as_str()),
-        ("lock-token", TOKEN),
-    ];
+    let headers = [JSON[0], key.auth(), WITH_TOKEN[0]];
     let acquire = r#"{"names": ["team:a", "other:b"]}"#;
     let answer = service.ask("POST /locks", &headers, acquire).await;
     assert_eq!(answer.problem(), (403, "forbidden"));
@@ -261,7 +232,7 @@ async fn a_release_without_the_token_is_told_of_the_header_alone() {
     let answer = answer.await.is_problem(400, "invalid-request");
     let reason = "is missing; send the token in this header";
     let error = json!({"field": "Lock-Token", "reason": reason});
-    assert_eq!(parsed(&answer)["errors"], json!([error]));
+    assert_eq!(answer["errors"], json!([error]));
 }
 
 #[tokio::test]
@@ -277,7 +248,7 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     service.ask("POST /locks", &headers, names).await.is(201);
     let look = async |key: &Key, path| {
         let answer = service.call(&format!("GET {path}"), &[key.auth()]).await;
-        parsed(&answer)
+        answer.json()
     };
     let shown = json!({"first": "secret:a", "count": 2});
     let hidden = json!({"first": null, "count": 2});
@@ -290,5 +261,5 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let headers = [team.auth(), JSON[0]];
     let body = r#"{"reason": "test", "all": true}"#;
     let broken = service.ask("POST /locks/team:x/break", &headers, body);
-    assert_eq!(parsed(&broken.await)["holders"][0]["group"], hidden);
+    assert_eq!(broken.await["holders"][0]["group"], hidden);
 }

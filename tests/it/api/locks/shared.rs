@@ -100,11 +100,8 @@ async fn refused(body: &str, holders: SharedHolders) -> Value {
     let service = Service::start();
     service.script.acquire.ok(held_by(Holder::Shared(holders)));
     let answer = service.acquire(body).await.is_problem(423, "locked");
-    let seconds: u64 = answer.header("retry-after").parse().unwrap();
-    let body = answer.json();
-    let ms = body["retry_after_ms"].as_u64().unwrap();
-    assert_eq!(seconds, ms.div_ceil(1_000));
-    body
+    answer.retry_after_ms();
+    answer.json()
 }
 
 #[tokio::test]
@@ -314,9 +311,7 @@ async fn event(events: &mut Listener) -> Value {
 #[tokio::test]
 async fn events_of_a_shared_lease_say_so_also_where_only_its_token_is_known() {
     let service = Service::start();
-    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut events = Listener::ask(service.connect().await, request).await;
-    events.chunk().await;
+    let mut events = Listener::events(&service).await;
     let lease = service.acquire(r#"{"limit":3,"owner":"ci"}"#).await.json();
     let acquired = event(&mut events).await;
     let token = [("lock-token", lease["token"].as_str().unwrap())];
@@ -335,9 +330,7 @@ async fn events_of_a_shared_lease_say_so_also_where_only_its_token_is_known() {
 #[tokio::test(start_paused = true)]
 async fn the_event_of_a_wait_says_what_is_waited_for() {
     let service = Service::start();
-    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut events = Listener::ask(service.connect().await, request).await;
-    events.chunk().await;
+    let mut events = Listener::events(&service).await;
     for (body, mode) in [
         (r#"{"wait_ms":100}"#, "exclusive"),
         (r#"{"wait_ms":100,"limit":2}"#, "shared"),
