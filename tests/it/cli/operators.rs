@@ -304,11 +304,7 @@ impl Following {
 
     /// Waits until it has ended; answers the exit code and what it said.
     fn end(&mut self) -> (Option<i32>, String) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "it does not end");
-            thread::sleep(Duration::from_millis(5));
-        }
+        until("its end", || self.child.try_wait().unwrap().is_some());
         let mut said = String::new();
         let err = self.child.stderr.as_mut().unwrap();
         err.read_to_string(&mut said).unwrap();

@@ -320,11 +320,7 @@ fn is_ready(gateway: &Gateway) -> bool {
 }
 
 fn until_not_ready(gateway: &Gateway) {
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while is_ready(gateway) {
-        assert!(Instant::now() < deadline, "{}", gateway.log());
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(gateway, "it is not ready", || !is_ready(gateway));
 }
 
 #[test]
@@ -366,24 +362,9 @@ fn a_second_signal_ends_the_delay_too() {
     assert!(begin.elapsed() < LONG, "{:?}", begin.elapsed());
 }
 
-/// How long anything may take on a machine that does other things as well.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
 fn token(acquired: &Ran) -> String {
     let lease = acquired.json();
     lease["token"].as_str().unwrap().to_owned()
-}
-
-fn until_free(url: &str) {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        let inspected = typed(&format!("inspect deploy --url {url}")).read();
-        if inspected.out.contains("is free") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{inspected:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -255,12 +255,18 @@ const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
      Content-Type: application/json\r\n\r\n{}";
 
+/// A connection on which this was sent.
+async fn sent(to: SocketAddr, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    send(&mut stream, request).await;
+    stream
+}
+
 #[tokio::test]
 async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     let service = narrow();
     let address = service.listen().await;
-    let mut known = TcpStream::connect(address).await.unwrap();
-    send(&mut known, INSPECT).await;
+    let mut known = sent(address, INSPECT).await;
     answer(&mut known).await;
     let mut silent = Vec::new();
     for _ in 0..15 {
@@ -282,8 +288,7 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     // One that has ended makes room for another.
     drop(silent.pop());
     eventually("there is room", || async {
-        let mut next = TcpStream::connect(address).await.unwrap();
-        send(&mut next, INSPECT).await;
+        let mut next = sent(address, INSPECT).await;
         let answer = answer(&mut next).await;
         answer.starts_with("HTTP/1.1 200 ").then_some(())
     })
@@ -297,13 +302,11 @@ async fn where_all_connections_are_busy_one_more_is_told_so() {
     service.script.paused.set();
     let mut busy = Vec::new();
     for _ in 0..16 {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        send(&mut stream, INSPECT).await;
+        let stream = sent(address, INSPECT).await;
         busy.push(stream);
     }
     service.is_asked(16).await;
-    let mut more = TcpStream::connect(address).await.unwrap();
-    send(&mut more, INSPECT).await;
+    let mut more = sent(address, INSPECT).await;
     let refused = answer(&mut more).await.to_lowercase();
     assert!(refused.starts_with("http/1.1 503 "), "{refused}");
     assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
@@ -326,8 +329,7 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     // An eighth of sixteen is kept.
     for waiters in 1..=14 {
         service.script.acquire.ok(queued(0));
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        send(&mut stream, WAIT).await;
+        let stream = sent(address, WAIT).await;
         waiting.push(stream);
         until("it waits", || service.script.parking.len() == waiters).await;
     }
