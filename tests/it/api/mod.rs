@@ -1,6 +1,7 @@
 //! What callers see over HTTP.
 
 pub(crate) mod fixture;
+pub(crate) mod prelude;
 
 mod connections;
 mod edge;

@@ -119,8 +119,7 @@ async fn a_gateway_outlives_signals_that_do_not_ask_it_to_end() {
         assert_eq!(shown.status, 200);
     }
     for _ in 0..5 {
-        bench.gateway.signal(Signal::STOP);
-        bench.gateway.stands_still();
+        bench.gateway.freeze();
         bench.gateway.signal(Signal::CONT);
     }
     bench.unharmed().await;

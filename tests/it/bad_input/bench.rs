@@ -231,9 +231,8 @@ impl Bench {
         })
         .await;
         let header = format!("Lock-Token: {}\r\n", self.token());
-        let renewed = self
-            .ask(&format!("PUT /locks/{HELD}/renew"), &header, "")
-            .await;
+        let line = format!("PUT /locks/{HELD}/renew");
+        let renewed = self.ask(&line, &header, "").await;
         assert_eq!(renewed.status, 200, "{renewed:?}");
         let log = self.gateway.log();
         assert!(!log.contains("panicked"), "{log}");

@@ -146,33 +146,12 @@ fn numbers_cases(token: &str) -> Vec<Case> {
     }
     let both = b"{\"reason\": \"x\", \"all\": true, \"fencing_token\": 1}";
     cases.push(Case::body(&line, both, INVALID));
-    for limit in [
-        "",
-        "0",
-        "-1",
-        "1001",
-        "1.0",
-        "1e3",
-        "+1",
-        "%2B1",
-        "0x1",
-        "NaN",
-        "18446744073709551616",
-    ] {
+    let limits = words("0 -1 1001 1.0 1e3 +1 %2B1 0x1 NaN 18446744073709551616");
+    for limit in limits.chain([""]) {
         cases.push(Case::bare(format!("GET /locks?limit={limit}"), INVALID));
     }
-    for length in [
-        "-1",
-        "+2",
-        "0x2",
-        "2.0",
-        "2 2",
-        "18446744073709551616",
-        "",
-        "two",
-        "2,2",
-        "2, 3",
-    ] {
+    let lengths = words("-1 +2 0x2 2.0 18446744073709551616 two 2,2");
+    for length in lengths.chain(["2 2", "", "2, 3"]) {
         let request = format!(
             "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n{{}}"
@@ -245,12 +224,7 @@ fn tokens_cases(token: &str) -> Vec<Case> {
         let other = format!("{{\"token\": \"{}\"}}", "A".repeat(43));
         let header = [("Lock-Token", token)];
         cases.push(Case::new(line, &header, other.as_bytes(), INVALID));
-        for body in [
-            "{\"token\": 1}",
-            "{\"token\": \"x\"}",
-            "{\"token\": []}",
-            "{\"token\": \"\"}",
-        ] {
+        for body in words(r#"{"token":1} {"token":"x"} {"token":[]} {"token":""}"#) {
             cases.push(Case::body(line, body, INVALID));
         }
     }
@@ -293,12 +267,8 @@ async fn no_token_but_its_own_touches_a_lease() {
 fn idempotency_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let key = |key: &str, body: &str, expected| {
-        Case::new(
-            "POST /locks/a",
-            &[("Idempotency-Key", key)],
-            body.as_bytes(),
-            expected,
-        )
+        let header = [("Idempotency-Key", key)];
+        Case::new("POST /locks/a", &header, body.as_bytes(), expected)
     };
     for length in (0..16).chain([129, 200, 5_000]) {
         cases.push(key(&"k".repeat(length), "", INVALID));
@@ -324,19 +294,9 @@ fn idempotency_cases() -> Vec<Case> {
     // It is used up by the lease that was released.
     let used = "7c0d9d0a-2b51-4f0e-8a6e-0d6a3b1c9e55";
     cases.push(key(used, "", Expected::Granted));
-    for body in [
-        "",
-        "{}",
-        "{\"ttl_ms\": 1000}",
-        "{\"owner\": \"x\"}",
-        "{\"wait_ms\": 100}",
-    ] {
-        cases.push(key(
-            used,
-            body,
-            Expected::Refused(409, "idempotency-expired"),
-        ));
-    }
+    let expired = Expected::Refused(409, "idempotency-expired");
+    let bodies = words(r#"{} {"ttl_ms":1000} {"owner":"x"} {"wait_ms":100}"#);
+    cases.extend(bodies.chain([""]).map(|body| key(used, body, expired)));
     cases
 }
 
@@ -349,30 +309,14 @@ async fn a_key_that_is_none_or_used_takes_no_lock() {
 }
 
 /// Texts that are nobody's business but the reader's: they are kept.
-const HOSTILE: [&str; 22] = [
-    "<script>alert(1)</script>",
-    "\"><img src=x onerror=alert(1)>",
-    "javascript:alert(1)",
-    "{{7*7}}",
-    "${jndi:ldap://x}",
-    "%s%n%x",
-    "' OR 1=1 --",
-    "`id`",
-    "$(id)",
-    "../../etc/passwd",
-    "*3\\r\\n$3\\r\\nSET",
-    "redis.call('FLUSHALL')",
-    "__proto__",
-    "constructor",
-    "hasOwnProperty",
-    "\u{202e}gnp.exe",
-    "\u{200b}",
-    "\u{feff}",
-    "e\u{301}\u{301}\u{301}",
-    "\u{1f512}",
-    "\u{10ffff}",
-    "\\u0000",
-];
+const HOSTILE: &str = "
+    <script>alert(1)</script> javascript:alert(1) {{7*7}} ${jndi:ldap://x} %s%n%x `id` $(id)
+    ../../etc/passwd *3\\r\\n$3\\r\\nSET redis.call('FLUSHALL') __proto__ constructor
+    hasOwnProperty \u{202e}gnp.exe \u{200b} \u{feff} e\u{301}\u{301}\u{301} \u{1f512} \u{10ffff}
+    \\u0000
+";
+/// The same with blanks.
+const HOSTILE_TOO: [&str; 2] = ["\"><img src=x onerror=alert(1)>", "' OR 1=1 --"];
 /// Texts with control characters, which would move a terminal or begin another line.
 const CONTROL: [&str; 9] = [
     "a\nb",
@@ -389,12 +333,12 @@ const CONTROL: [&str; 9] = [
 pub(super) fn metadata_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     let body = |body: serde_json::Value, expected| Case::acquire(body.to_string(), expected);
-    for (texts, expected) in [(&HOSTILE[..], Expected::Granted), (&CONTROL[..], INVALID)] {
-        for &text in texts {
-            cases.push(body(json!({"owner": text}), expected));
-            cases.push(body(json!({"metadata": {"a": text}}), expected));
-            cases.push(body(json!({"metadata": {text: "a"}}), expected));
-        }
+    let hostile = words(HOSTILE).chain(HOSTILE_TOO);
+    let hostile = hostile.map(|text| (text, Expected::Granted));
+    for (text, expected) in hostile.chain(CONTROL.map(|text| (text, INVALID))) {
+        cases.push(body(json!({"owner": text}), expected));
+        cases.push(body(json!({"metadata": {"a": text}}), expected));
+        cases.push(body(json!({"metadata": {text: "a"}}), expected));
     }
     let long = |len| "ä".repeat(len);
     cases.push(body(json!({"owner": long(128)}), Expected::Granted));
@@ -415,16 +359,12 @@ pub(super) fn metadata_cases() -> Vec<Case> {
             write!(metadata, ",\"{name}\":\"{}\"", "v".repeat(bytes)).unwrap();
         }
         let metadata = metadata.trim_start_matches(',');
-        cases.push(Case::acquire(
-            format!("{{\"metadata\":{{{metadata}}}}}"),
-            expected,
-        ));
+        let body = format!("{{\"metadata\":{{{metadata}}}}}");
+        cases.push(Case::acquire(body, expected));
     }
     for metadata in words(r#"[] "a" 1 true {"":"a"} {"a":1} {"a":null} {"a":{}} {"a":["b"]}"#) {
-        cases.push(Case::acquire(
-            format!("{{\"metadata\":{metadata}}}"),
-            INVALID,
-        ));
+        let body = format!("{{\"metadata\":{metadata}}}");
+        cases.push(Case::acquire(body, INVALID));
     }
     cases
 }

@@ -392,8 +392,7 @@ async fn no_reply_of_the_store_ends_the_gateway_or_grants_a_lock() {
 #[tokio::test]
 async fn nothing_is_written_for_what_is_refused() {
     let server = RedisServer::start().await;
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let setup = Setup::default().with("LATCHGATE_STORE", &url);
+    let setup = Setup::on(&server);
     let bench = Bench::start_with(setup, "").await;
     let cases: Vec<Case> = [names_cases(), json_cases(), metadata_cases()]
         .into_iter()

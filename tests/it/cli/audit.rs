@@ -1,20 +1,8 @@
 //! The audit log of the real program, and the line of a request in either format.
 
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
-
 use latchgate::auth::ApiKey;
-use rustix::process::Signal;
-use serde_json::Value;
 
-use super::keys::{File, Made};
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{latchgate, typed},
-};
+use crate::cli::prelude::*;
 
 fn events(path: &Path) -> Vec<(String, Value)> {
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -24,19 +12,6 @@ fn events(path: &Path) -> Vec<(String, Value)> {
     lines
         .map(|line| (line["event"].as_str().unwrap().to_owned(), line))
         .collect()
-}
-
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "no runtime whose clock could be paused"
-    )]
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_mins(1), "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -58,8 +33,7 @@ fn start_and_stop_stand_in_it_and_a_hup_opens_it_anew() {
     fs::rename(&path, &moved).unwrap();
     gateway.signal(Signal::HUP);
     until("there is a new file", || path.exists());
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     assert_eq!(events(&moved).len(), 1);
     let (event, stop) = events(&path).remove(0);
     assert_eq!(
@@ -106,10 +80,7 @@ fn every_reload_of_the_keys_stands_in_it() {
     };
     until("it was read again", || reloads().len() == 1);
     let same = reloads().remove(0).1;
-    assert_eq!(
-        (&same["outcome"], &same["count"]),
-        (&Value::from("reloaded"), &Value::from(1))
-    );
+    assert_eq!(fields(&same, ["outcome", "count"]), json!(["reloaded", 1]));
     assert!(same.get("changed").is_none(), "{same}");
     // It may be read by itself before it is asked for; then nothing is new the second time.
     let change = |text: &str| {
@@ -135,10 +106,7 @@ fn every_reload_of_the_keys_stands_in_it() {
     );
     let refused = change("[[key]]\nnome = 'a'\n");
     assert_eq!(refused["outcome"], "refused");
-    assert!(
-        refused["reason"].as_str().unwrap().contains("name of"),
-        "{refused}"
-    );
+    assert_has(refused["reason"].as_str().unwrap(), "name of");
 }
 
 #[test]
@@ -147,22 +115,13 @@ fn a_break_stands_in_it_with_its_reason_whatever_came_of_it() {
     let path = directory.path().join("audit");
     let setup = Setup::default().with("LATCHGATE_AUDIT_PATH", path.to_str().unwrap());
     let gateway = Gateway::start_with(setup);
-    let on = |args: &[&str]| {
-        let command = latchgate(args);
-        command.env("LATCHGATE_URL", &gateway.url()).read()
-    };
-    assert_eq!(on(&["acquire", "deploy"]).code, Some(0));
-    let wrong = [
-        "break",
-        "deploy",
-        "--reason",
-        "guessed",
-        "--fencing-token",
-        "7",
-    ];
-    assert_eq!(on(&wrong).code, Some(108));
-    let right = ["break", "deploy", "--reason", "hangs for hours", "--yes"];
-    assert_eq!(on(&right).code, Some(0));
+    gateway.typed("acquire deploy").ends(0);
+    gateway
+        .typed("break deploy --reason guessed --fencing-token 7")
+        .ends(108);
+    gateway
+        .typed("break deploy --reason 'hangs for hours' --yes")
+        .ends(0);
     // The line is on the disk before the answer is sent.
     let breaks: Vec<_> = events(&path)
         .into_iter()
@@ -201,7 +160,7 @@ fn lines(format: &str) -> [String; 2] {
             .read();
     }
     // The last answer may overtake its line.
-    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
     loop {
         let log = gateway.log();
         let of = |status: &str| {
@@ -213,8 +172,8 @@ fn lines(format: &str) -> [String; 2] {
         if let (Some(granted), Some(refused)) = (of("201"), of("423")) {
             return [granted, refused];
         }
-        assert!(tokio::time::Instant::now() < deadline, "{log}");
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(Instant::now() < deadline, "{log}");
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,29 +1,13 @@
 //! What docs/backup.md, docs/move.md and docs/upgrade.md say: copies of the embedded store, moving to another store.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    os::unix::{
-        fs::{FileTypeExt, PermissionsExt, symlink},
-        net::UnixListener,
-    },
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
+use std::os::unix::{
+    fs::{FileTypeExt, symlink},
+    net::UnixListener,
 };
 
 use latchgate::store::embedded::check_backup;
-use rustix::process::Signal;
-use serde_json::Value;
-use tempfile::TempDir;
 
-use super::keys::{File, Made};
-use crate::support::{
-    RedisServer,
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate},
-};
+use crate::cli::prelude::*;
 
 /// The lease of a lock that is acquired for an hour.
 fn acquire(gateway: &Gateway, name: &str) -> Value {
@@ -116,12 +100,10 @@ fn a_backup_replaces_a_file_only_if_it_is_told_to() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
     fs::write(&file, "of somebody").unwrap();
-    let refused = back_up(&gateway, &file, &[]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let refused = back_up(&gateway, &file, &[]).ends(2);
     refused.says("--force");
     assert_eq!(fs::read(&file).unwrap(), b"of somebody");
-    let replaced = back_up(&gateway, &file, &["--force"]);
-    assert_eq!(replaced.code, Some(0), "{replaced:?}");
+    back_up(&gateway, &file, &["--force"]).ends(0);
     let whole = fs::read(&file).unwrap();
     assert_eq!(check_backup(&whole).unwrap(), 0);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
@@ -135,8 +117,7 @@ fn a_backup_follows_a_link_and_replaces_nothing_but_a_file() {
     fs::write(at("file"), "older").unwrap();
     fs::set_permissions(at("file"), fs::Permissions::from_mode(0o644)).unwrap();
     symlink("file", at("link")).unwrap();
-    let followed = back_up(&gateway, &at("link"), &["--force"]);
-    assert_eq!(followed.code, Some(0), "{followed:?}");
+    back_up(&gateway, &at("link"), &["--force"]).ends(0);
     assert!(at("link").is_symlink());
     assert_eq!(check_backup(&fs::read(at("file")).unwrap()).unwrap(), 0);
     let mode = fs::metadata(at("file")).unwrap().permissions().mode();
@@ -169,8 +150,7 @@ fn a_backup_leaves_the_files_beside_it_alone() {
     let (file, beside) = (place.path().join("file"), place.path().join("file.new"));
     fs::write(&beside, "of somebody").unwrap();
     for arguments in [&[][..], &["--force"]] {
-        let ran = back_up(&gateway, &file, arguments);
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        back_up(&gateway, &file, arguments).ends(0);
         assert_eq!(fs::read(&beside).unwrap(), b"of somebody");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
     }
@@ -217,21 +197,17 @@ fn a_backup_is_logged_before_it_is_sent_and_head_makes_none() {
     assert_eq!(line["bytes"], fs::metadata(&file).unwrap().len());
     assert_eq!(line["remote"], "127.0.0.1");
     let log = gateway.log();
-    assert!(
-        log.contains("backup") && log.contains("key=\"ops\""),
-        "{log}"
-    );
+    assert_has(&log, "backup");
+    assert_has(&log, "key=\"ops\"");
 }
 
 #[tokio::test]
 async fn a_gateway_on_redis_has_no_backup() {
     let redis = RedisServer::start().await;
-    let store = format!("redis://127.0.0.1:{}", redis.port());
-    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    let gateway = Gateway::start_with(Setup::on(&redis));
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("file");
-    let refused = back_up(&gateway, &file, &[]);
-    assert_eq!(refused.code, Some(106), "{refused:?}");
+    let refused = back_up(&gateway, &file, &[]).ends(106);
     refused.says("backups of its own");
     assert!(!file.exists());
 }
@@ -337,10 +313,8 @@ async fn fencing_tokens_go_on_when_locks_move_to_redis_and_back() {
     let mut embedded = Gateway::start();
     let before = acquire(&embedded, "deploy");
     assert_eq!(command(&embedded, "release", &before), Some(0));
-    embedded.signal(Signal::TERM);
-    assert_eq!(embedded.wait().code(), Some(0), "{}", embedded.log());
-    let store = format!("redis://127.0.0.1:{}", redis.port());
-    let moved = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    embedded.ends_by(Signal::TERM, 0);
+    let moved = Gateway::start_with(Setup::on(&redis));
     let on_redis = acquire(&moved, "deploy");
     assert!(fence(&on_redis) > fence(&before));
     embedded.restart();
@@ -350,8 +324,7 @@ async fn fencing_tokens_go_on_when_locks_move_to_redis_and_back() {
 #[tokio::test]
 async fn a_gateway_that_is_replaced_loses_no_lease_that_is_in_redis() {
     let redis = RedisServer::start().await;
-    let store = format!("redis://127.0.0.1:{}", redis.port());
-    let setup = Setup::default().with("LATCHGATE_STORE", &store);
+    let setup = Setup::on(&redis);
     let mut old = Gateway::start_with(setup.clone());
     let new = Gateway::start_with(setup);
     let lease = acquire(&old, "deploy");

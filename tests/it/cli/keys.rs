@@ -1,16 +1,8 @@
 //! API keys: made, listed, used, replaced and taken back while gateways run.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::path::PathBuf;
 
-use rustix::process::Signal;
-use tempfile::TempDir;
-use tokio::time::{Duration, Instant};
-
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, typed},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 /// A keys file that goes away.
 pub(super) struct File {
@@ -74,15 +66,6 @@ pub(super) fn inspect(gateway: &Gateway, lock: &str, key: &str) -> Ran {
     ran.key(key).read()
 }
 
-/// Waits until something is so.
-pub(super) fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
     let key = Made::new(
@@ -92,8 +75,7 @@ fn a_new_key_works_as_soon_as_its_table_is_in_the_file() {
     let file = File::new(&key.toml);
     let gateway = file.gateway();
     assert_eq!(inspect(&gateway, "ci:a", &key.key).code, Some(0));
-    let refused = inspect(&gateway, "ci2:a", &key.key);
-    assert_eq!(refused.code, Some(106), "{refused:?}");
+    let refused = inspect(&gateway, "ci2:a", &key.key).ends(106);
     refused.says("no permission `view`");
     let cut = inspect(&gateway, "ci:a", &key.key[..60]);
     cut.says("cut off or mistyped");
@@ -138,12 +120,7 @@ fn a_new_key_is_printed_with_what_to_paste() {
     }
     // All of the output is a keys file, but for the key.
     let file = File::new(&ran.out.replace(key, ""));
-    assert_eq!(
-        typed(&format!("key list --keys {}", file.path()))
-            .read()
-            .code,
-        Some(0)
-    );
+    typed(&format!("key list --keys {}", file.path())).ends(0);
 }
 
 #[test]
@@ -161,7 +138,7 @@ fn a_new_key_is_added_to_a_file_and_works() {
         ran.says_not(&ran.out[15..58]);
     }
     assert_eq!(inspect(&made, "a", first.out.trim_end()).code, Some(0));
-    soon("the gateway has read it again", || {
+    until("the gateway has read it again", || {
         inspect(&made, "a", second.out.trim_end()).code == Some(0)
     });
     let again = new("second");
@@ -178,31 +155,27 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
         let rotate = ["key", "rotate", "ci", "--keys", file.path()];
         latchgate(&[&rotate[..], flags].concat()).read()
     };
-    let early = rotate(&["--finish"]);
-    assert_eq!(early.code, Some(2), "{early:?}");
+    let early = rotate(&["--finish"]).ends(2);
     early.says("the key ci has one secret");
-    let begun = rotate(&[]);
-    assert_eq!(begun.code, Some(0), "{begun:?}");
+    let begun = rotate(&[]).ends(0);
     let new = begun.out.trim_end();
     let undo = format!("--finish --keep {}` removes it", &old.key[4..14]);
     for part in ["`latchgate key rotate ci --finish`", &undo] {
         begun.says(part);
     }
     begun.says_not(&new[15..58]);
-    soon("the new secret is known", || {
+    until("the new secret is known", || {
         inspect(&gateway, "a", new).code == Some(0)
     });
     assert_eq!(inspect(&gateway, "a", &old.key).code, Some(0));
-    let twice = rotate(&[]);
-    assert_eq!(twice.code, Some(2), "{twice:?}");
+    let twice = rotate(&[]).ends(2);
     let both = format!("has two secrets: {} and {};", &old.key[4..14], &new[4..14]);
     twice.says(&both);
-    let finished = rotate(&["--finish", "--json"]);
-    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let finished = rotate(&["--finish", "--json"]).ends(0);
     let answer = finished.json();
     assert_eq!(answer["removed_id"], old.key[4..14]);
     assert_eq!(answer["kept_id"], new[4..14]);
-    soon("the old secret is gone", || {
+    until("the old secret is gone", || {
         inspect(&gateway, "a", &old.key).code == Some(106)
     });
     assert_eq!(inspect(&gateway, "a", new).code, Some(0));
@@ -212,8 +185,8 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
     let full = fs::File::options().write(true).open("/dev/full");
     let lost = typed(&format!("key rotate ci --keys {}", file.path()))
         .out(full.unwrap())
-        .run();
-    assert_eq!(lost.code, Some(1), "{lost:?}");
+        .run()
+        .ends(1);
     let undo = format!(
         "`latchgate key rotate ci --finish --keep {}` removes it",
         &new[4..14]
@@ -223,30 +196,19 @@ fn a_secret_is_replaced_without_a_moment_in_which_none_is_valid() {
 
 #[test]
 fn what_a_gateway_would_refuse_is_not_made() {
-    for (flags, part) in [
-        (&["--name", "a b"][..], "name of"),
-        (
-            &["--name", "a", "--view", "team:*"],
-            "with the colon, or * alone",
-        ),
-        (
-            &["--name", "a", "--expires", "soon"],
-            "invalid value 'soon' for '--expires <WHEN>': expected 90d",
-        ),
-        (
-            &["--name", "a", "--expires", "0s"],
-            "invalid value '0s' for '--expires <WHEN>': that is over already",
-        ),
-        // In the file there are whole seconds.
-        (&["--name", "a", "--expires", "1ms"], "is over already"),
-        (
-            &["--name", "a", "--expires", "2020-01-01T00:00:00Z"],
-            "is over already",
-        ),
-        (&["--name", "a", "--burst", "5"], "burst of"),
-        (&["--name", "a\"\nx = 1"], "name of"),
-    ] {
-        let ran = latchgate(&[&["key", "new"], flags].concat()).read();
+    // In the file there are whole seconds: a millisecond is over.
+    let cases = r#"
+        --name 'a b' => name of
+        --name a --view team:* => with the colon, or * alone
+        --name a --expires soon => invalid value 'soon' for '--expires <WHEN>': expected 90d
+        --name a --expires 0s => invalid value '0s' for '--expires <WHEN>': that is over already
+        --name a --expires 1ms => is over already
+        --name a --expires 2020-01-01T00:00:00Z => is over already
+        --name a --burst 5 => burst of
+        --name 'a"LINE x = 1' => name of
+    "#;
+    for (flags, part) in rows(cases) {
+        let ran = typed(&format!("key new {flags}").replace("LINE ", "\n")).read();
         ran.gives(2, "");
         ran.says(part);
         assert!(
@@ -278,10 +240,9 @@ fn the_list_says_who_may_do_what_and_never_a_secret() {
     let keys = json.json();
     assert_eq!(keys["keys"][0]["acquire"], serde_json::json!(["ci:"]));
     assert_eq!(keys["keys"][0]["ids"][0], ci.key[4..14]);
-    assert_eq!(
-        (&keys["keys"][0]["expired"], &keys["keys"][1]["expired"]),
-        (&false.into(), &true.into())
-    );
+    for (at, expired) in [(0, false), (1, true)] {
+        assert_eq!(keys["keys"][at]["expired"], expired);
+    }
     for made in [&ci, &old] {
         for out in [&ran.out, &json.out] {
             assert!(!out.contains(&made.key[15..58]) && !out.contains(&made.secret[18..]));
@@ -346,22 +307,22 @@ fn a_file_that_became_invalid_keeps_the_old_keys_and_is_a_warning() {
     assert!(shows("passing"), "{}", ready());
     for broken in ["", "[[key]]\nname = 1"] {
         file.write(broken);
-        soon("there is a warning", || shows("warning"));
+        until("there is a warning", || shows("warning"));
         assert!(ready().contains("\"status\":\"ready\""), "{}", ready());
         assert!(!ready().contains("keys.toml"), "{}", ready());
         assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
         gateway.logged("the keys file cannot be used");
         file.write(&key.toml);
-        soon("the warning is gone", || shows("passing"));
+        until("the warning is gone", || shows("passing"));
     }
     let everybody = fs::Permissions::from_mode(0o666);
     fs::set_permissions(&file.path, everybody).unwrap();
-    soon("it is said who can write the file", || {
+    until("it is said who can write the file", || {
         gateway.log().contains("can write the keys file")
     });
     fs::remove_file(&file.path).unwrap();
     gateway.signal(Signal::HUP);
-    soon("there is a warning", || shows("warning"));
+    until("there is a warning", || shows("warning"));
     assert_eq!(inspect(&gateway, "a", &key.key).code, Some(0));
 }
 
@@ -377,20 +338,18 @@ fn a_stream_ends_when_its_key_is_taken_back_or_expires() {
             .args(["--silent", "--no-buffer", "-X", "POST", "-H"])
             .arg(format!("Authorization: Bearer {}", key.key))
             .arg(format!("{}/locks/{lock}/hold", gateway.url()))
-            .stdout(std::process::Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap()
     };
     let streams = [hold("a", &brief), hold("b", &gone)];
     let is_held = |lock: &str| inspect(&gateway, lock, &other.key).out.contains("held");
-    soon("both are held", || is_held("a") && is_held("b"));
+    until("both are held", || is_held("a") && is_held("b"));
     file.write(&(other.toml.clone() + &brief.toml));
     for stream in streams {
         let out = stream.wait_with_output().unwrap();
         let out = String::from_utf8(out.stdout).unwrap();
-        assert!(
-            out.contains("event: granted") && out.contains("\"reason\":\"revoked\""),
-            "{out}"
-        );
+        assert_has(&out, "event: granted");
+        assert_has(&out, "\"reason\":\"revoked\"");
     }
 }

@@ -1,23 +1,6 @@
 //! The commands around a lease, against a real gateway: of one lock, of several, and with a wait.
 
-use std::fs;
-
-use rustix::process::Signal;
-use serde_json::Value;
-
-use super::{
-    keys::{File, Made},
-    run::{run_sh, start, until, waiters},
-};
-use crate::support::{
-    gateway::Gateway,
-    program::{Run, latchgate, program},
-    spawn,
-};
-
-fn on(gateway: &Gateway, arguments: &[&str]) -> Run {
-    latchgate(arguments).env("LATCHGATE_URL", &gateway.url())
-}
+use crate::cli::prelude::*;
 
 #[test]
 fn a_lease_from_acquire_to_release() {
@@ -85,16 +68,10 @@ fn a_token_may_come_from_a_file_or_from_standard_input() {
     let path = file.to_str().unwrap();
     let token = gateway.typed("acquire deploy").read().out;
     fs::write(&file, &token).unwrap();
-    let renew = |arguments: &[&str]| on(&gateway, &[&["renew", "deploy"], arguments].concat());
+    let renew = |arguments: &[&str]| gateway.latchgate(&[&["renew", "deploy"], arguments].concat());
     assert_eq!(renew(&["--token-file", path]).read().code, Some(0));
-    assert_eq!(
-        renew(&["--token-file", "-"]).input(&token).read().code,
-        Some(0)
-    );
-    assert_eq!(
-        renew(&[]).env("LATCHGATE_TOKEN_FILE", path).read().code,
-        Some(0)
-    );
+    renew(&["--token-file", "-"]).input(&token).ends(0);
+    renew(&[]).env("LATCHGATE_TOKEN_FILE", path).ends(0);
     // The flag is stronger than the variable.
     let other = "A".repeat(43);
     renew(&["--token-file", path]).token(&other).ends(0);
@@ -128,8 +105,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
     // The program always sends one.
     let acquired = gateway.typed("acquire deploy").read();
     for _ in 0..2 {
-        let released = release(acquired.out.trim_end());
-        assert_eq!(released.code, Some(0), "{released:?}");
+        let released = release(acquired.out.trim_end()).ends(0);
         assert_eq!(released.err, "released deploy\n");
     }
     let url = format!("{}/locks/deploy", gateway.url());
@@ -140,8 +116,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
     let lease: Value = serde_json::from_slice(&curl.stdout).unwrap();
     let token = lease["token"].as_str().unwrap();
     assert_eq!(release(token).code, Some(0));
-    let again = release(token);
-    assert_eq!(again.code, Some(102), "{again:?}");
+    let again = release(token).ends(102);
     again.says("If this repeats a release whose answer was lost");
 }
 
@@ -150,8 +125,7 @@ fn a_release_that_is_repeated_is_done_again_if_the_lease_has_a_key() {
 fn a_lease_whose_token_cannot_be_written_is_released() {
     let gateway = Gateway::start();
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let acquired = gateway.typed("acquire deploy").out(full).run();
-    assert_eq!(acquired.code, Some(1));
+    let acquired = gateway.typed("acquire deploy").out(full).run().ends(1);
     acquired.says("the lease was released");
     assert_eq!(
         gateway.typed("inspect deploy").read().out,
@@ -218,7 +192,7 @@ fn a_command_runs_while_all_are_held_and_knows_their_fencing_tokens() {
     let run = [
         "run", "b", "a", "--ttl", "1500ms", "--", "sh", "-c", script, program,
     ];
-    let run = on(&gateway, &run).ends(0);
+    let run = gateway.latchgate(&run).ends(0);
     let lines: Vec<_> = run.out.lines().collect();
     let tokens: Value = serde_json::from_str(lines[1]).unwrap();
     assert_eq!(lines[0], format!("a {}", tokens["a"]));
@@ -247,12 +221,10 @@ fn a_part_that_is_lost_stops_the_command() {
 
 #[test]
 fn a_command_is_killed_at_once_if_a_part_was_given_to_another() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let tidy = r#"trap "echo tidying" TERM; echo up; while :; do sleep 0.05; done"#;
     let arguments = ["a", "b", "--ttl", "9s", "--kill-after", "4500ms"];
-    let mut losing = run_sh(&url, &arguments, tidy);
-    losing.printed("up");
+    let mut losing = begun(&url, &arguments, tidy);
     let mut next = run_sh(&url, &["b"], "echo up; exec sleep 60");
     until("it waits", || waiters(&url, "b") == 1);
     gateway.typed("break b --reason 'it hangs' --yes").ends(0);
@@ -271,13 +243,12 @@ fn what_came_of_each_is_printed_as_one_line_of_json() {
     let acquired = gateway.typed("acquire a b").read();
     let token = acquired.out.trim_end();
     let ran = |arguments: &[&str]| {
-        let run = on(&gateway, arguments).token(token);
+        let run = gateway.latchgate(arguments).token(token);
         run.read()
     };
     assert_eq!(ran(&["release", "a"]).code, Some(0));
     for command in ["renew", "release"] {
-        let ran = ran(&[command, "a", "b", "--json"]);
-        assert_eq!(ran.code, Some(102), "{ran:?}");
+        let ran = ran(&[command, "a", "b", "--json"]).ends(102);
         let printed = ran.json();
         assert_eq!(printed["results"][0]["code"], "lease-lost");
         assert_eq!(ran.out.lines().count(), 1, "{ran:?}");
@@ -307,39 +278,12 @@ fn acquire_waits_its_turn_and_tells_a_pipe_how_that_goes() {
 }
 
 #[test]
-fn a_pipe_is_told_when_the_position_and_the_holder_change() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let acquire = |owner: &str| {
-        let mut command = program();
-        command.args(["acquire", "deploy", "--ttl", "1h", "--wait", "5m"]);
-        command.args(["--owner", owner]);
-        start(&url, command)
-    };
-    let first = gateway.typed("acquire deploy --ttl 1h --owner one");
-    let first = first.read();
-    assert_eq!(
-        (first.code, first.err.lines().count()),
-        (Some(0), 1),
-        "{first:?}"
-    );
-    let mut second = acquire("two");
-    second.said(", position 1 of 1, held by one, expires in 59m 5");
-    let third = acquire("three");
-    third.said(", position 2 of 2, held by one");
-    let released = gateway.typed("release deploy").token(first.out.trim_end());
-    assert_eq!(released.read().code, Some(0));
-    assert_eq!(second.wait().code, Some(0));
-    third.said(", position 1 of 1, held by two");
-}
-
-#[test]
 fn a_pipe_is_told_that_the_key_may_not_view_the_lock() {
     let key = Made::new("ci", &["--acquire", "*"]);
     let keys = File::new(&key.toml);
     let gateway = keys.gateway();
     let acquire = ["acquire", "deploy"];
-    on(&gateway, &acquire).key(&key.key).ends(0);
+    gateway.latchgate(&acquire).key(&key.key).ends(0);
     let mut command = program();
     command.args(["acquire", "deploy", "--wait", "5m"]);
     command.env("LATCHGATE_KEY", &key.key);

@@ -8,6 +8,7 @@ mod keys;
 mod leases;
 mod metrics;
 mod operators;
+mod prelude;
 mod run;
 mod serve;
 mod shared;

@@ -1,32 +1,19 @@
 //! The commands of operators: `list`, `break` and `events`.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    process::{Child, ChildStdout, Stdio},
-    time::Duration,
-};
+use std::process::ChildStdout;
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use tokio::time::Instant;
-
-use crate::support::{
-    RedisServer,
-    fake_gateway::{FakeGateway, Reply},
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, program, typed},
-};
-
-fn on(gateway: &Gateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url())
-        .read()
-}
+use crate::cli::prelude::*;
 
 fn acquire(gateway: &Gateway, lock: &str, owner: &str) {
     gateway
         .typed(&format!("acquire {lock} --ttl 1h --owner '{owner}'"))
         .ends(0);
+}
+
+/// Breaks `deploy` at a gateway.
+fn run(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
+    let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
+    gateway.latchgate(&arguments).read()
 }
 
 fn fence(gateway: &Gateway, lock: &str) -> String {
@@ -55,7 +42,9 @@ fn a_list_walks_through_all_pages() {
     assert!(lines[2].starts_with("a:2 ") && lines[3].starts_with("b:1 "));
 
     let json = |arguments: &[&str]| {
-        let listed = on(&gateway, &[&["list", "--json"], arguments].concat());
+        let listed = gateway
+            .latchgate(&[&["list", "--json"], arguments].concat())
+            .read();
         assert_eq!(listed.code, Some(0), "{listed:?}");
         let name = |line: &str| {
             let lock: Value = serde_json::from_str(line).unwrap();
@@ -142,14 +131,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
     let shown = Reply::Answer(200, lock.to_owned());
     let gone = Reply::problem(409, "not-held", "");
     let gateway = FakeGateway::new([shown, Reply::Lost, gone]);
-    let run = |gateway: &FakeGateway, arguments: &[&str]| {
-        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
-        latchgate(&arguments)
-            .env("LATCHGATE_URL", &gateway.url)
-            .read()
-    };
-    let unknown = run(&gateway, &["--yes"]);
-    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    run(&gateway, &["--yes"]).ends(105);
     let received = gateway.received();
     assert_eq!(received.len(), 3);
     for copy in &received[1..] {
@@ -160,8 +142,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
     let broken =
         r#"{"name":"deploy","holders":[{"owner":"a","fencing_token":42,"expires_in_ms":9}]}"#;
     let gateway = FakeGateway::new([shown, Reply::Lost, Reply::Answer(200, broken.to_owned())]);
-    let any = run(&gateway, &["--any"]);
-    assert_eq!(any.code, Some(0), "{any:?}");
+    let any = run(&gateway, &["--any"]).ends(0);
     any.begins("broke deploy: a, fencing token 42, with 9ms left");
     for copy in &gateway.received()[1..] {
         assert_eq!(copy.body, r#"{"fencing_token":42,"reason":"x"}"#);
@@ -172,8 +153,7 @@ fn a_break_sends_what_it_saw_and_repeats_itself_only_where_nobody_else_is_hit() 
     let unseen = Reply::problem(403, "forbidden", "");
     for nothing_to_tell_it_by in [odd, unseen] {
         let gateway = FakeGateway::new([nothing_to_tell_it_by, Reply::Lost]);
-        let unknown = run(&gateway, &["--any"]);
-        assert_eq!(unknown.code, Some(105), "{unknown:?}");
+        run(&gateway, &["--any"]).ends(105);
         let received = gateway.received();
         assert_eq!(received.len(), 2, "a copy would hit the next one");
         assert_eq!(received[1].body, r#"{"reason":"x"}"#);
@@ -185,25 +165,17 @@ fn of_a_client_without_a_gateway_it_breaks_what_it_saw_and_does_not_repeat_itsel
     let mark = "8034c43d15bb7ef42e2cc24255217acfc5f4b2f4";
     let holder = format!(r#"{{"foreign":true,"foreign_mark":"{mark}","expires_in_ms":null}}"#);
     let shown = || Reply::Answer(200, format!(r#"{{"state":"held","holders":[{holder}]}}"#));
-    let run = |gateway: &FakeGateway, arguments: &[&str]| {
-        let arguments = [&["break", "deploy", "--reason", "x"], arguments].concat();
-        latchgate(&arguments)
-            .env("LATCHGATE_URL", &gateway.url)
-            .read()
-    };
     let sent = format!(r#"{{"foreign_mark":"{mark}","reason":"x"}}"#);
     for flag in ["--yes", "--any"] {
         let broken = Reply::Answer(200, format!(r#"{{"name":"deploy","holders":[{holder}]}}"#));
         let gateway = FakeGateway::new([shown(), broken]);
-        let ran = run(&gateway, &[flag]);
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = run(&gateway, &[flag]).ends(0);
         ran.says("broke deploy: a client that uses no gateway");
         assert_eq!(gateway.received()[1].body, sent);
     }
     // It may have come back meanwhile, and write the same again.
     let gateway = FakeGateway::new([Reply::Lost]);
-    let unknown = run(&gateway, &["--foreign-mark", mark]);
-    assert_eq!(unknown.code, Some(105), "{unknown:?}");
+    run(&gateway, &["--foreign-mark", mark]).ends(105);
     let received = gateway.received();
     assert_eq!(received.len(), 1, "a copy could hit the next one");
     assert_eq!(received[0].body, sent);
@@ -218,40 +190,29 @@ fn where_nothing_is_seen_only_any_breaks() {
             .typed(&format!("break deploy --reason x {flag}"))
             .read()
     };
-    let free = run(&gateway, "--any");
-    assert_eq!(free.code, Some(107), "{free:?}");
+    run(&gateway, "--any").ends(107);
     assert_eq!(gateway.received().len(), 1);
 
     let gateway = FakeGateway::new([Reply::problem(403, "forbidden", "")]);
-    let unseen = run(&gateway, "--yes");
-    assert_eq!(unseen.code, Some(2), "{unseen:?}");
+    let unseen = run(&gateway, "--yes").ends(2);
     unseen.says("--any is needed");
     assert_eq!(gateway.received().len(), 1);
 }
 
 #[test]
 fn a_wrong_command_line_breaks_nothing() {
-    for arguments in [
-        &["break", "a"][..],
-        &["break", "--reason", "x"],
-        &["break", "a", "--reason", ""],
-        &["break", "a", "--reason", "x", "--fencing-token", "0"],
-        &[
-            "break",
-            "a",
-            "--reason",
-            "x",
-            "--fencing-token",
-            "1",
-            "--any",
-        ],
-        &["break", "a", "--reason", "x", "--foreign-mark", "theirs"],
-        &["list", "--prefix", "a*"],
-        &["list", "--owner", ""],
+    for line in [
+        "break a",
+        "break --reason x",
+        "break a --reason ''",
+        "break a --reason x --fencing-token 0",
+        "break a --reason x --fencing-token 1 --any",
+        "break a --reason x --foreign-mark theirs",
+        "list --prefix a*",
+        "list --owner ''",
     ] {
-        latchgate(arguments)
-            .env("LATCHGATE_URL", "http://127.0.0.1:1")
-            .ends(2);
+        let unasked = typed(line).env("LATCHGATE_URL", "http://127.0.0.1:1");
+        unasked.ends(2);
     }
 }
 
@@ -261,21 +222,19 @@ fn a_holder_that_is_asked_first_keeps_the_lock_until_the_grace_is_over() {
     acquire(&gateway, "deploy", "ci");
     let fence = fence(&gateway, "deploy");
     let arguments = ["break", "deploy", "--reason", "newer", "--fencing-token"];
-    let asked = |grace: &[&str]| on(&gateway, &[&arguments[..], &[&fence], grace].concat());
-    let answer = asked(&["--grace", "1h", "--json"]);
-    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let asked = |grace: &[&str]| {
+        gateway
+            .latchgate(&[&arguments[..], &[&fence], grace].concat())
+            .read()
+    };
+    let answer = asked(&["--grace", "1h", "--json"]).ends(0);
     let body = answer.json();
     assert_eq!(body["holders"][0]["release_requested"]["reason"], "newer");
     let inspected = gateway.typed("inspect deploy").read();
-    assert!(
-        inspected.out.contains("to be released within 59m "),
-        "{inspected:?}"
-    );
-    let answer = asked(&["--grace", "2h"]);
-    assert_eq!(answer.code, Some(106), "{answer:?}");
+    assert_has(&inspected.out, "to be released within 59m ");
+    let answer = asked(&["--grace", "2h"]).ends(106);
     answer.says("--grace is 7200000");
-    let answer = asked(&["--grace", "0"]);
-    assert_eq!(answer.code, Some(0), "{answer:?}");
+    asked(&["--grace", "0"]).ends(0);
     assert_eq!(
         gateway.typed("inspect deploy").read().out,
         "deploy is free\n"
@@ -294,7 +253,7 @@ fn who_is_asked_to_release_a_lock_is_shown_so_wherever_the_lease_is() {
         .typed("break gpu --reason newer --all --grace 1h")
         .ends(0);
     for command in [&["list"][..], &["inspect", "gpu"]] {
-        let shown = on(&gateway, command);
+        let shown = gateway.latchgate(command).read();
         for owner in ["one", "two"] {
             let line = shown.out.lines().find(|line| line.contains(owner));
             let asked = "(to be released within 59m ";
@@ -345,11 +304,7 @@ impl Following {
 
     /// Waits until it has ended; answers the exit code and what it said.
     fn end(&mut self) -> (Option<i32>, String) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("its end", || self.child.try_wait().unwrap().is_some());
         let mut said = String::new();
         let err = self.child.stderr.as_mut().unwrap();
         err.read_to_string(&mut said).unwrap();
@@ -368,7 +323,7 @@ impl Drop for Following {
 fn heard(following: &mut Following, gateway: &Gateway) -> String {
     let url = gateway.url();
     let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
-    let acquiring = std::thread::spawn(move || {
+    let acquiring = thread::spawn(move || {
         let quarter = Duration::from_millis(250);
         let timed_out = Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         while stopped.recv_timeout(quarter) == timed_out {
@@ -399,8 +354,8 @@ fn with_json_each_line_is_an_event() {
     let mut following = Following::start(&gateway.url(), &["--json"]);
     let event: Value = serde_json::from_str(&heard(&mut following, &gateway)).unwrap();
     assert_eq!(
-        (&event["kind"], &event["name"]),
-        (&"acquired".into(), &"deploy".into())
+        fields(&event, ["kind", "name"]),
+        json!(["acquired", "deploy"])
     );
 }
 
@@ -434,8 +389,7 @@ fn a_gateway_that_is_not_there_or_refuses_ends_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_goes_on_at_another_gateway_and_shows_the_gap() {
     let server = RedisServer::start().await;
-    let store = format!("redis://127.0.0.1:{}", server.port());
-    let start = || Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &store));
+    let start = || Gateway::start_with(Setup::on(&server));
     let (mut one, two) = (start(), start());
     let url = format!("{},{}", one.url(), two.url());
     let mut following = Following::start(&url, &[]);

@@ -1,21 +1,6 @@
 //! `latchgate serve`: starting, what stops it from starting, and a log that nobody reads.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    process::{Child, Stdio},
-    time::Duration,
-};
-
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::time::Instant;
-
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{program, typed},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 #[test]
 fn the_line_to_paste_takes_a_lock() {
@@ -100,8 +85,7 @@ fn an_open_address_without_authentication_is_refused_unless_it_is_meant() {
 
 #[test]
 fn what_was_granted_survives_kill_9() {
-    let mut gateway = Gateway::start();
-    let url = gateway.url();
+    let (mut gateway, url) = Gateway::start_and_url();
     let acquired = typed(&format!("acquire deploy --url {url} --ttl 1m")).read();
     let token = acquired.out.trim_end();
     gateway.kill();
@@ -123,13 +107,9 @@ fn no_log_shows_a_token() {
     let url = gateway.url();
     let token = typed(&format!("acquire deploy --url {url}")).read().out;
     let token = token.trim_end();
-    assert_eq!(
-        typed(&format!("release deploy --url {url}"))
-            .token(token)
-            .read()
-            .code,
-        Some(0)
-    );
+    typed(&format!("release deploy --url {url}"))
+        .token(token)
+        .ends(0);
     let log = gateway.logged("/locks/");
     assert!(!log.contains(token), "{log}");
 }
@@ -204,23 +184,11 @@ fn a_gateway_whose_log_nobody_reads_goes_on_and_ends() {
         assert!(answer[..read].starts_with(b"HTTP/1.1 200"));
     }
     kill_process(Pid::from_child(&gateway.0), Signal::TERM).unwrap();
-    let deadline = Instant::now() + Duration::from_mins(1);
-    let status = loop {
-        if let Some(status) = gateway.0.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < deadline, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    assert_eq!(status.code(), Some(0));
+    until("its end", || gateway.0.try_wait().unwrap().is_some());
+    assert_eq!(gateway.0.wait().unwrap().code(), Some(0));
     let mut log = Vec::new();
-    gateway
-        .0
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_end(&mut log)
-        .unwrap();
+    let stderr = gateway.0.stderr.as_mut().unwrap();
+    stderr.read_to_end(&mut log).unwrap();
     assert!(
         log.len() >= 32 * 1024,
         "the pipe was never full: {}",

@@ -1,20 +1,15 @@
 //! Shared locks on the command line: what is sent and shown, and from end to end on the embedded store.
 
-use serde_json::{Value, json};
-
-use super::run::{inspect, run_sh, until, waiters};
-use crate::support::{
-    fake_gateway::{FakeGateway, Reply},
-    gateway::Gateway,
-    program::{Ran, latchgate, typed},
-};
+use crate::cli::prelude::*;
 
 const TOKEN: &str = "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU";
 
+/// Runs it in the environment of another job.
 fn on(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url)
+    gateway
+        .latchgate(arguments)
         .env("LATCHGATE_SLOT", "77")
+        .env("LATCHGATE_SLOTS", r#"{"db":77}"#)
         .read()
 }
 
@@ -82,8 +77,7 @@ fn what_is_no_limit_is_refused_before_anything_is_sent() {
             &["acquire", "gpu", &limit][..],
             &["run", "gpu", &limit, "--", "true"],
         ] {
-            let ran = on(&gateway, arguments);
-            assert_eq!(ran.code, Some(2), "{ran:?}");
+            let ran = on(&gateway, arguments).ends(2);
             ran.says(why);
         }
         assert!(gateway.received().is_empty());
@@ -110,8 +104,7 @@ fn a_command_finds_its_slot_and_never_that_of_somebody_else() {
 fn a_store_that_cannot_share_is_a_refusal() {
     let more = r#","detail":"A quorum cannot share a lock.""#;
     let gateway = FakeGateway::new([Reply::problem(422, "unsupported-by-store", more)]);
-    let ran = on(&gateway, &["acquire", "gpu", "--shared"]);
-    assert_eq!(ran.code, Some(106), "{ran:?}");
+    let ran = on(&gateway, &["acquire", "gpu", "--shared"]).ends(106);
     ran.says("A quorum cannot share a lock");
     assert_eq!(gateway.received().len(), 1);
 }
@@ -151,8 +144,7 @@ fn of_those_who_share_a_lock_a_break_wants_to_know_which() {
     for arguments in [&[][..], &["--yes"], &["--any"]] {
         let gateway = FakeGateway::new([shown(&holders, 2)]);
         let arguments = [&["break", "gpu", "--reason", "x"], arguments].concat();
-        let ran = on(&gateway, &arguments);
-        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let ran = on(&gateway, &arguments).ends(2);
         for told in ["--all", "--fencing-token", "ci, fencing token 45, slot 1"] {
             ran.says(told);
         }
@@ -228,24 +220,9 @@ fn each_of_several_locks_has_a_slot_of_its_own() {
         let gateway = FakeGateway::new([group(mode, slots), released]);
         let command = ["--", "sh", "-c", show];
         let run = [&["run", "db", "gpus", "--wait", "0"], arguments, &command].concat();
-        let ran = on_with_slots(&gateway, &run);
+        let ran = on(&gateway, &run);
         ran.gives(0, found);
     }
-}
-
-/// In the environment of another job.
-fn on_with_slots(gateway: &FakeGateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url)
-        .env("LATCHGATE_SLOT", "77")
-        .env("LATCHGATE_SLOTS", r#"{"db":77}"#)
-        .read()
-}
-
-fn on_gateway(gateway: &Gateway, arguments: &[&str]) -> Ran {
-    latchgate(arguments)
-        .env("LATCHGATE_URL", &gateway.url())
-        .read()
 }
 
 fn lock(gateway: &Gateway, name: &str) -> Value {
@@ -255,8 +232,7 @@ fn lock(gateway: &Gateway, name: &str) -> Value {
 
 #[test]
 fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let script = r#"echo "slot $LATCHGATE_SLOT"; exec sleep 60"#;
     let limit = ["gpu", "--limit", "2"];
     let first = run_sh(&url, &limit, script);
@@ -274,7 +250,7 @@ fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
         .map(|holder| holder["fencing_token"].to_string())
         .unwrap();
     let one = ["break", "gpu", "--reason", "x", "--fencing-token", &fence];
-    assert_eq!(on_gateway(&gateway, &one).code, Some(0));
+    gateway.latchgate(&one).ends(0);
     third.printed("slot 0");
     assert_eq!(lock(&gateway, "gpu")["holder_count"], 2);
     let all = gateway.typed("break gpu --reason x --all").ends(0);
@@ -284,8 +260,7 @@ fn at_most_so_many_run_at_once_and_each_in_a_slot_of_its_own() {
 
 #[test]
 fn readers_are_together_and_nobody_passes_a_writer() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let reader = |owner: &str| {
         let ran = gateway
             .typed(&format!("acquire book --shared --ttl 1h --owner {owner}"))

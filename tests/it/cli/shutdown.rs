@@ -1,24 +1,8 @@
 //! How a gateway ends: the signal, the delay, the drain; and requests that came while it did not run.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{Shutdown, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::net::Shutdown;
 
-use rustix::process::Signal;
-use tokio::time::Instant;
-
-use crate::support::{
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, typed, with_path_alone},
-    spawn,
-};
+use crate::cli::prelude::*;
 
 fn on(url: &str, arguments: &[&str], token: &str) -> Ran {
     latchgate(arguments)
@@ -61,8 +45,7 @@ fn patient() -> Setup {
 fn either_signal_ends_a_gateway_at_once_that_nobody_has_a_lease_from() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut gateway = Gateway::start_with(patient());
-        gateway.signal(signal);
-        assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+        gateway.ends_by(signal, 0);
         assert!(!gateway.log().contains("while leases"), "{}", gateway.log());
     }
 }
@@ -89,8 +72,7 @@ fn health_checks_and_others_that_only_look_do_not_keep_it() {
     });
     thread::sleep(Duration::from_millis(500));
     let begin = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     ended.store(true, Ordering::SeqCst);
     looking.join().unwrap();
     // The grace is ten minutes long.
@@ -111,10 +93,8 @@ fn it_serves_a_holder_that_comes_back_later_and_ends_when_the_last_lease_is_rele
     gateway.logged("while leases");
     // Nobody is connected meanwhile, for longer than a gateway waits for requests alone.
     thread::sleep(Duration::from_millis(1_500));
-    let renewed = on(&url, &["renew", "deploy"], token.trim_end());
-    assert_eq!(renewed.code, Some(0), "{renewed:?}");
-    let released = on(&url, &["release", "deploy"], token.trim_end());
-    assert_eq!(released.code, Some(0), "{released:?}");
+    on(&url, &["renew", "deploy"], token.trim_end()).ends(0);
+    on(&url, &["release", "deploy"], token.trim_end()).ends(0);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
 }
 
@@ -161,12 +141,10 @@ fn who_held_by_a_stream_can_release_with_the_token_when_it_has_ended() {
     assert!(stream.any(|line| line == "event: draining"));
     // It keeps it for as long as it likes, once it has said so.
     let url = gateway.url();
-    let renewed = on(&url, &["renew", "held", "--ttl", "10m"], &token);
-    assert_eq!(renewed.code, Some(0), "{renewed:?}");
+    on(&url, &["renew", "held", "--ttl", "10m"], &token).ends(0);
     // Longer than it is waited for whoever says nothing.
     thread::sleep(Duration::from_secs(3));
-    let released = on(&url, &["release", "held"], &token);
-    assert_eq!(released.code, Some(0), "{released:?}");
+    on(&url, &["release", "held"], &token).ends(0);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
 }
 
@@ -175,8 +153,7 @@ fn it_ends_when_the_last_lease_is_over() {
     let mut gateway = Gateway::start_with(patient());
     on(&gateway.url(), &["acquire", "deploy", "--ttl", "2s"], "");
     let begin = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     assert!(begin.elapsed() > Duration::from_secs(1));
 }
 
@@ -187,11 +164,9 @@ fn hup_is_ignored_and_said_so() {
     until(&gateway, "it says so", || {
         gateway.log().contains("HUP is ignored")
     });
-    let inspected = on(&gateway.url(), &["inspect", "deploy"], "");
-    assert_eq!(inspected.code, Some(0), "{inspected:?}");
+    on(&gateway.url(), &["inspect", "deploy"], "").ends(0);
     assert!(!gateway.log().contains("draining"), "{}", gateway.log());
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0));
+    gateway.ends_by(Signal::TERM, 0);
 }
 
 /// `script` gives its command a terminal, which is gone when it is killed.
@@ -209,39 +184,31 @@ fn hup_from_a_terminal_that_is_closed_ends_it_in_order() {
     with_path_alone(&mut terminal);
     let mut terminal = terminal
         .args(["-q", "-c", &serve, "/dev/null"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
         .spawn()
         .expect("`script` comes with every Debian");
-    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    let logged = || fs::read_to_string(&log).unwrap_or_default();
     poll("it starts", || logged().contains("curl"), &logged);
     terminal.kill().unwrap();
     terminal.wait().unwrap();
     poll("it drains", || logged().contains("signal=\"HUP\""), &logged);
-    let pid = std::fs::read_to_string(pid).unwrap();
+    let pid = fs::read_to_string(pid).unwrap();
     let process = format!("/proc/{}", pid.trim());
-    poll(
-        "it ends",
-        || !std::path::Path::new(&process).exists(),
-        &logged,
-    );
+    poll("it ends", || !Path::new(&process).exists(), &logged);
 }
 
 #[test]
 fn while_it_drains_nothing_is_acquired_and_what_is_held_can_be_kept_and_given_back() {
-    let mut gateway = Gateway::start();
-    let url = gateway.url();
+    let (mut gateway, url) = Gateway::start_and_url();
     let token = on(&url, &["acquire", "deploy"], "").out;
     let token = token.trim_end();
     gateway.signal(Signal::TERM);
     drains(&gateway);
-    let renewed = on(&url, &["renew", "deploy"], token);
-    assert_eq!(renewed.code, Some(0), "{renewed:?}");
-    let refused = on(&url, &["acquire", "other", "--json"], "");
-    assert_eq!(refused.code, Some(104), "{refused:?}");
+    on(&url, &["renew", "deploy"], token).ends(0);
+    let refused = on(&url, &["acquire", "other", "--json"], "").ends(104);
     assert!(refused.out.contains("\"code\":\"draining\""), "{refused:?}");
-    let released = on(&url, &["release", "deploy"], token);
-    assert_eq!(released.code, Some(0), "{released:?}");
+    on(&url, &["release", "deploy"], token).ends(0);
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
 }
 
@@ -275,8 +242,7 @@ fn a_request_that_outlasts_the_grace_is_cut_short() {
     let _under_way = request_in_flight(&gateway);
     // It has been read when a later connection has been answered.
     on(&gateway.url(), &["inspect", "deploy"], "");
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(112), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 112);
 }
 
 /// It reads nothing, and there is more to be read than the kernels take for it.
@@ -319,8 +285,7 @@ fn it_does_not_wait_for_the_whole_grace_for_requests_that_have_not_arrived() {
     // Both have been read when a later connection has been answered.
     on(&gateway.url(), &["inspect", "deploy"], "");
     let begin = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     let took = begin.elapsed();
     assert!(took < Duration::from_secs(30), "{took:?}");
     let mut answer = String::new();
@@ -335,8 +300,7 @@ fn a_second_signal_ends_it_at_once_with_a_code_of_its_own() {
     on(&gateway.url(), &["acquire", "deploy", "--ttl", "10m"], "");
     gateway.signal(Signal::TERM);
     drains(&gateway);
-    gateway.signal(Signal::INT);
-    assert_eq!(gateway.wait().code(), Some(112), "{}", gateway.log());
+    gateway.ends_by(Signal::INT, 112);
 }
 
 /// Longer than any machine takes for what a test does meanwhile.
@@ -356,11 +320,7 @@ fn is_ready(gateway: &Gateway) -> bool {
 }
 
 fn until_not_ready(gateway: &Gateway) {
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while is_ready(gateway) {
-        assert!(Instant::now() < deadline, "{}", gateway.log());
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(gateway, "it is not ready", || !is_ready(gateway));
 }
 
 #[test]
@@ -381,8 +341,7 @@ fn it_is_not_ready_at_once_and_serves_everything_during_the_delay() {
 fn it_drains_when_the_delay_is_over() {
     let mut gateway = delaying(SHORT);
     let begin = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     let took = begin.elapsed();
     assert!(took >= SHORT, "{took:?}");
     let log = gateway.log();
@@ -399,35 +358,18 @@ fn a_second_signal_ends_the_delay_too() {
     let begin = Instant::now();
     gateway.signal(Signal::TERM);
     until_not_ready(&gateway);
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(112), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 112);
     assert!(begin.elapsed() < LONG, "{:?}", begin.elapsed());
 }
-
-/// How long anything may take on a machine that does other things as well.
-const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn token(acquired: &Ran) -> String {
     let lease = acquired.json();
     lease["token"].as_str().unwrap().to_owned()
 }
 
-fn until_free(url: &str) {
-    let deadline = Instant::now() + TIMEOUT;
-    loop {
-        let inspected = typed(&format!("inspect deploy --url {url}")).read();
-        if inspected.out.contains("is free") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{inspected:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_release_that_came_while_it_was_frozen_is_carried_out_although_its_caller_has_gone() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let by_delete = |token: &str| {
         format!("DELETE /locks/deploy HTTP/1.1\r\nhost: localhost\r\nlock-token: {token}\r\n\r\n")
     };
@@ -453,8 +395,7 @@ fn a_release_that_came_while_it_was_frozen_is_carried_out_although_its_caller_ha
                 assert!(caller.read(&mut [0; 4096]).unwrap() > 0);
                 caller
             });
-            gateway.signal(Signal::STOP);
-            gateway.stands_still();
+            gateway.freeze();
             let caller = caller.get_or_insert_with(connect);
             caller.write_all(request.as_bytes()).unwrap();
             caller.shutdown(Shutdown::Both).unwrap();

@@ -1,29 +1,14 @@
 //! What those see who start a gateway or look after it: systemd, health checks, and who has blocked signals.
 
 use std::{
-    io::{BufRead, BufReader, ErrorKind},
-    net::TcpListener,
+    io::ErrorKind,
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixDatagram},
     },
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio::time::Instant;
-
-use super::keys::{File, Made};
-use crate::support::{
-    Authority,
-    fake_gateway::{FakeGateway, Reply},
-    gateway::{Gateway, Setup},
-    program::{Ran, latchgate, typed, with_path_alone},
-    spawn,
-};
+use crate::{cli::prelude::*, support::Authority};
 
 /// The end of the socket that systemd has.
 struct Manager {
@@ -142,16 +127,8 @@ fn a_reload_reads_keys_and_certificates_and_is_reported() {
     gateway.signal(Signal::HUP);
     assert!(says(&manager.message(), "RELOADING=1"));
     assert!(says(&manager.message(), "READY=1"));
-    let deadline = Instant::now() + Duration::from_mins(1);
-    for line in [
-        "the API keys were read again",
-        "the certificate was read again",
-    ] {
-        while !gateway.log().contains(line) {
-            assert!(Instant::now() < deadline, "{line}: {}", gateway.log());
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
+    gateway.logged("the API keys were read again");
+    gateway.logged("the certificate was read again");
 }
 
 #[test]
@@ -170,8 +147,7 @@ fn the_watchdog_is_fed_twice_as_often_as_it_must_be() {
     assert!(took >= Duration::from_secs(2), "{took:?}");
     assert!(took < Duration::from_secs(20), "{took:?}");
     // A process that stands still feeds nothing.
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     while manager.next(Duration::from_millis(1)).is_some() {}
     assert_eq!(manager.next(Duration::from_millis(1_200)), None);
     gateway.signal(Signal::CONT);
@@ -207,8 +183,7 @@ fn a_manager_that_reads_nothing_does_not_hold_the_gateway_up() {
     while filler.send_to(b"x", &manager.name).is_ok() {}
     let mut gateway = Gateway::start_with(manager.setup());
     let begin = Instant::now();
-    gateway.signal(Signal::TERM);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
+    gateway.ends_by(Signal::TERM, 0);
     assert!(begin.elapsed() < Duration::from_mins(1));
     let log = gateway.log();
     assert_eq!(
@@ -234,11 +209,9 @@ fn check_fake(reply: Reply, arguments: &[&str]) -> Ran {
 fn a_gateway_that_answers_is_healthy_and_ready() {
     let gateway = Gateway::start();
     let listen = gateway.address.to_string();
-    let healthy = check(&listen, &[]);
-    assert_eq!(healthy.code, Some(0), "{healthy:?}");
+    let healthy = check(&listen, &[]).ends(0);
     assert!(healthy.out.contains("\"status\":\"ok\""), "{healthy:?}");
-    let ready = check(&listen, &["--ready"]);
-    assert_eq!(ready.code, Some(0), "{ready:?}");
+    let ready = check(&listen, &["--ready"]).ends(0);
     assert!(ready.out.contains("\"status\":\"ready\""), "{ready:?}");
 }
 
@@ -266,7 +239,7 @@ fn it_reads_the_configuration_file_of_the_gateway() {
     let gateway = Gateway::start();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("latchgate.toml");
-    std::fs::write(&file, format!("listen = \"{}\"", gateway.address)).unwrap();
+    fs::write(&file, format!("listen = \"{}\"", gateway.address)).unwrap();
     typed(&format!("healthcheck --config {}", file.to_str().unwrap())).ends(0);
 }
 
@@ -322,10 +295,8 @@ fn what_is_no_gateway_is_not_healthy() {
     assert_eq!(not_found.code, Some(1), "{not_found:?}");
     not_found.says("answered with 404");
     not_found.says_not("\u{1b}");
-    let lost = check_fake(Reply::Lost, &[]);
-    assert_eq!(lost.code, Some(1), "{lost:?}");
-    let silent = check_fake(Reply::Silence, &["--timeout", "100ms"]);
-    assert_eq!(silent.code, Some(1), "{silent:?}");
+    check_fake(Reply::Lost, &[]).ends(1);
+    check_fake(Reply::Silence, &["--timeout", "100ms"]).ends(1);
 }
 
 #[test]
@@ -345,14 +316,11 @@ fn it_asks_what_it_is_told_to() {
 
 #[test]
 fn a_port_that_only_the_gateway_knows_and_a_wrong_configuration_are_2() {
-    let free = check("127.0.0.1:0", &[]);
-    assert_eq!(free.code, Some(2), "{free:?}");
+    let free = check("127.0.0.1:0", &[]).ends(2);
     free.says("listen is port 0");
     assert_eq!(check("localhost", &[]).code, Some(2));
 }
 
-/// Set in the child: it is to show how a program begins that a test starts.
-const CHILD: &str = "LG_DISPOSITIONS_CHILD";
 /// Starts what follows as `nohup` and the background of a shell do, and with a mask beyond that.
 const DEAF: &str = r#"trap "" HUP INT QUIT TERM USR1; exec env --block-signal=USR2 "$@""#;
 const SHOW: [&str; 3] = ["grep", "-E", "^Sig(Blk|Ign)"];
@@ -378,30 +346,6 @@ fn deaf(arguments: &[&str]) -> Command {
     let mut command = spawn::command("sh");
     command.args(["-c", DEAF, "sh"]).args(arguments);
     command
-}
-
-#[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "tells the child from the parent, not a configuration of the product"
-)]
-fn what_a_test_starts_ignores_and_blocks_nothing_whoever_started_the_tests() {
-    if std::env::var_os(CHILD).is_some() {
-        let mut show = spawn::command(SHOW[0]);
-        show.args(&SHOW[1..]);
-        assert_eq!(shown(show), [0, 0]);
-        return;
-    }
-    let [blocked, ignored] = shown(deaf(&SHOW));
-    assert!(blocked != 0 && ignored != 0);
-    let this = std::env::current_exe().unwrap();
-    let name = "what_a_test_starts_ignores_and_blocks_nothing_whoever_started_the_tests";
-    let name = format!("cli::supervisors::{name}");
-    let ran = deaf(&[this.to_str().unwrap(), "--exact", &name])
-        .env(CHILD, "")
-        .output()
-        .unwrap();
-    assert!(ran.status.success(), "{ran:?}");
 }
 
 #[test]

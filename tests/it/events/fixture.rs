@@ -1,24 +1,10 @@
 //! Gateways on a real store, in process, and somebody who listens to `/events` there.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::collections::VecDeque;
 
-use axum::body::Body;
-use http_body_util::BodyExt;
-use latchgate::{
-    clock::SystemClock,
-    config::{Config, ServersUrl},
-    lifecycle::Lifecycle,
-    store::{embedded::EmbeddedStore, redis::RedisStore},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::timeout;
+use latchgate::{config::ServersUrl, store::redis::RedisStore};
 
-use crate::{
-    api::fixture::{ApiResponse, JSON, Service},
-    redis::rig::quick,
-    support::RedisServer,
-};
+use crate::{api::prelude::*, redis::rig::quick};
 
 /// Gateways on one store.
 pub(super) struct Site {
@@ -78,6 +64,11 @@ impl Site {
         &self.gateways[0]
     }
 
+    /// The first gateway, and somebody who listens there.
+    pub(super) async fn heard(&self) -> (&Service, Reader) {
+        (self.gateway(), Reader::of(self.gateway()).await)
+    }
+
     /// Somebody who listens at the first gateway, when all the others have heard of it.
     pub(super) async fn reader(&self) -> Reader {
         self.reader_at(0).await
@@ -110,8 +101,7 @@ impl Site {
             let name = format!("heard{other}at{index}");
             let is_it = |heard: &ReceivedEvent| heard.data["name"] == name.as_str();
             loop {
-                let lease = acquire(gateway, &name, &json!({})).await;
-                release(gateway, &lease).await;
+                once(gateway, &name).await;
                 if timeout(TRIAL, reader.up_to(is_it)).await.is_ok() {
                     break;
                 }
@@ -119,8 +109,7 @@ impl Site {
         }
         // What is left of the trials comes before this.
         for gateway in &self.gateways {
-            let last = acquire(gateway, "begin", &json!({})).await;
-            release(gateway, &last).await;
+            once(gateway, "begin").await;
             let is_last =
                 |heard: &ReceivedEvent| heard.data["name"] == "begin" && heard.kind == "released";
             reader.up_to(is_last).await;
@@ -136,8 +125,7 @@ const TRIAL: Duration = Duration::from_millis(300);
 
 /// Acquires a lock, which must be granted.
 pub(super) async fn acquire(gateway: &Service, lock: &str, body: &Value) -> Value {
-    let answer = post(gateway, &format!("/locks/{lock}"), body).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
+    let answer = post(gateway, &format!("/locks/{lock}"), body).await.is(201);
     answer.json()
 }
 
@@ -162,6 +150,12 @@ pub(super) async fn release(gateway: &Service, lease: &Value) {
     let header = [("lock-token", token.as_str())];
     let release = gateway.call(&format!("DELETE {target}"), &header).await;
     assert_eq!(release.status, 204, "{}", release.body);
+}
+
+/// Acquires a lock and releases it again.
+pub(super) async fn once(gateway: &Service, lock: &str) {
+    let lease = acquire(gateway, lock, &json!({})).await;
+    release(gateway, &lease).await;
 }
 
 /// Holds a lock for as long as the body lives.

@@ -1,13 +1,7 @@
 //! Events over all gateways on one Redis, and over two of its databases.
 
-use std::{collections::BTreeSet, time::Duration};
-
-use futures_util::StreamExt;
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
-
-use super::fixture::{Reader, ReceivedEvent, Site, acquire, post, release, renew};
-use crate::api::fixture::Service;
+use super::fixture::{Reader, ReceivedEvent, Site, acquire, once, post, release, renew};
+use crate::api::prelude::*;
 
 fn is(kind: &'static str) -> impl Fn(&ReceivedEvent) -> bool {
     move |heard| heard.kind == kind
@@ -107,8 +101,7 @@ async fn a_gateway_that_stops_tells_what_it_has_to_tell() {
     let site = Site::redis(2).await;
     let mut reader = site.reader().await;
     let other = &site.gateways[1];
-    let lease = acquire(other, "a", &json!({})).await;
-    release(other, &lease).await;
+    once(other, "a").await;
     other.lifecycle.stop(Duration::from_mins(1)).await.unwrap();
     reader.expect("acquired").await;
     reader.expect("released").await;
@@ -129,12 +122,12 @@ async fn nothing_is_sent_while_nobody_listens() {
     };
     // Both have probed what they may do.
     for gateway in &site.gateways {
-        release(gateway, &acquire(gateway, "a", &json!({})).await).await;
+        once(gateway, "a").await;
     }
     let before = published().await;
     for gateway in &site.gateways {
         for _ in 0..20 {
-            release(gateway, &acquire(gateway, "a", &json!({})).await).await;
+            once(gateway, "a").await;
         }
     }
     assert_eq!(published().await, before);
@@ -156,10 +149,8 @@ async fn a_connection_that_was_lost_leaves_a_gap_and_comes_back() {
     let other = &site.gateways[1];
     let lease = acquire(other, "a", &json!({})).await;
     release(other, &lease).await;
-    assert_eq!(
-        reader.expect("acquired").await["fencing_token"],
-        lease["fencing_token"]
-    );
+    let acquired = reader.expect("acquired").await;
+    assert_eq!(acquired["fencing_token"], lease["fencing_token"]);
     reader.expect("released").await;
 }
 
@@ -257,7 +248,7 @@ async fn a_gateway_that_comes_later_is_heard_at_once() {
         let newcomer = site.gateways.last().unwrap();
         let is_it = |heard: &ReceivedEvent| heard.data["name"] == lock;
         loop {
-            release(newcomer, &acquire(newcomer, lock, &json!({})).await).await;
+            once(newcomer, lock).await;
             let heard = timeout(Duration::from_millis(50), reader.up_to(is_it)).await;
             if heard.is_ok() {
                 break;
@@ -273,7 +264,7 @@ async fn what_ended_where_nobody_could_be_asked_is_not_said_to_have_expired() {
     let site = Site::redis(2).await;
     let server = site.server.as_ref().unwrap();
     for gateway in &site.gateways {
-        release(gateway, &acquire(gateway, "first", &json!({})).await).await;
+        once(gateway, "first").await;
     }
     // Gateways hear their own channels and the news, and nobody hears that they are asked for.
     let mut rules = vec!["ACL", "SETUSER", "default", "resetchannels"];
@@ -304,8 +295,7 @@ async fn what_happens_in_one_database_is_not_told_in_another() {
     let there = [&site.gateways[1], &site.gateways[2]];
     let deadline = Instant::now() + SOON;
     let heard_there = loop {
-        let lease = acquire(there[1], "there", &json!({})).await;
-        release(there[1], &lease).await;
+        once(there[1], "there").await;
         let expected = second.up_to(|heard| heard.data["name"] == "there");
         if let Ok(heard) = timeout(Duration::from_millis(300), expected).await {
             break heard;
@@ -322,8 +312,7 @@ async fn what_happens_in_one_database_is_not_told_in_another() {
     .await;
     assert_eq!(broken.status, 200, "{}", broken.body);
     for _ in 0..20 {
-        let lease = acquire(site.gateway(), "here", &json!({})).await;
-        release(site.gateway(), &lease).await;
+        once(site.gateway(), "here").await;
     }
     acquire(there[0], "last", &json!({})).await;
     acquire(site.gateway(), "last", &json!({})).await;

@@ -1,15 +1,7 @@
 //! Who may hear what, and secrets that are in no event.
 
-use std::time::Duration;
-
-use futures_util::StreamExt;
-use http_body_util::BodyExt;
-use latchgate::config::Config;
-use serde_json::json;
-use tokio::time::timeout;
-
 use super::fixture::{self, Reader, Site, hold, release, renew};
-use crate::api::fixture::{JSON, Key, Service, read_until, replaces};
+use crate::api::prelude::*;
 
 /// How long something that must come is waited for.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -58,10 +50,7 @@ async fn who_may_view_a_lock_hears_who_broke_it_and_who_asked_for_it() {
         let answer = service.ask("POST /locks/a/break", &headers, body);
         assert_eq!(answer.await.status, status);
         let event = reader.expect(kind).await;
-        assert_eq!(
-            (&event["by"], &event["reason"]),
-            (&"ops".into(), &"it hangs".into())
-        );
+        assert_eq!(fields(&event, ["by", "reason"]), json!(["ops", "it hangs"]));
     }
 }
 
@@ -199,12 +188,7 @@ async fn they_are_in_no_event_and_in_no_message_between_gateways() {
     }
     let hashes: Vec<_> = secrets[1..]
         .iter()
-        .map(|token| {
-            latchgate::lock::Token::parse(token)
-                .unwrap()
-                .hash()
-                .to_string()
-        })
+        .map(|token| Token::parse(token).unwrap().hash().to_string())
         .collect();
     for secret in secrets.iter().chain(&hashes) {
         for (what, text) in [

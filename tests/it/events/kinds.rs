@@ -1,13 +1,9 @@
 //! Each kind of event, on every store.
 
-use std::{fs, path::Path, time::Duration};
+use latchgate::engine::events::EventKind;
 
-use latchgate::{engine::events::EventKind, http::openapi};
-use serde_json::json;
-use tokio::time::Instant;
-
-use super::fixture::{Reader, ReceivedEvent, Site, acquire, hold, post, release, renew};
-use crate::{api::fixture::JSON, support::eventually};
+use super::fixture::{ReceivedEvent, Site, acquire, hold, post, release, renew};
+use crate::api::prelude::*;
 
 /// Makes a test of each case for each store.
 macro_rules! on_every_store {
@@ -43,8 +39,7 @@ on_every_store! {
 }
 
 async fn a_lease_that_is_acquired_renewed_and_released_is_told_so(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let body = json!({"owner": "ci", "metadata": {"run": "7"}, "ttl_ms": 60_000});
     let lease = acquire(gateway, "a", &body).await;
     renew(gateway, &lease).await;
@@ -103,8 +98,7 @@ async fn a_lease_that_was_released_does_not_expire(site: Site) {
 }
 
 async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let body = json!({"wait_ms": 20_000, "owner": "second"});
     // Released when all is heard: the answer to the first release may be told after the end of the second lease.
@@ -112,10 +106,7 @@ async fn one_who_waits_is_queued_and_acquires_it_by_hand_off(site: Site) {
     let told = async {
         reader.expect("acquired").await;
         let queued = reader.expect("queued").await;
-        assert_eq!(
-            (&queued["owner"], &queued["position"]),
-            (&json!("second"), &json!(1))
-        );
+        assert_eq!(fields(&queued, ["owner", "position"]), json!(["second", 1]));
         assert_eq!(queued.get("fencing_token"), None);
         release(gateway, &first).await;
         // The hand-off and the answer to the release come together.
@@ -135,8 +126,7 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
     const PIECE: u64 = 600;
     // A place is taken a moment after its request has begun to wait.
     const MOMENT: u64 = 300;
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let mut key = vec![("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d13")];
     key.extend(JSON);
@@ -145,8 +135,7 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
         gateway.ask("POST /locks/a", &key, body).await
     };
     for pieces in 1..=2 {
-        let refused = ask(PIECE).await;
-        assert_eq!(refused.status, 423);
+        let refused = ask(PIECE).await.is(423);
         let waited = refused["waited_ms"].as_u64().unwrap();
         assert!(waited >= pieces * PIECE - MOMENT, "{waited}");
     }
@@ -180,15 +169,11 @@ async fn one_who_waits_in_pieces_is_queued_once_and_has_waited_since_then(site: 
     let queued = heard.iter().filter(|heard| heard.kind == "queued");
     assert_eq!(queued.count(), 1, "{heard:?}");
     let counted = stats().await["totals"]["acquires"].clone();
-    assert_eq!(
-        (&counted["held"], &counted["granted"]),
-        (&json!(1), &json!(2))
-    );
+    assert_eq!(fields(&counted, ["held", "granted"]), json!([1, 2]));
 }
 
 async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let holding = hold(gateway, "a", &json!({"ttl_ms": 3_000, "owner": "held"})).await;
     let fence = reader.expect("acquired").await["fencing_token"].clone();
     let renewed = reader.expect("renewed").await;
@@ -198,22 +183,20 @@ async fn a_hold_is_renewed_and_released_like_any_lease(site: Site) {
     let last = heard.last().unwrap();
     assert_eq!(last.kind, "released");
     assert_eq!(
-        (&last.data["fencing_token"], &last.data["owner"]),
-        (&fence, &json!("held"))
+        fields(&last.data, ["fencing_token", "owner"]),
+        json!([fence, "held"])
     );
 }
 
 async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({"owner": "ci", "ttl_ms": 60_000})).await;
     let body = json!({"wait_ms": 20_000, "owner": "second"});
     let broken = async {
         reader.expect("acquired").await;
         reader.expect("queued").await;
         let why = json!({"reason": "it hangs", "fencing_token": first["fencing_token"]});
-        let answer = post(gateway, "/locks/a/break", &why).await;
-        assert_eq!(answer.status, 200, "{}", answer.body);
+        post(gateway, "/locks/a/break", &why).await.is(200);
         // The hand-off and the answer to the break come together.
         let broken = reader.expect("broken").await;
         (broken, reader.expect("acquired").await)
@@ -232,14 +215,12 @@ async fn a_lease_that_somebody_breaks_is_broken_and_the_next_acquires_it(site: S
 }
 
 async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let lease = acquire(gateway, "a", &json!({"owner": "ci", "ttl_ms": 60_000})).await;
     reader.expect("acquired").await;
     let why = json!({"reason": "deploy", "fencing_token": lease["fencing_token"], "grace_ms": 300});
     let began = Instant::now();
-    let answer = post(gateway, "/locks/a/break", &why).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    post(gateway, "/locks/a/break", &why).await.is(202);
     let requested = reader.expect("release-requested").await;
     let broken = reader.expect("broken").await;
     assert!(began.elapsed() >= Duration::from_millis(300));
@@ -254,8 +235,7 @@ async fn a_lease_that_somebody_asks_for_is_broken_after_the_grace(site: Site) {
 }
 
 async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let body = json!({"ttl_ms": 400, "max_hold_ms": 500});
     let _holding = hold(gateway, "a", &body).await;
     let heard = reader.up_to(|heard| heard.kind == "lost").await;
@@ -278,8 +258,7 @@ async fn a_hold_that_loses_its_lease_is_told_so(site: Site) {
 }
 
 async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     // Its body is never read: the caller has gone.
     drop(gateway.open("POST /locks/a", &[], "").await);
     let fence = reader.expect("acquired").await["fencing_token"].clone();
@@ -289,12 +268,10 @@ async fn a_lease_that_nobody_is_there_for_is_released(site: Site) {
 }
 
 async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let key = [("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d11")];
     for status in [201, 200] {
-        let asked = gateway.call("POST /locks/a", &key).await;
-        assert_eq!(asked.status, status);
+        gateway.call("POST /locks/a", &key).await.is(status);
     }
     post(gateway, "/locks/b", &json!({})).await;
     assert_eq!(reader.expect("acquired").await["name"], "a");
@@ -304,8 +281,7 @@ async fn a_lease_that_is_answered_again_is_acquired_once(site: Site) {
 async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_is_collected(
     site: Site,
 ) {
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     let first = acquire(gateway, "a", &json!({})).await;
     let mut key = vec![("idempotency-key", "5f0c2f5e-9d1b-4c58-9a3b-6f5f2b1f7d12")];
     key.extend(JSON);
@@ -318,8 +294,7 @@ async fn a_lease_that_was_granted_while_its_caller_was_away_is_acquired_when_it_
     for kind in ["acquired", "queued", "released"] {
         reader.expect(kind).await;
     }
-    let lease = ask().await;
-    assert_eq!(lease.status, 200);
+    let lease = ask().await.is(200);
     let waited = lease["waited_ms"].as_u64().unwrap();
     assert!(
         waited >= 50,

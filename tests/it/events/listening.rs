@@ -1,23 +1,14 @@
 //! Listening itself: the query, the head of the answer, the end, gaps, and readers that hardly read.
 
-use std::time::Duration;
-
-use latchgate::config::Config;
-use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
-    time::{Instant, sleep, timeout},
-};
+use tokio::net::TcpSocket;
 
 use super::fixture::{Reader, ReceivedEvent, Site, acquire};
-use crate::api::fixture::{ApiResponse, Service};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn it_is_a_stream_that_nobody_on_the_way_may_keep() {
     let service = Service::start();
-    let answer = service.peek("GET /events", &[]).await;
-    assert_eq!(answer.status, 200);
+    let answer = service.peek("GET /events", &[]).await.is(200);
     for (name, value) in [
         ("content-type", "text/event-stream"),
         ("cache-control", "no-store"),
@@ -66,47 +57,24 @@ async fn only_names_with_the_prefix_are_told() {
 #[tokio::test]
 async fn a_query_that_is_not_understood_is_refused() {
     let service = Service::start();
-    let wrong = |query: &str| {
-        let target = format!("/events?{query}");
-        let service = &service;
-        async move { service.get(&target).await.errors() }
-    };
-    assert_eq!(
-        wrong("prefx=a").await,
-        ["query.prefx: is not known; the only parameter of this call is prefix"]
-    );
-    assert_eq!(
-        wrong("prefix=a&prefix=b").await,
-        ["query.prefix: is given more than once"]
-    );
-    assert_eq!(
-        wrong("prefix=a*").await,
-        ["query.prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ -"]
-    );
-    assert_eq!(
-        wrong("prefix=%ff").await,
-        ["query.prefix: is not UTF-8 after percent-decoding"]
-    );
-    assert_eq!(
-        wrong(&format!("prefix={}", "a".repeat(201))).await,
-        ["query.prefix: has 201 bytes; a lock name has at most 200"]
-    );
+    let wrong = async |query: &str| service.get(&format!("/events?{query}")).await.errors();
+    let cases = r"
+        prefx=a => prefx: is not known; the only parameter of this call is prefix
+        prefix=a&prefix=b => prefix: is given more than once
+        prefix=a* => prefix: has '*' in it; allowed are ASCII letters, digits and . _ : @ ~ -
+        prefix=%ff => prefix: is not UTF-8 after percent-decoding
+        prefix=LONG => prefix: has 201 bytes; a lock name has at most 200
+    ";
+    for (query, error) in rows(&cases.replace("LONG", &"a".repeat(201))) {
+        assert_eq!(wrong(&query).await, [format!("query.{error}")]);
+    }
     let many = (0..100).map(|n| format!("p{n}=1")).collect::<Vec<_>>();
     assert_eq!(wrong(&many.join("&")).await.len(), 16);
 }
 
 #[tokio::test]
-async fn it_needs_a_caller_that_takes_event_streams() {
-    let html = [("accept", "text/html")];
-    let answer = Service::start().call("GET /events", &html).await;
-    assert_eq!(answer.problem(), (406, "not-acceptable"));
-}
-
-#[tokio::test]
 async fn one_too_many_is_refused_until_another_one_leaves() {
-    let mut config = Config::default();
-    config.limits.max_event_streams = 2;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_event_streams = 2);
     let (_one, two) = (Reader::of(&service).await, Reader::of(&service).await);
     let refused: ApiResponse = service.get("/events").await;
     assert_eq!(refused.problem(), (503, "overloaded"));
@@ -126,8 +94,7 @@ async fn a_gateway_that_drains_ends_it_after_what_was_told() {
     assert_eq!((end.kind.as_str(), end.id.as_str()), ("end", ""));
     assert_eq!(end.data, json!({"kind": "end", "reason": "draining"}));
     reader.ends().await;
-    let refused = service.get("/events").await;
-    assert_eq!(refused.problem(), (503, "draining"));
+    service.get("/events").await.is_problem(503, "draining");
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,9 +121,7 @@ async fn something_comes_every_ten_seconds_and_says_where_to_read_on() {
 
 #[tokio::test]
 async fn whoever_listens_takes_no_room_from_those_who_ask() {
-    let mut config = Config::default();
-    config.http.max_concurrent_requests = 1;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.max_concurrent_requests = 1);
     let mut reader = Reader::of(&service).await;
     assert_eq!(service.get("/openapi.json").await.status, 200);
     assert_eq!(service.acquire("{}").await.status, 201);
@@ -177,8 +142,7 @@ async fn names(reader: &mut Reader, last: &str) -> Vec<String> {
 #[tokio::test]
 async fn what_happened_meanwhile_is_read_exactly_once() {
     let site = Site::embedded();
-    let gateway = site.gateway();
-    let mut reader = Reader::of(gateway).await;
+    let (gateway, mut reader) = site.heard().await;
     for name in ["a", "b", "c"] {
         acquire(gateway, name, &json!({})).await;
     }
@@ -336,7 +300,7 @@ async fn one_who_was_too_slow_is_told_so_and_may_come_back() {
     let mut reader = Reader::of(&service).await;
     happen(&service, &mut reader).await;
     let mut came = String::new();
-    while let Some(frame) = http_body_util::BodyExt::frame(&mut slow).await {
+    while let Some(frame) = BodyExt::frame(&mut slow).await {
         let bytes = frame.unwrap().into_data().unwrap();
         came.push_str(std::str::from_utf8(&bytes).unwrap());
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::program::{Run, typed};
+use super::program::{Run, latchgate, typed};
 
 /// What becomes of one request.
 #[derive(Debug, Clone)]
@@ -93,6 +93,11 @@ impl FakeGateway {
             }
         });
         Self { url, received }
+    }
+
+    /// The program with some arguments, asking this gateway.
+    pub(crate) fn latchgate(&self, arguments: &[&str]) -> Run {
+        latchgate(arguments).env("LATCHGATE_URL", &self.url)
     }
 
     /// The program with the arguments of a line, asking this gateway.

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::{
-    program::{Run, program, typed},
+    RedisServer,
+    program::{Run, latchgate, program, typed},
     stopped::stands_still,
 };
 
@@ -47,6 +48,12 @@ pub(crate) struct Gateway {
 // === impl Setup ===
 
 impl Setup {
+    /// A gateway on one Redis.
+    pub(crate) fn on(redis: &RedisServer) -> Self {
+        let url = format!("redis://127.0.0.1:{}", redis.port());
+        Self::default().with("LATCHGATE_STORE", &url)
+    }
+
     /// Sets a variable.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
@@ -60,6 +67,13 @@ impl Gateway {
     /// Starts one on an embedded store and waits until it is ready.
     pub(crate) fn start() -> Self {
         Self::start_with(Setup::default())
+    }
+
+    /// The same, and its URL.
+    pub(crate) fn start_and_url() -> (Self, String) {
+        let gateway = Self::start();
+        let url = gateway.url();
+        (gateway, url)
     }
 
     /// Starts one on an embedded store, unless the setup names another.
@@ -83,6 +97,11 @@ impl Gateway {
             "http"
         };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// The program with some arguments, asking this gateway.
+    pub(crate) fn latchgate(&self, arguments: &[&str]) -> Run {
+        latchgate(arguments).env("LATCHGATE_URL", &self.url())
     }
 
     /// The program with the arguments of a line, asking this gateway.
@@ -138,6 +157,19 @@ impl Gateway {
     /// Waits until every thread of it is stopped: the signal for it may be heard in the middle of a call.
     pub(crate) fn stands_still(&self) {
         stands_still(self.child.id(), TIMEOUT);
+    }
+
+    /// Stops every thread of it, as a debugger or a suspended machine does.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+        self.stands_still();
+    }
+
+    /// Sends it a signal and waits until it has ended with this code.
+    #[track_caller]
+    pub(crate) fn ends_by(&mut self, signal: Signal, code: i32) {
+        self.signal(signal);
+        assert_eq!(self.wait().code(), Some(code), "{}", self.log());
     }
 
     /// `kill -9`, waited for.

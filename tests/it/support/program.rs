@@ -73,6 +73,13 @@ pub(crate) fn typed(line: &str) -> Run {
 // === impl Ran ===
 
 impl Ran {
+    /// The exit code is this one. Answers what was said.
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self
+    }
+
     /// The exit code and what was printed are these.
     #[track_caller]
     pub(crate) fn gives(&self, code: i32, out: &str) {
@@ -176,9 +183,7 @@ impl Run {
     /// The same, and its exit code must be this.
     #[track_caller]
     pub(crate) fn ends(self, code: i32) -> Ran {
-        let ran = self.read();
-        assert_eq!(ran.code, Some(code), "{ran:?}");
-        ran
+        self.read().ends(code)
     }
 }
 

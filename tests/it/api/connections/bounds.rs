@@ -1,19 +1,8 @@
 //! Connections: slow, idle and refused ones, requests whose end is in doubt, and the end of all of them.
 
-use std::time::Duration;
+use latchgate::telemetry::metrics::Metrics;
 
-use latchgate::{
-    config::{Config, Millis},
-    lifecycle::Lifecycle,
-    telemetry::metrics::Metrics,
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::{Instant, sleep, timeout},
-};
-
-use crate::api::fixture::{Service, StoreCall, TOKEN, answer, closed, send, until};
+use crate::api::prelude::*;
 
 const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -29,9 +18,12 @@ async fn a_client_that_does_not_finish_its_body_is_told_408() {
     let service = impatient();
     let mut stream = service.connect().await;
     let head = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
-    send(&mut stream, &format!("{head}content-length: 10\r\n\r\n{{")).await;
-    let answer = answer(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let answer = asked(
+        &mut stream,
+        &format!("{head}content-length: 10\r\n\r\n{{"),
+        408,
+    )
+    .await;
     assert!(answer.contains("\"code\":\"request-timeout\""), "{answer}");
     assert!(service.script.asked().is_empty());
 }
@@ -68,10 +60,7 @@ async fn requests_sent_together_are_answered_in_order() {
     send(&mut stream, &all).await;
     for id in 0..20 {
         let answer = answer(&mut stream).await;
-        assert!(
-            answer.contains(&format!("x-request-id: {id}\r\n")),
-            "{answer}"
-        );
+        assert_has(&answer, &format!("x-request-id: {id}\r\n"));
     }
 }
 
@@ -84,9 +73,7 @@ async fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
     send(&mut stream, head).await;
     let go_on = answer(&mut stream).await;
     assert_eq!(go_on, "HTTP/1.1 100 Continue\r\n\r\n");
-    send(&mut stream, "{}").await;
-    let granted = answer(&mut stream).await;
-    assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+    asked(&mut stream, "{}", 201).await;
 }
 
 #[tokio::test]
@@ -95,9 +82,7 @@ async fn a_client_that_waits_without_a_body_needs_no_content_type() {
     for length in ["", "content-length: 0\r\n"] {
         let mut stream = service.connect().await;
         let head = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n";
-        send(&mut stream, &format!("{head}{length}\r\n")).await;
-        let granted = answer(&mut stream).await;
-        assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+        asked(&mut stream, &format!("{head}{length}\r\n"), 201).await;
     }
 }
 
@@ -139,8 +124,7 @@ async fn whoever_sends_too_much_hears_so_instead_of_a_reset() {
         } else {
             send(&mut stream, &" ".repeat(300_000)).await;
         }
-        let refused = answer(&mut stream).await;
-        assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+        answered(&mut stream, 413).await;
     }
 }
 
@@ -151,23 +135,18 @@ async fn a_draining_gateway_takes_new_connections_and_releases() {
     let mut stream = service.connect().await;
     let release =
         format!("DELETE /locks/a HTTP/1.1\r\nhost: localhost\r\nlock-token: {TOKEN}\r\n\r\n");
-    send(&mut stream, &release).await;
-    let answer = answer(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+    asked(&mut stream, &release, 204).await;
 }
 
 #[tokio::test]
 async fn a_withdrawn_gateway_closes_each_connection_with_its_next_answer() {
     for withdraw in [Lifecycle::withdraw, Lifecycle::drain] {
         let service = Service::start();
-        let mut stream = service.connect().await;
-        send(&mut stream, INSPECT).await;
+        let mut stream = service.sent(INSPECT).await;
         let before = answer(&mut stream).await;
         assert!(!before.contains("connection: close\r\n"), "{before}");
         withdraw(&service.lifecycle);
-        send(&mut stream, INSPECT).await;
-        let last = answer(&mut stream).await;
-        assert!(last.starts_with("HTTP/1.1 200 "), "{last}");
+        let last = asked(&mut stream, INSPECT, 200).await;
         assert!(last.contains("connection: close\r\n"), "{last}");
         assert_eq!(closed(&mut stream).await, "");
     }
@@ -195,8 +174,7 @@ async fn when_it_stops_idle_connections_close_and_requests_under_way_are_answere
     });
     assert_eq!(closed(&mut idle).await, "");
     service.script.paused.lift();
-    let last = answer(&mut busy).await;
-    assert!(last.starts_with("HTTP/1.1 200 "), "{last}");
+    answered(&mut busy, 200).await;
     assert_eq!(closed(&mut busy).await, "");
     stopping.await.unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err());
@@ -204,9 +182,7 @@ async fn when_it_stops_idle_connections_close_and_requests_under_way_are_answere
 
 #[tokio::test]
 async fn a_connection_whose_answer_took_a_while_is_idle_afterwards() {
-    let mut config = Config::default();
-    config.http.idle_timeout_ms = Millis(400);
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.idle_timeout_ms = Millis(400));
     service.script.paused.set();
     let mut stream = service.connect().await;
     send(
@@ -222,9 +198,7 @@ async fn a_connection_whose_answer_took_a_while_is_idle_afterwards() {
 
 #[tokio::test]
 async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
-    let mut config = Config::default();
-    config.http.idle_timeout_ms = Millis(1_000);
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.idle_timeout_ms = Millis(1_000));
     let address = service.listen().await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     // So that the kernels do not take all of it at once.
@@ -253,9 +227,7 @@ async fn a_download_may_take_longer_than_a_connection_may_be_idle() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
-    let mut config = Config::default();
-    config.http.idle_timeout_ms = Millis(400);
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.idle_timeout_ms = Millis(400));
     let mut stream = service.connect().await;
     // Far more than fits between the two of them.
     let ask = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n";
@@ -351,9 +323,7 @@ async fn a_connection_may_carry_a_request_in_chunks_behind_others() {
         "content-length: 2\r\n\r\n{}".to_owned(),
         format!("transfer-encoding: chunked\r\n\r\n{CHUNKED}"),
     ] {
-        send(&mut stream, &format!("{HEAD}{framing}")).await;
-        let granted = answer(&mut stream).await;
-        assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+        asked(&mut stream, &format!("{HEAD}{framing}"), 201).await;
     }
     assert_eq!(closed(&mut stream).await, "");
 }
@@ -420,19 +390,14 @@ async fn what_is_no_http_gets_a_bare_status_and_the_end_of_the_connection() {
         assert_eq!(closed(&mut stream).await, "");
     }
     let mut stream = service.connect().await;
-    send(&mut stream, &headers(100)).await;
-    let taken = answer(&mut stream).await;
-    assert!(taken.starts_with("HTTP/1.1 200 "), "{taken}");
+    asked(&mut stream, &headers(100), 200).await;
 }
 
 #[tokio::test]
 async fn nonsense_behind_a_request_that_is_handled_leaves_its_answer_alone() {
     let service = Service::start();
     let mut stream = service.connect().await;
-    send(&mut stream, &format!("{INSPECT}nonsense\r\n\r\n")).await;
-    let first = answer(&mut stream).await;
-    assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
-    let refused = answer(&mut stream).await;
-    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+    asked(&mut stream, &format!("{INSPECT}nonsense\r\n\r\n"), 200).await;
+    answered(&mut stream, 400).await;
     assert_eq!(closed(&mut stream).await, "");
 }

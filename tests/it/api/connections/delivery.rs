@@ -1,28 +1,10 @@
 //! A lease whose caller has gone before its answer left is given back (clause 8), over real sockets; and what of a
 //! request stays in memory while it waits.
 
-use std::{path::Path, sync::Arc, time::Duration};
-
-use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri};
-use latchgate::{
-    auth::Gate,
-    config::{Config, Millis},
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use http::{HeaderValue, Uri};
 
-use crate::{
-    api::fixture::{
-        Lines, Script, Scripted, Service, StoreCall, TOKEN, answer, audit, queued, reset, send,
-        until,
-    },
-    support::connect_with_little_room,
-};
+use crate::{api::prelude::*, support::connect_with_little_room};
 
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const WITH_KEY: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\
@@ -31,8 +13,7 @@ const WITH_KEY: &str = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\n\
 /// Sends a request to a store that does not answer, and waits until the store has it.
 async fn in_flight(service: &Service, request: &str) -> TcpStream {
     service.script.paused.set();
-    let mut stream = service.connect().await;
-    send(&mut stream, request).await;
+    let stream = service.sent(request).await;
     service.is_asked(1).await;
     stream
 }
@@ -131,9 +112,7 @@ async fn read_to_the_end(stream: &mut TcpStream) -> String {
 async fn it_is_given_back_when_its_caller_resets_the_connection_behind_unread_answers() {
     for unread in 1..=5 {
         for acquire in [ACQUIRE, WITH_KEY] {
-            let mut config = Config::default();
-            config.limits.reconnect_grace_ms = Millis(100);
-            let service = Service::with(config);
+            let service = Service::configured(|it| it.limits.reconnect_grace_ms = Millis(100));
             let stream = behind_unread(&service, unread, acquire).await;
             assert_eq!(service.script.given_back(), 0, "its caller may read on");
             reset(stream);
@@ -181,9 +160,7 @@ async fn a_caller_that_reads_its_answer_and_then_resets_keeps_its_lease() {
     for acquire in [ACQUIRE, WITH_KEY] {
         let service = Service::start();
         let mut stream = service.connect().await;
-        send(&mut stream, acquire).await;
-        let granted = answer(&mut stream).await;
-        assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+        asked(&mut stream, acquire, 201).await;
         reset(stream);
         assert_eq!(given_back_at_the_end(&service).await, 0);
     }
@@ -196,8 +173,7 @@ async fn a_caller_that_reads_all_before_it_resets_keeps_its_lease_though_it_did_
     for _ in 0..2 {
         answer(&mut stream).await;
     }
-    let granted = answer(&mut stream).await;
-    assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+    answered(&mut stream, 201).await;
     reset(stream);
     assert_eq!(given_back_at_the_end(&service).await, 0);
 }
@@ -206,9 +182,7 @@ async fn a_caller_that_reads_all_before_it_resets_keeps_its_lease_though_it_did_
 async fn a_caller_that_half_closes_after_it_has_read_keeps_its_lease() {
     let service = Service::start();
     let mut stream = service.connect().await;
-    send(&mut stream, ACQUIRE).await;
-    let granted = answer(&mut stream).await;
-    assert!(granted.starts_with("HTTP/1.1 201 "), "{granted}");
+    asked(&mut stream, ACQUIRE, 201).await;
     stream.shutdown().await.unwrap();
     assert_eq!(read_to_the_end(&mut stream).await, "");
     assert_eq!(given_back_at_the_end(&service).await, 0);
@@ -231,8 +205,7 @@ async fn a_caller_that_half_closes_and_then_reads_keeps_its_lease() {
 async fn it_is_given_back_when_its_caller_has_closed_before_it_is_written() {
     let service = Service::start();
     service.script.paused.set();
-    let mut stream = service.connect().await;
-    send(&mut stream, &[ACQUIRE, SHORT].concat()).await;
+    let stream = service.sent(&[ACQUIRE, SHORT].concat()).await;
     until("the store is asked", || service.script.acquired() == 1).await;
     drop(stream);
     service.script.paused.lift();
@@ -299,10 +272,9 @@ async fn the_memory_of_its_head_is_free_again_while_it_waits() {
         .unwrap();
     let mut config = Config::default();
     config.http.allowed_origins = ["https://ops.example".parse().unwrap()].into();
-    let script = Arc::new(Script::default());
-    let store = Scripted(Arc::clone(&script));
     let audit = audit(Path::new("/dev/null"));
-    let service = Service::audited(store, config, Gate::open(), audit);
+    let service = Service::with_audit(config, Gate::open(), audit);
+    let script = &service.script;
     script.acquire.ok(queued(0));
     let Head { bytes, used } = head;
     drop(bytes);

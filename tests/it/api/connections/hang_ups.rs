@@ -2,28 +2,11 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream as StdTcpStream},
+    net::{Shutdown, TcpStream as StdTcpStream},
     thread,
-    time::Duration,
 };
 
-use latchgate::{
-    config::Config,
-    store::{StoreError, Unavailability, contract::Release},
-};
-use serde_json::json;
-use tokio::{
-    net::TcpStream,
-    time::{Instant, sleep},
-};
-
-use crate::{
-    api::fixture::{Service, StoreCall, TOKEN, answer, send, until},
-    support::{
-        Connection, HttpRequest, RedisServer, eventually, full,
-        gateway::{Gateway, Setup},
-    },
-};
+use crate::{api::prelude::*, support::full};
 
 /// How a caller hangs up.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +61,7 @@ fn state(of: &str, at: SocketAddr) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
     body["state"].as_str().unwrap().to_owned()
 }
 
@@ -155,8 +138,7 @@ fn who_hangs_up_around_the_answer_leaves_no_lock_on_the_embedded_store() {
 #[tokio::test]
 async fn who_hangs_up_around_the_answer_leaves_no_lock_on_redis() {
     let server = RedisServer::start().await;
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let gateway = Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url));
+    let gateway = Gateway::start_with(Setup::on(&server));
     check("redis", &gateway);
 }
 
@@ -235,8 +217,8 @@ async fn they_leave_room_to_a_holder_and_are_counted() {
     })
     .await;
     service.script.paused.lift();
-    assert!(answer(&mut holder).await.starts_with("HTTP/1.1 204 "));
-    assert!(answer(&mut keeper).await.starts_with("HTTP/1.1 200 "));
+    answered(&mut holder, 204).await;
+    answered(&mut keeper, 200).await;
     // All of them were asked of the store, and are carried out without anybody.
     let releases = r#"latchgate_releases_total{outcome="released"}"#;
     let dropped = r#"latchgate_abandoned_releases_total{outcome="dropped"}"#;
@@ -261,8 +243,7 @@ async fn of_one_whose_caller_was_told_that_nothing_happened_nothing_follows() {
     let address = service.listen().await;
     service.script.release.push(away());
     let mut caller = TcpStream::connect(address).await.unwrap();
-    send(&mut caller, &release()).await;
-    assert!(answer(&mut caller).await.starts_with("HTTP/1.1 503 "));
+    asked(&mut caller, &release(), 503).await;
     drop(caller);
     // Ten times as long as the first pause before another try.
     sleep(Duration::from_secs(1)).await;
@@ -272,9 +253,7 @@ async fn of_one_whose_caller_was_told_that_nothing_happened_nothing_follows() {
 /// A Redis with an append-only file, and a gateway on it that gives a command up soon.
 async fn on_redis() -> (RedisServer, Gateway) {
     let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let setup = Setup::default()
-        .with("LATCHGATE_STORE", &url)
+    let setup = Setup::on(&server)
         .with("LATCHGATE_REDIS_COMMAND_TIMEOUT_MS", "200")
         .with("LATCHGATE_REDIS_DEADLINE_MS", "500");
     (server, Gateway::start_with(setup))

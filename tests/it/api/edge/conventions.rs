@@ -1,13 +1,6 @@
 //! What other APIs have too: `Prefer: wait`, `RateLimit`, and a key that may be short.
 
-use std::time::Duration;
-
-use latchgate::{
-    config::{Config, Millis},
-    store::contract::Acquisition,
-};
-
-use crate::api::fixture::{ApiResponse, JSON, Key, Service, WITH_TOKEN, contention, queued};
+use crate::api::prelude::*;
 
 /// Asks for `a`, for which one other waits before, with these headers.
 async fn wait(service: &Service, headers: &[(&str, &str)], body: &str) -> ApiResponse {
@@ -71,9 +64,7 @@ async fn the_wait_in_the_body_counts_before_the_preferred_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_preferred_wait_is_cut_to_what_is_allowed_and_never_refused() {
-    let mut config = Config::default();
-    config.limits.max_wait_ms = Millis(1_900);
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_wait_ms = Millis(1_900));
     let answer = wait(&service, &[("prefer", "wait=600")], "").await;
     assert_eq!(answer.header("preference-applied"), "wait=1");
     assert!((1_000..1_900).contains(&waited(&answer)), "{}", answer.body);
@@ -89,8 +80,7 @@ async fn a_hold_can_prefer_to_wait_and_one_that_adopts_waits_for_nobody() {
     let service = Service::start();
     for (headers, applied) in [(&[][..], "wait=9"), (WITH_TOKEN, "")] {
         let headers = [&[("prefer", "wait=9")], headers].concat();
-        let answer = service.peek("POST /locks/a/hold", &headers).await;
-        assert_eq!(answer.status, 200);
+        let answer = service.peek("POST /locks/a/hold", &headers).await.is(200);
         assert_eq!(answer.header("preference-applied"), applied);
     }
 }
@@ -158,8 +148,7 @@ async fn a_key_with_a_rate_is_told_of_it_before_it_is_refused() {
 async fn what_curl_sends_with_d_is_taken_if_it_is_empty_and_else_told_what_to_type() {
     let service = Service::start();
     let form = [("content-type", "application/x-www-form-urlencoded")];
-    let empty = service.call("POST /locks/a", &form).await;
-    assert_eq!(empty.status, 201, "{}", empty.body);
+    service.call("POST /locks/a", &form).await.is(201);
     for body in ["ttl_ms=5000", "{\"ttl_ms\": 5000}"] {
         let refused = service.ask("POST /locks/a", &form, body).await;
         assert_eq!(refused.problem(), (415, "unsupported-media-type"));

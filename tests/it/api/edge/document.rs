@@ -1,24 +1,11 @@
 //! The OpenAPI document says what the gateway does, and the committed texts are the generated ones.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::Read as _,
-    path::Path,
-};
+use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-use http_body_util::BodyExt;
-use latchgate::{
-    config::{Config, Millis},
-    engine::LossReason,
-    http::{ProblemCode, openapi, problems_markdown},
-};
-use serde_json::{Value, json};
+use latchgate::{engine::LossReason, http::problems_markdown};
 
-use crate::{
-    api::fixture::{Service, WITH_TOKEN},
-    support::words,
-};
+use crate::{api::prelude::*, support::golden::assert_golden};
 
 fn document() -> Value {
     serde_json::to_value(openapi()).unwrap()
@@ -315,8 +302,9 @@ async fn the_document_is_small_and_sent_once() {
 
 #[tokio::test]
 async fn a_gateway_with_other_limits_has_a_document_of_another_name() {
-    let mut config = Config::default();
-    config.limits.default_ttl_ms = Millis(5_000);
+    let config = with(Config::default(), |it| {
+        it.limits.default_ttl_ms = Millis(5_000)
+    });
     let other = Service::with(config).get("/openapi.json").await;
     let usual = Service::start().get("/openapi.json").await;
     assert_ne!(other.header("etag"), usual.header("etag"));
@@ -325,31 +313,14 @@ async fn a_gateway_with_other_limits_has_a_document_of_another_name() {
     assert!(told.ends_with("Left out: 5000."), "{told}");
 }
 
-fn check(file: &str, generated: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the environment of the test, not of the program"
-    )]
-    let bless = std::env::var_os("BLESS").is_some();
-    if bless {
-        std::fs::write(&path, generated).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == generated,
-        "{file} is not what the code generates; run the tests with BLESS=1 and review the change"
-    );
-}
-
 #[test]
 fn the_committed_openapi_document_is_the_generated_one() {
     let mut document = serde_json::to_string_pretty(&openapi()).unwrap();
     document.push('\n');
-    check("openapi/latchgate.json", &document);
+    assert_golden("openapi/latchgate.json", &document);
 }
 
 #[test]
 fn the_committed_chapter_on_problems_is_the_generated_one() {
-    check("docs/problems.md", &problems_markdown());
+    assert_golden("docs/problems.md", &problems_markdown());
 }

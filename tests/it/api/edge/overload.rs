@@ -1,19 +1,8 @@
 //! More requests and more connections than the gateway takes, and its metrics meanwhile.
 
-use std::time::Duration;
+use futures_util::stream::FuturesUnordered;
 
-use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
-use http::Method;
-use latchgate::config::{Config, Millis};
-use tokio::{net::TcpStream, time::Instant};
-
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Key, Service, StoreCall, TOKEN, WITH_TOKEN, answer, closed, queued,
-        send, until,
-    },
-    support::eventually,
-};
+use crate::api::prelude::*;
 
 /// A gateway that works on two requests, and one that keeps a lease.
 pub(super) fn small() -> Service {
@@ -30,11 +19,7 @@ fn assert_overloaded(answer: &ApiResponse) {
 }
 
 fn inspects(service: &Service) -> usize {
-    let asked = service.script.asked();
-    asked
-        .iter()
-        .filter(|it| matches!(it, StoreCall::Inspect))
-        .count()
+    service.script.count(|it| matches!(it, StoreCall::Inspect))
 }
 
 /// Keeps two requests busy while something else is done.
@@ -47,23 +32,20 @@ pub(super) async fn while_full(service: &Service, other: impl Future<Output = ()
         service.script.paused.lift();
     };
     let ((first, second), ()) = tokio::join!(two, other);
-    assert_eq!(
-        (first.status, second.status),
-        (200.try_into().unwrap(), 200.try_into().unwrap())
-    );
+    assert_eq!((first.status, second.status), (200, 200));
 }
 
 #[tokio::test]
 async fn one_request_more_is_refused_and_nothing_of_it_happens() {
     let service = small();
     let full = async {
-        for (method, path) in [
-            (Method::POST, "/locks/c"),
-            (Method::GET, "/locks/c"),
-            (Method::POST, "/locks/c/hold"),
-            (Method::GET, "/openapi.json"),
+        for line in [
+            "POST /locks/c",
+            "GET /locks/c",
+            "POST /locks/c/hold",
+            "GET /openapi.json",
         ] {
-            assert_overloaded(&service.call(&format!("{method} {path}"), &[]).await);
+            assert_overloaded(&service.call(line, &[]).await);
         }
         assert_eq!(service.script.asked().len(), 2);
     };
@@ -78,9 +60,7 @@ async fn it_is_refused_before_its_body_is_asked_for() {
         let mut stream = service.connect().await;
         let head = "POST /locks/c HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
              Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n";
-        send(&mut stream, head).await;
-        let refused = answer(&mut stream).await;
-        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        asked(&mut stream, head, 503).await;
     };
     while_full(&service, full).await;
 }
@@ -144,11 +124,8 @@ async fn room_for_renewals_is_taken_by_nobody_who_is_not_let_pass() {
         service.is_asked(2).await;
         assert_overloaded(&renew().await);
         // Who has no key is told so, and had no room to take.
-        for (method, path) in [
-            (Method::PUT, "/locks/a/renew"),
-            (Method::POST, "/locks/a/hold"),
-        ] {
-            let refused = service.call(&format!("{method} {path}"), WITH_TOKEN).await;
+        for line in ["PUT /locks/a/renew", "POST /locks/a/hold"] {
+            let refused = service.call(line, WITH_TOKEN).await;
             assert_eq!(refused.problem(), (401, "unauthorized"));
         }
         service.script.paused.lift();
@@ -195,10 +172,12 @@ async fn they_take_the_room_of_all_if_theirs_is_full() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_all_the_same() {
+async fn probes_and_metrics_are_answered_all_the_same() {
     let service = small();
     let full = async {
-        assert_eq!(service.get("/healthz").await.status, 200);
+        service.get("/healthz").await.is(200);
+        let scraped = service.get("/metrics").await.is(200);
+        assert!(scraped.body.contains("latchgate_waiters"));
     };
     while_full(&service, full).await;
 }
@@ -276,12 +255,18 @@ const INSPECT: &str = "GET /locks/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const ACQUIRE: &str = "POST /locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
      Content-Type: application/json\r\n\r\n{}";
 
+/// A connection on which this was sent.
+async fn sent(to: SocketAddr, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    send(&mut stream, request).await;
+    stream
+}
+
 #[tokio::test]
 async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     let service = narrow();
     let address = service.listen().await;
-    let mut known = TcpStream::connect(address).await.unwrap();
-    send(&mut known, INSPECT).await;
+    let mut known = sent(address, INSPECT).await;
     answer(&mut known).await;
     let mut silent = Vec::new();
     for _ in 0..15 {
@@ -289,36 +274,21 @@ async fn a_connection_beyond_the_limit_is_refused_and_those_within_go_on() {
     }
     for request in [ACQUIRE, INSPECT] {
         let mut more = TcpStream::connect(address).await.unwrap();
-        send(&mut more, request).await;
-        let refused = answer(&mut more).await;
-        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        let refused = asked(&mut more, request, 503).await;
         assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
-        assert!(
-            refused.contains("content-type: application/problem+json\r\n"),
-            "{refused}"
-        );
+        assert_has(&refused, "content-type: application/problem+json\r\n");
         assert!(refused.contains("\"code\":\"overloaded\""), "{refused}");
         assert_eq!(closed(&mut more).await, "");
     }
     // Bytes that are no HTTP get a bare status.
     let mut more = TcpStream::connect(address).await.unwrap();
-    send(&mut more, "nonsense\r\n\r\n").await;
-    let refused = answer(&mut more).await;
-    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
-    assert!(
-        service
-            .script
-            .asked()
-            .iter()
-            .all(|it| matches!(it, StoreCall::Inspect))
-    );
-    send(&mut known, INSPECT).await;
-    assert!(answer(&mut known).await.starts_with("HTTP/1.1 200 "));
+    asked(&mut more, "nonsense\r\n\r\n", 400).await;
+    assert_eq!(service.script.asked().len(), inspects(&service));
+    asked(&mut known, INSPECT, 200).await;
     // One that has ended makes room for another.
     drop(silent.pop());
     eventually("there is room", || async {
-        let mut next = TcpStream::connect(address).await.unwrap();
-        send(&mut next, INSPECT).await;
+        let mut next = sent(address, INSPECT).await;
         let answer = answer(&mut next).await;
         answer.starts_with("HTTP/1.1 200 ").then_some(())
     })
@@ -332,28 +302,19 @@ async fn where_all_connections_are_busy_one_more_is_told_so() {
     service.script.paused.set();
     let mut busy = Vec::new();
     for _ in 0..16 {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        send(&mut stream, INSPECT).await;
+        let stream = sent(address, INSPECT).await;
         busy.push(stream);
     }
     service.is_asked(16).await;
-    let mut more = TcpStream::connect(address).await.unwrap();
-    send(&mut more, INSPECT).await;
+    let mut more = sent(address, INSPECT).await;
     let refused = answer(&mut more).await.to_lowercase();
     assert!(refused.starts_with("http/1.1 503 "), "{refused}");
     assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
     assert_eq!(closed(&mut more).await, "");
-    let asked = service.script.asked();
-    assert_eq!(
-        asked
-            .iter()
-            .filter(|it| matches!(it, StoreCall::Inspect))
-            .count(),
-        16
-    );
+    assert_eq!(inspects(&service), 16);
     service.script.paused.lift();
     for stream in &mut busy {
-        assert!(answer(stream).await.starts_with("HTTP/1.1 200 "));
+        answered(stream, 200).await;
     }
 }
 
@@ -368,8 +329,7 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     // An eighth of sixteen is kept.
     for waiters in 1..=14 {
         service.script.acquire.ok(queued(0));
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        send(&mut stream, WAIT).await;
+        let stream = sent(address, WAIT).await;
         waiting.push(stream);
         until("it waits", || service.script.parking.len() == waiters).await;
     }
@@ -387,18 +347,16 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
     }
     let with_token = format!("Host: localhost\r\nLock-Token: {TOKEN}\r\n\r\n");
     let renew = format!("PUT /locks/a/renew HTTP/1.1\r\n{with_token}");
-    send(&mut other, &renew).await;
-    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    asked(&mut other, &renew, 200).await;
     // Who has a lease may go on with it: another sixteenth.
     send(
         &mut other,
         &format!("POST /locks/a/hold HTTP/1.1\r\n{with_token}"),
     )
     .await;
-    assert!(answer(&mut other).await.starts_with("HTTP/1.1 200 "));
+    answered(&mut other, 200).await;
     let mut more = TcpStream::connect(address).await.unwrap();
-    send(&mut more, &renew).await;
-    assert!(answer(&mut more).await.starts_with("HTTP/1.1 200 "));
+    asked(&mut more, &renew, 200).await;
     drop(other);
     drop(waiting.split_off(12));
     until("they are gone", || service.script.parking.len() == 12).await;
@@ -411,21 +369,9 @@ async fn those_who_wait_or_listen_leave_connections_to_others() {
 const SCRAPES: usize = 4;
 
 #[tokio::test]
-async fn metrics_are_told_all_the_same() {
-    let service = small();
-    let full = async {
-        let scraped = service.get("/metrics").await;
-        assert_eq!(scraped.status, 200, "{}", scraped.body);
-        assert!(scraped.body.contains("latchgate_waiters"));
-    };
-    while_full(&service, full).await;
-}
-
-#[tokio::test]
 async fn a_few_may_ask_at_once_and_who_may_not_takes_the_room_of_nobody() {
     let [scraper, other] = [Key::new(), Key::new()];
-    let mut config = Config::default();
-    config.http.max_concurrent_requests = 1;
+    let config = with(Config::default(), |it| it.http.max_concurrent_requests = 1);
     let keys = [
         scraper.entry("scraper", "metrics = true"),
         other.entry("ci", "view = ['*']"),

@@ -1,15 +1,6 @@
 //! The pages for people: documentation, problems, and the dashboard.
 
-use std::collections::BTreeMap;
-
-use http_body_util::BodyExt;
-use latchgate::{config::Config, http::ProblemCode};
-use serde_json::json;
-
-use crate::{
-    api::fixture::{ApiResponse, Service},
-    support::words,
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn every_problem_is_explained_at_its_path() {
@@ -33,8 +24,7 @@ async fn every_problem_is_explained_at_its_path() {
 #[tokio::test]
 async fn the_documentation_page_loads_all_its_parts_from_here_and_nothing_from_elsewhere() {
     let service = Service::start();
-    let page = service.get("/docs").await;
-    assert_eq!(page.status, 200);
+    let page = service.get("/docs").await.is(200);
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
     assert!(
         page.header("content-security-policy")
@@ -57,14 +47,8 @@ async fn the_documentation_page_loads_all_its_parts_from_here_and_nothing_from_e
         );
     }
     let settings = service.get("/docs/swagger-initializer.js").await.body;
-    assert!(
-        settings.contains("\"url\": \"/openapi.json\""),
-        "{settings}"
-    );
-    assert!(
-        settings.contains("\"validatorUrl\": \"none\""),
-        "{settings}"
-    );
+    assert_has(&settings, "\"url\": \"/openapi.json\"");
+    assert_has(&settings, "\"validatorUrl\": \"none\"");
 }
 
 #[tokio::test]
@@ -177,9 +161,7 @@ async fn everything_that_the_first_page_loads_is_there_and_little() {
 
 #[tokio::test]
 async fn below_a_base_path_the_page_finds_all_of_it_too() {
-    let mut config = Config::default();
-    config.http.base_path = "/gate".to_owned();
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.base_path = "/gate".to_owned());
     let page = look(&service, "/gate/dashboard", &[]).await;
     assert!(
         page.body.contains("<base href=\"/gate/dashboard/\">"),
@@ -200,17 +182,9 @@ async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing(
     let service = Service::start();
     let page = look(&service, "/dashboard", &[]).await;
     assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
-    for path in [
-        "/dashboard/",
-        "/dashboard/locks",
-        "/dashboard/locks/deploy:prod",
-        "/dashboard/locks/a.b.js?tab=queue",
-        "/dashboard/locks/%3Cscript%3E",
-        "/dashboard/events",
-        "/dashboard/sign-in",
-        "/dashboard/nope",
-        "/dashboard/index.html",
-    ] {
+    let pages = "/dashboard/ /dashboard/locks /dashboard/locks/deploy:prod /dashboard/events /dashboard/sign-in
+        /dashboard/locks/a.b.js?tab=queue /dashboard/locks/%3Cscript%3E /dashboard/nope /dashboard/index.html";
+    for path in words(pages) {
         let answer = look(&service, path, &[]).await;
         assert_eq!((answer.status, &answer.body), (200, &page.body), "{path}");
         assert_eq!(
@@ -219,15 +193,9 @@ async fn a_link_into_the_page_is_the_page_and_a_file_that_is_missing_is_missing(
             "{path}"
         );
     }
-    for path in [
-        "/dashboard/nope.js",
-        "/dashboard/vendor/nope@1.0.0/nope.js",
-        "/dashboard/vendor/preact@1.2/x",
-        "/dashboard/a.b/c",
-        "/dashboard/README.md",
-        "/dashboard/../Cargo.toml",
-        "/dashboard/%2e%2e/Cargo.toml",
-    ] {
+    let missing = "/dashboard/nope.js /dashboard/vendor/nope@1.0.0/nope.js /dashboard/README.md
+        /dashboard/vendor/preact@1.2/x /dashboard/a.b/c /dashboard/../Cargo.toml /dashboard/%2e%2e/Cargo.toml";
+    for path in words(missing) {
         let answer = look(&service, path, &[]).await;
         assert_eq!(answer.problem(), (404, "not-found"), "{path}");
     }

@@ -1,15 +1,11 @@
 //! What every route has: an id, limits, methods, negotiation, and a problem for each error of the store.
 
-use http::Method;
-use latchgate::{
-    config::Config,
-    store::{StoreError, Unavailability, Uncertainty, contract::Acquisition},
-};
+use crate::api::prelude::*;
 
-use crate::{
-    api::fixture::{ApiResponse, JSON, Service, WITH_TOKEN},
-    support::operations::{operations, paths},
-};
+/// Methods of which each path takes some or none.
+const METHODS: &str = r"
+    GET POST PUT PATCH DELETE TRACE PROPFIND LOCK UNLOCK PURGE BREW get Post GETT X-Y_Z
+";
 
 #[tokio::test]
 async fn every_path_says_which_methods_it_takes() {
@@ -21,11 +17,8 @@ async fn every_path_says_which_methods_it_takes() {
             (204, &*allow),
             "{path}"
         );
-        for method in [
-            Method::PATCH,
-            Method::TRACE,
-            Method::from_bytes(b"LOCK").unwrap(),
-        ] {
+        let methods = words(METHODS).filter(|method| !allow.split(", ").any(|it| it == *method));
+        for method in methods {
             let answer = service.call(&format!("{method} {path}"), &[]).await;
             assert_eq!(answer.problem(), (405, "method-not-allowed"), "{path}");
             assert_eq!(answer.header("allow"), allow);
@@ -82,8 +75,7 @@ async fn every_answer_has_a_request_id_and_what_needs_a_key_is_never_kept() {
 async fn a_path_that_ends_with_a_slash_is_told_so() {
     let service = Service::start();
     for path in ["/locks/a/", "/locks/a/renew/", "/healthz/"] {
-        let missing = service.get(path).await;
-        assert_eq!(missing.problem(), (404, "not-found"));
+        let missing = service.get(path).await.is_problem(404, "not-found");
         assert!(
             missing.body.contains("Leave the slash out"),
             "{}",
@@ -95,9 +87,8 @@ async fn a_path_that_ends_with_a_slash_is_told_so() {
 #[tokio::test]
 async fn a_request_id_that_was_sent_comes_back() {
     let service = Service::start();
-    let answer = service
-        .call("GET /nowhere", &[("x-request-id", "my-id.1")])
-        .await;
+    let headers = [("x-request-id", "my-id.1")];
+    let answer = service.call("GET /nowhere", &headers).await;
     assert_eq!(answer.header("x-request-id"), "my-id.1");
     assert_eq!(answer.problem(), (404, "not-found"));
     let answer = service.call("GET /", &[("x-request-id", "my id")]).await;
@@ -107,25 +98,19 @@ async fn a_request_id_that_was_sent_comes_back() {
 #[tokio::test]
 async fn nothing_is_done_for_a_request_that_accepts_none_of_the_answers() {
     let service = Service::start();
-    for (method, path) in [
-        (Method::POST, "/locks/a"),
-        (Method::GET, "/locks/a"),
-        (Method::PUT, "/locks/a/renew"),
-    ] {
+    for line in ["POST /locks/a", "GET /locks/a", "PUT /locks/a/renew"] {
         let headers = [WITH_TOKEN, &[("accept", "text/html")]].concat();
-        let answer = service.call(&format!("{method} {path}"), &headers).await;
+        let answer = service.call(line, &headers).await;
         assert_eq!(answer.problem(), (406, "not-acceptable"));
     }
     assert!(service.script.asked().is_empty());
     for path in ["/", "/healthz", "/readyz", "/openapi.json"] {
-        let answer = service
-            .call(&format!("GET {path}"), &[("accept", "text/html")])
-            .await;
+        let line = format!("GET {path}");
+        let answer = service.call(&line, &[("accept", "text/html")]).await;
         assert_eq!(answer.status, 406, "{path}");
     }
-    let docs = service
-        .call("GET /docs", &[("accept", "application/json")])
-        .await;
+    let headers = [("accept", "application/json")];
+    let docs = service.call("GET /docs", &headers).await;
     assert_eq!(docs.status, 406);
 }
 
@@ -164,8 +149,7 @@ async fn what_is_too_large_is_refused_by_what_is_too_large() {
 async fn a_panic_is_a_500_and_not_the_end() {
     let service = Service::start();
     service.script.panics.set();
-    let answer = service.get("/locks/a").await;
-    assert_eq!(answer.problem(), (500, "internal"));
+    let answer = service.get("/locks/a").await.is_problem(500, "internal");
     assert!(
         !answer.body.contains("the script says so"),
         "{}",
@@ -177,13 +161,10 @@ async fn a_panic_is_a_500_and_not_the_end() {
 
 #[tokio::test]
 async fn a_base_path_is_in_front_of_everything() {
-    let mut config = Config::default();
-    config.http.base_path = "/latch/gate/".to_owned();
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.http.base_path = "/latch/gate/".to_owned());
     for (path, _) in paths() {
-        let options = service
-            .call(&format!("OPTIONS /latch/gate{path}"), &[])
-            .await;
+        let line = format!("OPTIONS /latch/gate{path}");
+        let options = service.call(&line, &[]).await;
         assert_eq!(options.status, 204, "{path}");
         assert_eq!(service.get(&path).await.status, 404, "{path}");
     }
@@ -192,8 +173,7 @@ async fn a_base_path_is_in_front_of_everything() {
     assert_eq!(granted.header("cache-control"), "no-store");
     let missing = service.get("/latch/gate/nowhere").await;
     assert_eq!(missing["type"], "/latch/gate/problems/not-found");
-    let missing = service.get("/latch/gate/locks/a/b/c").await;
-    assert_eq!(missing.status, 404);
+    let missing = service.get("/latch/gate/locks/a/b/c").await.is(404);
     assert_eq!(missing.header("cache-control"), "no-store");
     let document = service.get("/latch/gate/openapi.json").await.json();
     assert_eq!(document["servers"][0]["url"], "/latch/gate");
@@ -295,10 +275,8 @@ async fn foreign_data_is_named() {
     service.script.inspect.fail(foreign_data());
     let answer = service.get("/locks/a").await;
     let detail = answer["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("\"lg:{a}:lock\"") && detail.contains("a list"),
-        "{detail}"
-    );
+    assert_has(detail, "\"lg:{a}:lock\"");
+    assert_has(detail, "a list");
 }
 
 #[tokio::test]

@@ -1,26 +1,9 @@
 //! The cookie of a session: what it looks like, under which name and for whose requests it counts, and where it never
 //! shows.
 
-use std::{
-    fs,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use latchgate::{audit::Audit, config::AuditConfig};
 
-use axum::body::Body;
-use http::{Method, Request};
-use latchgate::{
-    audit::Audit,
-    auth::{Gate, KeysFile, SessionSeal},
-    config::{AuditConfig, Config},
-};
-use serde_json::json;
-
-use crate::{
-    api::fixture::{ApiResponse, JSON, Key, Lines, Script, Scripted, Service, TOKEN, until},
-    support::ManualClock,
-};
+use crate::api::prelude::*;
 
 pub(super) const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 const LISTED: (&str, &str) = ("origin", "https://ci.example.com");
@@ -34,22 +17,40 @@ pub(super) fn start(base_path: &str) -> (Service, Key) {
     (Service::with_gate(config, &file).0, key)
 }
 
-pub(super) async fn sign_in(
+/// Shows a key at a gateway below this path.
+pub(super) async fn sign_in_with(
+    service: &Service,
+    path: &str,
+    key: &str,
+    headers: &[(&str, &str)],
+) -> ApiResponse {
+    let body = json!({ "key": key }).to_string();
+    let headers = [JSON, headers].concat();
+    let line = format!("POST {path}/session");
+    service.ask(&line, &headers, body).await
+}
+
+async fn sign_in(
     service: &Service,
     path: &str,
     key: &Key,
     headers: &[(&str, &str)],
 ) -> ApiResponse {
-    let body = json!({ "key": key.key.expose() }).to_string();
-    let headers = [JSON, headers].concat();
-    let target = format!("{path}/session");
-    service.ask(&format!("POST {target}"), &headers, body).await
+    sign_in_with(service, path, key.key.expose(), headers).await
 }
 
+/// The cookie of somebody who has signed in, as a browser sends it.
 pub(super) async fn session(service: &Service, key: &Key) -> String {
-    let answer = sign_in(service, "", key, &[]).await;
+    let answer = sign_in(service, "", key, &[]).await.is(200);
     let cookie = answer.header("set-cookie");
     cookie.split(';').next().unwrap().to_owned()
+}
+
+/// A gateway, a key, and the cookie of somebody who has signed in with it.
+async fn signed_in() -> (Service, Key, String) {
+    let (service, key) = start("");
+    let cookie = session(&service, &key).await;
+    (service, key, cookie)
 }
 
 /// The cookie without its secret.
@@ -89,26 +90,21 @@ async fn no_script_reads_it_no_other_site_sends_it_and_https_keeps_it_to_itself(
 }
 
 /// Calls that change something, or keep a connection.
-pub(super) const CALLS: [(Method, &str); 5] = [
-    (Method::POST, "/locks/a"),
-    (Method::POST, "/locks/a/hold"),
-    (Method::PUT, "/locks/a/renew"),
-    (Method::POST, "/locks/a/break"),
-    (Method::GET, "/events"),
+const CALLS: [&str; 5] = [
+    "POST /locks/a",
+    "POST /locks/a/hold",
+    "PUT /locks/a/renew",
+    "POST /locks/a/break",
+    "GET /events",
 ];
+const LOOKS: [&str; 3] = ["GET /locks/a", "GET /locks", "GET /stats"];
 
 #[tokio::test]
 async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, key, cookie) = signed_in().await;
     let with = ("cookie", cookie.as_str());
     let site = |site| ("sec-fetch-site", site);
-    let looks = [
-        (Method::GET, "/locks/a"),
-        (Method::GET, "/locks"),
-        (Method::GET, "/stats"),
-    ];
-    for (method, target) in CALLS.into_iter().chain(looks) {
+    for line in CALLS.into_iter().chain(LOOKS) {
         for foreign in [
             &[with, site("cross-site")][..],
             &[with, site("same-site")],
@@ -119,9 +115,9 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
             &[with, ("origin", "http://localhost"), site("same-site")],
             &[with, ("origin", "http://localhost:7421")],
         ] {
-            let answer = service.call(&format!("{method} {target}"), foreign).await;
+            let answer = service.call(line, foreign).await;
             let refused = (403, "origin-refused");
-            assert_eq!(answer.problem(), refused, "{method} {target} {foreign:?}");
+            assert_eq!(answer.problem(), refused, "{line} {foreign:?}");
             assert!(
                 !answer
                     .headers
@@ -132,8 +128,7 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
     assert!(service.script.asked().is_empty());
     // A listed page has a key of its own.
     let headers = [key.auth(), LISTED];
-    let answer = service.call("POST /locks/a", &headers).await;
-    assert_eq!(answer.status, 201);
+    let answer = service.call("POST /locks/a", &headers).await.is(201);
     assert_eq!(answer.header("access-control-allow-origin"), LISTED.1);
     assert!(
         !answer
@@ -144,8 +139,7 @@ async fn it_counts_for_our_own_pages_only_listed_ones_are_others() {
 
 #[tokio::test]
 async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     let with = ("cookie", cookie.as_str());
     let ask = async |method: Method, headers: &[(&str, &str)]| {
         service
@@ -180,24 +174,20 @@ async fn a_browser_that_says_nothing_must_show_that_a_script_of_ours_has_asked()
 
 #[tokio::test]
 async fn a_key_in_the_request_counts_before_the_cookie() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, key, cookie) = signed_in().await;
     let stranger = Key::new();
     for (auth, status) in [(stranger.auth(), 401), (key.auth(), 200)] {
         let headers = [("cookie", cookie.as_str()), auth, OURS];
-        let answer = service.call("GET /locks/a", &headers).await;
-        assert_eq!(answer.status, status);
+        service.call("GET /locks/a", &headers).await.is(status);
     }
     // A cookie that is nobody's is in nobody's way.
     let headers = [("cookie", "latchgate-session=lgs_AAAA"), key.auth(), LISTED];
-    let answer = service.call("POST /locks/a", &headers).await;
-    assert_eq!(answer.status, 201);
+    service.call("POST /locks/a", &headers).await.is(201);
 }
 
 #[tokio::test]
 async fn a_release_needs_no_session_and_takes_one() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     for cookie in [cookie.as_str(), "latchgate-session=lgs_AAAA", "a=b"] {
         let headers = [("cookie", cookie), OURS, ("lock-token", TOKEN)];
         let answer = service.call("DELETE /locks/a", &headers).await;
@@ -207,8 +197,7 @@ async fn a_release_needs_no_session_and_takes_one() {
 
 #[tokio::test]
 async fn nobody_is_signed_in_or_out_by_a_page_of_another_origin() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, key, cookie) = signed_in().await;
     for foreign in [LISTED, ("sec-fetch-site", "same-site"), ("origin", "null")] {
         let answer = sign_in(&service, "", &key, &[foreign]).await;
         assert_eq!(answer.problem(), (403, "origin-refused"), "{foreign:?}");
@@ -228,8 +217,7 @@ async fn nobody_is_signed_in_or_out_by_a_page_of_another_origin() {
 
 #[tokio::test]
 async fn signing_out_takes_away_every_cookie_that_was_brought() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     let brought = format!("a=b; {cookie}; __Host-{cookie}; {cookie}");
     let headers = [("cookie", brought.as_str()), OURS];
     let answer = service.call("DELETE /session", &headers).await;
@@ -242,8 +230,7 @@ async fn signing_out_takes_away_every_cookie_that_was_brought() {
             "latchgate-session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict",
         ]
     );
-    let nobody = service.call("DELETE /session", &[]).await;
-    assert_eq!(nobody.status, 204);
+    let nobody = service.call("DELETE /session", &[]).await.is(204);
     assert!(!nobody.headers.contains_key("set-cookie"));
 }
 
@@ -258,16 +245,14 @@ fn audited(path: &Path, key: &Key) -> (Service, Audit) {
     let ring = KeysFile::new("keys.toml").parse(&file).unwrap();
     let config = Config::default();
     let gate = Gate::guarded(ring, SessionSeal::random(), &config.auth, clock);
-    let store = Scripted(Arc::new(Script::default()));
-    (Service::audited(store, config, gate, audit.clone()), audit)
+    (Service::with_audit(config, gate, audit.clone()), audit)
 }
 
 #[tokio::test]
 async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
     let lines = Lines::default();
     let _guard = lines.collect();
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let (service, _audit) = audited(&path, &key);
 
@@ -309,8 +294,7 @@ async fn it_shows_in_no_log_no_metric_no_event_and_no_answer() {
 
 #[tokio::test]
 async fn who_signs_in_and_out_stands_in_the_audit_log() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let (service, _audit) = audited(&path, &key);
     let answer = sign_in(&service, "", &key, &[("x-request-id", "in")]).await;
@@ -323,12 +307,8 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
     let stranger = Key::new();
     let headers = [headers[0], OURS, ("x-request-id", "both"), stranger.auth()];
     service.call("DELETE /session", &headers).await;
-    let lines = || fs::read_to_string(&path).unwrap();
-    until("all are written", || lines().lines().count() == 4).await;
-    let mut written: Vec<serde_json::Value> = lines()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    until("all are written", || audit_lines(&path).len() == 4).await;
+    let mut written = audit_lines(&path);
     for line in &mut written {
         line.as_object_mut().unwrap().remove("at");
     }
@@ -350,31 +330,28 @@ async fn who_signs_in_and_out_stands_in_the_audit_log() {
 
 #[tokio::test]
 async fn who_signs_out_over_and_over_is_a_number_in_the_next_line() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let (service, audit) = audited(&path, &key);
     let cookie = session(&service, &key).await;
     let headers = [("cookie", cookie.as_str()), OURS];
     for _ in 0..100 {
-        let out = service.call("DELETE /session", &headers).await;
-        assert_eq!(out.status, 204);
+        service.call("DELETE /session", &headers).await.is(204);
     }
     audit.stopped("TERM");
     audit.flush(Duration::from_mins(1)).await;
     let written = fs::read_to_string(&path).unwrap();
     assert_eq!(written.matches("\"sign-out\"").count(), 60);
     let last = written.lines().last().unwrap();
-    let last: serde_json::Value = serde_json::from_str(last).unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
     assert_eq!(last["event"], "stop");
     assert_eq!(last["sign_outs_left_out"], 40);
-    assert_eq!(last["refusals_left_out"], serde_json::Value::Null);
+    assert_eq!(last["refusals_left_out"], Value::Null);
 }
 
 #[tokio::test]
 async fn over_https_only_a_name_that_nobody_else_can_set_counts() {
-    let (service, key) = start("");
-    let cookie = session(&service, &key).await;
+    let (service, _, cookie) = signed_in().await;
     let prefixed = format!("__Host-{cookie}");
     let https = ("x-forwarded-proto", "https");
     for (cookie, proxy, status) in [
@@ -403,8 +380,7 @@ async fn beside_a_name_that_nobody_else_can_set_one_that_anybody_can_set_counts_
         ops.entry("ops", "view = ['*']"),
         viewer.entry("viewer", "view = ['*']"),
     ];
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 1;
+    let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 1);
     let (service, ..) = Service::with_gate(config, &file.concat());
     let of_ops = session(&service, &ops).await;
     let of_viewer = format!("__Host-{}", session(&service, &viewer).await);
@@ -472,17 +448,12 @@ async fn what_a_page_sends_for_one_who_was_signed_in_is_not_done_for_who_is_by_n
     let (service, ..) = Service::with_gate(Config::default(), &file);
     let cookie = session(&service, &team).await;
     let asked_before = service.script.asked().len();
-    let looks = [
-        (Method::GET, "/locks/a"),
-        (Method::GET, "/locks"),
-        (Method::GET, "/stats"),
-    ];
-    for (method, target) in CALLS.into_iter().chain(looks) {
+    for line in CALLS.into_iter().chain(LOOKS) {
         for named in ["ops", "tea", "team2", "Team", ""] {
             let with = [("cookie", cookie.as_str()), OURS, ("signed-in-as", named)];
-            let answer = service.call(&format!("{method} {target}"), &with).await;
+            let answer = service.call(line, &with).await;
             let refused = (401, "unauthorized");
-            assert_eq!(answer.problem(), refused, "{method} {target} {named}");
+            assert_eq!(answer.problem(), refused, "{line} {named}");
             assert!(answer.body.contains("Somebody else"), "{}", answer.body);
         }
     }

@@ -1,19 +1,9 @@
 //! How much a key may have.
 
-use std::time::Duration;
-
-use axum::body::Body;
 use http::Response;
-use latchgate::{
-    auth::KeysFile,
-    config::Config,
-    store::contract::{Acquisition, Holder, Loss, Release, Renewal},
-};
-use tokio::time::{advance, sleep, timeout};
+use tokio::time::advance;
 
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, TOKEN, held, held_by, queued, read_until,
-};
+use crate::api::prelude::*;
 
 /// A gateway, and one of its keys.
 struct Limited {
@@ -100,6 +90,11 @@ fn code(answer: &ApiResponse) -> (u16, &'static str) {
     answer.problem()
 }
 
+#[track_caller]
+fn refused(answer: ApiResponse, because: &str) {
+    assert_eq!(code(&answer), (429, because));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_that_asks_too_often_is_told_exactly_when_to_ask_again() {
     let (key, other) = (Key::new(), Key::new());
@@ -130,8 +125,7 @@ async fn renew_release_and_adopting_go_on_when_a_key_has_asked_too_often() {
         let renewed = limited.with_token("PUT /locks/a/renew", TOKEN).await;
         assert_eq!(renewed.status, 200);
     }
-    let released = limited.with_token("DELETE /locks/a", TOKEN).await;
-    assert_eq!(released.status, 204);
+    limited.with_token("DELETE /locks/a", TOKEN).await.is(204);
     let adopted = limited.adopt(&limited.key, TOKEN).await;
     assert_eq!(adopted.status(), 200);
 }
@@ -173,8 +167,7 @@ async fn who_hangs_up_on_a_renewal_pays_as_if_it_were_lost() {
 /// A gateway at which an address may send three wrong tokens in a minute.
 fn wary() -> Limited {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 3;
+    let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 3);
     let service = Service::with_gate(config, &file("ci", &key, "")).0;
     Limited { service, key }
 }
@@ -195,13 +188,11 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     let granted = wary.ask("POST /locks/a", "").await;
     for _ in 0..3 {
         // One that is right costs nothing.
-        let right = release(service, &[WRONG], Release::Released).await;
-        assert_eq!(right.status, 204);
+        release(service, &[WRONG], Release::Released).await.is(204);
         assert_eq!(release(service, &[WRONG], LOST).await.status, 410);
     }
     let asked = service.script.asked().len();
-    let refused = release(service, &[WRONG], LOST).await;
-    assert_eq!(code(&refused), (429, "rate-limited"));
+    refused(release(service, &[WRONG], LOST).await, "rate-limited");
     assert_eq!(
         service.script.asked().len(),
         asked,
@@ -210,8 +201,7 @@ async fn wrong_tokens_without_a_key_are_counted_by_their_address() {
     // A valid key is let pass, and so is a lease that was granted here.
     let known = ("lock-token", granted["token"].as_str().unwrap());
     for headers in [&[wary.key.auth(), WRONG][..], &[known]] {
-        let passed = release(service, headers, Release::Released).await;
-        assert_eq!(passed.status, 204);
+        release(service, headers, Release::Released).await.is(204);
     }
     assert_eq!(release(service, &[known], LOST).await.status, 429);
     advance(Duration::from_secs(21)).await;
@@ -226,15 +216,12 @@ async fn who_hangs_up_on_a_release_has_had_it_counted() {
         wary.hang_up("DELETE /locks/a", &[WRONG]).await;
     }
     wary.service.script.paused.lift();
-    let refused = release(&wary.service, &[WRONG], LOST).await;
-    assert_eq!(code(&refused), (429, "rate-limited"));
+    refused(release(&wary.service, &[WRONG], LOST).await, "rate-limited");
 }
 
 #[tokio::test]
 async fn where_there_are_no_keys_releases_are_not_counted() {
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 1;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.auth.max_refused_per_minute = 1);
     for _ in 0..3 {
         assert_eq!(release(&service, &[WRONG], LOST).await.status, 410);
     }
@@ -287,8 +274,7 @@ async fn a_lease_that_is_asked_for_again_is_answered_although_there_is_no_room()
         ("POST /locks/a", 201),
         ("POST /locks/b", 429),
     ] {
-        let answer = limited.service.call(line, &headers).await;
-        assert_eq!(answer.status, status, "{}", answer.body);
+        limited.service.call(line, &headers).await.is(status);
     }
 }
 
@@ -392,8 +378,7 @@ async fn each_of_several_locks_counts_for_the_rate() {
     let limited = Limited::to("requests_per_second = 1\nburst = 4");
     let names = r#"{"names": ["a", "b", "c", "d"]}"#;
     assert_eq!(limited.ask("POST /locks", names).await.status, 201);
-    let refused = limited.ask("POST /locks/e", "").await;
-    assert_eq!(code(&refused), (429, "rate-limited"));
+    refused(limited.ask("POST /locks/e", "").await, "rate-limited");
     advance(Duration::from_millis(1_001)).await;
     // One that is let in is carried out, and those after it wait for longer.
     assert_eq!(limited.ask("POST /locks", names).await.status, 201);
@@ -432,8 +417,7 @@ async fn several_locks_that_were_waited_for_in_vain_keep_no_position_and_no_room
         () = limited.service.is_asked(1) => {}
     }
     let one = r#"{"wait_ms": 100}"#;
-    let refused = limited.ask("POST /locks/c", one).await;
-    assert_eq!(code(&refused), (429, "too-many-waiters"));
+    refused(limited.ask("POST /locks/c", one).await, "too-many-waiters");
     drop(waiting);
     let waited = limited.ask("POST /locks/c", one).await;
     assert_eq!(waited.problem(), (423, "locked"));

@@ -1,22 +1,8 @@
 //! Who is let in, and who may do what: acquire, view, list, break, back up.
 
-use std::time::Duration;
+use latchgate::lock::Metadata;
 
-use axum::body::Body;
-use http::Method;
-use latchgate::{
-    config::{Config, LogRequests},
-    lock::{HeldLease, Metadata, Owner},
-    store::contract::{Breaking, Holder, Loss, Release, RenewalTtl, SharedHolders},
-};
-
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Key, Lines, Listener, Service, StoreCall, TOKEN, WITH_TOKEN, held,
-        held_by, sharers,
-    },
-    support::words,
-};
+use crate::api::prelude::*;
 
 /// Every call that needs a key, on a lock, with its permission.
 const CALLS: [(&str, &str, &str); 4] = [
@@ -90,10 +76,8 @@ async fn what_needs_no_key_works_without_one() {
         assert_eq!(service.get(target).await.status, 200, "{target}");
     }
     let token = [("lock-token", TOKEN)];
-    let released = service.call("DELETE /locks/a", &token).await;
-    assert_eq!(released.status, 204);
-    let released = service.call("POST /locks/a/release", &token).await;
-    assert_eq!(released.status, 204);
+    service.call("DELETE /locks/a", &token).await.is(204);
+    service.call("POST /locks/a/release", &token).await.is(204);
 }
 
 #[tokio::test]
@@ -121,10 +105,7 @@ async fn a_damaged_key_is_told_apart_and_an_unknown_one_is_not_explained() {
     assert!(no_key.contains("begins with `lgk_`"), "{no_key}");
     assert_eq!(detail("Basic dXNlcjpwYXNz").await, no_key);
     let unknown = detail(&other.header).await;
-    assert!(
-        unknown.contains("not known, or it has expired"),
-        "{unknown}"
-    );
+    assert_has(&unknown, "not known, or it has expired");
     assert_eq!(detail(&wrong.header).await, unknown);
     assert!(service.script.asked().is_empty());
 }
@@ -248,17 +229,12 @@ async fn a_ttl_above_the_cap_is_refused_and_the_default_stays_below_it() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_ttl_ms = 10_000"));
     let json = [key.auth(), JSON[0], ("lock-token", TOKEN)];
-    for (method, path) in [("POST", ""), ("PUT", "/renew")] {
-        let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let target = format!("/locks/a{path}");
+    for line in ["POST /locks/a", "PUT /locks/a/renew"] {
         let asked = async |ttl: &str| {
             let body = format!(r#"{{"ttl_ms": {ttl}}}"#);
-            service
-                .ask(&format!("{method} {target}"), &json, body)
-                .await
+            service.ask(line, &json, body).await
         };
-        let answer = asked("10001").await;
-        assert_eq!(answer.problem(), (403, "limit-exceeded"));
+        let answer = asked("10001").await.is_problem(403, "limit-exceeded");
         let detail = answer["detail"].to_string();
         assert_eq!(
             detail,
@@ -268,8 +244,7 @@ async fn a_ttl_above_the_cap_is_refused_and_the_default_stays_below_it() {
     }
     // A hold limit above the cap and below the default of the gateway is all right.
     let body = r#"{"max_hold_ms": 15000}"#;
-    let answer = service.ask("POST /locks/a", &json[..2], body).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
+    service.ask("POST /locks/a", &json[..2], body).await.is(201);
     assert_eq!(service.script.attempt().ttl.as_millis(), 10_000);
 }
 
@@ -279,8 +254,7 @@ async fn a_lease_of_a_longer_ttl_is_cut_to_the_cap_and_not_lost() {
     let service = Service::with_keys(&key.entry("ci", "acquire = ['*']\nmax_ttl_ms = 10_000"));
     let json = [key.auth(), ("lock-token", TOKEN)];
     // It has a TTL of 30 s, as somebody else was granted it.
-    let renewed = service.call("PUT /locks/a/renew", &json).await;
-    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    let renewed = service.call("PUT /locks/a/renew", &json).await.is(200);
     assert_eq!(renewed["ttl_ms"], 10_000);
     let cut = |asked: &StoreCall| matches!(asked, StoreCall::Renew(_, RenewalTtl { max: Some(ttl), .. }) if ttl.as_millis() == 10_000);
     assert_eq!(service.script.count(cut), 1);
@@ -316,8 +290,7 @@ async fn the_log_names_the_key_and_never_shows_it() {
     let lines = Lines::default();
     let _guard = lines.collect();
     let (key, other) = (Key::new(), Key::new());
-    let mut config = Config::default();
-    config.log.requests = LogRequests::All;
+    let config = with(Config::default(), |it| it.log.requests = LogRequests::All);
     let (service, ..) = Service::with_gate(config, &key.entry("ci-runner", "view = ['a']"));
     look(&service, key.auth()).await;
     call(&service, CALLS[3], "b", key.auth()).await;
@@ -327,8 +300,7 @@ async fn the_log_names_the_key_and_never_shows_it() {
     // In places where it does not belong.
     let text = key.key.expose();
     let wrong = [("x-request-id", text), ("lock-token", text)];
-    let answer = service.call("PUT /locks/a/renew", &wrong).await;
-    assert_eq!(answer.status, 401);
+    service.call("PUT /locks/a/renew", &wrong).await.is(401);
     let target = format!("/locks/{text}?{text}={text}");
     let answer = service.call(&format!("GET {target}"), &[key.auth()]).await;
     assert_eq!(answer.status, 403);
@@ -356,37 +328,24 @@ async fn who_may_not_break_or_list_is_refused_before_the_store_is_asked() {
     let key = Key::new();
     let lines = "acquire = ['*']\nview = ['team:']\nbreak = ['team:']";
     let service = Service::with_keys(&key.entry("ci", lines));
-    let (post, header) = (Method::POST, ("authorization", key.header.as_str()));
-    let json = JSON[0];
-    let nobody = service
-        .ask(&format!("{post} /locks/team:a/break"), JSON, REASON)
-        .await;
-    assert_eq!(nobody.problem(), (401, "unauthorized"));
+    let headers = [key.auth(), JSON[0]];
+    let nobody = service.ask("POST /locks/team:a/break", JSON, REASON).await;
+    nobody.is_problem(401, "unauthorized");
     assert_eq!(service.get("/locks").await.problem(), (401, "unauthorized"));
     for name in ["team2:a", "team", "tea"] {
-        let target = format!("/locks/{name}/break");
-        let refused = service
-            .ask(&format!("{post} {target}"), &[header, json], REASON)
-            .await;
+        let line = format!("POST /locks/{name}/break");
+        let refused = service.ask(&line, &headers, REASON).await;
         assert_eq!(refused.problem(), (403, "forbidden"), "{name}");
     }
+    let list = async |query: &str| service.call(&format!("GET /locks{query}"), &headers).await;
     // All that begins so must be in view: neither pages nor cursors may tell of the rest.
-    for query in [
-        "",
-        "?prefix=tea",
-        "?prefix=team",
-        "?prefix=team2:",
-        "?owner=alice",
-    ] {
-        let target = format!("/locks{query}");
-        let refused = service.call(&format!("GET {target}"), &[header]).await;
-        assert_eq!(refused.problem(), (403, "forbidden"), "{query}");
+    let others = words("?prefix=tea ?prefix=team ?prefix=team2: ?owner=alice");
+    for query in others.chain([""]) {
+        assert_eq!(list(query).await.problem(), (403, "forbidden"), "{query}");
     }
     assert!(service.script.asked().is_empty());
     for query in ["?prefix=team:", "?prefix=team:a"] {
-        let target = format!("/locks{query}");
-        let listed = service.call(&format!("GET {target}"), &[header]).await;
-        assert_eq!(listed.status, 200, "{query}: {}", listed.body);
+        list(query).await.is(200);
     }
 }
 
@@ -446,10 +405,8 @@ async fn it_takes_every_permission_on_every_lock() {
         assert_eq!(answer.status, 403, "{permissions}: {}", answer.body);
         assert_eq!(answer["code"], "forbidden");
     }
-    let answer = service.get("/backup").await;
-    assert_eq!(answer.status, 401, "{}", answer.body);
+    service.get("/backup").await.is(401);
     // The store of this service is no embedded one.
-    let answer = service.call("GET /backup", &[all.auth()]).await;
-    assert_eq!(answer.status, 409, "{}", answer.body);
+    let answer = service.call("GET /backup", &[all.auth()]).await.is(409);
     assert_eq!(answer["code"], "wrong-store");
 }

@@ -1,14 +1,6 @@
 //! A key that is taken back while somebody waits for a lock, or has it kept.
 
-use std::time::Duration;
-
-use http_body_util::BodyExt;
-use latchgate::{config::Config, store::parking::News};
-use tokio::time::Instant;
-
-use crate::api::fixture::{
-    ApiResponse, JSON, Key, Service, StoreCall, TOKEN, held, queued, read_until, replaces, until,
-};
+use crate::api::prelude::*;
 
 /// With it a place in the queue would be kept.
 const KEPT: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
@@ -33,16 +25,23 @@ fn ways(key: &Key) -> [(&'static str, String); 4] {
     ]
 }
 
+/// A gateway with a key that may acquire everything.
+fn with_key() -> (Key, Service, Gate) {
+    let key = Key::new();
+    let file = key.entry("ci", "acquire = ['*']");
+    let (service, gate, _) = Service::with_gate(Config::default(), &file);
+    (key, service, gate)
+}
+
 #[tokio::test]
 async fn who_waits_is_refused_at_once_and_leaves_the_queue() {
     for way in 0..4 {
-        let key = Key::new();
-        let file = key.entry("ci", "acquire = ['*']");
-        let (service, gate, _) = Service::with_gate(Config::default(), &file);
-        let headers = [key.auth(), JSON[0]];
-        service.script.acquire.ok(queued(0));
-        service.script.acquire.ok(queued(1));
-        let headers = [headers[0], headers[1], KEPT];
+        let (key, service, gate) = with_key();
+        service
+            .script
+            .acquire
+            .extend([0, 1].map(|ahead| Ok(queued(ahead))));
+        let headers = [key.auth(), JSON[0], KEPT];
         let waiting = service.open("POST /locks/a", &headers, WAITING);
         let taken_back = async {
             let mut stream = service
@@ -57,20 +56,14 @@ async fn who_waits_is_refused_at_once_and_leaves_the_queue() {
         let way = ways(&key)[way].0;
         assert_eq!(answer.problem(), (401, "unauthorized"), "{way}");
         assert!(last.contains("\"code\":\"unauthorized\""), "{way}: {last}");
-        let left = |asked: &&StoreCall| matches!(asked, StoreCall::Leave(None));
-        assert_eq!(
-            service.script.asked().iter().filter(left).count(),
-            2,
-            "{way}"
-        );
+        let left = |asked: &StoreCall| matches!(asked, StoreCall::Leave(None));
+        assert_eq!(service.script.count(left), 2, "{way}");
     }
 }
 
 #[tokio::test]
 async fn a_change_that_leaves_the_key_as_it_is_disturbs_nobody() {
-    let key = Key::new();
-    let file = key.entry("ci", "acquire = ['*']");
-    let (service, gate, _) = Service::with_gate(Config::default(), &file);
+    let (key, service, gate) = with_key();
     let headers = [key.auth(), JSON[0]];
     service.script.acquire.ok(queued(0));
     let waiting = service.open("POST /locks/a", &headers, WAITING);
@@ -91,9 +84,7 @@ async fn a_change_that_leaves_the_key_as_it_is_disturbs_nobody() {
 
 #[tokio::test]
 async fn a_lock_that_was_granted_to_a_key_that_is_gone_is_given_back() {
-    let key = Key::new();
-    let file = key.entry("ci", "acquire = ['*']");
-    let (service, gate, _) = Service::with_gate(Config::default(), &file);
+    let (key, service, gate) = with_key();
     let headers = [key.auth(), JSON[0]];
     service.script.paused.set();
     let asking = service.open("POST /locks/a", &headers, "");
@@ -110,9 +101,7 @@ async fn a_lock_that_was_granted_to_a_key_that_is_gone_is_given_back() {
 #[tokio::test]
 async fn a_held_lock_is_lost_and_left_to_its_ttl() {
     for way in 0..4 {
-        let key = Key::new();
-        let file = key.entry("ci", "acquire = ['*']");
-        let (service, gate, _) = Service::with_gate(Config::default(), &file);
+        let (key, service, gate) = with_key();
         let headers = [key.auth(), JSON[0]];
         let mut stream = service.stream("POST /locks/a/hold", &headers, "").await;
         read_until(&mut stream, "granted").await;
@@ -156,9 +145,7 @@ async fn a_held_lock_is_not_renewed_after_its_key_has_expired() {
 
 #[tokio::test]
 async fn a_key_that_is_gone_adopts_and_renews_nothing() {
-    let key = Key::new();
-    let file = key.entry("ci", "acquire = ['*']");
-    let (service, gate, _) = Service::with_gate(Config::default(), &file);
+    let (key, service, gate) = with_key();
     replaces(&gate, &ways(&key)[0].1);
     let headers = [key.auth(), ("lock-token", TOKEN)];
     for line in ["PUT /locks/a/renew", "POST /locks/a/hold"] {

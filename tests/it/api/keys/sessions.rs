@@ -1,36 +1,13 @@
 //! A key is shown once, and a cookie does what it does until one of both ends.
 
-use std::{sync::Arc, time::Duration};
-
-use http::Method;
-use latchgate::{
-    auth::Gate,
-    config::{Config, Millis},
-};
-use serde_json::json;
-use tokio::time::{Instant, sleep};
-
-use crate::{
-    api::fixture::{ApiResponse, JSON, Key, Service, free, queued, read_until, replaces, request},
-    support::ManualClock,
-};
+use super::cookies::{OURS, session, sign_in_with};
+use crate::api::prelude::*;
 
 /// How long a session lasts if nothing is said.
 const TWELVE_HOURS: Duration = Duration::from_hours(12);
-/// What a browser says of the requests of our own pages.
-const OURS: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 async fn sign_in(service: &Service, key: &str) -> ApiResponse {
-    let body = json!({ "key": key }).to_string();
-    service.ask("POST /session", JSON, body).await
-}
-
-/// The cookie of somebody who has signed in, as a browser sends it.
-async fn session(service: &Service, key: &Key) -> String {
-    let answer = sign_in(service, key.key.expose()).await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let cookie = answer.header("set-cookie");
-    cookie.split(';').next().unwrap().to_owned()
+    sign_in_with(service, "", key, &[]).await
 }
 
 /// The status of a look at a lock with this cookie.
@@ -114,12 +91,10 @@ async fn a_key_is_looked_at_as_in_any_request() {
 #[tokio::test]
 async fn who_shows_wrong_keys_too_often_is_held_up() {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 2;
+    let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 2);
     let (service, ..) = Service::with_gate(config, &all(&key));
     for status in [401, 401, 429] {
-        let answer = sign_in(&service, Key::new().key.expose()).await;
-        assert_eq!(answer.status, status, "{}", answer.body);
+        sign_in(&service, Key::new().key.expose()).await.is(status);
     }
     assert_eq!(sign_in(&service, key.key.expose()).await.status, 200);
 }
@@ -127,8 +102,7 @@ async fn who_shows_wrong_keys_too_often_is_held_up() {
 #[tokio::test]
 async fn a_cookie_that_was_changed_or_cut_is_nobodys_and_is_counted_as_a_guess() {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 4;
+    let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 4);
     let (service, ..) = Service::with_gate(config, &all(&key));
     let cookie = session(&service, &key).await;
     let (most, last) = cookie.split_at(cookie.len() - 1);
@@ -145,8 +119,7 @@ async fn a_cookie_that_was_changed_or_cut_is_nobodys_and_is_counted_as_a_guess()
     assert_eq!(looks(&service, &cookie).await, 200);
     // Whoever asks who they are is told: nobody.
     let headers = [("cookie", changed.as_str()), OURS];
-    let shown = service.call("GET /session", &headers).await;
-    assert_eq!(shown.status, 200);
+    let shown = service.call("GET /session", &headers).await.is(200);
     assert_eq!(shown["signed_in"], false);
     assert_eq!(shown["permissions"]["view"], json!([]));
 }
@@ -154,8 +127,7 @@ async fn a_cookie_that_was_changed_or_cut_is_nobodys_and_is_counted_as_a_guess()
 #[tokio::test]
 async fn a_session_ends_by_the_clock_and_is_no_guess_then() {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.max_refused_per_minute = 1;
+    let config = with(Config::default(), |it| it.auth.max_refused_per_minute = 1);
     let (service, _, clock) = Service::with_gate(config, &all(&key));
     let cookie = session(&service, &key).await;
     let moment = Duration::from_millis(1);
@@ -170,8 +142,9 @@ async fn a_session_ends_by_the_clock_and_is_no_guess_then() {
 #[tokio::test]
 async fn a_session_lasts_as_long_as_is_configured_and_no_longer_than_its_key() {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.session_ttl_ms = Millis(3_600_000);
+    let config = with(Config::default(), |it| {
+        it.auth.session_ttl_ms = Millis(3_600_000)
+    });
     let expiring = key.entry("ops", "view = ['*']\nexpires_at = 2026-11-20T12:10:00Z");
     let (service, _, clock) = Service::with_gate(config, &expiring);
     let answer = sign_in(&service, key.key.expose()).await;
@@ -206,30 +179,27 @@ async fn without_the_secret_that_was_shown_a_session_is_over_at_once() {
 async fn a_stream_of_events_ends_with_its_session() {
     let key = Key::new();
     let (service, gate, clock) = service(&all(&key));
-    let cookie = session(&service, &key).await;
-    let mut stream = service
-        .stream("GET /events", &[("cookie", cookie.as_str()), OURS], "")
-        .await;
-    read_until(&mut stream, "\n\n").await;
-    clock.advance(TWELVE_HOURS);
-    let last = read_until(&mut stream, "event: end").await;
-    assert!(last.contains("revoked"), "{last}");
-
-    let cookie = session(&service, &key).await;
-    let mut stream = service
-        .stream("GET /events", &[("cookie", cookie.as_str()), OURS], "")
-        .await;
-    read_until(&mut stream, "\n\n").await;
-    replaces(&gate, &Key::new().entry("other", "view = ['*']"));
-    let last = read_until(&mut stream, "event: end").await;
-    assert!(last.contains("revoked"), "{last}");
+    for by_time in [true, false] {
+        let cookie = session(&service, &key).await;
+        let headers = [("cookie", cookie.as_str()), OURS];
+        let mut stream = service.stream("GET /events", &headers, "").await;
+        read_until(&mut stream, "\n\n").await;
+        if by_time {
+            clock.advance(TWELVE_HOURS);
+        } else {
+            replaces(&gate, &Key::new().entry("other", "view = ['*']"));
+        }
+        let last = read_until(&mut stream, "event: end").await;
+        assert!(last.contains("revoked"), "{last}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_with_a_session_waits_no_longer_than_it_lasts() {
     let key = Key::new();
-    let mut config = Config::default();
-    config.auth.session_ttl_ms = Millis(60_000);
+    let config = with(Config::default(), |it| {
+        it.auth.session_ttl_ms = Millis(60_000)
+    });
     let (service, _, clock) = Service::with_gate(config, &all(&key));
     let cookie = session(&service, &key).await;
     // Thirty seconds of it are left, and time stands still for the clock that ends it.
@@ -263,8 +233,7 @@ async fn without_keys_everybody_is_known_and_there_is_no_cookie() {
     let answer = sign_in(&service, Key::new().key.expose()).await;
     assert_eq!((answer.status, answer.json()), (200, shown.json()));
     assert!(!answer.headers.contains_key("set-cookie"));
-    let out = service.call("DELETE /session", &[]).await;
-    assert_eq!(out.status, 204);
+    service.call("DELETE /session", &[]).await.is(204);
 }
 
 #[tokio::test]
@@ -274,11 +243,8 @@ async fn who_is_known_by_a_key_in_the_request_is_told_so_too() {
     service.script.inspect.ok(free());
     let shown = service.call("GET /session", &[key.auth()]).await;
     let told = shown.json();
-    assert_eq!(
-        (&told["name"], &told["signed_in"]),
-        (&"ops".into(), &true.into())
-    );
-    assert_eq!(told["expires_in_ms"], serde_json::Value::Null);
+    assert_eq!(fields(&told, ["name", "signed_in"]), json!(["ops", true]));
+    assert_eq!(told["expires_in_ms"], Value::Null);
     let stranger = Key::new();
     let refused = service.call("GET /session", &[stranger.auth()]).await;
     assert_eq!(refused.problem(), (401, "unauthorized"));
@@ -297,8 +263,7 @@ async fn who_signs_out_is_let_go_also_when_others_have_used_the_key_up() {
         &[("cookie", cookie.as_str()), OURS][..],
         &[("cookie", cookie.as_str()), OURS, stranger.auth()],
     ] {
-        let answer = service.call("DELETE /session", headers).await;
-        assert_eq!(answer.status, 204, "{}", answer.body);
+        let answer = service.call("DELETE /session", headers).await.is(204);
         assert!(answer.header("set-cookie").contains("Max-Age=0"));
     }
 }

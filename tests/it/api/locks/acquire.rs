@@ -1,15 +1,8 @@
 //! `POST /locks/{name}`.
 
-use std::time::Duration;
+use latchgate::lock::Salt;
 
-use latchgate::{
-    config::{Config, Millis},
-    lock::{Owner, Salt},
-    store::contract::{Acquisition, Holder},
-};
-use serde_json::json;
-
-use crate::api::fixture::{JSON, Service, StoreCall, contender_view, held, held_by, lease_view};
+use crate::api::prelude::*;
 
 const KEY: &str = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11";
 const WITH_KEY: &[(&str, &str)] = &[("idempotency-key", KEY)];
@@ -17,8 +10,7 @@ const WITH_KEY: &[(&str, &str)] = &[("idempotency-key", KEY)];
 #[tokio::test]
 async fn an_empty_body_takes_all_defaults() {
     let service = Service::start();
-    let answer = service.call("POST /locks/a", &[]).await;
-    assert_eq!(answer.status, 201);
+    let answer = service.call("POST /locks/a", &[]).await.is(201);
     assert_eq!(answer.header("location"), "/locks/a");
     assert_eq!(answer.header("content-type"), "application/json");
     assert_eq!(answer.redacted(), lease_view(json!({})));
@@ -57,8 +49,9 @@ async fn null_is_the_same_as_leaving_out() {
 
 #[tokio::test]
 async fn the_default_ttl_is_the_configured_one() {
-    let mut config = Config::default();
-    config.limits.default_ttl_ms = Millis(7_000);
+    let config = with(Config::default(), |it| {
+        it.limits.default_ttl_ms = Millis(7_000)
+    });
     let answer = Service::with(config).acquire("{}").await;
     assert_eq!(answer["ttl_ms"], 7_000);
 }
@@ -67,11 +60,9 @@ async fn the_default_ttl_is_the_configured_one() {
 async fn the_token_that_is_answered_is_the_one_that_was_granted() {
     let service = Service::start();
     let answer = service.acquire("").await;
-    let token = latchgate::lock::Token::parse(answer["token"].as_str().unwrap()).unwrap();
-    let asked = service.script.asked();
-    let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
-        panic!("one attempt: {asked:?}");
-    };
+    let token = Token::parse(answer["token"].as_str().unwrap()).unwrap();
+    assert_eq!(service.script.asked().len(), 1);
+    let attempt = service.script.attempt();
     assert_eq!(attempt.token, token.hash());
     assert_eq!(attempt.name.as_str(), "a");
     assert!(attempt.idempotency.is_none());
@@ -80,20 +71,16 @@ async fn the_token_that_is_answered_is_the_one_that_was_granted() {
 #[tokio::test]
 async fn asked_again_with_its_key_a_lease_is_answered_with_200_and_the_same_token() {
     let service = Service::start();
-    let first = service.call("POST /locks/a", WITH_KEY).await;
-    assert_eq!(first.status, 201);
-    let asked = service.script.asked();
-    let [StoreCall::Acquire(attempt)] = asked.as_slice() else {
-        panic!("one attempt: {asked:?}");
-    };
+    let first = service.call("POST /locks/a", WITH_KEY).await.is(201);
+    assert_eq!(service.script.asked().len(), 1);
+    let attempt = service.script.attempt();
     let salt: Salt = attempt.idempotency.as_ref().unwrap().salt;
     let mut lease = held();
     lease.expires_in = Duration::from_secs(21);
     lease.held_for = Duration::from_secs(9);
     let replayed = Acquisition::Replayed(lease, salt);
     service.script.acquire.ok(replayed);
-    let again = service.call("POST /locks/a", WITH_KEY).await;
-    assert_eq!(again.status, 200);
+    let again = service.call("POST /locks/a", WITH_KEY).await.is(200);
     assert_eq!(again.header("location"), "/locks/a");
     assert_eq!(again["token"], first["token"]);
     let expected = json!({
@@ -113,10 +100,7 @@ async fn a_held_lock_is_423_with_its_holder() {
     service.script.acquire.ok(refused);
     let answer = service.call("POST /locks/a", JSON).await;
     assert_eq!(answer.problem(), (423, "locked"));
-    let retry_after_ms = answer["retry_after_ms"].as_u64().unwrap();
-    assert!((4_000..=5_000).contains(&retry_after_ms));
-    let retry_after = answer.header("retry-after").parse::<u64>().unwrap();
-    assert_eq!(retry_after, retry_after_ms.div_ceil(1_000));
+    assert!((4_000..=5_000).contains(&answer.retry_after_ms()));
     let holder = json!({"expires_in_ms": 21_480, "owner": "ci-runner-7"});
     let expected = json!({
         "code": "locked", "detail": "Somebody else holds the lock.", "holder_count": 1,
@@ -135,23 +119,9 @@ async fn a_lock_held_by_a_foreign_client_without_expiry_is_423_too() {
         mark: None,
     });
     service.script.acquire.ok(refused);
-    let answer = service.acquire("").await;
-    assert_eq!(answer.problem(), (423, "locked"));
+    let answer = service.acquire("").await.is_problem(423, "locked");
     let unknown = json!({
         "expires_in_ms": null, "fencing_token": null, "foreign": true, "mode": null,
     });
     assert_eq!(answer["holders"][0], contender_view(unknown));
-}
-
-#[tokio::test]
-async fn a_lease_is_renewed_before_its_hold_limit_when_that_is_nearer() {
-    let service = Service::start();
-    let mut lease = held();
-    lease.expires_in = Duration::from_secs(3);
-    lease.hold_expires_in = Some(Duration::from_secs(3));
-    let granted = Acquisition::Granted(lease);
-    service.script.acquire.ok(granted);
-    let body = service.acquire("").await.json();
-    assert_eq!(body["renew_after_ms"], 1_000);
-    assert_eq!(body["hold_expires_in_ms"], 3_000);
 }

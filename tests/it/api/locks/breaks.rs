@@ -1,37 +1,17 @@
 //! `POST /locks/{name}/break`: of one lease, of a lock that several share, and with `grace_ms`, which asks the holder
 //! first.
 
-use std::{fs, sync::Arc, time::SystemTime};
-
-use http::Method;
 use latchgate::{
-    auth::{Gate, KeysFile, SessionSeal},
-    config::Config,
-    lock::{BreakTarget, FencingToken, ForeignMark, HeldLease, Owner, Reason, ReleaseRequest},
-    store::{
-        StoreError, Uncertainty,
-        contract::{
-            Acquisition, Breaking, Contention, Holder, Inspection, Loss, Release, Renewal,
-            Requesting, SharedHolders,
-        },
-    },
+    lock::{BreakTarget, Reason, ReleaseRequest},
+    store::contract::Requesting,
 };
-use serde_json::{Value, json};
 use tokio::time::Duration;
 
-use crate::{
-    api::fixture::{
-        ApiResponse, JSON, Key, Listener, MARK, Script, Scripted, Service, StoreCall, WITH_TOKEN,
-        audit, foreign, held, holder_view, sharers, until,
-    },
-    support::{ManualClock, rows},
-};
+use crate::api::prelude::*;
 
 async fn break_lock(service: &Service, body: &str) -> ApiResponse {
-    let (post, body) = (Method::POST, body.to_owned());
-    service
-        .ask(&format!("{post} /locks/a/break"), JSON, body)
-        .await
+    let body = body.to_owned();
+    service.ask("POST /locks/a/break", JSON, body).await
 }
 
 fn answering(breaking: Result<Breaking, StoreError>) -> Service {
@@ -74,8 +54,7 @@ async fn a_foreign_client_is_meant_by_its_mark() {
     };
     let service = answering(Ok(Breaking::Broken(foreign)));
     let body = format!(r#"{{"reason":"left behind","foreign_mark":"{MARK}"}}"#);
-    let broken = break_lock(&service, &body).await;
-    assert_eq!(broken.status, 200, "{}", broken.body);
+    let broken = break_lock(&service, &body).await.is(200);
     assert_eq!(broken["holders"][0]["foreign_mark"], MARK);
     let asked = service.script.asked().pop();
     assert!(
@@ -155,29 +134,17 @@ async fn wants_a_reason_and_nothing_else_that_it_does_not_know() {
 
 #[tokio::test]
 async fn is_told_to_whoever_had_the_lease() {
-    for (held, detail) in [
-        (
-            true,
-            "The lease of this token was broken by an operator; somebody else holds the lock.",
-        ),
-        (
-            false,
-            "The lease of this token was broken by an operator; nobody holds the lock.",
-        ),
-    ] {
+    for (held, who) in [(true, "somebody else"), (false, "nobody")] {
+        let detail =
+            format!("The lease of this token was broken by an operator; {who} holds the lock.");
         let service = Service::start();
         let loss = Loss::Broken { held };
         let renewal = Ok(Renewal::Lost(loss));
         service.script.renew.push(renewal);
         let release = Ok(Release::Lost(loss));
         service.script.release.push(release);
-        for (method, target) in [
-            (Method::PUT, "/locks/a/renew"),
-            (Method::DELETE, "/locks/a"),
-        ] {
-            let answer = service
-                .call(&format!("{method} {target}"), WITH_TOKEN)
-                .await;
+        for line in ["PUT /locks/a/renew", "DELETE /locks/a"] {
+            let answer = service.call(line, WITH_TOKEN).await;
             assert_eq!(answer.problem(), (410, "lease-lost"));
             assert_eq!(answer["detail"], detail);
             assert_eq!(answer["held"], held);
@@ -241,43 +208,30 @@ async fn what_was_broken_is_answered_a_hundred_at_most_and_how_many_they_were() 
     let one = break_lock(&service, r#"{"reason":"x","fencing_token":42}"#)
         .await
         .json();
-    assert_eq!(
-        (&one["holder_count"], &one["holders"][0]["slot"]),
-        (&1.into(), &0.into())
-    );
+    assert_eq!(one["holder_count"], 1);
+    assert_eq!(one["holders"][0]["slot"], 0);
     answers(&service.script, broken(sharers(130, 130)));
     let all = break_lock(&service, ALL).await.json();
     assert_eq!(all["holders"].as_array().unwrap().len(), 100);
     assert_eq!(all["holder_count"], 130);
     let text = service.get("/metrics").await.body;
-    assert!(
-        text.contains("\nlatchgate_broken_leases_total 131\n"),
-        "{text}"
-    );
+    assert_has(&text, "\nlatchgate_broken_leases_total 131\n");
 }
 
 #[tokio::test]
 async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
-    let script = Arc::new(Script::default());
-    let store = Scripted(Arc::clone(&script));
-    let service = Service::audited(store, Config::default(), Gate::open(), audit(&path));
-    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut events = Listener::ask(service.connect().await, request).await;
-    events.chunk().await;
-    answers(&script, broken(sharers(130, 130)));
+    let (_directory, path) = log_file();
+    let service = Service::with_audit(Config::default(), Gate::open(), audit(&path));
+    let mut events = Listener::events(&service).await;
+    answers(&service.script, broken(sharers(130, 130)));
     break_lock(&service, ALL).await;
     // No waiting here: it is there before the answer is.
-    let text = fs::read_to_string(&path).unwrap();
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines = audit_lines(&path).into_iter();
     let fences: Vec<_> = lines
         .map(|line| {
             assert_eq!(
-                (&line["event"], &line["outcome"]),
-                (&"break".into(), &"broken".into())
+                fields(&line, ["event", "outcome"]),
+                json!(["break", "broken"])
             );
             line["fencing_token"].as_u64().unwrap()
         })
@@ -292,19 +246,16 @@ async fn each_lease_that_was_broken_is_a_line_in_the_audit_log_and_an_event() {
     }
     for ((slot, fence), event) in (42..172).enumerate().zip(told) {
         assert_eq!(
-            (&event["kind"], &event["fencing_token"], &event["slot"]),
-            (&"broken".into(), &Value::from(fence), &Value::from(slot))
+            fields(&event, ["kind", "fencing_token", "slot"]),
+            json!(["broken", fence, slot])
         );
     }
 }
 
 #[tokio::test]
 async fn what_was_not_broken_is_one_line_with_what_was_meant() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
-    let script = Arc::new(Script::default());
-    let store = Scripted(Arc::clone(&script));
-    let service = Service::audited(store, Config::default(), Gate::open(), audit(&path));
+    let (_directory, path) = log_file();
+    let service = Service::with_audit(Config::default(), Gate::open(), audit(&path));
     for (breaking, body) in [
         (Breaking::Ambiguous(sharers(3, 3)), r#"{"reason":"x"}"#),
         (
@@ -313,14 +264,11 @@ async fn what_was_not_broken_is_one_line_with_what_was_meant() {
         ),
         (Breaking::NotHeld, ALL),
     ] {
-        answers(&script, breaking);
+        answers(&service.script, breaking);
         break_lock(&service, body).await;
     }
-    let text = fs::read_to_string(&path).unwrap();
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let told: Vec<_> = lines
+    let told: Vec<_> = audit_lines(&path)
+        .iter()
         .map(|line| {
             let outcome = line["outcome"].as_str().unwrap().to_owned();
             (outcome, line["fencing_token"].as_u64())
@@ -368,8 +316,7 @@ const GRACE: &str = r#"{"reason":"deploy","fencing_token":42,"grace_ms":30000}"#
 #[tokio::test]
 async fn answers_202_and_who_was_asked() {
     let service = Service::start();
-    let answer = break_lock(&service, GRACE).await;
-    assert_eq!(answer.status, 202, "{}", answer.body);
+    let answer = break_lock(&service, GRACE).await.is(202);
     let body = answer.json();
     assert_eq!(body["name"], "a");
     assert_eq!(body["holders"][0]["fencing_token"], 42);
@@ -486,7 +433,7 @@ async fn what_is_left_of_a_lease_is_never_more_than_its_holder_has_been_given() 
 async fn a_stream_that_holds_the_lock_is_told() {
     let service = Service::start();
     let lease = HeldLease {
-        ttl: latchgate::lock::Ttl::from_millis(300).unwrap(),
+        ttl: Ttl::from_millis(300).unwrap(),
         ..asked()
     };
     let granted = HeldLease {
@@ -527,15 +474,11 @@ async fn is_shown_to_those_who_look_and_who_want_the_lock_if_they_may_view_it() 
         };
         let answer = Ok(Acquisition::Held(contention));
         service.script.acquire.push(answer);
-        let locked = service.call("POST /locks/a", &[key.auth()]).await;
-        assert_eq!(locked.status, 423, "{}", locked.body);
+        let locked = service.call("POST /locks/a", &[key.auth()]).await.is(423);
         let told = locked["holders"][0].clone();
         assert_eq!(told.get("release_requested"), expected);
         let headers = [key.auth(), JSON[0]];
-        let target = "/locks/a/break";
-        let broken = service
-            .ask(&format!("POST {target}"), &headers, GRACE)
-            .await;
+        let broken = service.ask("POST /locks/a/break", &headers, GRACE).await;
         assert_eq!(broken.status, 202, "{}", broken.body);
         let told = broken["holders"][0].clone();
         assert_eq!(told.get("release_requested").is_some(), expected.is_some());
@@ -544,25 +487,17 @@ async fn is_shown_to_those_who_look_and_who_want_the_lock_if_they_may_view_it() 
 
 #[tokio::test]
 async fn is_in_the_audit_log_when_it_is_made_and_when_it_is_carried_out() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let key = Key::new();
     let ring = KeysFile::new("keys.toml");
     let ring = ring.parse(&key.entry("ops", "break = ['*']")).unwrap();
     let clock = Arc::new(ManualClock::at(SystemTime::UNIX_EPOCH));
     let auth = Config::default().auth;
     let gate = Gate::guarded(ring, SessionSeal::random(), &auth, clock);
-    let script = Arc::new(Script::default());
-    let store = Scripted(Arc::clone(&script));
-    let service = Service::audited(store, Config::default(), gate, audit(&path));
+    let service = Service::with_audit(Config::default(), gate, audit(&path));
     let headers = [key.auth(), JSON[0], ("x-request-id", "r1")];
     let body = r#"{"reason":"deploy","fencing_token":42,"grace_ms":100}"#;
-    let lines = || -> Vec<Value> {
-        let text = fs::read_to_string(&path).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    };
+    let lines = || audit_lines(&path);
     let answer = service.ask("POST /locks/a/break", &headers, body).await;
     assert_eq!(answer.status, 202, "{}", answer.body);
     let line = |outcome: &str| {
@@ -575,5 +510,5 @@ async fn is_in_the_audit_log_when_it_is_made_and_when_it_is_carried_out() {
     until("it is broken", || lines().len() == 2).await;
     assert_eq!(lines()[1], line("broken"));
     let by_key = |call: &StoreCall| matches!(call, StoreCall::RequestRelease(_, _, request) if request.by.as_deref() == Some("ops"));
-    assert!(script.asked().iter().any(by_key));
+    assert!(service.script.asked().iter().any(by_key));
 }

@@ -1,22 +1,13 @@
 //! One lock, many callers, two gateways, and a store that keeps what it is told; and what makes two requests the same
 //! under one idempotency key.
 
-use std::sync::Arc;
-
 use latchgate::{
-    clock::SystemClock,
-    config::{Config, Millis, StoreUrl},
-    lifecycle::Lifecycle,
+    config::StoreUrl,
     store::{self, AnyStore},
 };
-use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use crate::{
-    api::fixture::{ApiResponse, Listener, Service},
-    support::{RedisServer, eventually},
-};
+use crate::api::prelude::*;
 
 const KEY: (&str, &str) = ("idempotency-key", "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11");
 
@@ -165,20 +156,17 @@ async fn what_was_acquired_can_be_held_under_its_key_and_the_other_way_round() {
     let header = format!("Idempotency-Key: {}\r\n", KEY.1);
     for body in ["", r#"{"ttl_ms": 20000, "owner": "me"}"#] {
         for pair in Pair::each().await {
-            let acquired = acquire(&pair.gateways[0], body).await;
-            assert_eq!(acquired.status, 201, "{}", acquired.body);
+            let acquired = acquire(&pair.gateways[0], body).await.is(201);
             let lease = acquired.json();
             let mut held = pair.hold(1, &header, body).await;
             assert_eq!(fence(&held.expect("granted").await), fence(&lease));
-            let again = acquire(&pair.gateways[0], body).await;
-            assert_eq!(again.status, 200, "{}", again.body);
+            let again = acquire(&pair.gateways[0], body).await.is(200);
             assert_eq!(again["token"], lease["token"]);
         }
         for pair in Pair::each().await {
             let mut held = pair.hold(0, &header, body).await;
             let lease = held.expect("granted").await;
-            let again = acquire(&pair.gateways[1], body).await;
-            assert_eq!(again.status, 200, "{}", again.body);
+            let again = acquire(&pair.gateways[1], body).await.is(200);
             let again = again.json();
             assert_eq!(again["token"], lease["token"]);
             assert!(again["hold_expires_in_ms"].is_u64(), "it keeps its limit");
@@ -190,8 +178,7 @@ async fn what_was_acquired_can_be_held_under_its_key_and_the_other_way_round() {
 async fn another_default_at_the_next_gateway_is_no_other_request() {
     for pair in Pair::each_with(7_000).await {
         let lease = acquire(&pair.gateways[0], "").await.json();
-        let again = acquire(&pair.gateways[1], "").await;
-        assert_eq!(again.status, 200, "{}", again.body);
+        let again = acquire(&pair.gateways[1], "").await.is(200);
         let again = again.json();
         assert_eq!(again["token"], lease["token"]);
         assert_eq!(again["ttl_ms"], 30_000, "the lease is as it was granted");

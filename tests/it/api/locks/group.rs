@@ -1,22 +1,6 @@
 //! `POST`, `PUT` and `DELETE /locks`.
 
-use std::{sync::Arc, time::Duration};
-
-use http::Method;
-use latchgate::{
-    clock::SystemClock,
-    config::Config,
-    lock::{LockName, Token},
-    store::{contract::Holder, embedded::EmbeddedStore},
-};
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::{Instant, sleep};
-
-use crate::{
-    api::fixture::{ApiResponse, JSON, Key, Service, StoreCall, TOKEN, held, held_by},
-    support::rows,
-};
+use crate::api::prelude::*;
 
 /// A gateway over a store of its own.
 struct Gateway {
@@ -39,28 +23,19 @@ impl Gateway {
         self.service.ask("POST /locks", JSON, body).await
     }
 
-    async fn with_token(&self, method: Method, path: &str, token: &str) -> ApiResponse {
-        let headers = [("lock-token", token)];
-        self.service
-            .call(&format!("{method} {path}"), &headers)
-            .await
+    async fn bearer(&self, line: &str, token: &str) -> ApiResponse {
+        self.service.call(line, &[("lock-token", token)]).await
     }
 
     async fn state(&self, name: &str) -> Value {
         let answer = self.service.get(&format!("/locks/{name}")).await;
-        let lock: Value = serde_json::from_str(&answer.body).unwrap();
-        json!([lock["state"], lock["holders"][0]["group"]])
+        json!([answer["state"], answer["holders"][0]["group"]])
     }
-}
-
-fn parsed(answer: &ApiResponse) -> Value {
-    serde_json::from_str(&answer.body).unwrap()
 }
 
 /// What came of each, in one word.
 fn results(answer: &ApiResponse) -> Value {
-    let body = parsed(answer);
-    let results = body["results"].as_array().unwrap().iter();
+    let results = answer["results"].as_array().unwrap().iter();
     results
         .map(|it| json!([it["name"], it["code"]]))
         .collect::<Value>()
@@ -71,10 +46,9 @@ async fn several_locks_are_one_lease_object_with_one_token() {
     let gateway = Gateway::start();
     let asked =
         json!({"names": ["b", "a"], "ttl_ms": 20_000, "owner": "me", "metadata": {"k": "v"}});
-    let answer = gateway.acquire(&asked).await;
-    assert_eq!(answer.status, 201, "{}", answer.body);
+    let answer = gateway.acquire(&asked).await.is(201);
     assert_eq!(answer.headers.get("location"), None);
-    let lease = parsed(&answer);
+    let lease = answer.json();
     let names: Vec<_> = lease["leases"].as_array().unwrap().iter().collect();
     assert_eq!(
         (&names[0]["name"], &names[1]["name"]),
@@ -82,8 +56,8 @@ async fn several_locks_are_one_lease_object_with_one_token() {
     );
     assert!(names.iter().all(|it| it["fencing_token"].is_u64()));
     assert_eq!(
-        (&lease["ttl_ms"], &lease["owner"], &lease["metadata"]),
-        (&json!(20_000), &json!("me"), &json!({"k": "v"}))
+        fields(&lease, ["ttl_ms", "owner", "metadata"]),
+        json!([20_000, "me", {"k": "v"}])
     );
     assert_eq!(lease["waited_ms"], 0);
     let left = lease["expires_in_ms"].as_u64().unwrap();
@@ -95,21 +69,14 @@ async fn several_locks_are_one_lease_object_with_one_token() {
     assert_eq!(gateway.state("a").await, json!(["held", group]));
     assert_eq!(gateway.state("b").await, json!(["held", group]));
 
-    let renewed = gateway
-        .with_token(Method::PUT, "/locks?names=a,b", token)
-        .await;
-    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    let line = "PUT /locks?names=a,b";
+    let renewed = gateway.bearer(line, token).await.is(200);
     assert_eq!(results(&renewed), json!([["a", null], ["b", null]]));
-    let body = parsed(&renewed);
-    assert_eq!(
-        body["results"][1]["fencing_token"],
-        lease["leases"][1]["fencing_token"]
-    );
+    let fence = &lease["leases"][1]["fencing_token"];
+    assert_eq!(renewed["results"][1]["fencing_token"], *fence);
 
-    let released = gateway
-        .with_token(Method::DELETE, "/locks?names=b,a", token)
-        .await;
-    assert_eq!(released.status, 200, "{}", released.body);
+    let line = "DELETE /locks?names=b,a";
+    let released = gateway.bearer(line, token).await.is(200);
     assert_eq!(results(&released), json!([["a", null], ["b", null]]));
     assert_eq!(gateway.state("a").await, json!(["free", null]));
 }
@@ -118,23 +85,23 @@ async fn several_locks_are_one_lease_object_with_one_token() {
 async fn each_part_can_be_released_by_itself_and_the_rest_is_told_of_it() {
     let gateway = Gateway::start();
     let answer = gateway.acquire(&json!({"names": ["a", "b", "c"]})).await;
-    let lease = parsed(&answer);
+    let lease = answer.json();
     let token = lease["token"].as_str().unwrap();
-    let released = gateway.with_token(Method::DELETE, "/locks/b", token).await;
+    let released = gateway.bearer("DELETE /locks/b", token).await;
     assert_eq!(released.status, 204);
     let names = "/locks?names=a,b,c";
     let lost = json!([["a", null], ["b", "lease-lost"], ["c", null]]);
-    let renewed = gateway.with_token(Method::PUT, names, token).await;
+    let renewed = gateway.bearer(&format!("PUT {names}"), token).await;
     assert_eq!((renewed.status, results(&renewed)), (200, lost.clone()));
-    let released = gateway.with_token(Method::DELETE, names, token).await;
+    let released = gateway.bearer(&format!("DELETE {names}"), token).await;
     assert_eq!((released.status, results(&released)), (200, lost));
     let all = json!([
         ["a", "lease-lost"],
         ["b", "lease-lost"],
         ["c", "lease-lost"]
     ]);
-    for method in [Method::PUT, Method::DELETE] {
-        let gone = gateway.with_token(method, names, token).await;
+    for method in ["PUT", "DELETE"] {
+        let gone = gateway.bearer(&format!("{method} {names}"), token).await;
         assert_eq!(gone.problem(), (410, "lease-lost"));
         assert_eq!(results(&gone), all);
     }
@@ -150,7 +117,7 @@ async fn a_lock_that_is_held_is_named() {
     assert_eq!(other.status, 201);
     let answer = gateway.acquire(&json!({"names": ["a", "b", "c"]})).await;
     assert_eq!(answer.problem(), (423, "locked"));
-    let problem = parsed(&answer);
+    let problem = answer.json();
     assert_eq!(problem["name"], "b");
     assert_eq!(problem["holders"][0]["owner"], "other");
     // `a` was taken, and is given back.
@@ -173,7 +140,7 @@ async fn a_repeated_request_is_answered_200_with_the_same_token() {
     let first = ask(r#"{"names": ["a", "b"]}"#).await;
     let again = ask(r#"{"names": ["b", "a"]}"#).await;
     assert_eq!((first.status, again.status), (201, 200));
-    assert_eq!(parsed(&first)["token"], parsed(&again)["token"]);
+    assert_eq!(first["token"], again["token"]);
     for other in [
         r#"{"names": ["0", "b"]}"#,
         r#"{"names": ["a", "b"], "owner": "x"}"#,
@@ -213,21 +180,13 @@ async fn what_names_no_group_is_refused_and_says_why() {
 async fn a_query_that_names_no_group_is_refused() {
     let service = Service::start();
     let token = [("lock-token", TOKEN)];
-    for query in [
-        "",
-        "?names=",
-        "?names=a",
-        "?names=a,a",
-        "?names=a,b,",
-        "?names=a,b%2Fc",
-        "?names=a,b&x=1",
-        "?names=a,b&names=c,d",
-        "?names=a;b",
-    ] {
+    let queries = "?names= ?names=a ?names=a,a ?names=a,b, ?names=a,b%2Fc ?names=a,b&x=1
+        ?names=a,b&names=c,d ?names=a;b";
+    for query in words(queries).chain([""]) {
         for method in [Method::PUT, Method::DELETE] {
-            let path = format!("/locks{query}");
-            let answer = service.call(&format!("{method} {path}"), &token).await;
-            assert_eq!(answer.problem(), (400, "invalid-request"), "{path}");
+            let line = format!("{method} /locks{query}");
+            let answer = service.call(&line, &token).await;
+            assert_eq!(answer.problem(), (400, "invalid-request"), "{line}");
         }
     }
     assert!(
@@ -240,12 +199,7 @@ async fn a_query_that_names_no_group_is_refused() {
 async fn every_name_needs_the_permission() {
     let key = Key::new();
     let service = Service::with_keys(&key.entry("team", "acquire = ['team:']"));
-    let authorization = key.header.clone();
-    let headers = [
-        ("content-type", "application/json"),
-        ("authorization", authorization.as_str()),
-        ("lock-token", TOKEN),
-    ];
+    let headers = [JSON[0], key.auth(), WITH_TOKEN[0]];
     let acquire = r#"{"names": ["team:a", "other:b"]}"#;
     let answer = service.ask("POST /locks", &headers, acquire).await;
     assert_eq!(answer.problem(), (403, "forbidden"));
@@ -262,10 +216,8 @@ async fn the_options_count_for_every_lock() {
     service.script.acquire.ok(held_by(Holder::Lease(held())));
     let body = r#"{"names": ["b", "a"], "ttl_ms": 60000, "max_hold_ms": 90000, "limit": 3}"#;
     service.ask("POST /locks", JSON, body).await;
-    let asked = service.script.asked();
-    let StoreCall::Acquire(attempt) = &asked[0] else {
-        panic!("{asked:?}");
-    };
+    assert_eq!(service.script.acquired(), 1);
+    let attempt = service.script.attempt();
     assert_eq!(attempt.name, LockName::new("a").unwrap());
     assert_eq!(attempt.ttl.as_millis(), 9_999, "until all are taken");
     assert_eq!(attempt.hold_limit.unwrap().as_millis(), 90_000);
@@ -277,11 +229,10 @@ async fn a_release_without_the_token_is_told_of_the_header_alone() {
     let service = Service::start();
     let body = json!({"token": TOKEN}).to_string();
     let answer = service.ask("DELETE /locks?names=a,b", JSON, body);
-    let answer = answer.await;
-    assert_eq!(answer.problem(), (400, "invalid-request"));
+    let answer = answer.await.is_problem(400, "invalid-request");
     let reason = "is missing; send the token in this header";
     let error = json!({"field": "Lock-Token", "reason": reason});
-    assert_eq!(parsed(&answer)["errors"], json!([error]));
+    assert_eq!(answer["errors"], json!([error]));
 }
 
 #[tokio::test]
@@ -294,11 +245,10 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let service = Service::over_with_keys(Arc::new(store), &keys);
     let names = json!({"names": ["secret:a", "team:x"]}).to_string();
     let headers = [all.auth(), JSON[0]];
-    let acquired = service.ask("POST /locks", &headers, names).await;
-    assert_eq!(acquired.status, 201, "{}", acquired.body);
+    service.ask("POST /locks", &headers, names).await.is(201);
     let look = async |key: &Key, path| {
         let answer = service.call(&format!("GET {path}"), &[key.auth()]).await;
-        parsed(&answer)
+        answer.json()
     };
     let shown = json!({"first": "secret:a", "count": 2});
     let hidden = json!({"first": null, "count": 2});
@@ -311,5 +261,5 @@ async fn the_first_name_is_hidden_from_those_who_may_not_view_that_lock() {
     let headers = [team.auth(), JSON[0]];
     let body = r#"{"reason": "test", "all": true}"#;
     let broken = service.ask("POST /locks/team:x/break", &headers, body);
-    assert_eq!(parsed(&broken.await)["holders"][0]["group"], hidden);
+    assert_eq!(broken.await["holders"][0]["group"], hidden);
 }

@@ -1,31 +1,14 @@
 //! `POST /locks/{name}/hold`: its events, its connection, and a holder whose machine is gone.
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
-use http_body_util::BodyExt;
-use latchgate::{
-    config::{Config, Millis},
-    lock::{HeldLease, Ttl},
-    store::{
-        StoreError,
-        contract::{Acquisition, Loss, Renewal, RenewalTtl},
-        parking::{News, Position},
-    },
-};
-use serde_json::json;
+use latchgate::store::parking::Position;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, Command},
-    time::{Instant, sleep},
 };
 
-use crate::{
-    api::fixture::{
-        JSON, Listener, Service, StoreCall, TOKEN, WITH_TOKEN, closed, contender_view, contention,
-        held, lease_view, notices, queued, until,
-    },
-    support::spawn,
-};
+use crate::{api::prelude::*, support::spawn};
 
 /// A hold whose lock was free.
 async fn granted(service: &Service) -> Listener {
@@ -90,12 +73,7 @@ async fn it_never_goes_without_a_hold_limit() {
     let service = Service::start();
     let limit_of = async |body: &str| {
         Listener::hold(service.connect().await, "", body).await;
-        let asked = service.script.asked();
-        let attempt = asked.iter().rev().find_map(|asked| match asked {
-            StoreCall::Acquire(attempt) => Some(attempt.clone()),
-            _ => None,
-        });
-        attempt.unwrap().hold_limit.unwrap().as_millis()
+        service.script.attempt().hold_limit.unwrap().as_millis()
     };
     assert_eq!(limit_of("").await, 86_400_000);
     assert_eq!(limit_of(r#"{"ttl_ms": 86400000}"#).await, 86_400_000);
@@ -160,13 +138,9 @@ async fn it_tells_each_renewal_and_that_somebody_ended_the_lease() {
 
 #[tokio::test]
 async fn the_lock_is_released_when_the_caller_closes_or_resets_the_connection() {
-    for is_reset in [false, true] {
+    for leave in [drop, reset] {
         let service = Service::start();
-        let stream = granted(&service).await.into_stream();
-        if is_reset {
-            stream.set_zero_linger().unwrap();
-        }
-        drop(stream);
+        leave(granted(&service).await.into_stream());
         until("it is released", || service.script.released() == 1).await;
     }
 }

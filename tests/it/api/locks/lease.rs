@@ -1,24 +1,12 @@
 //! `PUT /locks/{name}/renew`, `DELETE /locks/{name}` and `POST /locks/{name}/release`; and how much is left of a lease
 //! when an answer or event is sent, although the gateway stood still before.
 
-use std::time::Duration;
-
-use latchgate::{
-    lock::{HeldLease, Token, Ttl},
-    store::contract::{Acquisition, Holder, Loss, Release, Renewal, RenewalTtl},
-};
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use crate::api::fixture::{
-    JSON, Listener, Service, StoreCall, TOKEN, WITH_TOKEN, held, held_by, lease_view, shown,
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn a_renewed_lease_is_answered_with_its_token() {
     let service = Service::start();
-    let answer = service.call(RENEW, WITH_TOKEN).await;
-    assert_eq!(answer.status, 200);
+    let answer = service.call(RENEW, WITH_TOKEN).await.is(200);
     assert_eq!(answer["token"], TOKEN);
     let since = json!({"acquired_at": "2026-11-20T11:59:50.000Z"});
     assert_eq!(answer.redacted(), lease_view(since));
@@ -36,8 +24,7 @@ async fn a_renewed_lease_is_answered_with_its_token() {
 async fn token_and_ttl_may_come_in_the_body() {
     let service = Service::start();
     let body = format!(r#"{{"token": "{TOKEN}", "ttl_ms": 5000}}"#);
-    let answer = service.ask("PUT /locks/a/renew", JSON, body).await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = service.ask("PUT /locks/a/renew", JSON, body).await.is(200);
     assert_eq!(answer["ttl_ms"], 5_000);
     let asked = service.script.asked();
     let [
@@ -149,8 +136,7 @@ async fn a_grant_and_a_renewal_are_answered_as_they_are_then() {
         .script
         .acquire
         .ok(Acquisition::Granted(from_before()));
-    let answer = service.call("POST /locks/a", JSON).await;
-    assert_eq!(answer.status, 201);
+    let answer = service.call("POST /locks/a", JSON).await.is(201);
     let lease = answer.json();
     is_told_now(&lease);
     let renew_after = lease["renew_after_ms"].as_u64().unwrap();
@@ -168,8 +154,7 @@ async fn a_holder_is_shown_as_it_is_then() {
     let service = Service::start();
     let holder = || Holder::Lease(from_before());
     service.script.acquire.ok(held_by(holder()));
-    let answer = service.call("POST /locks/a", JSON).await;
-    assert_eq!(answer.status, 423);
+    let answer = service.call("POST /locks/a", JSON).await.is(423);
     is_told_now(&answer["holders"][0]);
     let inspection = Ok(shown(holder()));
     service.script.inspect.push(inspection);

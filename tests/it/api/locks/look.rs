@@ -1,29 +1,20 @@
 //! `GET /locks/{name}` and `GET /locks`.
 
-use std::time::Duration;
-
 use latchgate::{
-    lock::{LockName, Owner, SearchText},
+    lock::SearchText,
     store::{
-        contract::{HeldLock, Holder, Inspection, ListQuery, Page},
+        contract::ListQuery,
         cursor::{Cursor, Scanned},
         list_filter::ListFilter,
     },
 };
-use serde_json::{Value, json};
 
-use crate::{
-    api::fixture::{
-        ApiResponse, Service, StoreCall, foreign, foreign_view, free, held, holder_view, shown,
-    },
-    support::rows,
-};
+use crate::api::prelude::*;
 
 async fn inspect(inspection: Inspection) -> Value {
     let service = Service::start();
     service.script.inspect.ok(inspection);
-    let answer = service.get("/locks/a").await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = service.get("/locks/a").await.is(200);
     answer.json()
 }
 
@@ -110,8 +101,7 @@ fn asked(service: &Service) -> ListQuery {
 #[tokio::test]
 async fn a_page_shows_its_locks_and_where_the_next_begins() {
     let service = Service::start();
-    let page = list(&service, "/locks").await;
-    assert_eq!(page.status, 200, "{}", page.body);
+    let page = list(&service, "/locks").await.is(200);
     assert_eq!(page.header("cache-control"), "no-store");
     let lock = |name: &str, holder: Value| json!({"holder_count": 1, "holders": [holder], "name": name, "waiter_count": 3});
     let ours = lock("a", holder_view(json!({"owner": "ci"})));

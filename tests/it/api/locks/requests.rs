@@ -1,14 +1,6 @@
 //! What is refused of bodies, names, tokens, keys and the query, and how it is said.
 
-use latchgate::config::{Config, Millis};
-
-use crate::{
-    api::fixture::{JSON, Service, TOKEN, WITH_TOKEN},
-    support::{
-        operations::{Operation, operations},
-        rows, words,
-    },
-};
+use crate::api::prelude::*;
 
 #[tokio::test]
 async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
@@ -50,33 +42,20 @@ async fn every_field_that_is_wrong_is_named_with_what_is_expected() {
 #[tokio::test]
 async fn a_body_that_is_no_object_is_named_as_such() {
     let service = Service::start();
-    for (body, expected) in [
-        ("[]", "body: is a list; a JSON object is expected"),
-        ("null", "body: is null; a JSON object is expected"),
-        ("7", "body: is 7; a JSON object is expected"),
-        ("\"\"", "body: is a text; a JSON object is expected"),
-        (
-            "\u{feff}{}",
-            "body: begins with a byte order mark; leave it out",
-        ),
-        (
-            "{} {}",
-            "body: is not JSON: trailing characters at line 1 column 4",
-        ),
-        (
-            "{\"ttl_ms\": 1",
-            "body: is not JSON: EOF while parsing an object at line 1 column 12",
-        ),
-        (
-            "ttl_ms=1",
-            "body: is not JSON: expected ident at line 1 column 2",
-        ),
-        (
-            " ",
-            "body: is not JSON: EOF while parsing a value at line 1 column 1",
-        ),
-    ] {
-        assert_eq!(service.acquire(body).await.errors(), [expected], "{body}");
+    let cases = r#"
+        [] => is a list; a JSON object is expected
+        null => is null; a JSON object is expected
+        7 => is 7; a JSON object is expected
+        "" => is a text; a JSON object is expected
+        MARK{} => begins with a byte order mark; leave it out
+        {} {} => is not JSON: trailing characters at line 1 column 4
+        {"ttl_ms": 1 => is not JSON: EOF while parsing an object at line 1 column 12
+        ttl_ms=1 => is not JSON: expected ident at line 1 column 2
+        BLANK => is not JSON: EOF while parsing a value at line 1 column 1
+    "#;
+    for (body, expected) in rows(&cases.replace("MARK", "\u{feff}")) {
+        let errors = service.acquire(&body.replace("BLANK", " ")).await.errors();
+        assert_eq!(errors, [format!("body: {expected}")], "{body}");
     }
 }
 
@@ -322,8 +301,7 @@ async fn the_same_token_in_both_places_is_fine() {
     let service = Service::start();
     let headers = [JSON, WITH_TOKEN].concat();
     let body = format!(r#"{{"token": "{TOKEN}"}}"#);
-    let answer = service.ask("DELETE /locks/a", &headers, body).await;
-    assert_eq!(answer.status, 204);
+    service.ask("DELETE /locks/a", &headers, body).await.is(204);
 }
 
 #[tokio::test]

@@ -1,36 +1,12 @@
 //! Locks that several share: what is asked for, and everything that shows them.
 
-use std::time::Duration;
+use latchgate::lock::{Limit, Mode, Sharing};
 
-use http::Method;
-use latchgate::{
-    config::Config,
-    lock::{HeldLease, Limit, Mode, Sharing},
-    store::contract::{
-        Acquisition, Attempt, Contention, HeldLock, Holder, Inspection, Page, Renewal,
-        SharedHolders, Waiter,
-    },
-};
-use serde_json::{Value, json};
-
-use crate::{
-    api::fixture::{
-        JSON, Listener, Service, StoreCall, WITH_TOKEN, contender_view, contention, held, held_by,
-        holder_view, queued, sharers, shown,
-    },
-    support::{rows, words},
-};
+use crate::api::prelude::*;
 
 fn sharing(limit: u64, has_slot: bool) -> Sharing {
     let limit = Limit::new(limit).unwrap();
     Sharing { limit, has_slot }
-}
-
-fn attempt(service: &Service) -> Attempt {
-    match service.script.asked().pop() {
-        Some(StoreCall::Acquire(attempt)) => *attempt,
-        other => panic!("the last command is an acquire: {other:?}"),
-    }
 }
 
 fn in_slot(slot: u16) -> HeldLease {
@@ -41,37 +17,23 @@ fn in_slot(slot: u16) -> HeldLease {
 #[tokio::test]
 async fn the_mode_and_the_limit_reach_the_store_and_the_slot_comes_back() {
     let service = Service::start();
-    for (body, asked, mode, slot) in [
-        ("{}", None, "exclusive", None),
-        (r#"{"mode":"exclusive"}"#, None, "exclusive", None),
-        (r#"{"mode":null,"limit":null}"#, None, "exclusive", None),
-        (
-            r#"{"mode":"shared"}"#,
-            Some(sharing(1_000, false)),
-            "shared",
-            None,
-        ),
-        (
-            r#"{"mode":"shared","limit":3}"#,
-            Some(sharing(3, true)),
-            "shared",
-            Some(0),
-        ),
-        (r#"{"limit":1}"#, Some(sharing(1, true)), "shared", Some(0)),
-        (
-            r#"{"limit":1000}"#,
-            Some(sharing(1_000, true)),
-            "shared",
-            Some(0),
-        ),
+    for (body, asked) in [
+        ("{}", None),
+        (r#"{"mode":"exclusive"}"#, None),
+        (r#"{"mode":null,"limit":null}"#, None),
+        (r#"{"mode":"shared"}"#, Some(sharing(1_000, false))),
+        (r#"{"mode":"shared","limit":3}"#, Some(sharing(3, true))),
+        (r#"{"limit":1}"#, Some(sharing(1, true))),
+        (r#"{"limit":1000}"#, Some(sharing(1_000, true))),
     ] {
-        let answer = service.acquire(body).await;
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        assert_eq!(attempt(&service).sharing, asked, "{body}");
+        let mode = asked.map_or("exclusive", |_| "shared");
+        let slot = asked.and_then(|it| it.has_slot.then_some(0));
+        let answer = service.acquire(body).await.is(201);
+        assert_eq!(service.script.attempt().sharing, asked, "{body}");
         let lease = answer.json();
         assert_eq!(
-            (&lease["mode"], &lease["slot"]),
-            (&json!(mode), &json!(slot)),
+            fields(&lease, ["mode", "slot"]),
+            json!([mode, slot]),
             "{body}"
         );
     }
@@ -79,9 +41,7 @@ async fn the_mode_and_the_limit_reach_the_store_and_the_slot_comes_back() {
 
 #[tokio::test]
 async fn what_is_wrong_with_mode_or_limit_is_named() {
-    let mut config = Config::default();
-    config.limits.max_holders = 20;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_holders = 20);
     let cases = r#"
         {"limit":0} => limit: is 0; allowed are 1 to 20
         {"limit":21} => limit: is 21; allowed are 1 to 20
@@ -96,9 +56,8 @@ async fn what_is_wrong_with_mode_or_limit_is_named() {
     "#;
     for (body, expected) in rows(cases) {
         for target in ["/locks/a", "/locks/a/hold"] {
-            let answer = service
-                .ask(&format!("POST {target}"), JSON, body.clone())
-                .await;
+            let line = format!("POST {target}");
+            let answer = service.ask(&line, JSON, body.clone()).await;
             assert_eq!(answer.errors(), [expected.as_str()], "{body}");
         }
     }
@@ -125,38 +84,24 @@ async fn a_renewal_and_a_stream_show_mode_and_slot() {
     let renewed = Ok(Renewal::Renewed(in_slot(7), Duration::ZERO));
     let renewals = [renewed.clone(), renewed];
     service.script.renew.extend(renewals);
-    let (put, renew) = (Method::PUT, "/locks/a/renew");
-    let answer = service
-        .call(&format!("{put} {renew}"), WITH_TOKEN)
-        .await
-        .json();
-    assert_eq!(
-        (&answer["mode"], &answer["slot"]),
-        (&json!("shared"), &json!(7))
-    );
+    let answer = service.call("PUT /locks/a/renew", WITH_TOKEN).await.json();
+    assert_eq!(fields(&answer, ["mode", "slot"]), json!(["shared", 7]));
     let token = format!("Lock-Token: {}\r\n", WITH_TOKEN[0].1);
     let mut adopter = Listener::hold(service.connect().await, &token, "").await;
     assert_eq!(adopter.expect("granted").await["slot"], 7);
     let body = r#"{"limit":2}"#;
     let mut holder = Listener::hold(service.connect().await, "", body).await;
     let lease = holder.expect("granted").await;
-    assert_eq!(
-        (&lease["mode"], &lease["slot"]),
-        (&json!("shared"), &json!(0))
-    );
+    assert_eq!(fields(&lease, ["mode", "slot"]), json!(["shared", 0]));
 }
 
 /// What a request is told that finds the lock shared by these.
 async fn refused(body: &str, holders: SharedHolders) -> Value {
     let service = Service::start();
     service.script.acquire.ok(held_by(Holder::Shared(holders)));
-    let answer = service.acquire(body).await;
-    assert_eq!(answer.problem(), (423, "locked"));
-    let seconds: u64 = answer.header("retry-after").parse().unwrap();
-    let body = answer.json();
-    let ms = body["retry_after_ms"].as_u64().unwrap();
-    assert_eq!(seconds, ms.div_ceil(1_000));
-    body
+    let answer = service.acquire(body).await.is_problem(423, "locked");
+    answer.retry_after_ms();
+    answer.json()
 }
 
 #[tokio::test]
@@ -265,7 +210,7 @@ async fn inspect_shows_all_who_share_a_lock_and_what_the_others_wait_for() {
 async fn a_list_shows_a_shared_lock_once_with_all_who_share_it() {
     let service = Service::start();
     let lock = HeldLock {
-        name: latchgate::lock::LockName::new("gpu").unwrap(),
+        name: LockName::new("gpu").unwrap(),
         holder: Holder::Shared(sharers(100, 250)),
         waiters: 1,
     };
@@ -302,14 +247,14 @@ async fn a_repetition_in_another_mode_or_with_another_limit_has_another_fingerpr
     for body in words(r#"{} {"mode":"shared"} {"limit":3} {"limit":4}"#) {
         let headers = [key, JSON[0]];
         service.ask("POST /locks/a", &headers, body).await;
-        let fingerprint = attempt(&service).idempotency.unwrap().fingerprint;
+        let fingerprint = service.script.attempt().idempotency.unwrap().fingerprint;
         assert!(!seen.contains(&fingerprint), "{body}");
         seen.push(fingerprint);
     }
     let headers = [key, JSON[0]];
     let same = r#"{"mode":"shared","limit":3}"#;
     service.ask("POST /locks/a", &headers, same).await;
-    let fingerprint = attempt(&service).idempotency.unwrap().fingerprint;
+    let fingerprint = service.script.attempt().idempotency.unwrap().fingerprint;
     assert_eq!(fingerprint, seen[2], "a limit implies the mode");
 }
 
@@ -345,20 +290,17 @@ async fn event(events: &mut Listener) -> Value {
 #[tokio::test]
 async fn events_of_a_shared_lease_say_so_also_where_only_its_token_is_known() {
     let service = Service::start();
-    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut events = Listener::ask(service.connect().await, request).await;
-    events.chunk().await;
+    let mut events = Listener::events(&service).await;
     let lease = service.acquire(r#"{"limit":3,"owner":"ci"}"#).await.json();
     let acquired = event(&mut events).await;
     let token = [("lock-token", lease["token"].as_str().unwrap())];
-    let released = service.call("DELETE /locks/a", &token).await;
-    assert_eq!(released.status, 204);
+    service.call("DELETE /locks/a", &token).await.is(204);
     let released = event(&mut events).await;
     for (event, kind) in [(acquired, "acquired"), (released, "released")] {
         assert_eq!(event["kind"], kind);
         assert_eq!(
-            (&event["mode"], &event["slot"]),
-            (&json!("shared"), &json!(0)),
+            fields(&event, ["mode", "slot"]),
+            json!(["shared", 0]),
             "{event}"
         );
     }
@@ -367,9 +309,7 @@ async fn events_of_a_shared_lease_say_so_also_where_only_its_token_is_known() {
 #[tokio::test(start_paused = true)]
 async fn the_event_of_a_wait_says_what_is_waited_for() {
     let service = Service::start();
-    let request = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    let mut events = Listener::ask(service.connect().await, request).await;
-    events.chunk().await;
+    let mut events = Listener::events(&service).await;
     for (body, mode) in [
         (r#"{"wait_ms":100}"#, "exclusive"),
         (r#"{"wait_ms":100,"limit":2}"#, "shared"),
@@ -377,10 +317,7 @@ async fn the_event_of_a_wait_says_what_is_waited_for() {
         service.script.acquire.ok(queued(0));
         service.acquire(body).await;
         let queued = event(&mut events).await;
-        assert_eq!(
-            (&queued["kind"], &queued["mode"]),
-            (&json!("queued"), &json!(mode))
-        );
+        assert_eq!(fields(&queued, ["kind", "mode"]), json!(["queued", mode]));
         assert_eq!(queued.get("slot"), None, "nothing is granted");
     }
 }

@@ -1,25 +1,6 @@
 //! `POST /locks/{name}` with `wait_ms`.
 
-use std::{sync::Arc, time::Duration};
-
-use latchgate::{
-    config::Config,
-    lock::Owner,
-    store::{
-        contract::{Acquisition, Contention, Inspection, Waiter},
-        parking::News,
-    },
-};
-use serde_json::json;
-use tokio::{
-    io::AsyncWriteExt,
-    net::TcpStream,
-    time::{sleep, timeout},
-};
-
-use crate::api::fixture::{
-    ApiResponse, JSON, Service, StoreCall, contention, held, notices, queued, until,
-};
+use crate::api::prelude::*;
 
 const WITH_KEY: &[(&str, &str)] = &[
     JSON[0],
@@ -43,11 +24,13 @@ async fn one_waits(
         let body = r#"{"wait_ms": 20000}"#;
         caller.ask("POST /locks/a", headers, body).await
     });
-    until("the caller is queued", || {
-        !service.script.parking.is_empty()
-    })
-    .await;
+    is_queued(&service).await;
     (service, answer)
+}
+
+async fn is_queued(service: &Service) {
+    let parking = &service.script.parking;
+    until("the caller is queued", || !parking.is_empty()).await;
 }
 
 /// A connection on which a caller waits in the queue.
@@ -55,10 +38,7 @@ async fn waits_on_a_socket(service: &Service) -> TcpStream {
     let mut stream = service.connect().await;
     service.script.acquire.ok(queued(0));
     stream.write_all(REQUEST.as_bytes()).await.unwrap();
-    until("the caller is queued", || {
-        !service.script.parking.is_empty()
-    })
-    .await;
+    is_queued(service).await;
     stream
 }
 
@@ -94,11 +74,7 @@ async fn a_wait_that_runs_out_is_423_with_the_holder_and_the_queue() {
     assert!(body["waited_ms"].as_u64().unwrap() >= 40);
     assert_eq!(body["waiters"], 3);
     assert_eq!(body["holders"][0]["fencing_token"], 42);
-    let retry_after: u64 = answer.header("retry-after").parse().unwrap();
-    assert_eq!(
-        retry_after,
-        body["retry_after_ms"].as_u64().unwrap().div_ceil(1000)
-    );
+    answer.retry_after_ms();
 }
 
 #[tokio::test]
@@ -108,8 +84,7 @@ async fn a_lock_that_is_passing_on_has_no_holder_to_show() {
         holder: None,
         waiters: 7,
     }));
-    let answer = service.acquire("").await;
-    assert_eq!(answer.problem(), (423, "locked"));
+    let answer = service.acquire("").await.is_problem(423, "locked");
     assert_eq!(
         answer.redacted(),
         json!({
@@ -127,16 +102,13 @@ async fn a_full_queue_is_429_and_says_when_to_come_back() {
     service.script.acquire.ok(Acquisition::QueueFull);
     let answer = service.acquire(r#"{"wait_ms": 1000}"#).await;
     assert_eq!(answer.problem(), (429, "too-many-waiters"));
-    let ms = answer["retry_after_ms"].as_u64().unwrap();
+    let ms = answer.retry_after_ms();
     assert!((2_000..5_000).contains(&ms), "{ms}");
-    assert_eq!(answer.header("retry-after"), ms.div_ceil(1000).to_string());
 }
 
 #[tokio::test]
 async fn a_gateway_at_which_as_many_wait_as_may_does_not_ask_the_store() {
-    let mut config = Config::default();
-    config.limits.max_waiters = 0;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_waiters = 0);
     let answer = service.acquire(r#"{"wait_ms": 1000}"#).await;
     assert_eq!(answer.problem(), (429, "too-many-waiters"));
     assert!(service.script.asked().is_empty());
@@ -159,15 +131,10 @@ async fn the_older_of_two_requests_with_one_key_is_409() {
 
 #[tokio::test]
 async fn the_queue_is_told_how_long_and_how_many() {
-    let mut config = Config::default();
-    config.limits.max_waiters_per_name = 11;
-    let service = Service::with(config);
+    let service = Service::configured(|it| it.limits.max_waiters_per_name = 11);
     service.acquire(r#"{"wait_ms": 25000}"#).await;
-    let asked = service.script.asked();
-    let [StoreCall::Acquire(attempt)] = &asked[..] else {
-        panic!("{asked:?}");
-    };
-    let wait = attempt.wait.unwrap();
+    assert_eq!(service.script.asked().len(), 1);
+    let wait = service.script.attempt().wait.unwrap();
     assert_eq!(wait.max_wait, Duration::from_secs(25));
     assert_eq!(wait.longest_queue, 11);
 }
@@ -184,27 +151,20 @@ async fn draining_answers_those_who_wait_and_keeps_the_place_of_those_with_a_key
 }
 
 #[tokio::test]
-async fn a_caller_that_closes_its_connection_leaves_the_queue() {
-    let service = Service::start();
-    drop(waits_on_a_socket(&service).await);
-    until("it has left", || left(&service) == [None]).await;
-    until("nobody is parked", || service.script.parking.is_empty()).await;
-}
-
-#[tokio::test]
-async fn a_caller_that_resets_its_connection_leaves_the_queue() {
-    let service = Service::start();
-    let stream = waits_on_a_socket(&service).await;
-    stream.set_zero_linger().unwrap();
-    drop(stream);
-    until("it has left", || left(&service) == [None]).await;
+async fn a_caller_that_closes_or_resets_its_connection_leaves_the_queue() {
+    for leave in [drop, reset] {
+        let service = Service::start();
+        leave(waits_on_a_socket(&service).await);
+        until("it has left", || left(&service) == [None]).await;
+        until("nobody is parked", || service.script.parking.is_empty()).await;
+    }
 }
 
 /// HTTP/1.1 reads no more until the request is answered, and is not told of the end.
 #[tokio::test]
 async fn a_caller_that_has_sent_more_behind_its_request_leaves_the_queue_too() {
     for behind in ["\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
-        for is_reset in [false, true] {
+        for leave in [drop, reset] {
             let service = Service::start();
             service.script.acquire.ok(queued(1));
             let mut stream = service.connect().await;
@@ -213,14 +173,11 @@ async fn a_caller_that_has_sent_more_behind_its_request_leaves_the_queue_too() {
             stream.write_all(request.as_bytes()).await.unwrap();
             service.is_asked(1).await;
             notices(&service).await;
-            if is_reset {
-                stream.set_zero_linger().unwrap();
-            }
-            drop(stream);
+            leave(stream);
             // Long before its wait is over.
             let left = until("it has left", || left(&service) == [None]);
             let in_time = timeout(Duration::from_secs(30), left).await;
-            assert!(in_time.is_ok(), "{behind:?} {is_reset}");
+            assert!(in_time.is_ok(), "{behind:?}");
         }
     }
 }

@@ -1,26 +1,10 @@
 //! Who was refused stands in the audit log, and no secret does.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::os::unix::fs::PermissionsExt;
 
-use http::Method;
-use latchgate::{
-    audit::{BreakAttempt, ReloadedKeys, Requester},
-    auth::{Gate, KeysFile, SessionSeal},
-    config::Config,
-    lock::{FencingToken, LockName},
-};
-use serde_json::{Value, json};
+use latchgate::audit::{BreakAttempt, ReloadedKeys, Requester};
 
-use crate::{
-    api::fixture::{Key, Script, Scripted, Service, TOKEN, audit, audit_lines, until},
-    support::ManualClock,
-};
+use crate::api::prelude::*;
 
 /// A gateway with an audit log in this directory, for those who have one of these keys.
 fn service(directory: &Path, keys: &str) -> Service {
@@ -31,19 +15,12 @@ fn service(directory: &Path, keys: &str) -> Service {
         let ring = KeysFile::new("keys.toml").parse(keys).unwrap();
         Gate::guarded(ring, SessionSeal::random(), &Config::default().auth, clock)
     };
-    let store = Scripted(Arc::new(Script::default()));
-    Service::audited(
-        store,
-        Config::default(),
-        gate,
-        audit(&directory.join("log")),
-    )
+    Service::with_audit(Config::default(), gate, audit(&directory.join("log")))
 }
 
 #[tokio::test]
 async fn every_refusal_is_a_line_that_says_who_and_what() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (directory, path) = log_file();
     let key = Key::new();
     let service = service(directory.path(), &key.entry("weak", "view = ['team:']"));
     let stranger = Key::new();
@@ -115,8 +92,7 @@ async fn what_a_caller_chooses_stays_on_its_line_and_within_bounds() {
     let forged = "https://a\",\"event\":\"start";
     for origin in [long.as_str(), forged] {
         let headers = [("origin", origin)];
-        let refused = service.call("POST /locks/a", &headers).await;
-        assert_eq!(refused.status, 403);
+        service.call("POST /locks/a", &headers).await.is(403);
     }
     let path = directory.path().join("log");
     until("both are written", || audit_lines(&path).len() == 2).await;
@@ -128,8 +104,7 @@ async fn what_a_caller_chooses_stays_on_its_line_and_within_bounds() {
 
 #[tokio::test]
 async fn a_break_is_on_the_disk_before_it_is_answered() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let audit = audit(&path);
     let name = LockName::new("deploy").unwrap();
     let broken = BreakAttempt {
@@ -163,16 +138,14 @@ async fn a_break_is_on_the_disk_before_it_is_answered() {
 #[tokio::test]
 async fn a_disk_that_is_full_stops_nothing_and_is_a_warning() {
     let audit = audit(Path::new("/dev/full"));
-    let store = Scripted(Arc::new(Script::default()));
-    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    let service = Service::with_audit(Config::default(), Gate::open(), audit.clone());
     for _ in 0..3 {
         let headers = [("origin", "null")];
         let refused = service.call("POST /locks/a", &headers).await;
         assert_eq!(refused.problem(), (403, "origin-refused"));
     }
     until("all are counted", || audit.missing() == 3).await;
-    let ready = service.get("/readyz").await;
-    assert_eq!(ready.status, 200);
+    let ready = service.get("/readyz").await.is(200);
     let checks = ready["checks"].as_array().unwrap().clone();
     let check = checks
         .iter()
@@ -215,18 +188,15 @@ async fn a_moved_log_goes_on_in_a_new_file() {
 async fn refuse(service: &Service, times: usize) {
     for _ in 0..times {
         let headers = [("origin", "null")];
-        let refused = service.call("POST /locks/a", &headers).await;
-        assert_eq!(refused.status, 403);
+        service.call("POST /locks/a", &headers).await.is(403);
     }
 }
 
 #[tokio::test]
 async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let audit = audit(&path);
-    let store = Scripted(Arc::new(Script::default()));
-    let service = Service::audited(store, Config::default(), Gate::open(), audit.clone());
+    let service = Service::with_audit(Config::default(), Gate::open(), audit.clone());
     refuse(&service, 1_000).await;
     audit.stopped("TERM");
     audit.flush(Duration::from_mins(1)).await;
@@ -241,8 +211,7 @@ async fn a_flood_of_refusals_is_a_number_in_the_next_line() {
 
 #[tokio::test]
 async fn a_line_that_broke_off_is_not_gone_on_with_after_a_start_or_a_hup() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log");
+    let (_directory, path) = log_file();
     let half = "{\"at\":\"2026-01-01T00:00:00.000Z\",\"ev";
     fs::write(&path, half).unwrap();
     let audit = audit(&path);

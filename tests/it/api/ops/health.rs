@@ -1,19 +1,8 @@
 //! `GET /healthz`, `GET /readyz` and `GET /stats`.
 
-use std::time::Duration;
+use latchgate::store::contract::{Check, Health};
 
-use axum::body::Body;
-use http::Request;
-use latchgate::{
-    config::Config,
-    store::contract::{Check, Health},
-};
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use crate::api::fixture::{
-    JSON, Key, Service, StoreCall, WITH_TOKEN, contention, held_by, queued, until,
-};
+use crate::api::prelude::*;
 
 fn checks(service: &Service, found: Vec<Health>) {
     let names = ["connection", "permissions", "clock"];
@@ -33,8 +22,7 @@ fn checks(service: &Service, found: Vec<Health>) {
 async fn healthz_never_asks_the_store() {
     let service = Service::start();
     service.script.paused.set();
-    let answer = service.get("/healthz").await;
-    assert_eq!(answer.status, 200);
+    let answer = service.get("/healthz").await.is(200);
     assert_eq!(answer["status"], "ok");
     assert_eq!(answer["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(answer["commit"], latchgate::release::COMMIT);
@@ -49,8 +37,7 @@ async fn an_outage_is_reported_and_does_not_take_the_gateway_out_of_service() {
         Health::Passing,
     ];
     checks(&service, found);
-    let answer = service.get("/readyz").await;
-    assert_eq!(answer.status, 200);
+    let answer = service.get("/readyz").await.is(200);
     assert_eq!(
         answer.json(),
         json!({
@@ -71,8 +58,7 @@ async fn a_gateway_that_cannot_keep_its_promises_is_not_ready() {
         &service,
         vec![Health::Misconfigured("locks are evicted".to_owned())],
     );
-    let answer = service.get("/readyz").await;
-    assert_eq!(answer.status, 503);
+    let answer = service.get("/readyz").await.is(503);
     assert_eq!(answer["status"], "not-ready");
     assert_eq!(answer["checks"][0]["detail"], "locks are evicted");
 }
@@ -81,8 +67,7 @@ async fn a_gateway_that_cannot_keep_its_promises_is_not_ready() {
 async fn a_gateway_that_is_about_to_stop_is_not_ready_but_alive() {
     let service = Service::start();
     service.lifecycle.withdraw();
-    let answer = service.get("/readyz").await;
-    assert_eq!(answer.status, 503);
+    let answer = service.get("/readyz").await.is(503);
     assert_eq!(answer["checks"][0]["status"], "draining");
     assert_eq!(service.get("/healthz").await.status, 200);
 }
@@ -99,17 +84,9 @@ async fn a_store_that_hangs_is_an_outage_before_a_probe_gives_up() {
 }
 
 async fn stats(service: &Service) -> Value {
-    let answer = service.get("/stats").await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = service.get("/stats").await.is(200);
     assert_eq!(answer.header("cache-control"), "no-store");
     answer.json()
-}
-
-fn waiting(name: &str) -> Request<Body> {
-    Request::post(format!("/locks/{name}"))
-        .header(JSON[0].0, JSON[0].1)
-        .body(Body::from(r#"{"wait_ms": 50000}"#))
-        .unwrap()
 }
 
 #[tokio::test]
@@ -189,8 +166,7 @@ async fn how_much_of_the_ttl_was_left_falls_into_a_bucket() {
     let lease = service.acquire("").await.json();
     let token = lease["token"].as_str().unwrap();
     let headers = [("lock-token", token)];
-    let renewed = service.call("PUT /locks/a/renew", &headers).await;
-    assert_eq!(renewed.status, 200, "{}", renewed.body);
+    service.call("PUT /locks/a/renew", &headers).await.is(200);
     let margin = &stats(&service).await["renew_margin"];
     let bounds = margin["bounds_ms"].as_array().unwrap();
     let counts = margin["counts"].as_array().unwrap();
@@ -218,21 +194,15 @@ async fn what_is_waited_for_is_shown_to_those_who_may_view_it_most_first() {
     let mut tasks = Vec::new();
     for name in names {
         service.script.acquire.ok(queued(0));
-        let mut request = waiting(name);
-        let header = http::HeaderValue::from_str(&key.header).unwrap();
-        request.headers_mut().insert("authorization", header);
-        tasks.push(service.unread(request));
+        let line = format!("POST /locks/{name}");
+        let headers = [JSON[0], key.auth()];
+        tasks.push(service.unread(request(&line, &headers, r#"{"wait_ms": 50000}"#)));
     }
-    let waiting = futures_util::future::join_all(tasks);
+    let waiting = join_all(tasks);
     let looks = async {
-        let is_acquire = |asked: &&StoreCall| matches!(asked, StoreCall::Acquire(_));
-        until("all wait", || {
-            service.script.asked().iter().filter(is_acquire).count() == names.len()
-        })
-        .await;
+        until("all wait", || service.script.acquired() == names.len()).await;
         let ask = async |key: &Key| {
-            let answer = service.call("GET /stats", &[key.auth()]).await;
-            assert_eq!(answer.status, 200, "{}", answer.body);
+            let answer = service.call("GET /stats", &[key.auth()]).await.is(200);
             let told = answer.json();
             assert_eq!(told["waiters"], 3);
             assert!(told["longest_wait_ms"].is_u64());
@@ -265,11 +235,9 @@ async fn who_sees_only_a_part_does_not_learn_of_all() {
     .concat();
     let service = Service::with_keys(&file);
     let ask = async |headers: &[(&str, &str)]| service.call("GET /stats", headers).await;
-    let refused = ask(&[keys[0].auth()]).await;
-    assert_eq!(refused.problem(), (403, "forbidden"));
+    ask(&[keys[0].auth()]).await.is_problem(403, "forbidden");
     assert_eq!(ask(&[keys[1].auth()]).await.status, 200);
-    let limited = ask(&[keys[1].auth()]).await;
-    assert_eq!(limited.problem(), (429, "rate-limited"));
+    ask(&[keys[1].auth()]).await.is_problem(429, "rate-limited");
     assert_eq!(ask(&[keys[2].auth()]).await.status, 200);
     assert_eq!(ask(&[]).await.problem(), (401, "unauthorized"));
     assert!(service.get("/stats?x=1").await.status == 401);

@@ -1,24 +1,15 @@
 //! One line for each request, and never a secret in it.
 
-use std::time::Duration;
+use tracing::subscriber::DefaultGuard;
 
-use http::Method;
-use latchgate::{
-    config::{Config, LogRequests},
-    store::{Unavailability, Uncertainty},
-};
-use tokio::time::sleep;
+use crate::api::prelude::*;
 
-use crate::{
-    api::fixture::{Lines, Service, TOKEN, send, until},
-    support::words,
-};
-
-/// A gateway that writes a line for every request.
-fn logging_all() -> Service {
-    let mut config = Config::default();
-    config.log.requests = LogRequests::All;
-    Service::with(config)
+/// A gateway that writes a line for every request, and where these lines are.
+fn logging_all() -> (Lines, DefaultGuard, Service) {
+    let lines = Lines::default();
+    let guard = lines.collect();
+    let service = Service::configured(|it| it.log.requests = LogRequests::All);
+    (lines, guard, service)
 }
 
 #[tokio::test]
@@ -45,15 +36,11 @@ async fn only_what_failed_or_was_slow_is_logged_unless_more_is_wanted() {
 
 #[tokio::test]
 async fn a_request_is_one_line_with_its_route_status_code_and_id() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
-    service
-        .call("GET /locks/a/", &[("x-request-id", "one")])
-        .await;
-    service
-        .call("POST /locks/a", &[("x-request-id", "two")])
-        .await;
+    let (lines, _guard, service) = logging_all();
+    let headers = [("x-request-id", "one")];
+    service.call("GET /locks/a/", &headers).await;
+    let headers = [("x-request-id", "two")];
+    service.call("POST /locks/a", &headers).await;
     let log = lines.read();
     let line = |id: &str| {
         let id = format!("id=\"{id}\"");
@@ -75,9 +62,7 @@ async fn a_request_is_one_line_with_its_route_status_code_and_id() {
 #[tokio::test]
 async fn an_id_that_is_a_secret_of_the_request_is_neither_logged_nor_echoed() {
     const SECRET: &str = "c0ffee00-9d1b-4c58-9a3b-6f5f2b1f7d11";
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
+    let (lines, _guard, service) = logging_all();
     for (header, method, target, status) in [
         ("idempotency-key", Method::POST, "/locks/a", 201),
         ("lock-token", Method::DELETE, "/locks/a", 400),
@@ -95,9 +80,7 @@ async fn an_id_that_is_a_secret_of_the_request_is_neither_logged_nor_echoed() {
 
 #[tokio::test]
 async fn a_failure_is_a_warning_with_its_cause_unless_the_store_reports_its_outage_itself() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
+    let (lines, _guard, service) = logging_all();
     let why = || "no word from redis-3".to_owned();
     for (error, status, level) in [
         (Unavailability::Connect(why()).into(), 503, "INFO"),
@@ -116,9 +99,7 @@ async fn a_failure_is_a_warning_with_its_cause_unless_the_store_reports_its_outa
 
 #[tokio::test]
 async fn requests_for_which_there_is_no_room_are_one_warning() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
+    let (lines, _guard, service) = logging_all();
     for _ in 0..20 {
         let full = Err(Unavailability::Overloaded.into());
         service.script.acquire.push(full);
@@ -133,9 +114,7 @@ async fn requests_for_which_there_is_no_room_are_one_warning() {
 
 #[tokio::test]
 async fn a_panic_is_logged_with_its_message() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
+    let (lines, _guard, service) = logging_all();
     service.script.panics.set();
     service.get("/locks/a").await;
     let log = lines.read();
@@ -144,16 +123,10 @@ async fn a_panic_is_logged_with_its_message() {
 
 #[tokio::test]
 async fn a_caller_that_hung_up_is_a_line_too() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
+    let (lines, _guard, service) = logging_all();
     service.script.paused.set();
-    let mut stream = service.connect().await;
-    send(
-        &mut stream,
-        "GET /locks/a HTTP/1.1\r\nhost: localhost\r\nx-request-id: gone\r\n\r\n",
-    )
-    .await;
+    let request = "GET /locks/a HTTP/1.1\r\nhost: localhost\r\nx-request-id: gone\r\n\r\n";
+    let stream = service.sent(request).await;
     service.is_asked(1).await;
     drop(stream);
     until("the line is written", || {
@@ -167,15 +140,9 @@ async fn a_caller_that_hung_up_is_a_line_too() {
 /// It may be there and not read: the gateway cannot tell.
 #[tokio::test]
 async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
-    let mut stream = service.connect().await;
-    send(
-        &mut stream,
-        "GET /events HTTP/1.1\r\nhost: localhost\r\nx-request-id: ear\r\n\r\n",
-    )
-    .await;
+    let (lines, _guard, service) = logging_all();
+    let request = "GET /events HTTP/1.1\r\nhost: localhost\r\nx-request-id: ear\r\n\r\n";
+    let stream = service.sent(request).await;
     until("the stream is open", || lines.read().contains("status=200")).await;
     drop(stream);
     until("the line is written", || {
@@ -188,9 +155,7 @@ async fn whoever_listens_no_more_is_a_line_that_says_no_more_than_is_known() {
 
 #[tokio::test]
 async fn no_secret_is_ever_logged() {
-    let lines = Lines::default();
-    let _guard = lines.collect();
-    let service = logging_all();
+    let (lines, _guard, service) = logging_all();
     let key = "0b2f6a4e-5a0c-4d53-9d0c-1f5d7a7f4a11";
     let with_key = [("idempotency-key", key)];
     let granted = service.call("POST /locks/a", &with_key).await.json();
@@ -198,12 +163,10 @@ async fn no_secret_is_ever_logged() {
     let body = format!(r#"{{"token": "{TOKEN}"}}"#);
     let json = [("content-type", "application/json")];
     service.ask("POST /locks/a/release", &json, body).await;
-    service
-        .call("DELETE /locks/a", &[("lock-token", token)])
-        .await;
-    service
-        .call(&format!("DELETE /locks/a?token={TOKEN}"), &[])
-        .await;
+    let headers = [("lock-token", token)];
+    service.call("DELETE /locks/a", &headers).await;
+    let line = format!("DELETE /locks/a?token={TOKEN}");
+    service.call(&line, &[]).await;
     service.call(&format!("DELETE /locks/{TOKEN}/x"), &[]).await;
     service
         .call("POST /locks/a", &[("idempotency-key", &key[..20])])

@@ -1,25 +1,10 @@
 //! Locks that are held or waited for when whole gateways end: the real program.
 
-use std::time::Duration;
-
-use rustix::process::Signal;
-use serde_json::{Value, json};
-use tokio::{net::TcpStream, task::JoinSet, time::Instant};
-
-use crate::{
-    api::fixture::Listener,
-    redlock::nodes::Nodes,
-    support::{
-        Caller, RedisServer, eventually,
-        gateway::{Gateway, Setup},
-        is_busy, raise_the_limit,
-    },
-};
+use crate::{api::prelude::*, redlock::nodes::Nodes, support::is_busy};
 
 async fn pair() -> (RedisServer, Gateway, Gateway) {
     let server = RedisServer::start().await;
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let start = || Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url));
+    let start = || Gateway::start_with(Setup::on(&server));
     let (first, second) = (start(), start());
     (server, first, second)
 }

@@ -1,20 +1,10 @@
 //! Two gateways, one of which is killed or stands still in the middle of a request: the real program, on one Redis or
 //! on a quorum, which it reaches by proxies.
 
-use std::{net::SocketAddr, time::Duration};
-
-use futures_util::future::join_all;
-use latchgate::lifecycle::Lifecycle;
-use rustix::process::Signal;
-use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt, net::TcpStream, task::JoinSet, time::Instant};
-
 use crate::{
+    api::prelude::*,
     redlock::nodes::{self, Nodes},
-    support::{
-        Caller, Connection, Fault, HttpRequest, Proxy, RedisServer, eventually,
-        gateway::{Gateway, Setup},
-    },
+    support::{Fault, Proxy},
 };
 
 /// Two gateways, one of which reaches its Redis, or each node of its quorum, by a proxy.
@@ -285,8 +275,7 @@ impl Pair {
             caller.acquire("lock", &json!({ "ttl_ms": TTL_MS })).await
         });
         self.struck(point).await;
-        self.victim.signal(Signal::STOP);
-        self.victim.stands_still();
+        self.victim.freeze();
         self.let_go();
         // Its lease ends meanwhile, and the next has the lock.
         let mut caller = Caller::connect(self.other.address).await;

@@ -1,27 +1,10 @@
 //! A gateway under siege: silent connections, and three times the requests that it works on.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    task::JoinSet,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::time::sleep_until;
 
-use crate::support::{
-    Connection, HttpRequest,
-    gateway::{Gateway, Setup},
-    raise_the_limit,
-};
+use crate::api::prelude::*;
 
 /// How many connections the gateway takes, and how many requests it works on.
 const CONNECTIONS: usize = 600;

@@ -1,17 +1,11 @@
 //! What the command finds, what its end is told as, and what it hears when somebody asks for the lock.
 
-use std::{net::TcpListener, time::Duration};
-
-use rustix::process::Signal;
-use tokio::time::Instant;
-
-use super::fixture::{inspect, run, run_sh, until, waiters};
-use crate::support::{gateway::Gateway, program::latchgate};
+use super::fixture::run;
+use crate::cli::prelude::*;
 
 #[test]
 fn the_command_holds_the_lock_and_its_exit_code_is_ours() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let script = r#"echo "$LATCHGATE_NAME"; "$LATCHGATE" inspect "$LATCHGATE_NAME" | grep -q "fencing token  $LATCHGATE_FENCING_TOKEN" && exit 7"#;
     let ran = run_sh(&url, &["deploy"], script).wait();
     ran.gives(7, "deploy\n");
@@ -28,25 +22,21 @@ fn a_command_that_a_signal_ended_is_128_and_the_signal() {
 
 #[test]
 fn a_command_that_cannot_be_started_leaves_no_lock_behind() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let found = run(&url, &["deploy", "--", "/no/such/command"]).wait();
     assert_eq!(found.code, Some(127), "{found:?}");
     found.begins("latchgate: cannot start /no/such/command: ");
-    let executable = run(&url, &["deploy", "--", "/dev/null"]).wait();
-    assert_eq!(executable.code, Some(126), "{executable:?}");
+    run(&url, &["deploy", "--", "/dev/null"]).wait().ends(126);
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
 }
 
 #[test]
 fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let _holder = held(&url, &["deploy"]);
     let directory = tempfile::tempdir().unwrap();
     let (file, path) = (directory.path().join("file"), directory.path());
-    std::fs::write(&file, "").unwrap();
+    fs::write(&file, "").unwrap();
     let (file, path) = (file.to_str().unwrap(), path.to_str().unwrap());
     for (command, code) in [
         ("./typo.sh", 127),
@@ -55,8 +45,7 @@ fn whether_the_command_can_be_started_is_looked_at_before_the_wait() {
         (file, 126),
         (path, 126),
     ] {
-        let ran = run(&url, &["deploy", "--", command]).wait();
-        assert_eq!(ran.code, Some(code), "{ran:?}");
+        let ran = run(&url, &["deploy", "--", command]).wait().ends(code);
         let said = format!("latchgate: cannot start {command}: ");
         ran.begins(&said);
         assert_eq!(ran.err.lines().count(), 1, "it did not wait: {ran:?}");
@@ -69,18 +58,15 @@ fn a_gateway_may_be_configured_under_a_lock() {
     let gateway = Gateway::start();
     let script = r#"env | grep -c ^LATCHGATE_ && "$LATCHGATE" config check"#;
     let arguments = ["a", "b", "--limit", "2", "--token-env"];
-    let ran = run_sh(&gateway.url(), &arguments, script).wait();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = run_sh(&gateway.url(), &arguments, script).wait().ends(0);
     // The address, and all that `run` sets.
     assert!(ran.out.starts_with("7\n"), "{ran:?}");
 }
 
 #[test]
 fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let holder = run_sh(&url, &["deploy", "--owner", "me"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let _holder = held(&url, &["deploy", "--owner", "me"]);
     let held = run_sh(&url, &["deploy", "--wait", "0"], "echo ran").wait();
     held.gives(100, "");
     let waited = run_sh(&url, &["deploy", "--wait", "1500ms"], "echo ran").wait();
@@ -97,10 +83,8 @@ fn held_and_waited_in_vain_are_two_codes_and_a_pipe_gets_lines_and_no_drawing() 
 
 #[test]
 fn runs_take_turns_without_a_limit_to_the_wait() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let first = run_sh(&url, &["deploy"], "echo up; exec sleep 1");
-    first.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let _first = begun(&url, &["deploy"], "echo up; exec sleep 1");
     let mut second = run_sh(&url, &["deploy"], "echo second");
     let ran = second.wait();
     ran.gives(0, "second\n");
@@ -108,8 +92,7 @@ fn runs_take_turns_without_a_limit_to_the_wait() {
 
 #[test]
 fn the_token_is_in_the_environment_only_if_it_was_asked_for() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let show = r#"echo "[$LATCHGATE_TOKEN]""#;
     // An inherited one is that of another lease.
     let nested = r#""$LATCHGATE" run inner -- sh -c 'echo "[$LATCHGATE_TOKEN]"'"#;
@@ -146,10 +129,8 @@ fn times_that_cannot_work_are_refused_before_anything_is_asked() {
 
 #[test]
 fn a_wait_that_is_given_up_is_not_in_the_way_of_the_next() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let mut holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let mut holder = held(&url, &["deploy"]);
     let mut patient = run_sh(&url, &["deploy"], "echo patient");
     until("it waits", || waiters(&url, "deploy") == 1);
     let ran = run_sh(&url, &["deploy", "--wait", "200ms"], "echo ran").wait();
@@ -181,15 +162,12 @@ fn ask_for(url: &str, grace: &str) {
 
 #[test]
 fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], TIDY);
-    running.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let mut running = begun(&url, &["deploy", "--ttl", "3s"], TIDY);
     // Far longer than the lease: it is renewed until the command has ended.
     ask_for(&url, "5m");
     assert!(inspect(&url, "deploy").contains("asked for by somebody: a newer one"));
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(5), "{ran:?}");
+    let ran = running.wait().ends(5);
     assert_eq!(ran.out, "up\nasked\ntidied\n");
     ran.says("latchgate: deploy: to be released within ");
     assert!(ran.err.contains("asked for by somebody: a newer one"));
@@ -198,28 +176,22 @@ fn the_command_is_asked_to_end_and_its_exit_code_is_its_own() {
 
 #[test]
 fn the_lease_is_renewed_while_the_command_ends() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let slow = r#"trap "echo asked; sleep 5; echo tidied; exit 0" TERM; echo up; while :; do sleep 0.02; done"#;
-    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], slow);
-    running.printed("up");
+    let mut running = begun(&url, &["deploy", "--ttl", "3s"], slow);
     ask_for(&url, "5m");
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = running.wait().ends(0);
     assert_eq!(ran.out, "up\nasked\ntidied\n");
     assert_eq!(ran.err.matches("to be released").count(), 1, "{ran:?}");
 }
 
 #[test]
 fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let mut running = run_sh(&url, &["deploy", "--ttl", "3s"], STUBBORN);
-    running.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let mut running = begun(&url, &["deploy", "--ttl", "3s"], STUBBORN);
     let began = Instant::now();
     ask_for(&url, "6s");
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(102), "{ran:?}");
+    let ran = running.wait().ends(102);
     assert_eq!(ran.out, "up\nasked\n");
     let why = "somebody asked for the lock, and it was not released in time";
     ran.says(why);
@@ -231,8 +203,7 @@ fn a_command_that_does_not_end_in_time_is_killed_before_the_lock_is_broken() {
 
 #[test]
 fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let arguments = [
         "deploy",
         "--ttl",
@@ -247,16 +218,13 @@ fn one_that_is_to_ignore_it_goes_on_until_the_lock_is_broken() {
     let directory = tempfile::tempdir().unwrap();
     let go = directory.path().join("go");
     let script = format!("GO={}; {script}", go.display());
-    let mut running = run_sh(&url, &arguments, &script);
-    running.printed("up");
+    let mut running = begun(&url, &arguments, &script);
     ask_for(&url, "3s");
     running.said("to be released within ");
-    until("it is broken", || {
-        inspect(&url, "deploy") == "deploy is free\n"
-    });
+    until_free(&url);
     running.said("the lease is lost, the command goes on");
     assert!(!running.has_ended());
-    std::fs::write(&go, "").unwrap();
+    fs::write(&go, "").unwrap();
     let ran = running.wait();
     // What is left running gets a TERM when the command has ended, and not before.
     ran.gives(5, "up\n");

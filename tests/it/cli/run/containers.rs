@@ -1,7 +1,7 @@
 //! `latchgate run` in a container, with and without somebody who collects the dead.
 
-use super::fixture::{Running, inspect, start};
-use crate::support::{gateway::Gateway, program::program, spawn};
+use super::fixture::Running;
+use crate::cli::prelude::*;
 
 /// Longer than anything here has patience: whoever waits for the dead to end waits for this.
 const KILL_AFTER: [&str; 4] = ["--ttl", "2m", "--kill-after", "1m"];
@@ -42,8 +42,7 @@ fn ends(mut running: Running) -> (Option<i32>, String, String) {
 
 #[test]
 fn as_the_first_process_it_collects_those_whose_parents_have_ended() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let script = r#"
         echo "first=$(cat /proc/1/comm)"
         pid=$(sleep 0.1 >/dev/null & echo $!)
@@ -82,8 +81,7 @@ fn as_the_first_process_it_collects_them_until_the_last_of_the_command_has_ended
 
 #[test]
 fn where_nobody_collects_the_dead_they_are_not_waited_for() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     // Waits for its child, and for no other.
     let first = ["perl", "-e", "exit(system(@ARGV) >> 8)"];
     let program = [env!("CARGO_BIN_EXE_latchgate"), "run", "deploy"];
@@ -111,8 +109,7 @@ fn unseen(url: &str, script: &str) -> (Option<i32>, String, String) {
 
 #[test]
 fn where_processes_are_not_shown_a_group_that_is_empty_is_not_waited_for() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let (code, _, err) = unseen(&url, "exit 3");
     assert_eq!((code, err.as_str()), (Some(3), ""));
     assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
@@ -120,8 +117,7 @@ fn where_processes_are_not_shown_a_group_that_is_empty_is_not_waited_for() {
 
 #[test]
 fn where_processes_are_not_shown_whoever_is_left_is_killed_before_the_lock_is_released() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     // The command waits until what it leaves running ignores a TERM.
     let script = r#"
         ready=$(

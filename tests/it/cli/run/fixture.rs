@@ -1,18 +1,10 @@
 //! `latchgate run` under way, and the processes that it started.
 
-use std::{
-    io::Read,
-    os::unix::process::ExitStatusExt,
-    process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::os::unix::process::ExitStatusExt;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use tokio::time::Instant;
+use rustix::process::test_kill_process;
 
-use crate::support::program::{Ran, program, typed};
+use crate::cli::prelude::*;
 
 /// How long anything may take on a machine that does other things as well.
 pub(in crate::cli) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -36,6 +28,32 @@ pub(in crate::cli) fn run(url: &str, arguments: &[&str]) -> Running {
 /// The same with a shell script as the command.
 pub(in crate::cli) fn run_sh(url: &str, arguments: &[&str], script: &str) -> Running {
     run(url, &[arguments, &["--", "sh", "-c", script]].concat())
+}
+
+/// The same with a script that has printed `up`.
+pub(in crate::cli) fn begun(url: &str, arguments: &[&str], script: &str) -> Running {
+    let running = run_sh(url, arguments, script);
+    running.printed("up");
+    running
+}
+
+/// A command that holds its lock until it is told to end; it runs already.
+pub(in crate::cli) fn held(url: &str, arguments: &[&str]) -> Running {
+    begun(url, arguments, "echo up; exec sleep 60")
+}
+
+/// Waits until nobody holds `deploy`.
+pub(in crate::cli) fn until_free(url: &str) {
+    until("it is free", || {
+        inspect(url, "deploy") == "deploy is free\n"
+    });
+}
+
+/// Waits until processes run no more.
+pub(in crate::cli) fn until_dead(pids: [Pid; 2]) {
+    for pid in pids {
+        until("it is dead", || !is_alive(pid));
+    }
 }
 
 /// Starts a program that knows where gateways are, and where `latchgate` is.
@@ -64,7 +82,7 @@ pub(in crate::cli) fn inspect(url: &str, name: &str) -> String {
 /// How many wait for a lock.
 pub(in crate::cli) fn waiters(url: &str, name: &str) -> u64 {
     let inspected = typed(&format!("inspect {name} --json")).env("LATCHGATE_URL", url);
-    let lock: serde_json::Value = serde_json::from_str(&inspected.read().out).unwrap();
+    let lock: Value = serde_json::from_str(&inspected.read().out).unwrap();
     lock["waiter_count"].as_u64().unwrap()
 }
 
@@ -79,7 +97,7 @@ pub(in crate::cli) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Whether a process runs: one that is dead and not yet collected does not.
 pub(in crate::cli) fn is_alive(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
     let state = stat.ok().and_then(|stat| {
         let (_, rest) = stat.rsplit_once(") ")?;
         rest.chars().next()

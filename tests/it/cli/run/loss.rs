@@ -1,20 +1,9 @@
 //! A lease that is lost, and gateways that go away while a command runs or while it is waited for.
 
-use std::{fs, net::TcpListener, time::Duration};
-
-use rustix::process::{Pid, Signal};
-use tokio::time::Instant;
-
-use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
-use crate::support::{
-    RedisServer,
-    gateway::{Gateway, Setup},
-    program::{latchgate, program},
-};
+use crate::cli::prelude::*;
 
 fn on(redis: &RedisServer) -> Gateway {
-    let url = format!("redis://127.0.0.1:{}", redis.port());
-    Gateway::start_with(Setup::default().with("LATCHGATE_STORE", &url))
+    Gateway::start_with(Setup::on(&redis))
 }
 
 fn break_lock(url: &str) {
@@ -32,11 +21,9 @@ async fn a_command_that_does_not_want_to_end_is_killed_before_somebody_else_has_
     let check = format!("kill -0 {} && echo both; echo mine", pid.as_raw_pid());
     let mut winning = run_sh(&other.url(), &["deploy"], &check);
     until("it waits", || waiters(&other.url(), "deploy") == 1);
-    ours.signal(Signal::STOP);
-    ours.stands_still();
+    ours.freeze();
     assert_eq!(winning.wait().out, "mine\n");
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     lost.says("stopping the command");
     ours.signal(Signal::CONT);
 }
@@ -45,10 +32,8 @@ async fn a_command_that_does_not_want_to_end_is_killed_before_somebody_else_has_
 fn a_command_has_time_to_end_well_before_its_lease_is_over() {
     let gateway = Gateway::start();
     let tidy = r#"trap "echo tidied; exit 0" TERM; echo up; while :; do sleep 0.05; done"#;
-    let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "12s"], tidy);
-    losing.printed("up");
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    let mut losing = begun(&gateway.url(), &["deploy", "--ttl", "12s"], tidy);
+    gateway.freeze();
     let stopped = Instant::now();
     losing.printed("tidied");
     // It was last renewed before that.
@@ -66,10 +51,8 @@ fn grandchildren_end_with_the_command() {
     let script = r#"trap "" TERM; (trap "" TERM; sh -c 'echo "inner=$$"; while :; do sleep 0.05; done') & echo "outer=$$"; wait"#;
     let mut losing = run_sh(&gateway.url(), &["deploy", "--ttl", "3s"], script);
     let pids = [losing.printed_pid("outer"), losing.printed_pid("inner")];
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    gateway.freeze();
+    losing.wait().ends(102);
     for pid in pids {
         assert!(!is_alive(pid));
     }
@@ -84,8 +67,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
     let mut losing = run_sh(&gateway.url(), &arguments, script);
     losing.printed("released");
     let released = Instant::now();
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     lost.says("the gateway says that it has ended");
     // Renewed more often than every two seconds.
     assert!(released.elapsed() < Duration::from_secs(20));
@@ -93,8 +75,7 @@ fn a_lease_that_somebody_ended_stops_the_command_at_the_next_renewal() {
 
 #[test]
 fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let tidy = r#"trap "echo tidying" TERM; echo "pid=$$"; while :; do sleep 0.05; done"#;
     let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
     let mut losing = run_sh(&url, &arguments, tidy);
@@ -119,24 +100,20 @@ fn a_command_is_killed_at_once_if_its_lock_was_given_to_another() {
 
 #[test]
 fn a_command_has_but_a_moment_if_its_lease_was_ended_and_anybody_may_have_the_lock() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let tidy = r#"trap "echo tidying" TERM; echo up; while :; do sleep 0.05; done"#;
     let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
-    let mut losing = run_sh(&url, &arguments, tidy);
-    losing.printed("up");
+    let mut losing = begun(&url, &arguments, tidy);
     break_lock(&url);
     losing.printed("tidying");
     let told = Instant::now();
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     assert!(told.elapsed() < Duration::from_secs(10), "{lost:?}");
 }
 
 #[test]
 fn what_the_command_left_running_is_killed_when_the_lock_goes_to_another_meanwhile() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let script = r#"sh -c 'trap "" TERM; echo "left=$$"; while :; do sleep 0.05; done' & sleep 0.3; echo "ended"; exit 6"#;
     let arguments = ["deploy", "--ttl", "30s", "--kill-after", "15s"];
     let mut losing = run_sh(&url, &arguments, script);
@@ -166,8 +143,7 @@ fn a_command_may_go_on_without_its_lease_if_that_is_wanted() {
         lost.display()
     );
     let arguments = ["deploy", "--ttl", "1500ms", "--on-lost", "continue"];
-    let mut losing = run_sh(&gateway.url(), &arguments, &script);
-    losing.printed("up");
+    let mut losing = begun(&gateway.url(), &arguments, &script);
     gateway.kill();
     losing.said("the lease is lost, the command goes on");
     fs::write(lost, "").unwrap();
@@ -180,8 +156,7 @@ fn a_hold_limit_ends_the_command_like_any_other_loss() {
     let gateway = Gateway::start();
     let arguments = ["deploy", "--ttl", "2s", "--max-hold", "2s"];
     let mut losing = run_sh(&gateway.url(), &arguments, "exec sleep 60");
-    let lost = losing.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = losing.wait().ends(102);
     lost.says("hold limit");
 }
 
@@ -200,24 +175,21 @@ fn the_command_ends_as_it_ends_although_nobody_takes_the_release() {
     running.printed("up");
     gateway.kill();
     let begin = Instant::now();
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(9), "{ran:?}");
+    let ran = running.wait().ends(9);
     ran.says("could not release the lock");
     assert!(begin.elapsed() < Duration::from_secs(8));
 }
 
 #[test]
 fn a_release_is_tried_until_somebody_takes_it() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (gateway, url) = Gateway::start_and_url();
     let mut running = run_sh(
         &url,
         &["deploy", "--ttl", "30s"],
         "echo up; sleep 0.2; echo done",
     );
     running.printed("up");
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     running.printed("done");
     gateway.signal(Signal::CONT);
     assert_eq!(running.wait().code, Some(0));
@@ -236,10 +208,8 @@ fn hears(pid: Pid, signal: Signal) -> bool {
 fn an_acquire_that_is_given_up_while_nobody_answers_leaves_no_lock_behind() {
     // Longer than anybody is asked who is not there.
     const NOT_THERE: Duration = Duration::from_secs(4);
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    let (gateway, url) = Gateway::start_and_url();
+    gateway.freeze();
     let mut running = run_sh(&url, &["deploy"], "echo ran");
     until("it hears signals", || hears(running.pid(), Signal::TERM));
     running.signal(Signal::TERM);
@@ -287,8 +257,7 @@ fn a_wait_that_nobody_answers_is_told_once_and_so_is_its_end() {
         until("it waits again", || waiters(&url, "deploy") == 1);
         let released = on(&["release", "deploy"]).token(token.trim_end());
         assert_eq!(released.read().code, Some(0));
-        let ran = waiting.wait();
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = waiting.wait().ends(0);
         let again = "latchgate: deploy: the gateway answers again\n";
         assert_eq!(ran.err.matches(again).count(), 1, "{ran:?}");
         let cannot = "the gateway cannot be asked, trying again: ";
@@ -332,12 +301,10 @@ async fn is_kept_at_the_next_address_after(signal: Signal) {
     // Longer than the TTL, which leaves three seconds for the renewal that finds the other address.
     let script = r#"echo up; sleep 7; "$LATCHGATE" inspect deploy | grep -q "token  $LATCHGATE_FENCING_TOKEN" && exit 3"#;
     let arguments = ["deploy", "--ttl", "5s", "--kill-after", "300ms"];
-    let mut running = run_sh(&both(&first, &second), &arguments, script);
-    running.printed("up");
+    let mut running = begun(&both(&first, &second), &arguments, script);
     first.signal(signal);
     first.wait();
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(3), "{ran:?}");
+    running.wait().ends(3);
     assert_eq!(inspect(&second.url(), "deploy"), "deploy is free\n");
 }
 
@@ -346,8 +313,7 @@ async fn a_wait_goes_on_at_another_gateway_when_its_own_drains_or_dies() {
     for signal in [Signal::TERM, Signal::KILL] {
         let redis = RedisServer::start().await;
         let (mut first, second) = (on(&redis), on(&redis));
-        let mut holder = run_sh(&second.url(), &["deploy"], "echo up; exec sleep 60");
-        holder.printed("up");
+        let mut holder = held(&second.url(), &["deploy"]);
         let mut early = run_sh(
             &both(&first, &second),
             &["deploy", "--ttl", "20s"],

@@ -8,4 +8,6 @@ mod loss;
 mod signals;
 mod terminal;
 
-pub(super) use fixture::{inspect, run_sh, start, until, waiters};
+pub(super) use fixture::{
+    begun, held, inspect, is_alive, run_sh, start, until, until_dead, until_free, waiters,
+};

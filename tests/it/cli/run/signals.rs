@@ -1,12 +1,8 @@
 //! Signals, before and while the command runs; `latchgate run` itself killed, or standing still.
 
-use std::{fs, time::Duration};
+use rustix::process::kill_process_group;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use tokio::time::Instant;
-
-use super::fixture::{inspect, is_alive, run_sh, start, until, waiters};
-use crate::support::{gateway::Gateway, program::program, spawn};
+use crate::cli::prelude::*;
 
 #[test]
 fn the_command_gets_the_signals() {
@@ -25,8 +21,7 @@ fn the_command_gets_the_signals() {
         .map(|name| format!("trap 'echo got {name}' {name}; "))
         .collect();
     let script = traps.concat() + "trap 'exit 3' USR2; echo up; while :; do sleep 0.02; done";
-    let mut running = run_sh(&gateway.url(), &["deploy"], &script);
-    running.printed("up");
+    let mut running = begun(&gateway.url(), &["deploy"], &script);
     for (name, signal) in names.iter().zip(signals).take(5) {
         running.signal(signal);
         running.printed(&format!("got {name}"));
@@ -48,11 +43,9 @@ fn what_the_command_started_gets_the_signals_too() {
 
 #[test]
 fn an_interrupted_command_leaves_no_lock_behind() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
-        let mut running = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-        running.printed("up");
+        let mut running = held(&url, &["deploy"]);
         running.signal(signal);
         assert_eq!(running.wait().code, Some(code));
         assert_eq!(inspect(&url, "deploy"), "deploy is free\n");
@@ -61,8 +54,7 @@ fn an_interrupted_command_leaves_no_lock_behind() {
 
 #[test]
 fn the_lock_is_released_although_the_signal_comes_with_the_end_of_the_command() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     // As a service manager or a terminal does it: to every process, and perhaps with more than one.
     for signals in [
         &[Signal::INT][..],
@@ -89,10 +81,8 @@ fn the_lock_is_released_although_the_signal_comes_with_the_end_of_the_command() 
 #[test]
 fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
     let gateway = Gateway::start();
-    let mut running = run_sh(&gateway.url(), &["deploy"], "echo up; exec sleep 60");
-    running.printed("up");
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    let mut running = held(&gateway.url(), &["deploy"]);
+    gateway.freeze();
     let begin = Instant::now();
     running.signal(Signal::TERM);
     running.said("no answer to the release of the lock yet");
@@ -100,8 +90,7 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
         running.signal(Signal::INT);
         running.has_ended()
     });
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(143), "{ran:?}");
+    let ran = running.wait().ends(143);
     let left = "could not release the lock, the lease ends by itself in";
     ran.says(left);
     // Nobody would wait for longer than ten seconds anyway.
@@ -111,10 +100,8 @@ fn who_asks_again_to_end_does_not_wait_for_a_gateway_that_does_not_answer() {
 
 #[test]
 fn a_signal_during_the_wait_ends_it_at_once_and_runs_nothing() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
-    let holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let (_gateway, url) = Gateway::start_and_url();
+    let _holder = held(&url, &["deploy"]);
     for (signal, code) in [
         (Signal::INT, 130),
         (Signal::TERM, 143),
@@ -145,35 +132,28 @@ fn a_signal_during_the_wait_ends_it_at_once_and_runs_nothing() {
 
 #[test]
 fn what_was_granted_in_the_moment_of_the_signal_is_given_back() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     for _ in 0..5 {
-        let mut holder = run_sh(&url, &["deploy"], "echo up; exec sleep 60");
-        holder.printed("up");
+        let mut holder = held(&url, &["deploy"]);
         let mut waiting = run_sh(&url, &["deploy"], "echo ran; exec sleep 60");
         until("it waits", || waiters(&url, "deploy") == 1);
         holder.signal(Signal::TERM);
         waiting.signal(Signal::TERM);
         holder.wait();
         assert_eq!(waiting.wait().code, Some(143));
-        until("it is free", || {
-            inspect(&url, "deploy") == "deploy is free\n"
-        });
+        until_free(&url);
     }
 }
 
 #[test]
 fn what_the_command_left_running_ends_before_the_lock_is_released() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     let script =
         r#"sh -c 'trap "" TERM; echo "left=$$"; while :; do sleep 0.05; done' & sleep 0.3; exit 6"#;
     let arguments = ["deploy", "--kill-after", "300ms"];
     let mut running = run_sh(&url, &arguments, script);
     let left = running.printed_pid("left");
-    until("the lock is free", || {
-        inspect(&url, "deploy") == "deploy is free\n"
-    });
+    until_free(&url);
     assert!(!is_alive(left));
     assert_eq!(running.wait().code, Some(6));
 }
@@ -213,9 +193,7 @@ fn whoever_kills_it_kills_the_command_too() {
     let mut running = run_sh(&gateway.url(), &["deploy"], FAMILY);
     let pids = [running.printed_pid("outer"), running.printed_pid("inner")];
     running.signal(Signal::KILL);
-    for pid in pids {
-        until("it is dead", || !is_alive(pid));
-    }
+    until_dead(pids);
     until("it has ended", || running.has_ended());
 }
 
@@ -257,8 +235,7 @@ fn a_command_that_is_to_go_on_without_the_lock_goes_on_without_it() {
         echo up
         while [ "$(cut -d ' ' -f 4 "/proc/$$/stat")" = "$PPID" ]; do sleep 0.02; done
         echo went on"#;
-    let mut running = run_sh(&gateway.url(), &["deploy", "--on-lost", "continue"], script);
-    running.printed("up");
+    let mut running = begun(&gateway.url(), &["deploy", "--on-lost", "continue"], script);
     running.signal(Signal::KILL);
     until("it has ended", || running.has_ended());
     running.printed("went on");
@@ -274,9 +251,7 @@ fn whoever_ends_the_whole_session_does_not_end_the_guard() {
         kill_process(guard, signal).unwrap();
     }
     running.signal(Signal::KILL);
-    for pid in pids {
-        until("it is dead", || !is_alive(pid));
-    }
+    until_dead(pids);
 }
 
 #[test]
@@ -299,8 +274,7 @@ fn from_the_first_moment_of_the_command_no_signal_ends_the_guard() {
 
 #[test]
 fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
-    let gateway = Gateway::start();
-    let url = gateway.url();
+    let (_gateway, url) = Gateway::start_and_url();
     // So long that the guard has 0.3 s from its time to the end of the lease.
     let mut running = run_sh(&url, &["deploy", "--ttl", "6s"], FAMILY);
     let pids = [running.printed_pid("outer"), running.printed_pid("inner")];
@@ -314,12 +288,9 @@ fn while_it_stands_still_the_command_does_not_outlive_the_lease() {
     until("it waits", || waiters(&url, "deploy") == 1);
     running.signal(Signal::STOP);
     assert_eq!(next.wait().out, "looked\n");
-    for pid in pids {
-        until("it is dead", || !is_alive(pid));
-    }
+    until_dead(pids);
     running.signal(Signal::CONT);
-    let lost = running.wait();
-    assert_eq!(lost.code, Some(102), "{lost:?}");
+    let lost = running.wait().ends(102);
     lost.says("did not run");
     // It has done what it is for.
     lost.says_not("the guard is gone");
@@ -356,7 +327,6 @@ fn the_number_of_the_group_goes_to_nobody_while_anybody_is_left_in_it() {
         }
         assert_eq!(state, Some('Z'), "it is not collected");
     }
-    let ran = running.wait();
-    assert_eq!(ran.code, Some(3), "{ran:?}");
+    running.wait().ends(3);
     assert_eq!(state(leader), None);
 }

@@ -1,18 +1,9 @@
 //! `latchgate run` in a shell on a terminal.
 
-use std::{
-    io::Write,
-    process::{Child, ChildStdin, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::process::ChildStdin;
 
-use rustix::process::Signal;
-use tokio::time::Instant;
-
-use super::fixture::{TIMEOUT, gather, inspect, run_sh, until};
-use crate::support::{gateway::Gateway, spawn};
+use super::fixture::{TIMEOUT, gather};
+use crate::cli::prelude::*;
 
 /// An interactive shell on a terminal of its own.
 struct Shell {
@@ -113,9 +104,7 @@ fn ctrl_z_suspends_and_the_shell_can_bring_it_back() {
     shell.keys("fg\n");
     shell.keys("1233\n");
     shell.shows("got=1234");
-    until("it is free", || {
-        inspect(&gateway.url(), "deploy") == "deploy is free\n"
-    });
+    until_free(&gateway.url());
 }
 
 #[test]
@@ -126,9 +115,7 @@ fn what_was_suspended_for_too_long_does_not_go_on() {
     shell.shows("up=42");
     shell.keys(CTRL_Z);
     shell.shows("Stopped");
-    until("it is free", || {
-        inspect(&gateway.url(), "deploy") == "deploy is free\n"
-    });
+    until_free(&gateway.url());
     shell.keys("fg; echo code=$?\n");
     shell.shows("code=102");
     assert!(!shell.has_shown("got=1"));
@@ -171,8 +158,7 @@ fn a_line_shows_how_the_wait_goes_and_goes_away() {
 #[test]
 fn ctrl_c_ends_the_wait() {
     let gateway = Gateway::start();
-    let holder = run_sh(&gateway.url(), &["deploy"], "echo up; exec sleep 60");
-    holder.printed("up");
+    let _holder = held(&gateway.url(), &["deploy"]);
     let mut shell = Shell::start(&gateway);
     shell.keys("\"$LATCHGATE\" acquire deploy --wait 1m; echo code=$?\n");
     shell.shows("waiting for deploy");
@@ -183,8 +169,7 @@ fn ctrl_c_ends_the_wait() {
 #[test]
 fn a_line_says_that_there_is_no_answer_yet() {
     let gateway = Gateway::start();
-    gateway.signal(Signal::STOP);
-    gateway.stands_still();
+    gateway.freeze();
     let mut shell = Shell::start(&gateway);
     shell.keys("\"$LATCHGATE\" acquire deploy; echo code=$?\n");
     shell.shows("\r\x1b[Kwaiting for deploy: ");
