@@ -34,13 +34,7 @@ pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
 
 /// A new attempt under an idempotency key.
 pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
-    let plain = attempt(lock, ms);
-    let idempotency = Idempotency {
-        hash: key,
-        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata),
-        salt: Salt::random(),
-    };
-    with(plain, |it| it.idempotency = Some(idempotency))
+    under(key, attempt(lock, ms))
 }
 
 /// How those share a lock who set a limit, or none.
@@ -103,18 +97,19 @@ pub(super) fn key() -> IdempotencyHash {
 
 /// Acquires, and must be granted the lock.
 pub(super) async fn granted(store: &AnyStore, attempt: &Attempt) -> HeldLease {
-    match store.acquire(attempt).await.unwrap() {
-        Acquisition::Granted(held) => held,
-        other => panic!("not granted: {other:?}"),
-    }
+    store.must_grant(attempt).await
+}
+
+/// The store, and a new attempt that was granted its lock.
+pub(super) async fn holding(fixture: &dyn Fixture, attempt: Attempt) -> (AnyStore, Attempt) {
+    let store = fixture.store();
+    store.must_grant(&attempt).await;
+    (store, attempt)
 }
 
 /// Acquires, and must find the lock held.
 pub(super) async fn refused(store: &AnyStore, attempt: &Attempt) {
-    match store.acquire(attempt).await.unwrap() {
-        Acquisition::Held(_holder) => {}
-        other => panic!("not held by another: {other:?}"),
-    }
+    store.must_refuse(attempt).await;
 }
 
 /// Releases, and must have held the lock.
@@ -124,19 +119,12 @@ pub(super) async fn released(store: &AnyStore, attempt: &Attempt) {
 
 /// Makes a living lease last so long from now, and no longer.
 pub(super) async fn renewed(store: &AnyStore, attempt: &Attempt, ms: u64) -> HeldLease {
-    let Attempt { name, token, .. } = attempt;
-    match store.renew(name, token, Some(ttl(ms))).await.unwrap() {
-        Renewal::Renewed(held, _) => held,
-        other => panic!("not renewed: {other:?}"),
-    }
+    store.must_renew(attempt, Some(ttl(ms))).await
 }
 
 /// Those who share the lock, of whom there must be some.
 pub(super) async fn sharers(store: &AnyStore, lock: &str) -> SharedHolders {
-    match store.inspect(&name(lock)).await.unwrap().holder {
-        Some(Holder::Shared(holders)) => holders,
-        other => panic!("not shared: {other:?}"),
-    }
+    store.must_be_shared(&name(lock)).await
 }
 
 /// How many hold the lock.

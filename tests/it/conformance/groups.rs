@@ -58,11 +58,12 @@ async fn acquire(
     engine.acquire_group(request, || {}).await
 }
 
-async fn release(engine: &Engine, held: &GrantedGroup) {
+async fn release(engine: &Engine, held: GrantedGroup) {
     for lease in &held.leases {
         let released = engine.release(lease.name.clone(), held.hash).await;
         released.unwrap();
     }
+    held.delivery.delivered();
 }
 
 pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture: &dyn Fixture) {
@@ -95,13 +96,11 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
             for lease in &granted.leases {
                 held[&lease.name].store(false, Ordering::SeqCst);
             }
-            release(&engine, &granted).await;
-            granted.delivery.delivered();
+            release(&engine, granted).await;
         }
     });
-    timeout(WAIT, join_all(clients))
-        .await
-        .expect("nothing waits for ever");
+    let all = timeout(WAIT, join_all(clients)).await;
+    all.expect("nothing waits for ever");
     for lock in LOCKS {
         // What a client has tried for is given back in a moment.
         fixture.store().until_free(lock).await;
@@ -114,10 +113,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     let held = acquire(&engine, group(&["y", "x", "z"], LONG, Duration::ZERO, None)).await;
     let held = held.unwrap();
     for lease in &held.leases {
-        let inspection = store.inspect(&lease.name).await.unwrap();
-        let Some(Holder::Lease(shown)) = inspection.holder else {
-            panic!("{inspection:?}");
-        };
+        let shown = store.must_be_held(&lease.name).await;
         assert_eq!((shown.fence, shown.ttl), (lease.held.fence, ttl(LONG)));
         let group = shown.metadata.group().unwrap();
         assert_eq!((group.first, group.count), (name("x"), 3));
@@ -127,11 +123,8 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     let token = held.leases[0].token.clone();
     engine.release(name("y"), held.hash).await.unwrap();
     assert!(is_free(&store, "y").await);
-    let renewed = engine
-        .renew(name("z"), token, RenewalTtl::default())
-        .await
-        .unwrap();
-    assert_eq!(renewed.held.fence, held.leases[2].held.fence);
+    let renewal = engine.renew(name("z"), token, RenewalTtl::default());
+    assert_eq!(renewal.await.unwrap().held.fence, held.leases[2].held.fence);
     for lock in ["x", "z"] {
         engine.release(name(lock), held.hash).await.unwrap();
     }
@@ -157,8 +150,7 @@ pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fix
             released(&store, &other).await;
             let request = group(&["x", "y", "z"], LONG, Duration::ZERO, Some(&key));
             let held = acquire(&engine, request).await.unwrap();
-            release(&engine, &held).await;
-            held.delivery.delivered();
+            release(&engine, held).await;
         }
     }
 }
@@ -195,9 +187,7 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
 
 pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture: &dyn Fixture) {
     const BRIEF: u64 = 1_000;
-    let store = fixture.store();
-    let other = attempt("y", LONG);
-    granted(&store, &other).await;
+    let (store, _other) = holding(fixture, attempt("y", LONG)).await;
     // Everything of this gateway runs on threads that end in the middle of the wait.
     let doomed = doomed();
     let killed = store.clone();
@@ -219,9 +209,7 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
 pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     fixture: &dyn Fixture,
 ) {
-    let store = fixture.store();
-    let other = attempt("y", LONG);
-    granted(&store, &other).await;
+    let (store, other) = holding(fixture, attempt("y", LONG)).await;
     let key = IdempotencyKey::random();
     let request = group(&["x", "y"], LONG, WAIT, Some(&key));
     let doomed = doomed();
@@ -240,6 +228,5 @@ pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     for lease in &held.leases {
         assert_eq!(lease.held.ttl, ttl(LONG), "{}", lease.name);
     }
-    release(&engine, &held).await;
-    held.delivery.delivered();
+    release(&engine, held).await;
 }

@@ -26,8 +26,8 @@ mod tally;
 pub(crate) mod tree;
 
 pub(crate) use ask::{
-    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, until_all_pass,
-    until_granted, until_health, until_passing, with,
+    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, list_query,
+    until_all_pass, until_granted, until_health, until_passing, with,
 };
 pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;
@@ -39,7 +39,7 @@ pub(crate) use descriptors::raise_the_limit;
 pub(crate) use full::full;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
-pub(crate) use redis_server::{RedisServer, cmd, free_port, url};
+pub(crate) use redis_server::{RedisServer, cmd, free_port, spawn_in, url};
 pub(crate) use rows::{rows, words};
 pub(crate) use slow_way::SlowWay;
 pub(crate) use tally::Tally;

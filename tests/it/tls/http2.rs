@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::fixture::{Certified, H2, head, piece, read, tls_connect};
-use crate::support::{RedisServer, eventually, gateway::Setup};
+use crate::support::RedisServer;
 
 #[test]
 fn curl_takes_and_releases_a_lock_with_either_version() {
@@ -64,7 +64,7 @@ async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
         let answer = h2.send(Method::POST, "/locks/a", &[], &body).await.unwrap();
         waiting.push(read(answer));
         if place % 50 == 0 {
-            queued(&mut h2, "a", place).await;
+            h2.until_queued("a", place).await;
         }
     }
     let mut token = lease["token"].as_str().unwrap().to_owned();
@@ -88,18 +88,16 @@ async fn a_request_that_is_given_up_leaves_the_queue() {
     let certified = Certified::start();
     let mut h2 = H2::connect(&certified).await;
     h2.acquire("a", "").await;
-    let wait = r#"{"wait_ms": 50000}"#;
-    let given_up = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
-    let kept = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
-    queued(&mut h2, "a", 2).await;
+    let (given_up, kept) = (h2.wait("a").await, h2.wait("a").await);
+    h2.until_queued("a", 2).await;
     // RST_STREAM.
     drop(given_up);
-    queued(&mut h2, "a", 1).await;
+    h2.until_queued("a", 1).await;
     // The other one is on the same connection, and waits on.
     let lease = h2.inspect("a").await;
     assert_eq!(lease["state"], "held");
     drop(kept);
-    queued(&mut h2, "a", 0).await;
+    h2.until_queued("a", 0).await;
 }
 
 #[tokio::test]
@@ -110,9 +108,7 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
     for protocol in [&b"h2"[..], b"http/1.1"] {
         let waiter = if protocol == b"h2" {
             let mut waiter = H2::connect(&certified).await;
-            let wait = r#"{"wait_ms": 50000}"#;
-            let answer = waiter.send(Method::POST, "/locks/a", &[], wait).await;
-            let answer = answer.unwrap();
+            let answer = waiter.wait("a").await;
             Box::new((waiter, answer)) as Box<dyn std::any::Any>
         } else {
             let address = certified.gateway.address;
@@ -125,9 +121,9 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
                 .unwrap();
             Box::new(waiter)
         };
-        queued(&mut holder, "a", 1).await;
+        holder.until_queued("a", 1).await;
         drop(waiter);
-        queued(&mut holder, "a", 0).await;
+        holder.until_queued("a", 0).await;
     }
 }
 
@@ -135,35 +131,18 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
 async fn a_stream_holds_a_lock_until_it_is_reset_or_its_connection_ends() {
     let certified = Certified::start();
     let mut h2 = H2::connect(&certified).await;
-    let held = |h2: &H2| {
-        let mut h2 = h2.clone();
-        async move { h2.inspect("a").await["state"] == "held" }
-    };
     for ends_connection in [false, true] {
         let mut holder = H2::connect(&certified).await;
-        let answer = holder
-            .send(Method::POST, "/locks/a/hold", &[], r#"{"ttl_ms": 2000}"#)
-            .await;
-        let answer = head(answer.unwrap()).await;
-        assert_eq!(answer.status(), 200);
-        let mut events = answer.into_body();
-        let mut text = String::new();
+        let mut events = hold(&mut holder, "a", r#"{"ttl_ms": 2000}"#).await;
         // Long enough to be renewed.
-        while text.matches("event: renewed").count() < 2 {
-            let piece = piece(&mut events).await.unwrap();
-            text += std::str::from_utf8(&piece).unwrap();
-        }
-        assert!(held(&h2).await, "{text}");
+        until(&mut events, "event: renewed", 2).await;
+        assert_eq!(h2.inspect("a").await["state"], "held");
         drop(events);
         if ends_connection {
             drop(holder);
         }
-        eventually("the lock is free", || async {
-            (!held(&h2).await).then_some(())
-        })
-        .await;
+        h2.until_free("a").await;
     }
-    drop(h2.inspect("a").await);
 }
 
 #[tokio::test]
@@ -183,11 +162,7 @@ async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_althoug
         assert!(waited.is_err(), "the gateway is frozen");
     }
     certified.gateway.signal(Signal::CONT);
-    eventually("the lock is free", || {
-        let mut h2 = caller.clone();
-        async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
-    })
-    .await;
+    caller.until_free("a").await;
 }
 
 #[tokio::test]
@@ -195,7 +170,7 @@ async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_b
     let mut server =
         RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
     let url = format!("redis://127.0.0.1:{}", server.port());
-    let certified = Certified::start_with(|_| Setup::default().with("LATCHGATE_STORE", &url));
+    let certified = Certified::set(&[("LATCHGATE_STORE", &url)]);
     let mut caller = H2::connect(&certified).await;
     let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
     let headers = [("lock-token", lease["token"].as_str().unwrap())];
@@ -207,24 +182,7 @@ async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_b
     // Longer than a command waits for a server that takes no connection.
     sleep(Duration::from_secs(2)).await;
     server.start_again().await;
-    eventually("the lock is free", || {
-        let mut h2 = caller.clone();
-        async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
-    })
-    .await;
-}
-
-/// Waits until so many wait for a lock.
-async fn queued(h2: &mut H2, lock: &str, waiters: usize) {
-    let asked = h2.clone();
-    eventually("the queue is as long as it should be", || {
-        let mut h2 = asked.clone();
-        async move {
-            let shown = h2.inspect(lock).await;
-            (shown["waiter_count"] == waiters).then_some(())
-        }
-    })
-    .await;
+    caller.until_free("a").await;
 }
 
 /// A line. When it is dead nothing passes, and each end is told that the other has it: so does a
@@ -314,31 +272,14 @@ async fn until(events: &mut RecvStream, what: &str, times: usize) {
     }
 }
 
-async fn is_free(h2: &mut H2, lock: &str) {
-    eventually("the lock is free", || {
-        let mut h2 = h2.clone();
-        async move { (h2.inspect(lock).await["state"] == "free").then_some(()) }
-    })
-    .await;
-}
-
-async fn waited_for(h2: &mut H2, lock: &str, waiters: u64) {
-    eventually("so many wait", || {
-        let mut h2 = h2.clone();
-        async move { (h2.inspect(lock).await["waiter_count"] == waiters).then_some(()) }
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn a_request_that_is_reset_ends_and_the_others_on_its_connection_go_on() {
     let certified = Certified::start();
     let mut h2 = H2::connect_with(&certified, &roomy()).await;
     let given_up = hold(&mut h2, "a", r#"{"ttl_ms": 2000}"#).await;
     let mut held = hold(&mut h2, "b", r#"{"ttl_ms": 2000}"#).await;
-    let wait = r#"{"wait_ms": 50000}"#;
-    let waiting = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
-    waited_for(&mut h2, "a", 1).await;
+    let waiting = h2.wait("a").await;
+    h2.until_queued("a", 1).await;
     drop(given_up);
     let (status, lease) = read(waiting).await;
     assert_eq!(status, 201, "{lease}");
@@ -354,18 +295,17 @@ async fn a_dead_line_costs_all_its_requests_within_two_pings() {
     let mut held = hold(&mut h2, "held", r#"{"ttl_ms": 60000}"#).await;
     let (_, lease) = observer.acquire("other", r#"{"ttl_ms": 3600000}"#).await;
     assert!(lease["token"].is_string(), "{lease}");
-    let wait = r#"{"wait_ms": 50000}"#;
-    let waiting = h2.send(Method::POST, "/locks/other", &[], wait).await;
-    waited_for(&mut observer, "other", 1).await;
+    let waiting = h2.wait("other").await;
+    observer.until_queued("other", 1).await;
     // A line that lives is no nuisance for as long as many pings take.
     let alive = until(&mut held, "event: renewed", 1);
     assert!(timeout(Duration::from_secs(12), alive).await.is_err());
-    waited_for(&mut observer, "other", 1).await;
+    observer.until_queued("other", 1).await;
 
     line.die();
     let died = Instant::now();
-    is_free(&mut observer, "held").await;
-    waited_for(&mut observer, "other", 0).await;
+    observer.until_free("held").await;
+    observer.until_queued("other", 0).await;
     // Five seconds between two pings, and as many for the answer.
     assert!(died.elapsed() < Duration::from_secs(30));
     drop(waiting);
@@ -373,11 +313,10 @@ async fn a_dead_line_costs_all_its_requests_within_two_pings() {
 
 #[tokio::test]
 async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_served() {
-    let mut certified = Certified::start_with(|_| {
-        Setup::default()
-            .with("LATCHGATE_SHUTDOWN_DELAY_MS", "3000")
-            .with("LATCHGATE_SHUTDOWN_GRACE_MS", "60000")
-    });
+    let mut certified = Certified::set(&[
+        ("LATCHGATE_SHUTDOWN_DELAY_MS", "3000"),
+        ("LATCHGATE_SHUTDOWN_GRACE_MS", "60000"),
+    ]);
     let (mut idle, mut holder) = (H2::connect(&certified).await, H2::connect(&certified).await);
     idle.inspect("a").await;
     let held = holder.send(Method::POST, "/locks/a/hold", &[], "").await;

@@ -66,8 +66,7 @@ pub(crate) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fix
 }
 
 pub(crate) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
-    let asked = attempt("lock", LONG);
-    granted(&fixture.store(), &asked).await;
+    let (_, asked) = holding(fixture, attempt("lock", LONG)).await;
     broken(fixture, None).await;
     for restarted in [false, true] {
         fixture.restart_if(restarted).await;
@@ -78,8 +77,7 @@ pub(crate) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
                 granted(store, &next).await;
             }
             let lost = Loss::Broken { held };
-            store.must_lose(&asked, lost).await;
-            store.must_not_release(&asked, lost).await;
+            store.must_have_lost(&asked, lost).await;
             if held {
                 released(store, &next).await;
             }
@@ -109,8 +107,9 @@ pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
             let store = &fixture.store();
             store.must_withdraw(&asked).await;
             if asked.idempotency.is_some() {
-                let again = store.acquire(&keyed("lock", LONG, id)).await;
-                assert_eq!(again.unwrap(), Acquisition::IdempotencyExpired);
+                store
+                    .must_answer(&keyed("lock", LONG, id), Acquisition::IdempotencyExpired)
+                    .await;
             }
             assert!(is_free(store, "lock").await);
         }
@@ -118,9 +117,7 @@ pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
 }
 
 pub(crate) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let asked = attempt("lock", LONG);
-    granted(&store, &asked).await;
+    let (store, asked) = holding(fixture, attempt("lock", LONG)).await;
     broken(fixture, None).await;
     let next = attempt("lock", LONG);
     granted(&store, &next).await;
@@ -130,11 +127,9 @@ pub(crate) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
 
 /// Breaks `lock`, which must be held by a lease.
 async fn broken(fixture: &dyn Fixture, fence: Option<FencingToken>) -> HeldLease {
-    let stores = fixture.gateways();
-    let store = stores.last().expect("there is one");
     let meant = fence.map(BreakTarget::Lease);
-    match store.break_lock(&name("lock"), meant).await.unwrap() {
-        Breaking::Broken(Holder::Lease(lease)) => lease,
+    match fixture.last().must_break(&name("lock"), meant).await {
+        Holder::Lease(lease) => lease,
         other => panic!("not broken: {other:?}"),
     }
 }

@@ -53,10 +53,7 @@ pub(crate) async fn of_very_many_those_are_shown_who_end_first(fixture: &dyn Fix
     assert_eq!(shown, fences[..SHOWN_HOLDERS]);
     assert_eq!(fences.len() - SHOWN_HOLDERS, MORE);
     // So it is told to those who are refused.
-    let outcome = store.acquire(&attempt("lock", LONG)).await.unwrap();
-    let Acquisition::Held(contention) = outcome else {
-        panic!("not held: {outcome:?}");
-    };
+    let contention = store.must_refuse(&attempt("lock", LONG)).await;
     let Some(Holder::Shared(told)) = contention.holder else {
         panic!("not shared: {:?}", contention.holder);
     };
@@ -98,11 +95,8 @@ pub(crate) async fn a_list_shows_a_shared_lock_once(fixture: &dyn Fixture) {
         assert_eq!(holder.leases().len() as u64, holder.count());
         let shown = store.inspect(name).await.unwrap().holder;
         let fences = |holder: &Holder| -> Vec<_> {
-            holder
-                .leases()
-                .iter()
-                .map(|it| (it.fence, it.mode))
-                .collect()
+            let leases = holder.leases().iter();
+            leases.map(|it| (it.fence, it.mode)).collect()
         };
         assert_eq!(Some(fences(holder)), shown.as_ref().map(fences));
     }
@@ -146,9 +140,7 @@ pub(crate) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(fixtur
 pub(crate) async fn a_list_shows_nothing_of_those_who_have_gone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second, last] = ["lock"; 3].map(|lock| one_of(3, lock, LONG));
-    for one in [&first, &second, &last] {
-        granted(&store, one).await;
-    }
+    store.must_grant_each([&first, &second, &last]).await;
     let counts = async || -> Vec<_> {
         let listed = listed(fixture, ListFilter::default()).await;
         listed.iter().map(|(_, holder)| holder.count()).collect()
@@ -164,11 +156,7 @@ async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Hol
     let mut listed = Vec::new();
     let mut cursor = None;
     for store in fixture.gateways().iter().cycle() {
-        let query = ListQuery {
-            filter: filter.clone(),
-            limit: 2,
-            cursor: cursor.take(),
-        };
+        let query = with(list_query(2, cursor), |it| it.filter = filter.clone());
         let page = store.list(&query).await.unwrap();
         listed.extend(page.locks.into_iter().map(|lock| (lock.name, lock.holder)));
         cursor = page.next;

@@ -52,8 +52,16 @@ impl Gateways {
 
     /// Gateways, and the lease that holds `lock`.
     pub(crate) async fn holding(fixture: &dyn Fixture) -> (Self, Lease) {
+        Self::holding_as(fixture, request("lock", "first holder")).await
+    }
+
+    /// The same, where this request was granted `lock`.
+    pub(crate) async fn holding_as(
+        fixture: &dyn Fixture,
+        request: AcquireRequest,
+    ) -> (Self, Lease) {
         let gateways = Self::of(fixture);
-        let lease = gateways.hold("lock").await;
+        let lease = gateways.hold_as(request).await;
         (gateways, lease)
     }
 
@@ -160,10 +168,8 @@ impl Gateways {
 
     /// Waits until so many are queued.
     pub(crate) async fn queued(&self, lock: &str, waiters: u64) {
-        eventually(&format!("{waiters} are queued for {lock}"), async || {
-            (self.shown(lock).await.waiters == waiters).then_some(())
-        })
-        .await;
+        let what = format!("{waiters} are queued for {lock}");
+        until(&what, async || self.shown(lock).await.waiters == waiters).await;
     }
 
     /// Waits until so many attempts are parked at all gateways together: the others have left.

@@ -231,16 +231,8 @@ struct KeptPlace {
 
 impl KeptPlace {
     async fn start(fixture: &dyn Fixture) -> Self {
-        let store = fixture.store();
-        let holder = attempt("lock", LONG);
-        granted(&store, &holder).await;
-        let waiting = Waiting {
-            max_wait: Duration::from_secs(50),
-            longest_queue: 100,
-        };
-        let left = with(attempts::keyed("lock", LONG, key()), |it| {
-            it.wait = Some(waiting);
-        });
+        let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
+        let left = patient(attempts::keyed("lock", LONG, key()));
         let parked = store.stand(&left).await;
         let place = Self {
             store,
@@ -253,10 +245,8 @@ impl KeptPlace {
     }
 
     async fn leave(&self) {
-        let Attempt { name, token, .. } = &self.left;
         let grace = Some(Duration::from_millis(GRACE));
-        let answer = self.store.leave(name, token, grace).await.unwrap();
-        assert!(matches!(answer, Leaving::Left(_)), "{answer:?}");
+        self.store.must_leave(&self.left, grace).await;
     }
 
     async fn acquire(&self) {
@@ -264,9 +254,8 @@ impl KeptPlace {
     }
 
     async fn confirm(&self) {
-        let Attempt { name, token, .. } = &self.left;
-        let answer = self.store.confirm(name, token).await.unwrap();
-        assert_eq!(answer, Confirmation::Lost);
+        let lost = Confirmation::Lost;
+        self.store.must_not_confirm(&self.left, lost).await;
     }
 
     /// The lock is released, and passes to the place.

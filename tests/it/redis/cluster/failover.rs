@@ -23,10 +23,7 @@ const CALLERS: usize = 4;
 impl BusyCallers {
     async fn start() -> Self {
         let cluster = Cluster::start(3, true, SOON).await;
-        let lifecycle = Lifecycle::new();
-        let stores: Vec<_> = (0..2)
-            .map(|_| Arc::new(open(&cluster.url(), &quick(), &lifecycle)))
-            .collect();
+        let stores: Vec<_> = (0..2).map(|_| Arc::new(open(&cluster.url()))).collect();
         let [struck, spared] = [(); 2].map(|()| Arc::new(Observer::default()));
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {

@@ -56,8 +56,9 @@ async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
         // What remembers it may be in the other place.
         store.must_not_release(&asked, Loss::Free).await;
         // That its key was used is known from before.
-        let used = store.acquire(&keyed(name, "key")).await;
-        assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
+        store
+            .must_answer(&keyed(name, "key"), Acquisition::IdempotencyExpired)
+            .await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
@@ -146,6 +147,20 @@ async fn what_a_token_without_a_lease_is_told_waits_until_the_slot_has_come_to_r
     cluster.move_slot(slot_of(name), 1, 0).await;
 }
 
+/// Serves those who wait, in the order in which they asked.
+async fn served_in_order(
+    gates: &[TestGateway; 2],
+    queue: Vec<PendingAcquire>,
+    mut last: FencingToken,
+) {
+    for (turn, asked) in queue.into_iter().enumerate() {
+        let lease = asked.lease().await;
+        assert!(lease.held.fence > last, "{turn}: in the order of asking");
+        last = lease.held.fence;
+        gates[turn % 2].release(&lease).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_to_rest() {
     let cluster = Pooled::take().await;
@@ -163,16 +178,7 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
     // than its round.
     sleep(Duration::from_secs(if full() { 7 } else { 3 })).await;
     cluster.end_move(slot_of(name), 0, 1).await;
-    let mut last = first.held.fence;
-    for (turn, asked) in queue.into_iter().enumerate() {
-        let lease = asked.lease().await;
-        assert!(
-            lease.held.fence > last,
-            "{turn}: in the order in which they asked"
-        );
-        last = lease.held.fence;
-        gates[turn % 2].release(&lease).await;
-    }
+    served_in_order(&gates, queue, first.held.fence).await;
     cluster.move_slot(slot_of(name), 1, 0).await;
 }
 
@@ -182,7 +188,7 @@ async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
     let name = &cluster.names_on(0, 1)[0];
     let holder = keyed(name, "key");
-    let mut last = granted(gates[0].store.acquire(&holder).await).fence;
+    let last = granted(gates[0].acquire(&holder).await).fence;
     let mut queue = Vec::new();
     for turn in 0..4 {
         queue.push(gates[1 - turn % 2].queue(request(name)).await);
@@ -195,16 +201,11 @@ async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     let gone: Vec<&str> = gone.into_iter().map(String::as_str).collect();
     cluster.move_keys(&gone, 0, 1).await;
     let waits = waiting(attempt(name));
-    assert_unavailable(gates[0].store.acquire(&waits).await);
-    gates[0].store.must_release(&holder).await;
+    assert_unavailable(gates[0].acquire(&waits).await);
+    gates[0].must_release(&holder).await;
     let queued = format!("lg:{{{name}}}:wait");
     assert_eq!(cluster.servers[0].integer(&["LLEN", &queued]).await, 4);
     cluster.end_move(slot_of(name), 0, 1).await;
-    for (turn, asked) in queue.into_iter().enumerate() {
-        let lease = asked.lease().await;
-        assert!(lease.held.fence > last, "{turn}: in the order of asking");
-        last = lease.held.fence;
-        gates[turn % 2].release(&lease).await;
-    }
+    served_in_order(&gates, queue, last).await;
     cluster.move_slot(slot_of(name), 1, 0).await;
 }

@@ -45,7 +45,7 @@ impl Pooled {
     /// A cluster, and a store on it.
     pub(crate) async fn open() -> (Self, RedisStore) {
         let cluster = Self::take().await;
-        let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+        let store = open(&cluster.url());
         (cluster, store)
     }
 

@@ -23,11 +23,8 @@ const HELD: usize = 12;
 
 impl BusyCallers {
     async fn start(cluster: &Cluster) -> Self {
-        let lifecycle = Lifecycle::new();
         let (url, config) = (cluster.url(), quick());
-        let stores: Vec<_> = (0..2)
-            .map(|_| Arc::new(open(&url, &config, &lifecycle)))
-            .collect();
+        let stores: Vec<_> = (0..2).map(|_| Arc::new(open_with(&url, &config))).collect();
         let mut held = Vec::new();
         for n in 0..HELD {
             let asked = attempt(&format!("held-{n}"));

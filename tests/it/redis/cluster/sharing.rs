@@ -20,9 +20,7 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
         let sharing = [reader(name), one_of(3, name), one_of(3, name)];
-        for asked in &sharing {
-            granted(store.acquire(asked).await);
-        }
+        store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
         for (asked, slot) in sharing.iter().zip([None, Some(0), Some(1)]) {
@@ -37,9 +35,9 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
         let next = one_of(3, name);
         assert_eq!(granted(store.acquire(&next).await).mode.slot(), Some(0));
         store.must_refuse(&one_of(3, name)).await;
-        for asked in [&sharing[0], &sharing[2], &next] {
-            store.must_release(asked).await;
-        }
+        store
+            .must_release_each([&sharing[0], &sharing[2], &next])
+            .await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
@@ -49,14 +47,10 @@ async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
         let sharing = [one_of(2, name), one_of(2, name)];
-        for asked in &sharing {
-            granted(store.acquire(asked).await);
-        }
+        store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
-        for asked in &sharing {
-            store.must_release(asked).await;
-        }
+        store.must_release_each(&sharing).await;
         let keys = shared_keys(name);
         for server in &cluster.servers[..2] {
             let here = server.keys().await;
@@ -76,9 +70,7 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 3).iter().zip([1, 2, 3]) {
         let sharing = [one_of(2, name), one_of(2, name)];
-        for asked in &sharing {
-            granted(store.acquire(asked).await);
-        }
+        store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
         assert_unavailable(renewed(&store, &sharing[0]).await);

@@ -44,8 +44,7 @@ async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
     let (pair, store) = Pair::with_store().await;
     granted(store.acquire(&attempt("first")).await);
     pair.replica.freeze();
-    let mut asked = attempt("a");
-    asked.ttl = ttl(1_000);
+    let asked = with(attempt("a"), |it| it.ttl = ttl(1_000));
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         for (what, over) in [("it is granted", false), ("it is over", true)] {
             eventually(what, async || {
@@ -69,8 +68,8 @@ async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
     let gate = TestGateway::with(&pair.master.url(), &waits());
     let first = gate.take("a").await;
     let next = gate.queue(request("a")).await;
-    pair.master.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let refused = gate.store.acquire(&attempt("b")).await.err();
+    pair.master.set("maxmemory", "1").await;
+    let refused = gate.acquire(&attempt("b")).await.err();
     let no_memory = StoreError::Unavailable(Unavailability::OutOfMemory);
     assert_eq!(refused, Some(no_memory), "the fault happened");
     let lease = gate.pass(&first, next).await;
@@ -149,10 +148,7 @@ async fn all_who_wait_for_an_answer_that_does_not_come_are_told_so_by_their_dead
     }
     proxy.let_go();
     // The connection is given up once it has been silent for longer than it may be.
-    eventually("they are answered again", async || {
-        store.acquire(&attempt("a")).await.ok()
-    })
-    .await;
+    until_answered(&store, "a").await;
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ impl Pair {
     /// The same, and a store.
     pub(crate) async fn with_store() -> (Self, RedisStore) {
         let pair = Self::start().await;
-        let store = pair.store(&Lifecycle::new());
+        let store = pair.store();
         (pair, store)
     }
 
@@ -35,8 +35,8 @@ impl Pair {
         until_integer(&self.master, &["WAIT", "1", "500"], 1).await;
     }
 
-    pub(crate) fn store(&self, lifecycle: &Lifecycle) -> RedisStore {
-        open(&self.master.url(), &waits(), lifecycle)
+    pub(crate) fn store(&self) -> RedisStore {
+        open_with(&self.master.url(), &waits())
     }
 
     /// Ends the connection on which markers are written, and no other.
@@ -151,8 +151,7 @@ async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_no
     // As they are told who are granted a lock that they have waited for.
     let left = store.leave(&asked.name, &asked.token, None).await.err();
     assert_eq!(too_few(left), Some(0));
-    let lost = store.confirm(&asked.name, &asked.token).await.unwrap();
-    assert_eq!(lost, Confirmation::Lost);
+    store.must_not_confirm(&asked, Confirmation::Lost).await;
     assert_eq!(pair.holder("a").await, "");
     pair.replica.thaw();
 }
@@ -170,8 +169,7 @@ async fn a_lease_that_somebody_may_have_heard_of_is_not_taken_back() {
     assert_eq!(pair.holder("a").await, asked.token.to_string());
     pair.replica.thaw();
     pair.together().await;
-    let again = store.acquire(&keyed("a", "k")).await.unwrap();
-    assert!(matches!(again, Acquisition::Replayed(..)), "{again:?}");
+    store.must_replay(&keyed("a", "k")).await;
 }
 
 #[tokio::test]
@@ -184,10 +182,8 @@ async fn many_who_are_granted_together_share_a_marker() {
     for acquired in all {
         granted(acquired);
     }
-    let stats = pair.master.text(&["INFO", "commandstats"]).await;
-    let calls = stats.split("cmdstat_wait:calls=").nth(1);
-    let calls = calls.and_then(|rest| rest.split(',').next()?.parse().ok());
-    let calls: u32 = calls.expect("replicas were waited for");
+    let calls = pair.master.calls("wait").await;
+    assert!(calls > 0, "replicas were waited for");
     assert!(calls < 100, "{calls} markers for 200 grants");
 }
 
@@ -268,11 +264,9 @@ async fn a_connection_for_markers_that_was_lost_costs_one_caller_at_most() {
 #[tokio::test]
 async fn a_user_who_may_not_wait_is_told_so() {
     let pair = Pair::start().await;
-    let rules = ["on", ">pw", "~*", "&*", "+@all", "-wait"];
-    let user = [&["ACL", "SETUSER", "gate"][..], &rules].concat();
-    assert_eq!(pair.master.run(&user).await, Value::Okay);
+    pair.master.set_user("gate on >pw ~* &* +@all -wait").await;
     let url = pair.master.url_as("gate", "pw");
-    let store = open(&url, &waits(), &Lifecycle::new());
+    let store = open_with(&url, &waits());
     assert_misconfigured(store.acquire(&attempt("a")).await, "wait");
     assert_health(&store, "replicas", Health::Misconfigured, "ACL SETUSER").await;
     assert_eq!(pair.holder("a").await, "", "nothing was granted");
@@ -281,7 +275,7 @@ async fn a_user_who_may_not_wait_is_told_so() {
 #[tokio::test]
 async fn without_a_replica_nobody_is_kept_waiting_who_does_not_ask_for_one() {
     let server = RedisServer::start().await;
-    let store = open(&server.url(), &quick(), &Lifecycle::new());
+    let store = open(&server.url());
     granted(store.acquire(&attempt("a")).await);
     assert_eq!(health(&store, "replicas").await, None);
     assert_eq!(store.figures().replicas, None);

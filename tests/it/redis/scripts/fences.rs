@@ -6,21 +6,14 @@ use crate::redis::prelude::*;
 async fn fence(rig: &Rig, lock: &str) -> u64 {
     let asked = attempt(lock);
     let lease = rig.grant(&asked).await;
-    rig.store.must_release(&asked).await;
+    rig.must_release(&asked).await;
     lease.fence.get()
-}
-
-/// The server's time in microseconds.
-async fn server_time(rig: &Rig) -> u64 {
-    let time = rig.server.run(&["TIME"]).await;
-    let time: Vec<u64> = from_redis_value(time).unwrap();
-    time[0] * 1_000_000 + time[1]
 }
 
 #[tokio::test]
 async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
     let rig = Rig::start().await;
-    let mut last = server_time(&rig).await;
+    let mut last = rig.server.micros().await;
     for _ in 0..50 {
         let next = fence(&rig, "rising").await;
         assert!(next > last);
@@ -28,7 +21,7 @@ async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
     }
     let key = fence_key(&name("rising"));
     assert_eq!(
-        rig.server.text(&["GET", &key]).await,
+        rig.text(&["GET", &key]).await,
         last.to_string(),
         "all digits are kept"
     );
@@ -37,12 +30,12 @@ async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
 #[tokio::test]
 async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
     let rig = Rig::start().await;
-    let ahead = server_time(&rig).await + 3_600_000_000;
+    let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("ahead"));
-    rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+    rig.run(&["SET", &key, &ahead.to_string()]).await;
     assert_eq!(fence(&rig, "ahead").await, ahead + 1);
     // Lost, while the clock is behind it: the gateway has seen it.
-    rig.server.run(&["DEL", &key]).await;
+    rig.run(&["DEL", &key]).await;
     assert_eq!(fence(&rig, "ahead").await, ahead + 2);
     // A floor holds in its slot alone.
     assert!(fence(&rig, "another-slot").await < ahead);
@@ -51,27 +44,22 @@ async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
 #[tokio::test]
 async fn a_fence_that_was_shown_is_never_fallen_below() {
     let rig = Rig::start().await;
-    let other = open(&rig.server.url(), &quick(), &rig.lifecycle);
-    let ahead = server_time(&rig).await + 3_600_000_000;
+    let other = open(&rig.server.url());
+    let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("shown"));
     for (turn, seen_by) in ["acquire", "inspect", "renew"].iter().enumerate() {
         // Each turn begins with a counter that only the other gateway has met.
         let ahead = ahead + 1_000_000 * u64::try_from(turn).unwrap();
-        rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+        rig.run(&["SET", &key, &ahead.to_string()]).await;
         let held = attempt("shown");
         assert_eq!(granted(other.acquire(&held).await).fence.get(), ahead + 1);
         match *seen_by {
-            "acquire" => drop(rig.store.acquire(&attempt("shown")).await.unwrap()),
-            "inspect" => drop(rig.store.inspect(&held.name).await.unwrap()),
-            _ => drop(
-                rig.store
-                    .renew(&held.name, &held.token, None)
-                    .await
-                    .unwrap(),
-            ),
+            "acquire" => drop(rig.acquire(&attempt("shown")).await.unwrap()),
+            "inspect" => drop(rig.inspect(&held.name).await.unwrap()),
+            _ => drop(rig.renew(&held.name, &held.token, None).await.unwrap()),
         }
         // Counter and lease are lost, and the clock is behind both.
-        rig.server.run(&["FLUSHALL"]).await;
+        rig.run(&["FLUSHALL"]).await;
         assert_eq!(fence(&rig, "shown").await, ahead + 2, "{seen_by}");
     }
 }
@@ -80,12 +68,12 @@ async fn a_fence_that_was_shown_is_never_fallen_below() {
 async fn a_counter_that_was_lost_issues_no_old_number() {
     let rig = Rig::start().await;
     let before = fence(&rig, "lost").await;
-    rig.server.run(&["FLUSHALL"]).await;
+    rig.run(&["FLUSHALL"]).await;
     let after = fence(&rig, "lost").await;
     assert!(after > before);
     // And through a gateway that has seen nothing.
     let rig = Rig::on(rig.server);
-    rig.server.run(&["FLUSHALL"]).await;
+    rig.run(&["FLUSHALL"]).await;
     assert!(fence(&rig, "lost").await > after);
 }
 
@@ -99,7 +87,7 @@ async fn names_of_one_slot_share_a_counter() {
         .unwrap();
     let before = fence(&rig, "one").await;
     assert!(fence(&rig, &other).await > before);
-    assert_eq!(rig.server.keys().await, [fence_key(&name("one"))]);
+    assert_eq!(rig.keys().await, [fence_key(&name("one"))]);
     let keyslot = ["CLUSTER", "KEYSLOT", &fence_key(&name(&other))];
     let sharded = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
     let theirs = usize::try_from(sharded.integer(&keyslot).await).unwrap();
@@ -111,14 +99,12 @@ async fn after_the_last_fence_there_is_none() {
     let rig = Rig::start().await;
     let key = fence_key(&name("last"));
     let last = FencingToken::MAX.get();
-    rig.server
-        .run(&["SET", &key, &(last - 1).to_string()])
-        .await;
+    rig.run(&["SET", &key, &(last - 1).to_string()]).await;
     assert_eq!(fence(&rig, "last").await, last);
-    let before = rig.server.digest().await;
-    let refused = rig.store.acquire(&attempt("last")).await.unwrap_err();
+    let before = rig.digest().await;
+    let refused = rig.acquire(&attempt("last")).await.unwrap_err();
     assert_eq!(refused, StoreError::FenceExhausted);
-    assert_eq!(rig.server.digest().await, before, "nothing was written");
+    assert_eq!(rig.digest().await, before, "nothing was written");
 }
 
 #[tokio::test]
@@ -134,11 +120,7 @@ async fn no_fence_is_made_from_an_impossible_time() {
         let mut command = vec!["EVAL", &script, "2", key, counter];
         command.extend(["token", "1000", "rest", &gateway, "", "", "", "9"]);
         let refused = format!("clock token 0:10:{seconds:0>10}");
-        assert_eq!(rig.server.text(&command).await, refused);
+        assert_eq!(rig.text(&command).await, refused);
     }
-    assert_eq!(
-        rig.server.integer(&["DBSIZE"]).await,
-        0,
-        "nothing was written"
-    );
+    assert_eq!(rig.integer(&["DBSIZE"]).await, 0, "nothing was written");
 }

@@ -24,11 +24,8 @@ const CALLERS: usize = 6;
 impl BusyCallers {
     async fn start() -> Self {
         let watched = Watched::start().await;
-        let lifecycle = Lifecycle::new();
         let (url, config) = (watched.url(), quick());
-        let stores: Vec<_> = (0..2)
-            .map(|_| Arc::new(open(&url, &config, &lifecycle)))
-            .collect();
+        let stores: Vec<_> = (0..2).map(|_| Arc::new(open_with(&url, &config))).collect();
         let observer = Arc::new(Observer::default());
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {
@@ -197,10 +194,8 @@ async fn turn(store: &RedisStore) -> u64 {
 async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
     for ahead in [-WRONG, WRONG] {
         let mut watched = Watched::start_with_replicas_on(&Clock::ahead(ahead)).await;
-        let lifecycle = Lifecycle::new();
-        let store = open(&watched.url(), &patient(), &lifecycle);
-        let mut held = attempt("held");
-        held.ttl = ttl(600_000);
+        let store = open_with(&watched.url(), &patient());
+        let held = with(attempt("held"), |it| it.ttl = ttl(600_000));
         granted(store.acquire(&held).await);
         turn(&store).await;
         // `WAIT` would speak of what its own connection has written.
@@ -263,8 +258,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
     let mut queue = Vec::new();
     for turn in 0..WAITERS {
-        let mut asked = request("queue");
-        asked.ttl = ttl(FORGOTTEN_MS);
+        let asked = with(request("queue"), |it| it.ttl = ttl(FORGOTTEN_MS));
         queue.push(gates[turn % 2].queue(asked).await);
     }
     until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
@@ -278,7 +272,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
         wait_and_use(&gates[turn % 2], asked, &fences).await;
     }
     let lost = attempt("lost");
-    granted(gates[0].store.acquire(&lost).await);
+    granted(gates[0].acquire(&lost).await);
     watched.servers[0].kill();
     let master = watched.replaced(0).await;
     watched.join_replicas(0).await;
@@ -297,11 +291,11 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     }
     eventually("the lock is free for the next", async || {
         let next = attempt("queue");
-        let next = gates[1].store.acquire(&next).await.ok()?;
+        let next = gates[1].acquire(&next).await.ok()?;
         matches!(next, Acquisition::Granted(_)).then_some(())
     })
     .await;
-    timeout(Duration::from_mins(1), gates[0].store.close())
+    timeout(Duration::from_mins(1), gates[0].close())
         .await
         .unwrap();
 }

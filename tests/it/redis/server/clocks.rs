@@ -31,11 +31,11 @@ async fn set_forward_it_ends_leases_early_and_fences_rise() {
     clock.set(STEP);
     let next = rig.grant(&attempt("held")).await;
     assert!(next.fence > lease.fence);
-    rig.store.must_lose(&held, Loss::HeldByAnother).await;
+    rig.must_lose(&held, Loss::HeldByAnother).await;
     // Set right again: what was counted by the wrong time is gone on from.
     clock.set(0);
     assert!(turn(&rig.store).await > lease.fence.get());
-    rig.store.must_refuse(&attempt("held")).await;
+    rig.must_refuse(&attempt("held")).await;
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
     let lease = rig.grant(&brief).await;
     let granted_at = Instant::now();
     clock.set(-STEP);
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let fresh = open(&rig.server.url());
     for store in [&rig.store, &fresh, &rig.store] {
         let next = turn(store).await;
         assert!(next > last, "{next} after {last}");
@@ -68,13 +68,13 @@ async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
 async fn a_fence_comes_again_only_if_data_and_time_are_lost_and_the_gateway_was_started_anew() {
     let (rig, clock) = rig().await;
     let before = turn(&rig.store).await;
-    rig.server.run(&["FLUSHALL"]).await;
+    rig.run(&["FLUSHALL"]).await;
     clock.set(-STEP);
     // This one has seen what was granted.
     let after = turn(&rig.store).await;
     assert!(after > before, "{after} after {before}");
-    rig.server.run(&["FLUSHALL"]).await;
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    rig.run(&["FLUSHALL"]).await;
+    let fresh = open(&rig.server.url());
     // The documentation says so (docs/stores/redis.md, "Fencing tokens"): this is the hole that is left.
     assert!(turn(&fresh).await < before);
 }
@@ -163,11 +163,10 @@ async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
     let now = i64::try_from(now.unwrap().as_secs()).unwrap();
     // Half a minute after the beginning of 1970.
     clock.set(30 - now);
-    let renewed = rig.store.must_renew(&asked, None).await;
+    let renewed = rig.must_renew(&asked, None).await;
     assert_eq!(renewed.fence, lease.fence);
-    let seen = rig.store.inspect(&asked.name).await.unwrap();
-    assert!(matches!(seen.holder, Some(Holder::Lease(_))), "{seen:?}");
-    rig.store.must_release(&asked).await;
+    rig.must_be_held(&asked.name).await;
+    rig.must_release(&asked).await;
 }
 
 #[tokio::test]
@@ -176,9 +175,7 @@ async fn of_another_server_makes_no_lease_longer_than_it_lasts() {
     let asked = attempt("moved");
     rig.grant(&asked).await;
     // A server to which its slot was moved has taken over what was left of it, and its clock is behind.
-    rig.server
-        .run(&["PEXPIRE", "lg:{moved}:lock", "5000"])
-        .await;
-    let again = granted(rig.store.acquire(&asked).await);
+    rig.run(&["PEXPIRE", "lg:{moved}:lock", "5000"]).await;
+    let again = granted(rig.acquire(&asked).await);
     assert!(again.expires_in <= Duration::from_secs(5), "{again:?}");
 }

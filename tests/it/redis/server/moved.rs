@@ -186,8 +186,7 @@ async fn those_who_wait_are_in_the_queue_of_the_server_to_which_the_address_has_
 #[tokio::test]
 async fn a_server_that_was_started_again_is_used_again_and_is_not_called_another_one() {
     let mut server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
-    let store = open(&server.url(), &patient(), &lifecycle);
+    let store = open_with(&server.url(), &patient());
     for _ in 0..3 {
         granted(store.acquire(&fresh()).await);
         server.kill();
@@ -243,29 +242,25 @@ async fn an_address_that_leads_to_two_servers_in_turn_is_refused_for_as_long_as_
 }
 
 /// A server that does not tell its run to the gateway's user.
-async fn mute(lifecycle: &Lifecycle) -> (RedisServer, RedisStore) {
+async fn mute() -> (RedisServer, RedisStore) {
     let server = RedisServer::start().await;
     server
-        .run(&[
-            "ACL", "SETUSER", "mute", "on", ">secret", "~lg:*", "&lg:*", "+@all", "-info",
-        ])
+        .set_user("mute on >secret ~lg:* &lg:* +@all -info")
         .await;
-    let store = open(&server.url_as("mute", "secret"), &quick(), lifecycle);
+    let store = open(&server.url_as("mute", "secret"));
     (server, store)
 }
 
 #[tokio::test]
 async fn a_login_that_may_not_ask_for_the_run_is_served_and_readiness_says_what_is_missed() {
-    let lifecycle = Lifecycle::new();
-    let (_server, store) = mute(&lifecycle).await;
+    let (_server, store) = mute().await;
     granted(store.acquire(&fresh()).await);
     assert_health(&store, "connection", Health::Warning, "run_id").await;
 }
 
 #[tokio::test]
 async fn at_a_server_that_does_not_say_its_run_nobody_leaves_again_in_each_late_round() {
-    let lifecycle = Lifecycle::new();
-    let (server, store) = mute(&lifecycle).await;
+    let (server, store) = mute().await;
     granted(store.acquire(&attempt("lock")).await);
     let gone = attempt("lock");
     store.leave(&gone.name, &gone.token, None).await.unwrap();

@@ -47,7 +47,7 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
     let after = length(&rig.server);
     // In the middle of what the grant has written: none of it counts.
     lose_the_end(&mut rig.server, before + (after - before) / 2).await;
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let fresh = open(&rig.server.url());
     fresh.must_refuse(&attempt("kept")).await;
     let renewal = fresh.renew(&kept.name, &kept.token, None).await;
     assert!(matches!(&renewal, Ok(Renewal::Renewed(lease, _)) if lease.fence == first.fence));
@@ -55,7 +55,7 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
     // Through a gateway that has never heard of it.
     let next = granted(fresh.acquire(&attempt("lost")).await);
     assert!(next.fence > forgotten.fence);
-    rig.store.must_not_release(&lost, Loss::HeldByAnother).await;
+    rig.must_not_release(&lost, Loss::HeldByAnother).await;
 }
 
 #[tokio::test]
@@ -82,12 +82,12 @@ async fn a_backup_that_is_restored_brings_back_old_locks_and_no_old_fence() {
     let (old, new) = (attempt("lock"), attempt("lock"));
     rig.grant(&old).await;
     let backup = fs::read(log(&rig.server)).unwrap();
-    rig.store.must_release(&old).await;
+    rig.must_release(&old).await;
     let current = rig.grant(&new).await;
     rig.server.kill();
     fs::write(log(&rig.server), backup).unwrap();
     rig.server.start_again().await;
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let fresh = open(&rig.server.url());
     eventually("it has read the backup", async || {
         fresh.inspect(&old.name).await.ok()
     })

@@ -15,7 +15,7 @@ fn by(cable: &Cable) -> latchgate::config::RedisUrl {
 async fn what_is_sent_over_them_is_given_up_in_time_and_a_new_one_serves() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let cable = Cable::to(server.port(), &lifecycle).await;
-    let store = open(&by(&cable), &quick(), &lifecycle);
+    let store = open(&by(&cable));
     let held = attempt("held");
     granted(store.acquire(&held).await);
     cable.cut();
@@ -160,23 +160,23 @@ async fn round() -> Round {
     rig.grant(&held).await;
     let asked: Vec<_> = (1..=MANY).map(|n| attempt(&format!("n{n}"))).collect();
     // Nobody is served before all have asked, however long that takes.
-    rig.server.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    rig.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let begun = AtomicUsize::new(0);
     let all = join_all(asked.iter().map(async |attempt| {
         begun.fetch_add(1, Ordering::Relaxed);
-        rig.store.acquire(attempt).await
+        rig.acquire(attempt).await
     }));
     let renewal = async {
         while begun.load(Ordering::Relaxed) < MANY {
             yield_now().await;
         }
-        let renewal = rig.store.renew(&held.name, &held.token, None);
+        let renewal = rig.renew(&held.name, &held.token, None);
         let serve = async {
             // By now it has been asked for, and stands in the queue before a connection has been made.
             for _ in 0..100 {
                 yield_now().await;
             }
-            rig.server.run(&["CLIENT", "UNPAUSE"]).await;
+            rig.run(&["CLIENT", "UNPAUSE"]).await;
         };
         tokio::join!(biased; renewal, serve).0
     };
@@ -191,6 +191,6 @@ async fn round() -> Round {
     let counted = ["EVAL", BEFORE, "0", &MANY.to_string()];
     Round {
         granted: answers.iter().filter(|answer| answer.is_ok()).count(),
-        before: rig.server.integer(&counted).await,
+        before: rig.integer(&counted).await,
     }
 }

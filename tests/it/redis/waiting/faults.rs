@@ -2,22 +2,11 @@
 
 use crate::redis::prelude::*;
 
-/// Ten times a period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(30);
-
 /// Two gateways whose user may neither send a message nor hear one.
 pub(super) async fn without_messages(server: &RedisServer) -> [TestGateway; 2] {
-    let user = [
-        "ACL",
-        "SETUSER",
-        "mute",
-        "on",
-        ">s3cret",
-        "~lg:*",
-        "+@all",
-        "resetchannels",
-    ];
-    server.run(&user).await;
+    server
+        .set_user("mute on >s3cret ~lg:* +@all resetchannels")
+        .await;
     let url = server.url_as("mute", "s3cret");
     [TestGateway::at(&url), TestGateway::at(&url)]
 }
@@ -67,9 +56,7 @@ async fn a_lost_message_costs_a_period() {
         server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let start = Instant::now();
         gates[0].release(&lease).await;
-        let (at, outcome) = asked.outcome().await;
-        lease = keep(outcome);
-        assert!(at - start < NOTICED, "{:?}", at - start);
+        lease = asked.noticed_since(start).await;
         until("both gateways listen again", async || {
             subscribers(&server).await == 2
         })
@@ -89,14 +76,12 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     let second = gates[0].queue(request("mute")).await;
     let start = Instant::now();
     gates[0].release(&lease).await;
-    let (at, outcome) = first.outcome().await;
-    let lease = keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    let lease = first.noticed_since(start).await;
     let left = lease.held.expires_in;
     assert!(left > Duration::from_millis(350), "{left:?}");
     let left = lease.held.hold_expires_in.unwrap();
     assert!(left > Duration::from_millis(450), "{left:?}");
-    assert_eq!(gates[0].store.unsent_messages(), 1);
+    assert_eq!(gates[0].unsent_messages(), 1);
     let lease = second.lease().await;
     assert!(lease.held.expires_in > Duration::from_secs(25));
     match health(&gates[0].store, "permissions").await {
@@ -108,26 +93,12 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
 #[tokio::test]
 async fn a_user_that_may_publish_but_not_subscribe_is_told() {
     let server = RedisServer::start().await;
-    let user = [
-        "ACL",
-        "SETUSER",
-        "deaf",
-        "on",
-        ">s3cret",
-        "~lg:*",
-        "&lg:*",
-        "+@all",
-        "-subscribe",
-    ];
-    server.run(&user).await;
+    server
+        .set_user("deaf on >s3cret ~lg:* &lg:* +@all -subscribe")
+        .await;
     let gate = TestGateway::at(&server.url_as("deaf", "s3cret"));
-    until_health(
-        &*gate.store,
-        "permissions",
-        Health::Misconfigured,
-        "subscribe",
-    )
-    .await;
+    let (store, misconfigured) = (&*gate.store, Health::Misconfigured);
+    until_health(store, "permissions", misconfigured, "subscribe").await;
 }
 
 #[tokio::test]
@@ -142,9 +113,7 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     proxy.strike(&lease.token.hash().to_string(), Fault::CutReply);
     let start = Instant::now();
     assert_unknown(behind.store.release(&lease.name, &lease.token.hash()).await);
-    let (at, outcome) = asked.outcome().await;
-    let lease = keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    let lease = asked.noticed_since(start).await;
     assert!(lease.held.expires_in > Duration::from_secs(25));
 }
 
@@ -176,7 +145,7 @@ async fn a_queue_survives_a_restart_with_its_data() {
     server.kill();
     server.start_again().await;
     until("the gateways are back", async || {
-        subscribers(&server).await == 2 && gates[0].store.inspect(&lease.name).await.is_ok()
+        subscribers(&server).await == 2 && gates[0].inspect(&lease.name).await.is_ok()
     })
     .await;
     gates[0].release(&lease).await;
@@ -290,15 +259,13 @@ fn brief(lock: &str) -> AcquireRequest {
 
 /// How long after the end of a short lease that began then, or a little before, the next was granted the lock.
 async fn lateness(began: Instant, next: PendingAcquire) -> Duration {
-    let (at, outcome) = next.outcome().await;
-    keep(outcome);
+    let (at, _) = next.granted().await;
     at.saturating_duration_since(began + SHORT)
 }
 
 /// The holder is answered, and dies with the gateway that answered it.
 async fn begins(holder: PendingAcquire, there: &TestGateway) -> Instant {
-    let (began, outcome) = holder.outcome().await;
-    keep(outcome);
+    let (began, _) = holder.granted().await;
     there.kill().await;
     began
 }
@@ -410,16 +377,14 @@ async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
     let mut late = Vec::new();
     for lock in LOCKS {
         let lease = here.take(lock).await;
-        let mut asked = waiting(attempt(lock));
-        asked.ttl = brief(lock).ttl;
-        let mut parked = there.store.park(&asked);
-        there.store.acquire(&asked).await.unwrap();
+        let asked = with(waiting(attempt(lock)), |it| it.ttl = brief(lock).ttl);
+        let mut parked = there.stand(&asked).await;
         let next = here.queue(request(lock)).await;
         here.release(&lease).await;
         assert_eq!(parked.news().await, News::GrantedProvisionally);
         // As if the word of the grant had been lost: it is confirmed when a round has found it.
         sleep(3 * SHORT / 2).await;
-        there.store.must_confirm(&asked).await;
+        there.must_confirm(&asked).await;
         late.push(lateness(Instant::now(), next).await);
     }
     assert_most_precede_rounds(late);

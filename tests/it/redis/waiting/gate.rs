@@ -1,11 +1,13 @@
 //! A gateway on a server that others share, and those who ask it.
 
+use std::ops::Deref;
+
 use latchgate::config::RedisUrl;
 use tokio::sync::oneshot;
 
 use crate::redis::prelude::*;
 
-/// A gateway of its own.
+/// A gateway of its own, which is asked as its store where it has no word of its own for that.
 pub(crate) struct TestGateway {
     pub(crate) store: Arc<RedisStore>,
     pub(crate) engine: Engine,
@@ -19,6 +21,8 @@ pub(crate) struct PendingAcquire {
 
 /// How long the place of one with an idempotency key is kept here.
 pub(crate) const GRACE: Duration = Duration::from_millis(1_500);
+/// Ten times a period and a second, for a machine that is busy with something else.
+pub(crate) const NOTICED: Duration = Duration::from_secs(30);
 /// How long anybody waits for what comes about without a message: a few periods of two seconds.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
@@ -43,16 +47,12 @@ impl TestGateway {
 
     pub(crate) fn with(servers: impl Into<RedisServers>, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
-        let store = Arc::new(open(servers, config, &lifecycle));
+        let store = Arc::new(open_in(servers, config, &lifecycle));
         let limits = with(LimitsConfig::default(), |it| {
             it.reconnect_grace_ms = Millis(u64::try_from(GRACE.as_millis()).unwrap());
         });
-        let engine = Engine::start(
-            store.clone(),
-            lifecycle.clone(),
-            &limits,
-            Metrics::default(),
-        );
+        let (of, metrics) = (store.clone(), Metrics::default());
+        let engine = Engine::start(of, lifecycle.clone(), &limits, metrics);
         Self {
             store,
             engine,
@@ -71,9 +71,7 @@ impl TestGateway {
     }
 
     pub(crate) async fn take_for(&self, lock: &str, ttl_ms: u64) -> Lease {
-        let mut asked = request(lock);
-        asked.ttl = ttl(ttl_ms);
-        asked.wait = Duration::ZERO;
+        let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
         keep(self.engine.acquire(asked).await)
     }
 
@@ -122,10 +120,8 @@ impl TestGateway {
         let mut crowd = Vec::new();
         while crowd.len() < many {
             let group = (many - crowd.len()).min(250);
-            crowd.extend(
-                (0..group)
-                    .map(|_| self.ask(with(request(lock), |it| it.wait = Duration::from_mins(5)))),
-            );
+            let patient = || with(request(lock), |it| it.wait = Duration::from_mins(5));
+            crowd.extend((0..group).map(|_| self.ask(patient())));
             self.until_queued(lock, before + crowd.len() as u64).await;
         }
         crowd
@@ -167,6 +163,14 @@ impl TestGateway {
     }
 }
 
+impl Deref for TestGateway {
+    type Target = RedisStore;
+
+    fn deref(&self) -> &RedisStore {
+        &self.store
+    }
+}
+
 // === impl PendingAcquire ===
 
 impl PendingAcquire {
@@ -180,15 +184,34 @@ impl PendingAcquire {
     /// When, and what it is answered.
     pub(crate) async fn outcome(self) -> (Instant, Result<Granted, AcquireError>) {
         let outcome = timeout(LONG, self.outcome).await;
-        outcome
-            .expect("it is answered in time")
-            .expect("the gateway answers")
+        let outcome = outcome.expect("it is answered in time");
+        outcome.expect("the gateway answers")
+    }
+
+    /// When, and the lease that it is granted.
+    pub(crate) async fn granted(self) -> (Instant, Lease) {
+        let (at, outcome) = self.outcome().await;
+        (at, keep(outcome))
+    }
+
+    /// The lease that it is granted within a few periods.
+    pub(crate) async fn noticed_since(self, start: Instant) -> Lease {
+        let (at, lease) = self.granted().await;
+        assert!(at - start < NOTICED, "{:?}", at - start);
+        lease
     }
 
     /// Why it is refused.
     pub(crate) async fn refusal(self) -> AcquireError {
         self.outcome().await.1.expect_err("it is refused")
     }
+}
+
+/// Takes a lock once its store is ready to grant it.
+pub(crate) async fn until_taken(gate: &TestGateway, lock: &str, ttl_ms: u64) -> Lease {
+    let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
+    let ask = async || gate.engine.acquire(asked.clone()).await.ok();
+    keep(Ok(eventually("it is granted", ask).await))
 }
 
 /// Half a minute, for whoever waits as long as it takes.
@@ -206,6 +229,11 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         authorization: Authorization::default(),
         idempotency_key: None,
     }
+}
+
+/// The same for whoever does not wait.
+pub(crate) fn at_once(request: AcquireRequest) -> AcquireRequest {
+    with(request, |it| it.wait = Duration::ZERO)
 }
 
 pub(crate) fn request_by(lock: &str, owner: &str) -> AcquireRequest {

@@ -10,8 +10,7 @@ async fn nobody_passes_those_who_wait() {
     let waiting = gate.queue(request("barge")).await;
     // The lock falls free without a script: whoever comes first finds a queue.
     server.run(&["DEL", "lg:{barge}:lock"]).await;
-    let mut hasty = request("barge");
-    hasty.wait = Duration::ZERO;
+    let hasty = at_once(request("barge"));
     let refused = gate.ask(hasty).refusal().await;
     let AcquireError::Held {
         contention: Contention { holder, waiters },
@@ -27,23 +26,6 @@ async fn nobody_passes_those_who_wait() {
         other => panic!("{other:?}"),
     }
     assert_eq!(waiters, 0);
-}
-
-#[tokio::test]
-async fn a_grant_at_the_same_gateway_comes_with_the_release_and_needs_no_message() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("reply").await;
-    let asked = gate.queue(request("reply")).await;
-    server.run(&["CONFIG", "RESETSTAT"]).await;
-    gate.pass(&lease, asked).await;
-    let stats = server.text(&["INFO", "commandstats"]).await;
-    let line = |name: &str| {
-        let name = format!("cmdstat_{name}:calls=");
-        stats.lines().find_map(|line| line.strip_prefix(&name))
-    };
-    // One script, of which nothing is published.
-    assert!(line("evalsha").unwrap().starts_with("1,"), "{stats}");
-    assert_eq!(line("publish"), None);
 }
 
 #[tokio::test]
@@ -76,8 +58,9 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
     let (server, gate) = gateway().await;
     gate.take("longest").await;
     let waits = [5, 50, 20].map(|seconds| {
-        let mut asks = request("longest");
-        asks.wait = Duration::from_secs(seconds);
+        let asks = with(request("longest"), |it| {
+            it.wait = Duration::from_secs(seconds)
+        });
         asks
     });
     let mut asked = Vec::new();
@@ -99,8 +82,7 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
 #[tokio::test]
 async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
     let (server, gate) = gateway().await;
-    let mut first = request_by("traces", "first");
-    first.wait = Duration::ZERO;
+    let first = with(request_by("traces", "first"), |it| it.wait = Duration::ZERO);
     gate.ask(first).lease().await;
     let asked = gate.queue(request("traces")).await;
     server.run(&["DEL", "lg:{traces}:lock"]).await;
@@ -111,9 +93,6 @@ async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
     assert_eq!(held.owner, None);
 }
 
-/// Ten times a period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(30);
-
 #[tokio::test]
 async fn a_foreign_release_is_noticed_within_a_period() {
     let (server, gate) = gateway().await;
@@ -122,9 +101,7 @@ async fn a_foreign_release_is_noticed_within_a_period() {
     let asked = gate.queue(request("theirs")).await;
     let start = Instant::now();
     server.run(&["DEL", "lg:{theirs}:lock"]).await;
-    let (at, outcome) = asked.outcome().await;
-    keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    asked.noticed_since(start).await;
 }
 
 #[tokio::test]
@@ -137,9 +114,7 @@ async fn a_foreign_holder_without_an_expiry_is_waited_for() {
         .run(&["SET", "lg:{ever}:lock", "y", "PX", "500"])
         .await;
     let start = Instant::now();
-    let (at, outcome) = asked.outcome().await;
-    keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    asked.noticed_since(start).await;
 }
 
 #[tokio::test]
@@ -151,8 +126,7 @@ async fn a_foreign_holder_is_waited_for_until_its_lock_expires() {
         let start = Instant::now();
         let set = ["SET", "lg:{soon}:lock", "x", "PX", "600"];
         server.run(&set).await;
-        let (at, outcome) = gate.ask(request("soon")).outcome().await;
-        let lease = keep(outcome);
+        let (at, lease) = gate.ask(request("soon")).granted().await;
         let waited = at - start;
         assert!(waited >= LASTS, "{waited:?}");
         late.push(waited.saturating_sub(LASTS));
