@@ -140,8 +140,6 @@ pub(super) async fn is_free(store: &AnyStore, lock: &str) -> bool {
 
 /// Waits until so many hold `lock`.
 pub(super) async fn until_holders(store: &AnyStore, count: u64) {
-    until("so many hold it", async || {
-        holders(store, "lock").await == count
-    })
-    .await;
+    let is_so = async || holders(store, "lock").await == count;
+    until("so many hold it", is_so).await;
 }

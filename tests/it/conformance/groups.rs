@@ -134,8 +134,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
 pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fixture) {
     let store = fixture.store();
     let engine = engine(&store);
-    let other = attempt("y", LONG);
-    granted(&store, &other).await;
+    let other = store.must_hold(attempt("y", LONG)).await;
     for key in [None, Some(IdempotencyKey::random())] {
         let request = group(&["x", "y", "z"], LONG, Duration::ZERO, key.as_ref());
         let error = acquire(&engine, request).await.unwrap_err();
@@ -195,10 +194,8 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
         let engine = engine(&killed);
         drop(acquire(&engine, group(&["x", "y"], BRIEF, WAIT, None)).await);
     });
-    until("it takes the first lock", async || {
-        !is_free(&store, "x").await
-    })
-    .await;
+    let is_so = async || !is_free(&store, "x").await;
+    until("it takes the first lock", is_so).await;
     // It is kept while the second is waited for.
     sleep(Duration::from_millis(2 * BRIEF)).await;
     assert!(!is_free(&store, "x").await);

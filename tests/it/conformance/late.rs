@@ -160,9 +160,7 @@ fn is_told_since(lease: &HeldLease, decided: Instant) {
     let now = Instant::now();
     let (left, since) = (lease.left_at(now), now - decided);
     assert!(since >= STALL);
-    assert!(
-        left + since <= lease.ttl.duration(),
-        "{left:?} after {since:?}"
-    );
+    let expected = left + since <= lease.ttl.duration();
+    assert!(expected, "{left:?} after {since:?}");
     assert!(left > lease.ttl.duration() / 2, "{left:?}");
 }

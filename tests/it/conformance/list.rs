@@ -277,8 +277,9 @@ fn all(limit: usize) -> ListQuery {
 async fn hold(store: &AnyStore, prefix: &str, count: usize) -> Vec<Attempt> {
     let mut held = Vec::new();
     for number in 0..count {
-        let asked = attempt(&format!("{prefix}:{number}"), LONG);
-        granted(store, &asked).await;
+        let asked = store
+            .must_hold(attempt(&format!("{prefix}:{number}"), LONG))
+            .await;
         held.push(asked);
     }
     held

@@ -23,8 +23,8 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
     let asked = Instant::now();
     let told = granted(&fixture.store(), &full).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let shown = fixture.store().must_be_held(&full.name).await;
+        let store = fixture.restart_if(restarted).await;
+        let shown = store.must_be_held(&full.name).await;
         assert_eq!(shown.fence, told.fence);
         assert_eq!(shown.ttl, told.ttl);
         assert_eq!(shown.owner, told.owner);

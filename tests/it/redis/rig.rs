@@ -58,16 +58,13 @@ impl Rig {
 
     /// Makes every script known to the server, so that the next copy of any is carried out.
     pub(crate) async fn warm_up(&self) {
-        let asked = attempt("warm");
-        self.grant(&asked).await;
-        self.store.inspect(&asked.name).await.unwrap();
-        self.store.must_renew(&asked, None).await;
-        self.store.must_release(&asked).await;
-        self.store
-            .must_give_back(&asked, GiveBack::NothingHeld)
-            .await;
+        let asked = self.must_hold(attempt("warm")).await;
+        self.must_be_held(&asked.name).await;
+        self.must_renew(&asked, None).await;
+        self.must_release(&asked).await;
+        self.must_give_back(&asked, GiveBack::NothingHeld).await;
         self.grant(&attempt("warm")).await;
-        self.store.break_lock(&asked.name, None).await.unwrap();
+        self.must_break(&asked.name, None).await;
     }
 
     /// Acquires with an attempt that must be granted.
@@ -201,9 +198,8 @@ pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
     let mut attempt = attempt(lock);
     let key = IdempotencyKey::new(&format!("{key}-0123456789-0123456789")).unwrap();
     let salt = Salt::random();
-    attempt.token = key
-        .derive_token(&CallerId::ANONYMOUS, &attempt.name, &salt)
-        .hash();
+    let token = key.derive_token(&CallerId::ANONYMOUS, &attempt.name, &salt);
+    attempt.token = token.hash();
     attempt.idempotency = Some(Idempotency {
         hash: key.hash(&CallerId::ANONYMOUS, &attempt.name),
         fingerprint: Fingerprint::of(Some(attempt.ttl), None, None, None, &attempt.metadata),
@@ -244,6 +240,29 @@ pub(crate) fn fence_key(lock: &LockName) -> String {
     )
 }
 
+/// The fence of the lease that holds a lock at this server, as it is stored.
+pub(crate) async fn fence_at(server: &RedisServer, lock: &str) -> String {
+    let key = format!("lg:{{{lock}}}:lock");
+    server.text(&["GETRANGE", &key, "70", "85"]).await
+}
+
+/// Takes a lock and leaves it, and answers the fence.
+pub(crate) async fn turn(store: &impl Store, lock: &str) -> u64 {
+    let asked = attempt(lock);
+    let lease = store.must_grant(&asked).await;
+    store.must_release(&asked).await;
+    lease.fence.get()
+}
+
+/// What is under this key is in the way.
+#[track_caller]
+pub(crate) fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
+    match answer {
+        Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, expected),
+        other => panic!("{expected} is in the way, but: {other:?}"),
+    }
+}
+
 #[track_caller]
 pub(crate) fn granted(acquisition: Result<Acquisition, StoreError>) -> HeldLease {
     match acquisition {
@@ -277,10 +296,8 @@ pub(crate) async fn until_too_few(store: &impl Store) -> StoreError {
         wanted: 1,
         confirmed: Some(0),
     });
-    until("the server is examined", async || {
-        store.acquire(&attempt("first")).await.as_ref().err() == Some(&too_few)
-    })
-    .await;
+    let is_so = async || store.acquire(&attempt("first")).await.as_ref().err() == Some(&too_few);
+    until("the server is examined", is_so).await;
     too_few
 }
 

@@ -29,6 +29,12 @@ pub(crate) trait Ask: Store {
         }
     }
 
+    /// The same, for an attempt that is of use later.
+    async fn must_hold(&self, asked: Attempt) -> Attempt {
+        self.must_grant(&asked).await;
+        asked
+    }
+
     /// The same for each of these, one after the other.
     async fn must_grant_each<'a>(
         &self,
@@ -53,6 +59,18 @@ pub(crate) trait Ask: Store {
     async fn must_answer(&self, asked: &Attempt, expected: Acquisition) {
         let answer = self.acquire(asked).await;
         assert_eq!(answer, Ok(expected), "{}", asked.name);
+    }
+
+    /// Acquires a lock under a key that a lease has used which is over.
+    async fn must_expire(&self, asked: &Attempt) {
+        let expired = Acquisition::IdempotencyExpired;
+        self.must_answer(asked, expired).await;
+    }
+
+    /// Acquires a lock under a key that stands for another request.
+    async fn must_mismatch(&self, asked: &Attempt) {
+        let mismatch = Acquisition::IdempotencyMismatch;
+        self.must_answer(asked, mismatch).await;
     }
 
     /// Renews a lease, which lives.

@@ -48,6 +48,11 @@ impl RedisServer {
         Self::start_with(&words(line).collect::<Vec<_>>()).await
     }
 
+    /// Starts a server that has written down what it did before it answers.
+    pub(crate) async fn start_logged() -> Self {
+        Self::start_as("--appendonly yes --appendfsync always").await
+    }
+
     /// Starts a server that speaks TLS as well, with this certificate and to whoever has one of `authority`;
     /// with further options. Answers the port on which it does.
     pub(crate) async fn start_tls(

@@ -1,7 +1,7 @@
 //! Locks over HTTPS, with HTTP/1.1 and with HTTP/2: requests that share a connection, a line that can die, a gateway
 //! that is about to stop.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::Ipv4Addr, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use h2::RecvStream;
@@ -10,25 +10,20 @@ use latchgate::lifecycle::Lifecycle;
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
-    net::{TcpListener, TcpStream},
-    sync::watch,
+    io::AsyncWriteExt,
     time::{Instant, sleep, timeout},
 };
 
 use super::fixture::{Certified, H2, head, piece, read, tls_connect};
-use crate::support::RedisServer;
+use crate::support::{Cable, RedisServer};
 
 #[test]
 fn curl_takes_and_releases_a_lock_with_either_version() {
     let certified = Certified::start();
     for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
         let lease = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
-        assert_eq!(
-            (lease.status, lease.version.as_str()),
-            (201, version),
-            "{lease:?}"
-        );
+        let found = (lease.status, lease.version.as_str());
+        assert_eq!(found, (201, version), "{lease:?}");
         let held = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
         assert_eq!(held.status, 423, "{held:?}");
         let token = format!("Lock-Token: {}", lease.json()["token"].as_str().unwrap());
@@ -68,14 +63,12 @@ async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
         }
     }
     let mut token = lease["token"].as_str().unwrap().to_owned();
-    let renewed = h2
-        .ask(Method::PUT, "/locks/a/renew", &[("lock-token", &token)], "")
-        .await;
+    let header = [("lock-token", &*token)];
+    let renewed = h2.ask(Method::PUT, "/locks/a/renew", &header, "").await;
     assert_eq!(renewed.0, 200);
     for _ in 1..=200 {
-        let released = h2
-            .ask(Method::DELETE, "/locks/a", &[("lock-token", &token)], "")
-            .await;
+        let header = [("lock-token", &*token)];
+        let released = h2.ask(Method::DELETE, "/locks/a", &header, "").await;
         assert_eq!(released.0, 204);
         let (status, lease) = waiting.next().await.unwrap();
         assert_eq!(status, 201, "{lease}");
@@ -116,9 +109,7 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
             let mut waiter = tls_connect(authority, address, &[protocol]).await;
             let request = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 17\r\n\
                            content-type: application/json\r\n\r\n{\"wait_ms\":50000}";
-            AsyncWriteExt::write_all(&mut waiter, request.as_bytes())
-                .await
-                .unwrap();
+            waiter.write_all(request.as_bytes()).await.unwrap();
             Box::new(waiter)
         };
         holder.until_queued("a", 1).await;
@@ -167,8 +158,7 @@ async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_althoug
 
 #[tokio::test]
 async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_back() {
-    let mut server =
-        RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let mut server = RedisServer::start_logged().await;
     let url = format!("redis://127.0.0.1:{}", server.port());
     let certified = Certified::set(&[("LATCHGATE_STORE", &url)]);
     let mut caller = H2::connect(&certified).await;
@@ -183,66 +173,6 @@ async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_b
     sleep(Duration::from_secs(2)).await;
     server.start_again().await;
     caller.until_free("a").await;
-}
-
-/// A line. When it is dead nothing passes, and each end is told that the other has it: so does a
-/// load balancer before a machine that is gone.
-pub(crate) struct Line {
-    pub(crate) address: SocketAddr,
-    is_alive: watch::Sender<bool>,
-    lifecycle: Lifecycle,
-}
-
-// === impl Line ===
-
-impl Line {
-    pub(crate) async fn to(gateway: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (is_alive, alive) = watch::channel(true);
-        let lifecycle = Lifecycle::new();
-        let tasks = lifecycle.clone();
-        lifecycle.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(gateway).await.unwrap();
-                let (from_client, to_client) = split(client);
-                let (from_server, to_server) = split(server);
-                tasks.spawn(carry(from_client, to_server, alive.clone()));
-                tasks.spawn(carry(from_server, to_client, alive.clone()));
-            }
-        });
-        Self {
-            address,
-            is_alive,
-            lifecycle,
-        }
-    }
-
-    pub(crate) fn die(&self) {
-        self.is_alive.send_replace(false);
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        // Without a runtime that goes on nothing is left of it.
-        drop(self.lifecycle.stop(Duration::ZERO));
-    }
-}
-
-async fn carry(
-    mut from: ReadHalf<TcpStream>,
-    mut to: WriteHalf<TcpStream>,
-    mut alive: watch::Receiver<bool>,
-) {
-    let mut bytes = vec![0; 65_536];
-    while let Ok(read @ 1..) = from.read(&mut bytes).await {
-        if alive.wait_for(|&is_alive| is_alive).await.is_err()
-            || to.write_all(&bytes[..read]).await.is_err()
-        {
-            return;
-        }
-    }
 }
 
 /// A client with room for the answers of many requests, and little for that of each.
@@ -289,8 +219,10 @@ async fn a_request_that_is_reset_ends_and_the_others_on_its_connection_go_on() {
 #[tokio::test]
 async fn a_dead_line_costs_all_its_requests_within_two_pings() {
     let certified = Certified::start();
-    let line = Line::to(certified.gateway.address).await;
-    let mut h2 = H2::connect_by(&certified, line.address, &roomy()).await;
+    let lifecycle = Lifecycle::new();
+    let line = Cable::to(certified.gateway.address.port(), &lifecycle).await;
+    let address = (Ipv4Addr::LOCALHOST, line.port()).into();
+    let mut h2 = H2::connect_by(&certified, address, &roomy()).await;
     let mut observer = H2::connect(&certified).await;
     let mut held = hold(&mut h2, "held", r#"{"ttl_ms": 60000}"#).await;
     let (_, lease) = observer.acquire("other", r#"{"ttl_ms": 3600000}"#).await;
@@ -302,7 +234,7 @@ async fn a_dead_line_costs_all_its_requests_within_two_pings() {
     assert!(timeout(Duration::from_secs(12), alive).await.is_err());
     observer.until_queued("other", 1).await;
 
-    line.die();
+    line.cut();
     let died = Instant::now();
     observer.until_free("held").await;
     observer.until_queued("other", 0).await;

@@ -137,10 +137,8 @@ async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
     let mut answer = Vec::new();
     let read = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
     let refused = read.expect("the connection is closed").unwrap_err();
-    assert!(
-        refused.to_string().contains("CertificateRequired"),
-        "{refused}"
-    );
+    let expected = refused.to_string().contains("CertificateRequired");
+    assert!(expected, "{refused}");
     let (mut tcp, _) = stream.into_inner();
     let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
     read.expect("the connection is closed")
@@ -237,10 +235,8 @@ async fn headers_are_limited_as_over_http_1() {
     let mut h2 = H2::connect(&certified).await;
     let long = "x".repeat(17 * 1024);
     let (status, problem) = h2.ask(Method::GET, "/locks/a", &[("x", &long)], "").await;
-    assert_eq!(
-        (status, &problem["code"]),
-        (431, &"headers-too-large".into())
-    );
+    let found = (status, &problem["code"]);
+    assert_eq!(found, (431, &"headers-too-large".into()));
     let target = format!("/locks/{}", "a".repeat(5_000));
     let (status, problem) = h2.ask(Method::GET, &target, &[], "").await;
     assert_eq!((status, &problem["code"]), (414, &"uri-too-long".into()));

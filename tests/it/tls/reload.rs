@@ -140,10 +140,8 @@ async fn is_warned_of_at_the_start_and_when_another_one_is_read_and_shows_in_the
     // A new one that has long to go says nothing, and one that has not says so at once.
     for (ends, warnings) in [(SystemClock.wall() + 90 * DAY, 1), (soon + DAY, 2)] {
         certified.files.write(&certified.authority.sign_until(ends));
-        until("it is read again", async || {
-            scraped(&certified) == seconds(ends)
-        })
-        .await;
+        let is_so = async || scraped(&certified) == seconds(ends);
+        until("it is read again", is_so).await;
         warned(&certified, warnings).await;
     }
 }

@@ -6,8 +6,7 @@ pub(crate) async fn end_whoever_holds_the_lock(fixture: &dyn Fixture) {
     let first = granted(&fixture.store(), &attempt("lock", LONG)).await;
     assert_eq!(broken(fixture, None).await.fence, first.fence);
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = &fixture.store();
+        let store = &fixture.restart_if(restarted).await;
         assert!(is_free(store, "lock").await);
         let next = attempt("lock", LONG);
         assert!(granted(store, &next).await.fence > first.fence);
@@ -69,8 +68,7 @@ pub(crate) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
     let (_, asked) = holding(fixture, attempt("lock", LONG)).await;
     broken(fixture, None).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = &fixture.store();
+        let store = &fixture.restart_if(restarted).await;
         for held in [false, true] {
             let next = attempt("lock", LONG);
             if held {
@@ -103,13 +101,10 @@ pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
         granted(&fixture.store(), &asked).await;
         broken(fixture, None).await;
         for restarted in [false, true] {
-            fixture.restart_if(restarted).await;
-            let store = &fixture.store();
+            let store = &fixture.restart_if(restarted).await;
             store.must_withdraw(&asked).await;
             if asked.idempotency.is_some() {
-                store
-                    .must_answer(&keyed("lock", LONG, id), Acquisition::IdempotencyExpired)
-                    .await;
+                store.must_expire(&keyed("lock", LONG, id)).await;
             }
             assert!(is_free(store, "lock").await);
         }
@@ -119,8 +114,7 @@ pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
 pub(crate) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
     let (store, asked) = holding(fixture, attempt("lock", LONG)).await;
     broken(fixture, None).await;
-    let next = attempt("lock", LONG);
-    granted(&store, &next).await;
+    store.must_grant(&attempt("lock", LONG)).await;
     store.must_give_back(&asked, GiveBack::NothingHeld).await;
     refused(&store, &attempt("lock", LONG)).await;
 }

@@ -47,8 +47,7 @@ pub(crate) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn
     let (_, first) = holding(fixture, keyed("lock", LONG, key)).await;
     fixture.store().must_replay(&keyed("lock", LONG, key)).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         store.must_give_back(&first, GiveBack::Kept).await;
     }
     released(&fixture.store(), &first).await;
@@ -59,9 +58,7 @@ pub(crate) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn
     let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
     store.must_give_back(&first, GiveBack::GivenBack).await;
     assert!(is_free(&store, "lock").await);
-    store
-        .must_answer(&keyed("lock", LONG, key), Acquisition::IdempotencyExpired)
-        .await;
+    store.must_expire(&keyed("lock", LONG, key)).await;
 }
 
 pub(crate) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
@@ -77,8 +74,7 @@ pub(crate) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
 pub(crate) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
     let (store, gone) = holding(fixture, attempt("released", LONG)).await;
     released(&store, &gone).await;
-    let over = attempt("expired", SHORT);
-    granted(&store, &over).await;
+    let over = store.must_hold(attempt("expired", SHORT)).await;
     store.until_free("expired").await;
     for ended in [gone, over] {
         store.must_give_back(&ended, GiveBack::NothingHeld).await;
@@ -91,8 +87,7 @@ pub(crate) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture
     let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
     give_back_unanswered(&store, &first, &first, GiveBack::GivenBack).await;
     // The attempt itself is over, and another one under the key is as good as the first.
-    let next = keyed("lock", LONG, key);
-    granted(&store, &next).await;
+    let next = store.must_hold(keyed("lock", LONG, key)).await;
     give_back_unanswered(&store, &first, &first, GiveBack::NothingHeld).await;
     released(&store, &next).await;
 }

@@ -55,9 +55,7 @@ pub(crate) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixt
     let idempotency = other.idempotency.as_mut().expect("it is keyed");
     idempotency.fingerprint =
         Fingerprint::of(Some(ttl(SHORT)), None, None, None, &Metadata::default());
-    store
-        .must_answer(&other, Acquisition::IdempotencyMismatch)
-        .await;
+    store.must_mismatch(&other).await;
     released(&store, &first).await;
 }
 
@@ -83,8 +81,7 @@ pub(crate) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fi
         expired(fixture, key).await;
         assert!(is_free(&store, "lock").await);
         // Also while somebody else holds the lock, and after a restart.
-        let next = attempt("lock", LONG);
-        granted(&store, &next).await;
+        let next = store.must_hold(attempt("lock", LONG)).await;
         expired(fixture, key).await;
         released(&store, &next).await;
         fixture.restart().await;
@@ -116,7 +113,5 @@ pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture
 
 async fn expired(fixture: &dyn Fixture, key: IdempotencyHash) {
     let (store, again) = (fixture.store(), keyed("lock", LONG, key));
-    store
-        .must_answer(&again, Acquisition::IdempotencyExpired)
-        .await;
+    store.must_expire(&again).await;
 }

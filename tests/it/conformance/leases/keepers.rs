@@ -169,19 +169,15 @@ fn first(attempt: &Attempt) -> KeeperId {
 
 async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> KeeperId {
     let id = KeeperId::random();
-    fixture
-        .store()
-        .must_renew_as(Renewer::Adopter(id), lease)
-        .await;
+    let (store, renewer) = (fixture.store(), Renewer::Adopter(id));
+    store.must_renew_as(renewer, lease).await;
     id
 }
 
 /// It renews as the keeper.
 async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
-    fixture
-        .store()
-        .must_renew_as(Renewer::Keeper(keeper), lease)
-        .await;
+    let (store, renewer) = (fixture.store(), Renewer::Keeper(keeper));
+    store.must_renew_as(renewer, lease).await;
 }
 
 /// It neither renews nor releases as the keeper, and the lease lives on.

@@ -27,8 +27,7 @@ pub(crate) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
 pub(crate) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
     let (store, gone) = holding(fixture, attempt("released", LONG)).await;
     released(&store, &gone).await;
-    let over = attempt("expired", SHORT);
-    granted(&store, &over).await;
+    let over = store.must_hold(attempt("expired", SHORT)).await;
     store.until_free("expired").await;
     for ended in [gone, over] {
         let long = Some(ttl(LONG));

@@ -61,8 +61,7 @@ pub(crate) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
     assert_eq!((told.fence, told.hold_expires_in), (lease.fence, None));
     is_asked_for(&told, LATER);
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         let lease = store.must_renew(&holder, None).await;
         is_asked_for(&lease, LATER);
         assert_eq!(lease.hold_expires_in, None);
@@ -147,8 +146,7 @@ pub(crate) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
     let lease = granted(&store, &holder).await;
     asked(fixture, None, SOON).await;
     released(&store, &holder).await;
-    let next = attempt("lock", LONG);
-    granted(&store, &next).await;
+    let next = store.must_hold(attempt("lock", LONG)).await;
     sleep(SOON + ReleaseRequest::BACKSTOP + Duration::from_millis(200)).await;
     // Nobody has broken it, and who has released it in time must not hear that.
     store.must_lose(&holder, Loss::HeldByAnother).await;
@@ -181,9 +179,7 @@ pub(crate) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
     let (store, _) = holding(fixture, keyed("lock", LONG, key)).await;
     asked(fixture, None, SOON).await;
     fixture.store().until_free("lock").await;
-    store
-        .must_answer(&keyed("lock", LONG, key), Acquisition::IdempotencyExpired)
-        .await;
+    store.must_expire(&keyed("lock", LONG, key)).await;
 }
 
 pub(crate) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {

@@ -42,8 +42,7 @@ pub(crate) async fn with_a_fence_end_that_lease_and_no_other(fixture: &dyn Fixtu
     assert_eq!(gone.len(), 1);
     assert_eq!((gone[0].fence, gone[0].mode), (meant, leases[1].mode));
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         store
             .must_have_lost(&sharing[1], Loss::Broken { held: true })
             .await;
@@ -177,17 +176,14 @@ pub(crate) async fn use_up_the_keys_and_outlast_late_copies(fixture: &dyn Fixtur
     broken(fixture, leases[0].fence.into()).await;
     broken(fixture, BreakTarget::All).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         for one in &sharing {
             store.must_withdraw(one).await;
             store.must_give_back(one, GiveBack::NothingHeld).await;
         }
         for key in [by_fence, by_all] {
             let again = under(key, one_of(3, "lock", LONG));
-            store
-                .must_answer(&again, Acquisition::IdempotencyExpired)
-                .await;
+            store.must_expire(&again).await;
         }
         assert!(is_free(&store, "lock").await);
     }

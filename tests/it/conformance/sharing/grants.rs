@@ -207,8 +207,7 @@ pub(crate) async fn nothing_of_those_who_shared_it_comes_back(fixture: &dyn Fixt
     let store = fixture.store();
     for _ in 0..3 {
         // By release, by expiry and by a break.
-        let released_one = one_of(5, "lock", LONG);
-        granted(&store, &released_one).await;
+        let released_one = store.must_hold(one_of(5, "lock", LONG)).await;
         granted(&store, &one_of(5, "lock", SHORT / 2)).await;
         released(&store, &released_one).await;
         store.until_free("lock").await;

@@ -65,17 +65,13 @@ pub(crate) async fn the_same_key_in_another_mode_or_with_another_limit_is_a_mism
         reader("lock", LONG),
         one_of(3, "lock", LONG),
     ] {
-        store
-            .must_answer(&under(key, other), Acquisition::IdempotencyMismatch)
-            .await;
+        store.must_mismatch(&under(key, other)).await;
     }
     released(&store, &first).await;
 
     granted(&store, &under(alone, attempt("alone", LONG))).await;
     for other in [reader("alone", LONG), one_of(3, "alone", LONG)] {
-        store
-            .must_answer(&under(alone, other), Acquisition::IdempotencyMismatch)
-            .await;
+        store.must_mismatch(&under(alone, other)).await;
     }
 }
 
@@ -109,10 +105,7 @@ pub(crate) async fn a_key_is_refused_after_the_expiry_while_others_share_it(fixt
 
 async fn is_used(fixture: &dyn Fixture, key: IdempotencyHash) {
     let again = under(key, one_of(2, "lock", LONG));
-    fixture
-        .store()
-        .must_answer(&again, Acquisition::IdempotencyExpired)
-        .await;
+    fixture.store().must_expire(&again).await;
 }
 
 pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {

@@ -24,8 +24,7 @@ pub(crate) async fn who_does_not_share_it_can_do_nothing_with_it(fixture: &dyn F
     granted(&store, &reader("lock", LONG)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
     // Neither with a token of nobody nor with that of another lock.
-    let other = reader("other", LONG);
-    granted(&store, &other).await;
+    let other = store.must_hold(reader("other", LONG)).await;
     for token in [token(), other.token] {
         let stranger = with(attempt("lock", LONG), |it| it.token = token);
         store.must_have_lost(&stranger, Loss::HeldByAnother).await;
@@ -118,8 +117,7 @@ pub(crate) async fn they_survive_a_restart_and_still_exclude(fixture: &dyn Fixtu
     let asked = Instant::now();
     let sharing = [one_of(3, "lock", LONG), reader("lock", LONG)];
     let told = store.must_grant_each(&sharing).await;
-    let soon_over = one_of(3, "lock", 2 * SHORT);
-    granted(&store, &soon_over).await;
+    store.must_grant(&one_of(3, "lock", 2 * SHORT)).await;
     fixture.restart().await;
     let store = fixture.store();
     refused(&store, &attempt("lock", LONG)).await;

@@ -127,10 +127,7 @@ pub(crate) async fn a_hundred_who_stand_together_are_granted_together(fixture: &
     /// More than one script may grant.
     const CROWD: u64 = 150;
     let (gateways, writer) = Gateways::holding(fixture).await;
-    let readers: Vec<_> = (0..CROWD)
-        .map(|_| gateways.ask(sharing(None, "reads")))
-        .collect();
-    gateways.queued("lock", CROWD).await;
+    let readers = gateways.crowd(CROWD, &sharing(None, "reads")).await;
     let last = gateways.queue(request("lock", "last"), CROWD + 1).await;
     release(&gateways, &[writer]).await;
     let mut held = all_granted(readers).await;

@@ -166,6 +166,13 @@ impl Gateways {
         callers
     }
 
+    /// Lets so many stand in the queue for `lock`, in any order.
+    pub(crate) async fn crowd(&self, callers: u64, request: &AcquireRequest) -> Vec<Caller> {
+        let crowd = (0..callers).map(|_| self.ask(request.clone())).collect();
+        self.queued("lock", callers).await;
+        crowd
+    }
+
     /// Waits until so many are queued.
     pub(crate) async fn queued(&self, lock: &str, waiters: u64) {
         let what = format!("{waiters} are queued for {lock}");

@@ -104,8 +104,7 @@ pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_
 ) {
     let gateways = fixture.gateways();
     let [here, there] = [&gateways[0], &gateways[gateways.len() - 1]];
-    let holder = attempt("lock", LONG);
-    granted(here, &holder).await;
+    let holder = here.must_hold(attempt("lock", LONG)).await;
     let key = key();
     let [older, newer] = [(); 2].map(|()| patient(keyed("lock", LONG, key)));
     let mut place = there.stand(&older).await;

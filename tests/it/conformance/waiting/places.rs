@@ -137,10 +137,8 @@ pub(crate) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fix
     gone.hang_up();
     gateways.parked(0).await;
     gateways.release("lock", &lease.token).await;
-    assert_eq!(
-        gateways.holder("lock").await,
-        keyed("comes back", &key).owner
-    );
+    let found = gateways.holder("lock").await;
+    assert_eq!(found, keyed("comes back", &key).owner);
     gateways.ask(at_once("another")).held().await;
 
     let back = gateways
@@ -178,10 +176,8 @@ pub(crate) async fn run_out(fixture: &dyn Fixture) {
     let next = gateways.queue(request("lock", "next"), 2).await;
     gone.hang_up();
     // Nobody asks for it, and yet it goes away.
-    until("it is not kept for ever", async || {
-        gateways.ask(at_once("looks")).held().await.waiters == 1
-    })
-    .await;
+    let is_so = async || gateways.ask(at_once("looks")).held().await.waiters == 1;
+    until("it is not kept for ever", is_so).await;
     let shown = gateways.shown("lock").await;
     assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
     assert_eq!(shown.queue[0].owner, request("lock", "next").owner);

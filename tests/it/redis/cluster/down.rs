@@ -18,8 +18,7 @@ const STUCK: usize = 400;
 async fn a_server_that_is_away_takes_no_room_from_the_others() {
     let mut cluster = Cluster::start(3, false, NEVER).await;
     let store = Arc::new(open(&cluster.url()));
-    let held = attempt(&cluster.names_on(1, 1)[0]);
-    granted(store.acquire(&held).await);
+    let held = store.must_hold(attempt(&cluster.names_on(1, 1)[0])).await;
     granted(store.acquire(&attempt(&cluster.names_on(0, 1)[0])).await);
     let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
     cluster.servers[0].kill();

@@ -46,8 +46,7 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
 async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip(STEPS) {
-        let asked = keyed(name, "key");
-        granted(store.acquire(&asked).await);
+        let asked = store.must_hold(keyed(name, "key")).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
         store.must_renew(&asked, None).await;
@@ -56,9 +55,7 @@ async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
         // What remembers it may be in the other place.
         store.must_not_release(&asked, Loss::Free).await;
         // That its key was used is known from before.
-        store
-            .must_answer(&keyed(name, "key"), Acquisition::IdempotencyExpired)
-            .await;
+        store.must_expire(&keyed(name, "key")).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }

@@ -8,8 +8,7 @@ async fn locks_of_all_servers_are_taken_and_left() {
     let (cluster, store) = Pooled::open().await;
     for server in 0..3 {
         for name in cluster.names_on(server, 3) {
-            let asked = attempt(&name);
-            granted(store.acquire(&asked).await);
+            let asked = store.must_hold(attempt(&name)).await;
             let key = format!("lg:{{{name}}}:lock");
             assert_eq!(cluster.servers[server].integer(&["EXISTS", &key]).await, 1);
             store.must_release(&asked).await;
@@ -63,10 +62,7 @@ async fn a_key_of_another_type_is_named_and_leads_nobody_to_another_server() {
         let there = &cluster.servers[server];
         there.run(&["RPUSH", &ticket, "mine"]).await;
         there.run(&["CONFIG", "RESETSTAT"]).await;
-        match store.release(&asked.name, &asked.token).await {
-            Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, ticket),
-            other => panic!("{other:?}"),
-        }
+        assert_foreign(store.release(&asked.name, &asked.token).await, &ticket);
         let stats = there.text(&["INFO", "errorstats"]).await;
         assert!(!stats.contains("errorstat_MOVED"), "{stats}");
         there.run(&["DEL", &ticket]).await;
@@ -103,9 +99,7 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     store.must_release(&second).await;
     let after = granted(store.acquire(&attempt(&names[1])).await);
     assert!(after.fence > lease.fence);
-    store
-        .must_answer(&keyed(&names[0], "key"), Acquisition::IdempotencyExpired)
-        .await;
+    store.must_expire(&keyed(&names[0], "key")).await;
     for name in &names {
         cluster.move_slot(slot_of(name), 2, 0).await;
     }
@@ -116,8 +110,9 @@ async fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
     let (cluster, store) = Pooled::open().await;
     for turn in 0..2 {
         for server in 0..3 {
-            let asked = attempt(&cluster.names_on(server, 1)[0]);
-            granted(store.acquire(&asked).await);
+            let asked = store
+                .must_hold(attempt(&cluster.names_on(server, 1)[0]))
+                .await;
             store.must_release(&asked).await;
         }
         if turn == 0 {
@@ -155,8 +150,7 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
         })
         .await;
         if user == "all" {
-            let asked = attempt("allowed");
-            granted(store.acquire(&asked).await);
+            store.must_grant(&attempt("allowed")).await;
             let page = store.list(&list_query(10, None)).await.unwrap();
             assert_eq!(page.locks.len(), 1);
         }

@@ -78,10 +78,8 @@ impl Cluster {
     pub(crate) async fn is_whole(&self) {
         for (n, server) in self.servers.iter().enumerate() {
             let state = async || self.info(server, "cluster_state").await;
-            until("the server finds the cluster whole", async || {
-                state().await == "ok"
-            })
-            .await;
+            let is_so = async || state().await == "ok";
+            until("the server finds the cluster whole", is_so).await;
             if n < self.masters && self.servers.len() > self.masters {
                 eventually("the replica has come", async || {
                     let Value::Array(role) = server.run(&["ROLE"]).await else {
@@ -210,10 +208,8 @@ impl Cluster {
 /// Waits until a store has found that a master is away.
 pub(crate) async fn until_away(store: &RedisStore, node: &str) {
     let away = (node.to_owned(), false);
-    until("it is found to be away", async || {
-        store.figures().masters.contains(&away)
-    })
-    .await;
+    let is_so = async || store.figures().masters.contains(&away);
+    until("it is found to be away", is_so).await;
 }
 
 /// The slot of a lock.

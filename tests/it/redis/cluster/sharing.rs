@@ -58,8 +58,7 @@ async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
             assert!(left.is_empty(), "{gone}: {left:?}");
         }
         cluster.end_move(slot_of(name), 0, 1).await;
-        let alone = attempt(name);
-        granted(store.acquire(&alone).await);
+        let alone = store.must_hold(attempt(name)).await;
         store.must_release(&alone).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
@@ -80,10 +79,8 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
         assert_unavailable(store.release(lock, token).await);
         assert_unavailable(store.acquire(&reader(name)).await);
         cluster.end_move(slot_of(name), 0, 1).await;
-        match store.inspect(&sharing[0].name).await.unwrap().holder {
-            Some(Holder::Shared(holders)) => assert_eq!(holders.count, 2, "{gone}"),
-            other => panic!("{gone}: {other:?}"),
-        }
+        let holders = store.must_be_shared(&sharing[0].name).await;
+        assert_eq!(holders.count, 2, "{gone}");
         for asked in &sharing {
             store.must_renew(asked, None).await;
             store.must_release(asked).await;
@@ -115,8 +112,7 @@ async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
 /// Whether a grant was confirmed in time. It is made before the slot begins to move.
 async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone: usize) -> bool {
     let (store, other) = (&gates[0].store, &gates[1].store);
-    let stays = reader(lock);
-    granted(store.acquire(&stays).await);
+    let stays = store.must_hold(reader(lock)).await;
     let alone = gates[0].queue(request(lock)).await;
     let asked = waiting(one_of(3, lock));
     let place = other.stand(&asked).await;
@@ -134,13 +130,11 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone:
     let in_time = start.elapsed() < PROVISIONAL;
     cluster.end_move(slot_of(lock), 0, 1).await;
     if in_time {
-        match confirmed {
-            Ok(Confirmation::Confirmed(lease)) => {
-                assert_eq!(lease.mode.slot(), Some(0));
-                assert!(lease.expires_in > Duration::from_secs(25), "{lease:?}");
-            }
-            lost => panic!("{gone}: {lost:?}"),
-        }
+        let Ok(Confirmation::Confirmed(lease)) = confirmed else {
+            panic!("{gone}: {confirmed:?}");
+        };
+        assert_eq!(lease.mode.slot(), Some(0));
+        assert!(lease.expires_in > Duration::from_secs(25), "{lease:?}");
     }
     drop(place);
     other.give_back(&asked.name, &asked.token).await.unwrap();

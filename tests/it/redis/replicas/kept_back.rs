@@ -1,7 +1,7 @@
 //! Grants that are kept back until replicas have them: what a caller is told of time, memory, and servers that
 //! are others than they seem.
 
-use super::replicated::{Pair, too_few, waits};
+use super::replicated::{Pair, assert_not_replicated, too_few, waits};
 use crate::redis::prelude::*;
 
 /// How much longer than its deadline a request may take on a machine that is busy.
@@ -32,10 +32,8 @@ async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
         pair.replica.thaw();
     });
     let lease = granted(acquired);
-    assert!(
-        lease.expires_in < Duration::from_millis(29_500),
-        "{lease:?}"
-    );
+    let expected = lease.expires_in < Duration::from_millis(29_500);
+    assert!(expected, "{lease:?}");
     assert!(lease.held_for > Duration::from_millis(500), "{lease:?}");
 }
 
@@ -156,8 +154,7 @@ async fn all_that_is_done_for_a_request_has_one_deadline() {
     let pair = Pair::start().await;
     let config = with(waits(), |it| it.wait_timeout_ms = Millis(5_000));
     let (_proxy, store) = behind_proxy(&pair.master, &config).await;
-    let first = attempt("first");
-    granted(store.acquire(&first).await);
+    let first = store.must_hold(attempt("first")).await;
     store.give_back(&first.name, &first.token).await.unwrap();
     pair.replica.freeze();
     let asked = attempt("a");
@@ -172,10 +169,7 @@ async fn all_that_is_done_for_a_request_has_one_deadline() {
         "{:?}",
         start.elapsed()
     );
-    match acquired {
-        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    assert_not_replicated(acquired);
     pair.master.thaw();
     pair.replica.thaw();
 }

@@ -23,10 +23,8 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
     master.server.run(&["SET", "last", "1"]).await;
     let of = master.server.port().to_string();
     let replica = Rig::on(RedisServer::start_with(&["--replicaof", "127.0.0.1", &of]).await);
-    until("it has what the master has", async || {
-        replica.server.text(&["GET", "last"]).await == "1"
-    })
-    .await;
+    let is_so = async || replica.server.text(&["GET", "last"]).await == "1";
+    until("it has what the master has", is_so).await;
     let store = &replica.store;
     let used = with(living.clone(), |it| it.token = token());
     let waits = waiting(attempt("held"));

@@ -67,6 +67,26 @@ pub(crate) fn waits() -> RedisConfig {
     }
 }
 
+/// It may have happened, and a replica may not have it.
+#[track_caller]
+pub(super) fn assert_not_replicated(answer: Result<Acquisition, StoreError>) {
+    match answer {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many replicas have confirmed that one who waited has left the queue, of which one must. A replica that has not
+/// has its place in the queue, and may become the master.
+pub(crate) async fn left_queued(waiter: PendingAcquire) -> Option<u32> {
+    match waiter.refusal().await {
+        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
+            too_few(Some(why.into()))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[track_caller]
 pub(crate) fn too_few(error: Option<StoreError>) -> Option<u32> {
     match error {
@@ -82,8 +102,7 @@ pub(crate) fn too_few(error: Option<StoreError>) -> Option<u32> {
 async fn what_is_answered_is_on_the_replica() {
     let (pair, store) = Pair::with_store().await;
     for lock in ["a", "b", "c"] {
-        let asked = attempt(lock);
-        granted(store.acquire(&asked).await);
+        let asked = store.must_hold(attempt(lock)).await;
         assert_holds(&pair.replica, lock, &asked.token, "").await;
     }
     assert_eq!(health(&store, "replicas").await, Some(Health::Passing));
@@ -129,13 +148,7 @@ async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
         let next = gate.queue(request("a")).await;
         pair.replica.freeze();
         gates[0].release(&lease).await;
-        match next.refusal().await {
-            // The replica has its place in the queue, and may become the master.
-            AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
-                assert_eq!(too_few(Some(why.into())), Some(0));
-            }
-            other => panic!("{other:?}"),
-        }
+        assert_eq!(left_queued(next).await, Some(0));
         pair.replica.thaw();
         pair.together().await;
         assert_eq!(gates[0].look("a").await, free());
@@ -145,8 +158,7 @@ async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
 #[tokio::test]
 async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_none() {
     let (pair, store) = Pair::with_store().await;
-    let asked = attempt("a");
-    granted(store.acquire(&asked).await);
+    let asked = store.must_hold(attempt("a")).await;
     pair.replica.freeze();
     // As they are told who are granted a lock that they have waited for.
     let left = store.leave(&asked.name, &asked.token, None).await.err();
@@ -159,13 +171,9 @@ async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_no
 #[tokio::test]
 async fn a_lease_that_somebody_may_have_heard_of_is_not_taken_back() {
     let (pair, store) = Pair::with_store().await;
-    let asked = keyed("a", "k");
-    granted(store.acquire(&asked).await);
+    let asked = store.must_hold(keyed("a", "k")).await;
     pair.replica.freeze();
-    match store.acquire(&keyed("a", "k")).await {
-        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    assert_not_replicated(store.acquire(&keyed("a", "k")).await);
     assert_eq!(pair.holder("a").await, asked.token.to_string());
     pair.replica.thaw();
     pair.together().await;
@@ -211,8 +219,7 @@ async fn a_grant_that_was_lost_before_it_was_marked_is_not_answered() {
 async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
     let pair = Pair::start().await;
     let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
-    let first = attempt("first");
-    granted(store.acquire(&first).await);
+    let first = store.must_hold(attempt("first")).await;
     // The script is known from here on, so that a late copy is carried out.
     store.give_back(&first.name, &first.token).await.unwrap();
     pair.replica.freeze();
@@ -223,10 +230,7 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
         pair.master.freeze();
         proxy.let_go();
     });
-    match acquired {
-        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    assert_not_replicated(acquired);
     pair.master.thaw();
     pair.replica.thaw();
     // What was sent to take it back is carried out late.

@@ -51,21 +51,16 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
     let release = "evalsha 1, getrange 1, lpop 1, del 1";
     assert_eq!(calls(&rig.server).await, expected(release));
 
-    let asked = keyed("cost", "a");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(keyed("cost", "a")).await;
     rig.must_release(&asked).await;
-    assert_eq!(
-        calls(&rig.server).await.values().sum::<u64>(),
-        12,
-        "under a key"
-    );
+    let found = calls(&rig.server).await.values().sum::<u64>();
+    assert_eq!(found, 12, "under a key");
 }
 
 #[tokio::test]
 async fn a_renewal_is_one_script_whatever_its_ttl() {
     let rig = Rig::start().await;
-    let asked = attempt("renewed");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(attempt("renewed")).await;
     for ttl in [None, Some(ttl(90_000)), Some(ttl(10_000)), None] {
         calls(&rig.server).await;
         rig.must_renew(&asked, ttl).await;
@@ -101,10 +96,8 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
 /// A lock that one shares for longer than the test lasts, once the examination after a new connection has come and gone.
 async fn shared_and_quiet() -> (Rig, Attempt) {
     let rig = Rig::start().await;
-    let stays = one_of(9, "cost");
-    rig.grant(&stays).await;
-    let asked = one_of(9, "cost");
-    rig.grant(&asked).await;
+    let stays = rig.must_hold(one_of(9, "cost")).await;
+    let asked = rig.must_hold(one_of(9, "cost")).await;
     rig.must_renew(&asked, None).await;
     rig.must_release(&asked).await;
     until("nobody else asks", async || {
@@ -120,8 +113,7 @@ async fn shared_and_quiet() -> (Rig, Attempt) {
 #[tokio::test]
 async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands() {
     let (rig, _stays) = shared_and_quiet().await;
-    let asked = one_of(9, "cost");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(one_of(9, "cost")).await;
     let acquire = "bitpos 1, evalsha 1, getrange 1, hget 1, hlen 1, hset 1, lindex 1, llen 1, \
         mget 2, pexpire 4, set 1, setbit 1, time 1, zadd 1, zcard 2, zrange 2";
     assert_eq!(calls(&rig.server).await, expected(acquire));

@@ -84,10 +84,7 @@ async fn what_is_not_to_be_understood_is_named_and_left_alone() {
         rig.run(&["DEL", &key]).await;
         rig.run(&["SADD", &key, "mine"]).await;
         let before = rig.digest().await;
-        match rig.break_lock(&asked.name, None).await {
-            Err(StoreError::ForeignData { key: named, .. }) => assert_eq!(named, key),
-            other => panic!("{key} is in the way, but: {other:?}"),
-        }
+        assert_foreign(rig.break_lock(&asked.name, None).await, &key);
         assert_eq!(rig.digest().await, before);
     }
 }
@@ -165,10 +162,8 @@ async fn a_late_copy_breaks_nothing_that_came_after_it() {
     assert_eq!(proxy.strikes(), 1);
     let before = rig.server.calls("evalsha").await;
     proxy.let_go();
-    until("the late copy arrives", async || {
-        rig.server.calls("evalsha").await > before
-    })
-    .await;
+    let is_so = async || rig.server.calls("evalsha").await > before;
+    until("the late copy arrives", is_so).await;
     let Value::BulkString(value) = rig.run(&["GET", "lg:{late}:lock"]).await else {
         panic!("a late copy broke the next client's lock");
     };

@@ -2,29 +2,18 @@
 
 use crate::redis::prelude::*;
 
-/// Grants and releases, and answers the fence.
-async fn fence(rig: &Rig, lock: &str) -> u64 {
-    let asked = attempt(lock);
-    let lease = rig.grant(&asked).await;
-    rig.must_release(&asked).await;
-    lease.fence.get()
-}
-
 #[tokio::test]
 async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
     let rig = Rig::start().await;
     let mut last = rig.server.micros().await;
     for _ in 0..50 {
-        let next = fence(&rig, "rising").await;
+        let next = turn(&rig.store, "rising").await;
         assert!(next > last);
         last = next;
     }
     let key = fence_key(&name("rising"));
-    assert_eq!(
-        rig.text(&["GET", &key]).await,
-        last.to_string(),
-        "all digits are kept"
-    );
+    let found = rig.text(&["GET", &key]).await;
+    assert_eq!(found, last.to_string(), "all digits are kept");
 }
 
 #[tokio::test]
@@ -33,12 +22,12 @@ async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
     let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("ahead"));
     rig.run(&["SET", &key, &ahead.to_string()]).await;
-    assert_eq!(fence(&rig, "ahead").await, ahead + 1);
+    assert_eq!(turn(&rig.store, "ahead").await, ahead + 1);
     // Lost, while the clock is behind it: the gateway has seen it.
     rig.run(&["DEL", &key]).await;
-    assert_eq!(fence(&rig, "ahead").await, ahead + 2);
+    assert_eq!(turn(&rig.store, "ahead").await, ahead + 2);
     // A floor holds in its slot alone.
-    assert!(fence(&rig, "another-slot").await < ahead);
+    assert!(turn(&rig.store, "another-slot").await < ahead);
 }
 
 #[tokio::test]
@@ -47,34 +36,34 @@ async fn a_fence_that_was_shown_is_never_fallen_below() {
     let other = open(&rig.server.url());
     let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("shown"));
-    for (turn, seen_by) in ["acquire", "inspect", "renew"].iter().enumerate() {
+    for (ahead_by, seen_by) in (0..).zip(["acquire", "inspect", "renew"]) {
         // Each turn begins with a counter that only the other gateway has met.
-        let ahead = ahead + 1_000_000 * u64::try_from(turn).unwrap();
+        let ahead = ahead + 1_000_000 * ahead_by;
         rig.run(&["SET", &key, &ahead.to_string()]).await;
         let held = attempt("shown");
         assert_eq!(granted(other.acquire(&held).await).fence.get(), ahead + 1);
-        match *seen_by {
+        match seen_by {
             "acquire" => drop(rig.acquire(&attempt("shown")).await.unwrap()),
             "inspect" => drop(rig.inspect(&held.name).await.unwrap()),
-            _ => drop(rig.renew(&held.name, &held.token, None).await.unwrap()),
+            _ => drop(rig.must_renew(&held, None).await),
         }
         // Counter and lease are lost, and the clock is behind both.
         rig.run(&["FLUSHALL"]).await;
-        assert_eq!(fence(&rig, "shown").await, ahead + 2, "{seen_by}");
+        assert_eq!(turn(&rig.store, "shown").await, ahead + 2, "{seen_by}");
     }
 }
 
 #[tokio::test]
 async fn a_counter_that_was_lost_issues_no_old_number() {
     let rig = Rig::start().await;
-    let before = fence(&rig, "lost").await;
+    let before = turn(&rig.store, "lost").await;
     rig.run(&["FLUSHALL"]).await;
-    let after = fence(&rig, "lost").await;
+    let after = turn(&rig.store, "lost").await;
     assert!(after > before);
     // And through a gateway that has seen nothing.
     let rig = Rig::on(rig.server);
     rig.run(&["FLUSHALL"]).await;
-    assert!(fence(&rig, "lost").await > after);
+    assert!(turn(&rig.store, "lost").await > after);
 }
 
 #[tokio::test]
@@ -85,8 +74,8 @@ async fn names_of_one_slot_share_a_counter() {
     let other = names
         .find(|other| Slot::of(other.as_bytes()) == slot)
         .unwrap();
-    let before = fence(&rig, "one").await;
-    assert!(fence(&rig, &other).await > before);
+    let before = turn(&rig.store, "one").await;
+    assert!(turn(&rig.store, &other).await > before);
     assert_eq!(rig.keys().await, [fence_key(&name("one"))]);
     let keyslot = ["CLUSTER", "KEYSLOT", &fence_key(&name(&other))];
     let sharded = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
@@ -100,7 +89,7 @@ async fn after_the_last_fence_there_is_none() {
     let key = fence_key(&name("last"));
     let last = FencingToken::MAX.get();
     rig.run(&["SET", &key, &(last - 1).to_string()]).await;
-    assert_eq!(fence(&rig, "last").await, last);
+    assert_eq!(turn(&rig.store, "last").await, last);
     let before = rig.digest().await;
     let refused = rig.acquire(&attempt("last")).await.unwrap_err();
     assert_eq!(refused, StoreError::FenceExhausted);

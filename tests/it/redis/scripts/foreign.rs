@@ -2,14 +2,6 @@
 
 use crate::redis::prelude::*;
 
-#[track_caller]
-pub(super) fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
-    match answer {
-        Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, expected),
-        other => panic!("{expected} is in the way, but: {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn a_key_of_another_type_is_named_and_left_alone() {
     let rig = Rig::start().await;
@@ -82,8 +74,7 @@ async fn a_ticket_of_another_type_keeps_a_lease_from_ending_half_way() {
 #[tokio::test]
 async fn a_queue_or_counter_of_another_type_keeps_a_lease_from_ending_half_way() {
     let rig = Rig::start().await;
-    let asked = keyed("half-way", "a");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(keyed("half-way", "a")).await;
     let key = "lg:{half-way}:wait";
     rig.run(&["SET", key, "mine"]).await;
     let before = rig.digest().await;
@@ -144,10 +135,8 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
                 }),
             waiters: 0,
         }) => {
-            assert!(
-                left > Duration::from_secs(50) && left <= Duration::from_mins(1),
-                "{left:?}"
-            );
+            let expected = left > Duration::from_secs(50) && left <= Duration::from_mins(1);
+            assert!(expected, "{left:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -170,8 +159,9 @@ async fn a_foreign_client_excludes_and_is_shown_with_its_expiry() {
 #[tokio::test]
 async fn a_lease_of_ours_excludes_a_foreign_client_until_it_runs_out() {
     let rig = Rig::start().await;
-    let asked = with(attempt("theirs"), |it| it.ttl = ttl(1_500));
-    rig.grant(&asked).await;
+    let asked = rig
+        .must_hold(with(attempt("theirs"), |it| it.ttl = ttl(1_500)))
+        .await;
     let key = "lg:{theirs}:lock";
     let set = ["SET", key, "theirs", "NX", "PX", "60000"];
     assert_eq!(rig.text(&set).await, "");

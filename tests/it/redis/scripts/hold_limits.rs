@@ -36,8 +36,7 @@ async fn renewed(rig: &Rig, asked: &Attempt, ttl_ms: Option<u64>) -> Renewal {
 async fn a_renewal_when_nothing_is_left_finds_the_lease_over() {
     let rig = Rig::start().await;
     for ttl_ms in [None, Some(60_000), Some(5_000)] {
-        let asked = attempt("alone");
-        rig.grant(&asked).await;
+        let asked = rig.must_hold(attempt("alone")).await;
         reach_limit(&rig, &asked).await;
         let lost = renewed(&rig, &asked, ttl_ms).await;
         assert_eq!(lost, Renewal::Lost(Loss::Free), "{ttl_ms:?}");

@@ -5,8 +5,7 @@ use crate::redis::prelude::*;
 #[tokio::test]
 async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let lease = attempt("adopted");
-    rig.grant(&lease).await;
+    let lease = rig.must_hold(attempt("adopted")).await;
     let id = KeeperId::random();
     proxy.strike(&id.to_string(), Fault::CutReply);
     rig.must_renew_as(Renewer::Adopter(id), &lease).await;
@@ -20,8 +19,7 @@ async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
 #[tokio::test]
 async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let lease = attempt("late");
-    rig.grant(&lease).await;
+    let lease = rig.must_hold(attempt("late")).await;
     let [older, newer] = [KeeperId::random(), KeeperId::random()];
     let renew = |renewer| rig.renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default());
     proxy.strike(&older.to_string(), Fault::HoldRequest);

@@ -103,9 +103,7 @@ async fn a_pause_shorter_than_the_deadline_is_survived() {
         rig.server.thaw();
     };
     let (lease, ()) = tokio::join!(rig.grant(&asked), thaw);
-    let fence = rig
-        .text(&["GETRANGE", "lg:{paused}:lock", "70", "85"])
-        .await;
+    let fence = fence_at(&rig.server, "paused").await;
     assert_eq!(fence, lease.fence.to_string(), "all copies are one grant");
     rig.must_release(&asked).await;
 }
@@ -113,8 +111,7 @@ async fn a_pause_shorter_than_the_deadline_is_survived() {
 #[tokio::test]
 async fn late_copies_of_a_renewal_do_not_make_a_lease_end_earlier_than_its_holder_was_told() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let asked = attempt("shorter");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(attempt("shorter")).await;
     let (name, token) = (&asked.name, &asked.token);
     for _ in 0..100 {
         let renewal = format!("{token}\r\n$4\r\n5000\r\n");
@@ -124,10 +121,8 @@ async fn late_copies_of_a_renewal_do_not_make_a_lease_end_earlier_than_its_holde
     rig.must_renew(&asked, Some(ttl(60_000))).await;
     write_down_everything(&rig.server).await;
     proxy.let_go();
-    until("all copies arrive", async || {
-        runs(&rig.server, token).await == proxy.strikes()
-    })
-    .await;
+    let is_so = async || runs(&rig.server, token).await == proxy.strikes();
+    until("all copies arrive", is_so).await;
     let left = rig.integer(&["PTTL", "lg:{shorter}:lock"]).await;
     assert!(left > 40_000, "{left}");
 }

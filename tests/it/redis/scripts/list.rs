@@ -40,10 +40,8 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
     assert_eq!(names, expected);
     for (name, holder) in walked {
         let Holder::Foreign { expires_in, mark } = holder else {
-            assert!(
-                matches!(holder, Holder::Lease(_)) && name == "ours",
-                "{holder:?}"
-            );
+            let expected = matches!(holder, Holder::Lease(_)) && name == "ours";
+            assert!(expected, "{holder:?}");
             continue;
         };
         assert_eq!(mark.is_some(), name != "odd-lock", "{name}");
@@ -57,8 +55,7 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
 #[tokio::test]
 async fn as_many_wait_as_an_inspect_says_although_a_place_that_is_over_still_stands() {
     let rig = Rig::start().await;
-    let held = attempt("waited-for");
-    rig.grant(&held).await;
+    let held = rig.must_hold(attempt("waited-for")).await;
     let gone = open(&rig.server.url());
     let kept = waiting(keyed("waited-for", "k"));
     let _place = gone.stand(&kept).await;
@@ -83,8 +80,7 @@ async fn as_many_wait_as_an_inspect_says_although_a_place_that_is_over_still_sta
 #[tokio::test]
 async fn a_server_that_was_started_anew_is_walked_through_anew() {
     // Else what is written while the log is synchronised may not be in it yet.
-    let logged = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut rig = Rig::on(RedisServer::start_with(&logged).await);
+    let mut rig = Rig::on(RedisServer::start_logged().await);
     for number in 0..200 {
         rig.grant(&attempt(&format!("lock:{number}"))).await;
     }
@@ -141,10 +137,8 @@ async fn the_work_for_a_page_is_bounded_whatever_is_found() {
         number.parse::<f64>().unwrap()
     };
     assert!(of("calls=") <= 32.0 * pages as f64, "{stats}");
-    assert!(
-        of("usec_per_call=") < 2_000.0,
-        "one step blocks the server: {stats}"
-    );
+    let expected = of("usec_per_call=") < 2_000.0;
+    assert!(expected, "one step blocks the server: {stats}");
 }
 
 #[tokio::test]
@@ -159,16 +153,13 @@ async fn a_user_who_may_not_list_is_told_so_at_once_and_takes_locks_all_the_same
         .await
         .unwrap_err()
         .to_string();
-    assert!(
-        refused.contains("scan") && refused.contains("ACL SETUSER"),
-        "{refused}"
-    );
+    let expected = refused.contains("scan") && refused.contains("ACL SETUSER");
+    assert!(expected, "{refused}");
     let Some(Health::Misconfigured(what)) = health(&store, "permissions").await else {
         panic!("ready without SCAN");
     };
     assert!(what.starts_with("the user may not run SCAN;"), "{what}");
-    let taken = attempt("no-list");
-    granted(store.acquire(&taken).await);
+    let taken = store.must_hold(attempt("no-list")).await;
     store.must_release(&taken).await;
 }
 

@@ -1,6 +1,6 @@
 //! Locks that are shared, on one server: foreign clients, keys of others, what is left behind, late copies.
 
-use super::{foreign::assert_foreign, late::let_late_copy_arrive};
+use super::late::let_late_copy_arrive;
 use crate::redis::prelude::*;
 
 async fn is_foreign(rig: &Rig, asked: &Attempt) {
@@ -30,11 +30,8 @@ async fn a_foreign_client_is_excluded_as_long_as_anybody_shares_the_lock_and_exc
         assert_eq!(rig.text(&set).await, "", "{gone} have gone");
         rig.must_release(asked).await;
     }
-    assert_eq!(
-        keys_left(&rig.server, "foreign").await,
-        0,
-        "nothing is left"
-    );
+    let found = keys_left(&rig.server, "foreign").await;
+    assert_eq!(found, 0, "nothing is left");
     assert_eq!(rig.text(&set).await, "OK");
     for asked in [reader("foreign"), one_of(9, "foreign"), attempt("foreign")] {
         is_foreign(&rig, &asked).await;
@@ -63,8 +60,7 @@ async fn those_who_shared_a_lock_that_was_deleted_by_hand_do_not_come_back() {
         rig.must_be_free(name).await;
         match between {
             "alone" => {
-                let alone = attempt("by-hand");
-                rig.grant(&alone).await;
+                let alone = rig.must_hold(attempt("by-hand")).await;
                 rig.must_release(&alone).await;
             }
             "foreign" => {
@@ -113,11 +109,9 @@ async fn what_of_a_shared_lock_was_evicted_is_restored_from_the_leases() {
 #[tokio::test]
 async fn a_shared_lock_whose_leases_were_evicted_is_free() {
     let rig = Rig::start().await;
-    let dead = one_of(4, "evicted");
-    rig.grant(&dead).await;
+    rig.must_grant(&one_of(4, "evicted")).await;
     rig.run(&["DEL", "lg:{evicted}:leases"]).await;
-    let alone = attempt("evicted");
-    rig.grant(&alone).await;
+    let alone = rig.must_hold(attempt("evicted")).await;
     rig.must_release(&alone).await;
     assert_eq!(keys_left(&rig.server, "evicted").await, 0);
 }
@@ -197,10 +191,8 @@ async fn all_that_a_lock_leaves_goes_by_itself() {
         let ends = left(key).await;
         assert!((1..=61_000).contains(&ends), "{key}: {ends}");
     }
-    until("the lock is free although nobody looks at it", async || {
-        left(&lock).await == -2
-    })
-    .await;
+    let is_so = async || left(&lock).await == -2;
+    until("the lock is free although nobody looks at it", is_so).await;
     for key in &others {
         let ends = left(key).await;
         assert!((1..=91_000).contains(&ends), "{key}: {ends}");
@@ -265,15 +257,12 @@ async fn those_who_share_a_lock_keep_it_and_their_slots_over_a_failover() {
 #[tokio::test]
 async fn a_lease_that_ended_is_forgotten_by_whoever_looks_next() {
     let rig = Rig::start().await;
-    let stays = one_of(2, "pruned");
-    rig.grant(&stays).await;
-    let brief = with(one_of(2, "pruned"), |it| it.ttl = ttl(150));
-    rig.grant(&brief).await;
+    let stays = rig.must_hold(one_of(2, "pruned")).await;
+    rig.must_grant(&with(one_of(2, "pruned"), |it| it.ttl = ttl(150)))
+        .await;
     let entries = async || rig.integer(&["HLEN", "lg:{pruned}:leases"]).await;
-    until("it has ended", async || {
-        rig.must_be_shared(&stays.name).await.count == 1
-    })
-    .await;
+    let is_so = async || rig.must_be_shared(&stays.name).await.count == 1;
+    until("it has ended", is_so).await;
     // Only who grants or ends something writes.
     assert_eq!(entries().await, 2);
     let next = rig.grant(&one_of(2, "pruned")).await;

@@ -8,8 +8,7 @@ const LEASES: usize = 100;
 async fn each_lasts_a_minute_and_there_are_two_of_a_lease_with_a_key() {
     let rig = Rig::start().await;
     for lease in 0..LEASES {
-        let attempt = keyed("busy", &lease.to_string());
-        rig.grant(&attempt).await;
+        let attempt = rig.must_hold(keyed("busy", &lease.to_string())).await;
         rig.must_release(&attempt).await;
     }
     let mut memories = rig.keys().await;
@@ -92,8 +91,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         store.give_back(name, token).await.unwrap();
         assert_eq!(remembered(&given_back).await, before);
 
-        let adopted = attempt(&format!("adopted-{before}"));
-        rig.grant(&adopted).await;
+        let adopted = rig.must_hold(attempt(&format!("adopted-{before}"))).await;
         remember(server, &adopted, before).await;
         let newer = Renewer::Adopter(KeeperId::random());
         let renewal = store.renew_as(newer, &adopted.name, &adopted.token, RenewalTtl::default());
@@ -101,8 +99,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         let later = if before == "g" { "a" } else { before };
         assert_eq!(remembered(&adopted).await, later);
 
-        let broken = attempt(&format!("broken-{before}"));
-        rig.grant(&broken).await;
+        let broken = rig.must_hold(attempt(&format!("broken-{before}"))).await;
         remember(server, &broken, before).await;
         store.must_break(&broken.name, None).await;
         assert_eq!(remembered(&broken).await, "b");

@@ -3,8 +3,8 @@
 use super::{named::Named, watched::PATIENT_MS};
 use crate::redis::prelude::*;
 use crate::redis::{
-    replicas::replicated::too_few,
-    server::power_loss::{LOGGED, length, lose_the_end},
+    replicas::replicated::left_queued,
+    server::power_loss::{length, lose_the_end},
     waiting::gate::keyed_request as keyed,
 };
 
@@ -55,12 +55,7 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     watched.cut_off_replicas(0).await;
 
     gates[0].release(&first).await;
-    match taken_back.refusal().await {
-        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
-            assert_eq!(too_few(Some(why.into())), Some(0));
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(left_queued(taken_back).await, Some(0));
     drop(hung_up);
     for asked in brief {
         let refused = asked.refusal().await;
@@ -161,10 +156,8 @@ async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_ma
     }
     // The place of the first is kept, taken again, and lapses before the place of the second does.
     drop(asked.remove(0));
-    until("the place is kept", async || {
-        ticket(first, locks[0]).await != tickets[0]
-    })
-    .await;
+    let is_so = async || ticket(first, locks[0]).await != tickets[0];
+    until("the place is kept", is_so).await;
     let _returned = gate.queue(keyed(locks[0], "key")).await;
     drop(asked);
     until_empty(first, locks[1]).await;
@@ -186,7 +179,7 @@ async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_ma
 
 #[tokio::test]
 async fn those_who_have_left_do_so_again_when_the_server_is_back_with_older_data() {
-    let mut server = RedisServer::start_with(&LOGGED).await;
+    let mut server = RedisServer::start_logged().await;
     let gate = TestGateway::on(&server).await;
     let lease = gate.take_for("lock", LONG_MS).await;
     let gone = gate.queue(patient("lock")).await;

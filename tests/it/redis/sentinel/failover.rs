@@ -4,7 +4,7 @@
 use tokio::sync::Mutex;
 
 use super::{
-    observer::Observer,
+    observer::{Observer, until_heard},
     watched::{BACK_WITHIN, is_master},
 };
 use crate::redis::prelude::*;
@@ -62,7 +62,7 @@ impl BusyCallers {
     }
 
     #[expect(clippy::print_stdout, reason = "the figures are what one wants to see")]
-    async fn end(mut self, what: &str, back: &[Duration]) {
+    async fn end(self, what: &str, back: &[Duration]) {
         eventually(
             "there is traffic, and those at the two gateways want the same",
             async || {
@@ -72,18 +72,13 @@ impl BusyCallers {
         )
         .await;
         self.observer.stop();
-        while let Some(ended) = self.callers.join_next().await {
-            ended.expect("no caller was answered wrongly");
-        }
+        // No caller was answered wrongly.
+        self.callers.join_all().await;
         let worst = back.iter().max().copied().unwrap_or_default();
         let seen = self.observer.seen();
         println!("{what}: back after {worst:?} at most, {seen:?}");
         assert!(worst < BACK_WITHIN, "{back:?}");
-        until("messages are heard", async || {
-            let mut stores = self.stores.iter();
-            stores.all(|store| store.figures().hears == Some(true))
-        })
-        .await;
+        until_heard(&self.stores).await;
     }
 }
 
@@ -151,12 +146,7 @@ async fn without_any_sentinel_the_master_serves_on() {
         busy.watched.servers[0].run(&kill).await;
     }
     let back = busy.observer.served(Instant::now(), BACK_WITHIN).await;
-    until("messages are heard again", async || {
-        busy.stores
-            .iter()
-            .all(|store| store.figures().hears == Some(true))
-    })
-    .await;
+    until_heard(&busy.stores).await;
     for sentinel in &mut busy.watched.sentinels {
         sentinel.start_again().await;
     }
@@ -195,8 +185,9 @@ async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
     for ahead in [-WRONG, WRONG] {
         let mut watched = Watched::start_with_replicas_on(&Clock::ahead(ahead)).await;
         let store = open_with(&watched.url(), &patient());
-        let held = with(attempt("held"), |it| it.ttl = ttl(600_000));
-        granted(store.acquire(&held).await);
+        store
+            .must_grant(&with(attempt("held"), |it| it.ttl = ttl(600_000)))
+            .await;
         turn(&store).await;
         // `WAIT` would speak of what its own connection has written.
         for replica in &watched.servers[1..] {
@@ -271,8 +262,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     for (turn, asked) in queue.by_ref().take(3) {
         wait_and_use(&gates[turn % 2], asked, &fences).await;
     }
-    let lost = attempt("lost");
-    granted(gates[0].acquire(&lost).await);
+    gates[0].must_grant(&attempt("lost")).await;
     watched.servers[0].kill();
     let master = watched.replaced(0).await;
     watched.join_replicas(0).await;

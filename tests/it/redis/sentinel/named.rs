@@ -60,8 +60,7 @@ impl Named {
 
     /// Takes a lock on this server, and leaves it.
     async fn acquires_on(&self, server: usize, lock: &str) {
-        let asked = attempt(lock);
-        granted(self.store.acquire(&asked).await);
+        let asked = self.store.must_hold(attempt(lock)).await;
         assert_holds(&self.servers[server], lock, &asked.token, "").await;
         self.store.must_release(&asked).await;
     }
@@ -314,8 +313,7 @@ async fn a_hint_is_followed_without_waiting_for_the_next_question() {
 #[tokio::test]
 async fn what_is_held_goes_on_over_a_new_connection_to_the_same_master() {
     let rig = Named::start(2).await;
-    let held = attempt("held");
-    granted(rig.store.acquire(&held).await);
+    let held = rig.store.must_hold(attempt("held")).await;
     rig.hang_up(0).await;
     rig.store.must_renew(&held, None).await;
     rig.store.must_release(&held).await;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use latchgate::config::SentinelUrl;
 
 use super::watched::{OPTIONS, healthy, is_master, url};
-use crate::redis::prelude::*;
+use crate::redis::{prelude::*, replicas::replicated::left_queued};
 
 /// A master, and a replica and sentinels that reach it by a cable. Beside the master there is a sentinel
 /// that hears of nothing.
@@ -74,10 +74,8 @@ impl Split {
     /// Mends the cable, and waits until the master that was cut off is a replica.
     async fn heals(&self) {
         self.cable.mend();
-        until("the old master is told", async || {
-            !is_master(&self.master).await
-        })
-        .await;
+        let is_so = async || !is_master(&self.master).await;
+        until("the old master is told", is_so).await;
     }
 }
 
@@ -86,8 +84,7 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
     let split = Split::start("").await;
     let config = quick();
     let [beside, others] = [split.beside(&config), split.among_the_others(&config)];
-    let before = attempt("before");
-    granted(beside.acquire(&before).await);
+    beside.must_grant(&attempt("before")).await;
     others.must_refuse(&attempt("before")).await;
 
     split.cable.cut();
@@ -181,10 +178,7 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
     until_integer(&split.master, &["WAIT", "1", "1000"], 1).await;
     split.cable.cut();
     beside.release(&held).await;
-    match waiter.refusal().await {
-        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    left_queued(waiter).await;
     split.is_replaced(&others).await;
     // Here its gateway counts as dead by now, or it is granted the lock for three seconds.
     until_granted(&others, &attempt("lock")).await;
@@ -200,8 +194,7 @@ async fn a_grant_that_waits_for_a_replica_is_answered_on_one_side_only() {
     let split = Split::start("").await;
     let waits = waits_for(1, 1_000);
     let [beside, others] = [split.beside(&waits), split.among_the_others(&quick())];
-    let held = attempt("held");
-    granted(beside.acquire(&held).await);
+    beside.must_grant(&attempt("held")).await;
     split.cable.cut();
     split.is_replaced(&others).await;
     // What was answered is held on the other side, too.

@@ -69,8 +69,7 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
     for check in store.check().await {
         assert_eq!(check.health, Health::Passing, "{}", check.name);
     }
-    let asked = keyed("as-user", "a");
-    granted(store.acquire(&asked).await);
+    let asked = store.must_hold(keyed("as-user", "a")).await;
     store.acquire(&keyed("as-user", "a")).await.unwrap();
     store.must_be_held(&asked.name).await;
     store.must_renew(&asked, None).await;
@@ -81,9 +80,8 @@ async fn the_documented_user_may_do_everything_that_is_needed() {
     assert_eq!(free, Breaking::NotHeld);
     store.give_back(&asked.name, &asked.token).await.unwrap();
     server.run(&["RPUSH", "lg:{wrong}:lock", "x"]).await;
-    let foreign = store.acquire(&attempt("wrong")).await.unwrap_err();
-    let expected = matches!(foreign, StoreError::ForeignData { .. });
-    assert!(expected, "{foreign:?}");
+    let foreign = store.acquire(&attempt("wrong")).await;
+    assert_foreign(foreign, "lg:{wrong}:lock");
 }
 
 #[tokio::test]
@@ -346,11 +344,8 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_who_is_to_share_th
         ending.end_without(&held, fence, nothing_happened).await;
         // Who comes looks first whether those before it can be granted the lock.
         ending.there.must_refuse(&one_of(3, lock)).await;
-        assert_eq!(
-            in_slots(server, lock, lock).await,
-            [first, second],
-            "{lock}"
-        );
+        let found = in_slots(server, lock, lock).await;
+        assert_eq!(found, [first, second], "{lock}");
         assert_stand(server, lock, &[&last], lock).await;
     })
     .await;

@@ -30,10 +30,8 @@ impl Moving {
 
     /// Waits until the store has left `a`.
     async fn left(&self) {
-        until("no connection leads to the first server", async || {
-            connections_at(&self.a).await == [0, 0]
-        })
-        .await;
+        let is_so = async || connections_at(&self.a).await == [0, 0];
+        until("no connection leads to the first server", is_so).await;
     }
 
     /// Asserts that of many names none is granted twice, and each at `b`.
@@ -96,10 +94,8 @@ async fn a_subscription_that_is_lost_shows_that_the_address_of_the_only_connecti
     kill_one(&moving.a, true).await;
     moving.left().await;
     moving.assert_all_granted_once_at_b().await;
-    until("messages come from where locks are", async || {
-        connections_at(&moving.b).await[1] == 1
-    })
-    .await;
+    let is_so = async || connections_at(&moving.b).await[1] == 1;
+    until("messages come from where locks are", is_so).await;
 }
 
 #[tokio::test]
@@ -111,10 +107,8 @@ async fn a_lost_connection_is_a_reason_to_look_at_once() {
         let [from, to] = servers;
         // The next check that is due anyway is two seconds away.
         let before = moving.proxy.connections();
-        until("it has just looked", async || {
-            moving.proxy.connections() > before
-        })
-        .await;
+        let is_so = async || moving.proxy.connections() > before;
+        until("it has just looked", is_so).await;
         moving.proxy.lead_to(to.port());
         let since = Instant::now();
         kill_one(from, false).await;

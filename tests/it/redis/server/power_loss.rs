@@ -5,8 +5,6 @@ use std::{fs, path::PathBuf};
 
 use crate::redis::prelude::*;
 
-pub(crate) const LOGGED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
 /// Where the server writes down what it does.
 pub(crate) fn log(server: &RedisServer) -> PathBuf {
     let directory = server.directory().join("appendonlydir");
@@ -39,7 +37,7 @@ pub(crate) async fn read_again(server: &mut RedisServer) {
 
 #[tokio::test]
 async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_passed() {
-    let mut rig = Rig::on(RedisServer::start_with(&LOGGED).await);
+    let mut rig = Rig::on(RedisServer::start_logged().await);
     let (kept, lost) = (attempt("kept"), attempt("lost"));
     let first = rig.grant(&kept).await;
     let before = length(&rig.server);
@@ -60,7 +58,7 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
 
 #[tokio::test]
 async fn a_release_that_is_missing_passes_the_lock_on_when_its_lease_ends() {
-    let mut server = RedisServer::start_with(&LOGGED).await;
+    let mut server = RedisServer::start_logged().await;
     let gate = TestGateway::on(&server).await;
     let lease = gate.take_for("release", 2_000).await;
     let asked = gate.queue(request("release")).await;
@@ -78,7 +76,7 @@ async fn a_release_that_is_missing_passes_the_lock_on_when_its_lease_ends() {
 
 #[tokio::test]
 async fn a_backup_that_is_restored_brings_back_old_locks_and_no_old_fence() {
-    let mut rig = Rig::on(RedisServer::start_with(&LOGGED).await);
+    let mut rig = Rig::on(RedisServer::start_logged().await);
     let (old, new) = (attempt("lock"), attempt("lock"));
     rig.grant(&old).await;
     let backup = fs::read(log(&rig.server)).unwrap();

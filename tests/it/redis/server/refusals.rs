@@ -20,8 +20,7 @@ async fn refusal(rig: &Rig) -> String {
 #[tokio::test]
 async fn a_replica_refuses_until_it_is_a_master_again() {
     let rig = Rig::start().await;
-    let held = attempt("held");
-    rig.grant(&held).await;
+    let held = rig.must_hold(attempt("held")).await;
     rig.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
     assert_eq!(refusal(&rig).await, "READONLY");
     assert_unavailable(rig.release(&held.name, &held.token).await);
@@ -84,10 +83,8 @@ async fn a_server_that_is_busy_with_a_script_refuses_until_it_is_killed() {
         let endless = cmd(&["EVAL", "while true do end", "0"]);
         drop(busy.send_packed_command(&endless).await);
     });
-    until("the script runs", async || {
-        matches!(rig.run(&["PING"]).await, Value::ServerError(_))
-    })
-    .await;
+    let is_so = async || matches!(rig.run(&["PING"]).await, Value::ServerError(_));
+    until("the script runs", is_so).await;
     assert_eq!(refusal(&rig).await, "BUSY");
     rig.run(&["SCRIPT", "KILL"]).await;
     rig.grant(&attempt("refused")).await;

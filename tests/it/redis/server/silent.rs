@@ -16,8 +16,7 @@ async fn what_is_sent_over_them_is_given_up_in_time_and_a_new_one_serves() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let cable = Cable::to(server.port(), &lifecycle).await;
     let store = open(&by(&cable));
-    let held = attempt("held");
-    granted(store.acquire(&held).await);
+    let held = store.must_hold(attempt("held")).await;
     cable.cut();
     let start = Instant::now();
     let unknown = store.acquire(&attempt("lock")).await;
@@ -75,13 +74,10 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let gate = TestGateway::with(&proxy.url(), &config);
     // From then on the server knows the scripts.
     let warm = gate.take("warm").await;
-    gate.engine
-        .renew(warm.name.clone(), warm.token.clone(), RenewalTtl::default())
-        .await
-        .unwrap();
-    let mut asked = request("slow");
-    asked.ttl = ttl(TTL_MS);
-    asked.wait = Duration::ZERO;
+    let (name, token) = (warm.name.clone(), warm.token.clone());
+    let renewal = gate.engine.renew(name, token, RenewalTtl::default());
+    renewal.await.unwrap();
+    let asked = at_once(with(request("slow"), |it| it.ttl = ttl(TTL_MS)));
     let mut hold = gate.engine.hold(asked).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     proxy.strike("{slow}", Fault::HoldReply);
@@ -99,10 +95,8 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let now = Instant::now();
     let (left, took) = (lease.left_at(now), now - since);
     assert!(took >= LATE);
-    assert!(
-        left + took <= lease.ttl.duration(),
-        "{left:?} after {took:?}"
-    );
+    let expected = left + took <= lease.ttl.duration();
+    assert!(expected, "{left:?} after {took:?}");
     assert!(!left.is_zero());
 }
 
@@ -156,8 +150,7 @@ async fn a_renewal_stands_in_line_behind_few_of_those_who_ask() {
 /// Many ask while the server serves nobody, then somebody renews, then all are served.
 async fn round() -> Round {
     let rig = Rig::with(&endless()).await;
-    let held = attempt("held");
-    rig.grant(&held).await;
+    let held = rig.must_hold(attempt("held")).await;
     let asked: Vec<_> = (1..=MANY).map(|n| attempt(&format!("n{n}"))).collect();
     // Nobody is served before all have asked, however long that takes.
     rig.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;

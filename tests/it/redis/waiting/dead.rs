@@ -75,8 +75,7 @@ async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
     let asked = there.queue(request("alive")).await;
     let _behind = there.queue(request("alive")).await;
     here.pass(&lease, asked).await;
-    let keys = server.keys().await.into_iter();
-    let alive: Vec<_> = keys.filter(|key| key.contains(":gw:")).collect();
+    let alive = alive(&server).await;
     // Through the other gateway nobody was queued.
     assert_eq!(alive.len(), 1, "{alive:?}");
     let left = server.integer(&["PTTL", &alive[0]]).await;
@@ -213,10 +212,8 @@ async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again(
     let mut crowd = gate.crowd("passed", 3 * LONG).await;
     // Less than a quarter: their ids stay in the queue, at its head, and are passed over.
     drop(crowd.drain(..LONG / 2));
-    until("they have left", async || {
-        server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string()
-    })
-    .await;
+    let is_so = async || server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string();
+    until("they have left", is_so).await;
     gate.release(&lease).await;
     until("they were passed over", async || {
         let left = server.integer(&["LLEN", "lg:{passed}:wait"]).await;
@@ -226,10 +223,8 @@ async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again(
     server.run(&["CONFIG", "RESETSTAT"]).await;
     drop(crowd.drain(crowd.len() - LONG / 2..));
     // Each leave removes its ticket.
-    until("others have left", async || {
-        server.calls("del").await >= LONG as u64 / 2
-    })
-    .await;
+    let is_so = async || server.calls("del").await >= LONG as u64 / 2;
+    until("others have left", is_so).await;
     let looks = server.calls("getrange").await;
     assert!(looks < 2 * 3 * LONG as u64, "{looks}");
 }

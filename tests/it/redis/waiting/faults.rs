@@ -11,6 +11,12 @@ pub(super) async fn without_messages(server: &RedisServer) -> [TestGateway; 2] {
     [TestGateway::at(&url), TestGateway::at(&url)]
 }
 
+/// Every grant has its own fence.
+pub(super) fn assert_distinct(fences: &[FencingToken]) {
+    let distinct: BTreeSet<_> = fences.iter().collect();
+    assert_eq!(distinct.len(), fences.len(), "{fences:?}");
+}
+
 /// Lets everybody have the lock, one after the other.
 async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
     let mut fences = Vec::new();
@@ -19,10 +25,7 @@ async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
         fences.push(lease.held.fence);
         gate.release(&lease).await;
     }
-    let mut unique = fences.clone();
-    unique.sort();
-    unique.dedup();
-    assert_eq!(unique.len(), fences.len(), "every grant has its own fence");
+    assert_distinct(&fences);
 }
 
 /// Releases for everybody at once, whoever is granted first.
@@ -32,11 +35,7 @@ async fn serve_in_any_order(gate: &TestGateway, asked: Vec<PendingAcquire>) {
         gate.release(&lease).await;
         lease.held.fence
     });
-    let mut fences = join_all(all).await;
-    let count = fences.len();
-    fences.sort();
-    fences.dedup();
-    assert_eq!(fences.len(), count, "every grant has its own fence");
+    assert_distinct(&join_all(all).await);
 }
 
 async fn queue_many(gates: &[TestGateway], lock: &str, count: usize) -> Vec<PendingAcquire> {
@@ -57,10 +56,8 @@ async fn a_lost_message_costs_a_period() {
         let start = Instant::now();
         gates[0].release(&lease).await;
         lease = asked.noticed_since(start).await;
-        until("both gateways listen again", async || {
-            subscribers(&server).await == 2
-        })
-        .await;
+        let is_so = async || subscribers(&server).await == 2;
+        until("both gateways listen again", is_so).await;
     }
 }
 
@@ -134,12 +131,8 @@ async fn those_who_wait_for_a_server_that_loses_all_ask_again() {
 
 #[tokio::test]
 async fn a_queue_survives_a_restart_with_its_data() {
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = RedisServer::start_with(&options).await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let mut server = RedisServer::start_logged().await;
+    let gates = gateways_on(&server).await;
     let lease = gates[0].take("kept").await;
     let asked = queue_many(&gates, "kept", 10).await;
     server.kill();
@@ -159,13 +152,7 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
     let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
     asked.push(gates[0].queue(request("forgotten")).await);
     // As after a pause of that gateway: others take its waiters for dead.
-    let Value::Array(keys) = server.run(&["KEYS", "lg:*:gw:*"]).await else {
-        panic!("a list of keys");
-    };
-    for key in keys {
-        let key: String = from_redis_value(key).unwrap();
-        server.run(&["DEL", &key]).await;
-    }
+    forget_gateways(&server).await;
     gates[0].release(&lease).await;
     let lease = asked.pop().unwrap().lease().await;
     assert_eq!(gates[0].look("forgotten").await.waiters, 0);
@@ -187,17 +174,12 @@ async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
 
 #[tokio::test]
 async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = RedisServer::start_with(&options).await;
+    let mut server = RedisServer::start_logged().await;
     let gate = TestGateway::on(&server).await;
     let lease = gate.take("tail").await;
     let asked = queue_many(std::slice::from_ref(&gate), "tail", 3).await;
     // A round has come and gone since the server was first connected to.
-    let alive = server.run(&["KEYS", "lg:*:gw:*"]).await;
-    let [alive]: [String; 1] = from_redis_value::<Vec<_>>(alive)
-        .unwrap()
-        .try_into()
-        .unwrap();
+    let [alive]: [String; 1] = alive(&server).await.try_into().unwrap();
     until("the first round is made", async || {
         let left = server.integer(&["PTTL", &alive]).await;
         left > 5_500
@@ -207,10 +189,8 @@ async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
     server.kill();
     server.start_again().await;
     // It answers while it reads its data, and to this with an error.
-    until("the gateway still counts as alive", async || {
-        server.run(&["EXISTS", &alive]).await == Value::Int(1)
-    })
-    .await;
+    let is_so = async || server.run(&["EXISTS", &alive]).await == Value::Int(1);
+    until("the gateway still counts as alive", is_so).await;
     // Although the lock is held, and this gateway still counts as alive.
     gate.until_queued("tail", 3).await;
     gate.release(&lease).await;
@@ -226,11 +206,8 @@ async fn lose_queue(server: &RedisServer, lock: &str) {
 async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
     let (server, gates) = two_gateways().await;
     let lease = gates[0].take("storm").await;
-    let mut asked = Vec::new();
-    for turn in 0..30 {
-        let request: AcquireRequest = request("storm");
-        asked.push(gates[turn % 2].ask(request));
-    }
+    let ask = |turn: usize| gates[turn % 2].ask(request("storm"));
+    let asked: Vec<_> = (0..30).map(ask).collect();
     gates[0].until_queued("storm", 30).await;
     gates[0].release(&lease).await;
     let cut = async {
@@ -287,13 +264,8 @@ enum Before {
 
 #[tokio::test]
 async fn the_end_of_a_short_lease_is_noticed_whatever_was_before() {
-    for before in [
-        Before::FromHere,
-        Before::ByReply,
-        Before::ByMessage,
-        Before::LostTicket,
-        Before::Left,
-    ] {
+    use Before::{ByMessage, ByReply, FromHere, Left, LostTicket};
+    for before in [FromHere, ByReply, ByMessage, LostTicket, Left] {
         println!("{before:?}");
         assert_most_precede_rounds(after(before).await);
     }
@@ -335,11 +307,7 @@ async fn after(before: Before) -> Vec<Duration> {
 
 #[tokio::test]
 async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
-    let server = RedisServer::start().await;
-    let (here, doomed) = (
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    );
+    let (server, [here, doomed]) = two_gateways().await;
     let mut queues = Vec::new();
     for lock in LOCKS {
         let there = TestGateway::on(&server).await;
@@ -350,10 +318,8 @@ async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
         queues.push((there, lease, holder, dead, next));
     }
     doomed.kill().await;
-    until("it hears nothing any more", async || {
-        subscribers(&server).await == 1 + LOCKS.len()
-    })
-    .await;
+    let is_so = async || subscribers(&server).await == 1 + LOCKS.len();
+    until("it hears nothing any more", is_so).await;
     let keys = server.keys().await;
     for key in keys.iter().filter(|key| key.contains(":gw:")) {
         let id = key.rsplit(':').next().unwrap();

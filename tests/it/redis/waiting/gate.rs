@@ -33,10 +33,8 @@ impl TestGateway {
     pub(crate) async fn on(server: &RedisServer) -> Self {
         let before = subscribers(server).await;
         let gate = Self::at(&server.url());
-        until("the gateway listens", async || {
-            subscribers(server).await > before
-        })
-        .await;
+        let is_so = async || subscribers(server).await > before;
+        until("the gateway listens", is_so).await;
         gate
     }
 
@@ -156,10 +154,8 @@ impl TestGateway {
 
     /// Waits until a lock has so many in its queue.
     pub(crate) async fn until_queued(&self, lock: &str, waiters: u64) {
-        until("the queue has this length", async || {
-            self.look(lock).await.waiters == waiters
-        })
-        .await;
+        let is_so = async || self.look(lock).await.waiters == waiters;
+        until("the queue has this length", is_so).await;
     }
 }
 
@@ -270,11 +266,13 @@ pub(crate) fn keep(outcome: Result<Granted, AcquireError>) -> Lease {
 
 /// How many gateways listen.
 pub(crate) async fn subscribers(server: &RedisServer) -> usize {
-    let reply = server
-        .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
-        .await;
-    let channels: Vec<String> = from_redis_value(reply).unwrap();
-    channels.len()
+    channels(server).await.len()
+}
+
+/// The channels on which they listen.
+pub(crate) async fn channels(server: &RedisServer) -> Vec<String> {
+    let channels = ["PUBSUB", "CHANNELS", "lg:gw:????????????????"];
+    from_redis_value(server.run(&channels).await).unwrap()
 }
 
 /// Whether a key says what became of an attempt, or that an idempotency key was used.
@@ -318,7 +316,12 @@ pub(crate) async fn gateway() -> (RedisServer, TestGateway) {
 
 /// A server and two gateways on it.
 pub(crate) async fn two_gateways() -> (RedisServer, [TestGateway; 2]) {
-    let (server, here) = gateway().await;
-    let there = TestGateway::on(&server).await;
-    (server, [here, there])
+    let server = RedisServer::start().await;
+    let gates = gateways_on(&server).await;
+    (server, gates)
+}
+
+/// Two gateways on a server.
+pub(crate) async fn gateways_on(server: &RedisServer) -> [TestGateway; 2] {
+    [TestGateway::on(server).await, TestGateway::on(server).await]
 }

@@ -164,10 +164,8 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
     // What was granted to nobody ended, and somebody else has the lock.
     server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
     let newer = gate.queue(keyed_request("lapses", "k")).await;
-    until("the older place lapses", async || {
-        has_lapsed(&server, &older).await
-    })
-    .await;
+    let is_so = async || has_lapsed(&server, &older).await;
+    until("the older place lapses", is_so).await;
     let newest = gate.ask(keyed_request("lapses", "k"));
     let told = newer.refusal().await;
     assert!(matches!(told, AcquireError::Superseded), "{told:?}");
@@ -240,8 +238,7 @@ impl Pair {
 
     /// Lets one wait at a gateway with a TTL.
     async fn queue(&self, gate: &TestGateway, lock: &str, ttl_ms: u64) -> Keyed {
-        let holder = attempt(lock);
-        granted(self.here.acquire(&holder).await);
+        let holder = self.here.must_hold(attempt(lock)).await;
         let asked = with(waiting(keyed(lock, "k")), |it| it.ttl = ttl(ttl_ms));
         let parked = gate.stand(&asked).await;
         let key = self.key_of(lock).await;
@@ -330,9 +327,7 @@ async fn the_key_of_a_confirmed_lease_that_has_run_out_is_used() {
     pair.there.must_confirm(&waits.asked).await;
     pair.here.until_free("over").await;
     let again = with(keyed("over", "k"), |it| it.ttl = ttl(300));
-    pair.here
-        .must_answer(&again, Acquisition::IdempotencyExpired)
-        .await;
+    pair.here.must_expire(&again).await;
 }
 
 #[tokio::test]

@@ -153,8 +153,7 @@ async fn a_confirmation_does_not_touch_a_lease_that_a_newer_request_keeps() {
 /// Tells every gateway that an attempt was granted the lease that it has, and waits until the one that had it
 /// has looked into the matter.
 async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
-    let fence = ["GETRANGE", &format!("lg:{{{lock}}}:lock"), "70", "85"];
-    let fence = server.text(&fence).await.parse().unwrap();
+    let fence = fence_at(server, lock).await.parse().unwrap();
     tell_late_of(server, lock, token, fence).await;
 }
 
@@ -162,11 +161,7 @@ async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
 async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence: u64) {
     write_down_everything(server).await;
     let before = runs(server, token).await;
-    let channels = server
-        .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
-        .await;
-    let channels: Vec<String> = from_redis_value(channels).unwrap();
-    for channel in channels {
+    for channel in channels(server).await {
         let message = format!("granted {token} {lock} {fence}");
         server.run(&["PUBLISH", &channel, &message]).await;
     }
@@ -186,25 +181,14 @@ async fn late_word_of_a_grant_takes_it_from_nobody() {
             let asked = waiting(attempt(&lock));
             let parked = here.stand(&asked).await;
             releasing.release(&lease).await;
-            let (name, token) = (&asked.name, &asked.token);
-            let heard = match heard_by {
-                "leaving" => {
-                    let left = here.leave(name, token, None).await.unwrap();
-                    matches!(left, Leaving::Granted(_))
-                }
-                "confirming" => {
-                    let confirmed = here.confirm(name, token).await.unwrap();
-                    matches!(confirmed, Confirmation::Confirmed(_))
-                }
-                _ => {
-                    let again = here.acquire(&asked).await.unwrap();
-                    matches!(again, Acquisition::Granted(_))
-                }
-            };
-            assert!(heard, "{lock}");
+            match heard_by {
+                "leaving" => drop(here.must_leave_granted(&asked).await),
+                "confirming" => drop(here.must_confirm(&asked).await),
+                _ => drop(here.must_grant(&asked).await),
+            }
             // It is answered, and leaves its place. Then comes the word that it needs no more.
             drop(parked);
-            tell_late(&server, &lock, token).await;
+            tell_late(&server, &lock, &asked.token).await;
             here.must_release(&asked).await;
         }
     }
@@ -227,10 +211,8 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
     drop(parked);
     tell_late_of(&server, "anew", &token, earlier).await;
     let key = "lg:{anew}:lock";
-    assert_eq!(
-        server.text(&["GETRANGE", key, "1", "64"]).await,
-        token.to_string()
-    );
+    let found = server.text(&["GETRANGE", key, "1", "64"]).await;
+    assert_eq!(found, token.to_string());
     // Word of the grant that it has is as good as none if nobody was there to hear it.
     tell_late_of(&server, "anew", &token, held.fence.get()).await;
     until_integer(&server, &["EXISTS", key], 0).await;

@@ -95,17 +95,12 @@ async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
     gate.take("alive").await;
     let patient = with(request("alive"), |it| it.wait = Duration::from_mins(5));
     let asked = gate.queue(patient).await;
-    let keys = server.keys().await;
-    let alive = keys.iter().find(|key| key.contains(":gw:")).unwrap();
+    let alive = &alive(&server).await[0];
     let mut took = Vec::new();
     for _ in 0..5 {
         assert_eq!(server.integer(&["DEL", alive]).await, 1);
         let start = Instant::now();
-        until("its subscription ends", async || {
-            let ended = ["CLIENT", "KILL", "TYPE", "pubsub"];
-            server.integer(&ended).await == 1
-        })
-        .await;
+        until_integer(&server, &["CLIENT", "KILL", "TYPE", "pubsub"], 1).await;
         until_integer(&server, &["EXISTS", alive], 1).await;
         took.push(start.elapsed());
     }

@@ -249,10 +249,8 @@ async fn who_takes_a_place_over_stands_there_since_the_first_and_until_its_own_w
         let number = |from: usize| ticket[from..from + 16].parse::<u64>().unwrap();
         let (queued, ends) = (number(25), number(41));
         let slack = (seconds + 5) * 1_000_000;
-        assert!(
-            (before + slack..=after + slack).contains(&ends),
-            "{seconds}"
-        );
+        let expected = (before + slack..=after + slack).contains(&ends);
+        assert!(expected, "{seconds}");
         if let Some((first, last)) = stood {
             assert_eq!(queued, first, "{seconds}");
             assert_ne!(ends, last, "{seconds}");

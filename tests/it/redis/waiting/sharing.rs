@@ -1,6 +1,6 @@
 //! Those who wait for a lock that is shared: at other gateways, through lost messages, and in crowds.
 
-use super::faults::without_messages;
+use super::faults::{assert_distinct, without_messages};
 use crate::redis::prelude::*;
 use crate::redis::scripts::bounds::calls;
 
@@ -166,9 +166,7 @@ async fn one_script_grants_a_bounded_number_and_the_rest_follow() {
     for asked in crowd {
         fences.push(asked.lease().await.held.fence);
     }
-    fences.sort_unstable();
-    fences.dedup();
-    assert_eq!(fences.len() as u64, CROWD, "each has its own");
+    assert_distinct(&fences);
     assert_eq!(holders(&here, "crowd").await, CROWD);
 }
 
@@ -286,8 +284,7 @@ async fn a_script_flush_between_a_grant_and_its_confirmation_costs_nothing() {
 async fn those_who_are_woken_by_the_last_reply_are_told_by_it() {
     let rig = Rig::start().await;
     let asked = [reader("told"), one_of(3, "told"), reader("told")];
-    let writer = attempt("told");
-    rig.grant(&writer).await;
+    let writer = rig.must_hold(attempt("told")).await;
     let mut parked = Vec::new();
     for asked in asked {
         let asked = waiting(asked);
