@@ -59,6 +59,11 @@ pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
     })
 }
 
+/// The same attempt, of this owner.
+pub(super) fn owned(owner: &str, attempt: Attempt) -> Attempt {
+    with(attempt, |it| it.owner = Some(Owner::new(owner).unwrap()))
+}
+
 /// The same attempt under an idempotency key.
 pub(super) fn under(key: IdempotencyHash, attempt: Attempt) -> Attempt {
     let ttl = Some(attempt.ttl);

@@ -8,7 +8,7 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use super::fixture::{Certified, H2, tls_connect, tls_greet};
-use crate::support::{connect_with_little_room, eventually};
+use crate::support::{connect_with_little_room, until};
 
 /// What follows a request, and how the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,9 +205,7 @@ async fn a_caller_that_reads_its_answer_and_then_resets_keeps_its_lease() {
     assert!(answer.starts_with(b"HTTP/1.1 201 "));
     let open = certified.gateway.open_files();
     reset(stream);
-    eventually("the gateway has closed the connection", || async {
-        (certified.gateway.open_files() < open).then_some(())
-    })
-    .await;
+    let is_so = async || certified.gateway.open_files() < open;
+    until("the gateway has closed the connection", is_so).await;
     granted(&h2).await;
 }

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::fixture::{Certified, H2, head, read, tls_connect};
-use crate::support::{eventually, words};
+use crate::support::{eventually, until, words};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -73,10 +73,8 @@ async fn those_who_do_not_finish_their_handshake_make_room_when_their_time_is_ov
         stream.write_all(&[22, 3, 1]).await.unwrap();
         stalled.push(stream);
     }
-    eventually("there is room", async || {
-        (certified.curl(&[], "/healthz").status == 200).then_some(())
-    })
-    .await;
+    let is_so = async || certified.curl(&[], "/healthz").status == 200;
+    until("there is room", is_so).await;
 }
 
 #[tokio::test]
@@ -292,8 +290,6 @@ async fn a_connection_beyond_the_limit_is_told_so_in_a_problem_document() {
         assert_eq!(refused.json()["code"], "overloaded", "{protocol}");
     }
     drop(open);
-    eventually("there is room again", async || {
-        (certified.curl(&[], "/locks/a").status == 200).then_some(())
-    })
-    .await;
+    let is_so = async || certified.curl(&[], "/locks/a").status == 200;
+    until("there is room again", is_so).await;
 }

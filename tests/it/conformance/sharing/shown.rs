@@ -8,9 +8,7 @@ pub(crate) async fn inspect_shows_first_who_ends_first(fixture: &dyn Fixture) {
     let store = fixture.store();
     let mut sharing = Vec::new();
     for (owner, times) in [("c", 3), ("a", 1), ("d", 4), ("b", 2)] {
-        let one = with(one_of(9, "lock", times * LONG), |it| {
-            it.owner = Some(Owner::new(owner).unwrap());
-        });
+        let one = owned(owner, one_of(9, "lock", times * LONG));
         granted(&store, &one).await;
         sharing.push(one);
     }
@@ -110,9 +108,7 @@ pub(crate) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(fixtur
         ("c", vec!["cyn", "dan"]),
     ] {
         for owner in owners {
-            let one = with(reader(lock, LONG), |it| {
-                it.owner = Some(Owner::new(owner).unwrap());
-            });
+            let one = owned(owner, reader(lock, LONG));
             granted(&store, &one).await;
         }
     }
@@ -170,16 +166,13 @@ async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Hol
 
 pub(crate) async fn an_owner_finds_a_lock_by_a_holder_that_is_not_shown(fixture: &dyn Fixture) {
     let store = fixture.store();
-    let owner = Owner::new("last").unwrap();
-    let last = with(reader("lock", 2 * LONG), |it| {
-        it.owner = Some(owner.clone());
-    });
+    let last = owned("last", reader("lock", 2 * LONG));
     granted(&store, &last).await;
     for _ in 0..SHOWN_HOLDERS {
         granted(&store, &reader("lock", LONG)).await;
     }
     let filter = ListFilter {
-        owner: Some(owner),
+        owner: last.owner,
         ..ListFilter::default()
     };
     match &listed(fixture, filter).await[..] {

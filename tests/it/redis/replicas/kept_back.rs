@@ -20,7 +20,6 @@ fn deadline(config: &RedisConfig) -> Duration {
 #[tokio::test]
 async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.replica.freeze();
     let asked = attempt("a");
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
@@ -40,7 +39,6 @@ async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
 #[tokio::test]
 async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.replica.freeze();
     let asked = with(attempt("a"), |it| it.ttl = ttl(1_000));
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
@@ -77,7 +75,6 @@ async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
 #[tokio::test]
 async fn a_server_that_has_forgotten_the_marker_is_sent_it_again() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.master.run(&["SCRIPT", "FLUSH"]).await;
     granted(store.acquire(&attempt("a")).await);
 }
@@ -126,7 +123,6 @@ async fn convoy(store: &RedisStore) -> Vec<Result<Acquisition, StoreError>> {
 #[tokio::test]
 async fn nobody_waits_for_the_others_who_cannot_open_a_line_either() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.hang_up_on_markers().await;
     pair.master.freeze();
     for acquired in convoy(&store).await {

@@ -23,20 +23,23 @@ impl Pair {
         pair
     }
 
-    /// The same, and a store.
+    /// The same, and a store that has granted a lock already.
     pub(crate) async fn with_store() -> (Self, RedisStore) {
         let pair = Self::start().await;
-        let store = pair.store();
+        let store = open_with(&pair.master.url(), &waits());
+        store.must_grant(&attempt("first")).await;
         (pair, store)
+    }
+
+    /// Lets the replica go on, and waits until it has all that the master has.
+    pub(crate) async fn thaw(&self) {
+        self.replica.thaw();
+        self.together().await;
     }
 
     /// Waits until the replica has all that the master has.
     pub(crate) async fn together(&self) {
         until_integer(&self.master, &["WAIT", "1", "500"], 1).await;
-    }
-
-    pub(crate) fn store(&self) -> RedisStore {
-        open_with(&self.master.url(), &waits())
     }
 
     /// Ends the connection on which markers are written, and no other.
@@ -112,7 +115,6 @@ async fn what_is_answered_is_on_the_replica() {
 #[tokio::test]
 async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_used_again() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     // It is there, and says nothing.
     pair.replica.freeze();
     let asked = keyed("a", "k");
@@ -120,8 +122,7 @@ async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_
     assert_eq!(pair.holder("a").await, "", "nothing happened");
     store.must_withdraw(&asked).await;
     until_health(&store, "replicas", Health::Outage, "0 of 1 replicas").await;
-    pair.replica.thaw();
-    pair.together().await;
+    pair.thaw().await;
     granted(store.acquire(&keyed("a", "k")).await);
 }
 
@@ -149,8 +150,7 @@ async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
         pair.replica.freeze();
         gates[0].release(&lease).await;
         assert_eq!(left_queued(next).await, Some(0));
-        pair.replica.thaw();
-        pair.together().await;
+        pair.thaw().await;
         assert_eq!(gates[0].look("a").await, free());
     }
 }
@@ -175,15 +175,13 @@ async fn a_lease_that_somebody_may_have_heard_of_is_not_taken_back() {
     pair.replica.freeze();
     assert_not_replicated(store.acquire(&keyed("a", "k")).await);
     assert_eq!(pair.holder("a").await, asked.token.to_string());
-    pair.replica.thaw();
-    pair.together().await;
+    pair.thaw().await;
     store.must_replay(&keyed("a", "k")).await;
 }
 
 #[tokio::test]
 async fn many_who_are_granted_together_share_a_marker() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.master.run(&["CONFIG", "RESETSTAT"]).await;
     let asked: Vec<_> = (0..200).map(|n| attempt(&format!("lock-{n}"))).collect();
     let all = join_all(asked.iter().map(|asked| store.acquire(asked))).await;
@@ -244,7 +242,6 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
 #[tokio::test]
 async fn a_connection_for_markers_that_was_lost_costs_one_caller_at_most() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     for round in 0..10 {
         pair.hang_up_on_markers().await;
         let asked: Vec<_> = (0..5)

@@ -2,10 +2,10 @@
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::TcpStream,
 };
 
-use crate::redis::prelude::*;
+use crate::{redis::prelude::*, support::serve};
 
 /// The code with which an acquire is refused.
 async fn refusal(rig: &Rig) -> String {
@@ -146,24 +146,17 @@ async fn a_password_that_is_asked_for_and_not_given_is_a_matter_of_configuration
 
 /// A server that gives this answer to each command.
 async fn answering(answer: &'static [u8], lifecycle: &Lifecycle) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let tasks = lifecycle.clone();
-    lifecycle.spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            tasks.spawn(async move {
-                let mut request = [0; 4096];
-                while let Ok(length @ 1..) = client.read(&mut request).await {
-                    let commands = request[..length].iter().filter(|&&byte| byte == b'*');
-                    let answers = answer.repeat(commands.count());
-                    if client.write_all(&answers).await.is_err() {
-                        return;
-                    }
-                }
-            });
+    let each = move |mut client: TcpStream| async move {
+        let mut request = [0; 4096];
+        while let Ok(length @ 1..) = client.read(&mut request).await {
+            let commands = request[..length].iter().filter(|&&byte| byte == b'*');
+            let answers = answer.repeat(commands.count());
+            if client.write_all(&answers).await.is_err() {
+                return;
+            }
         }
-    });
-    port
+    };
+    serve(lifecycle, each).await
 }
 
 #[tokio::test]
