@@ -178,11 +178,8 @@ impl RedisServer {
 
     /// Runs a command as the default user and answers its reply, errors included.
     pub(crate) async fn run(&self, command: &[&str]) -> Value {
-        let reply = self
-            .connection()
-            .await
-            .send_packed_command(&cmd(command))
-            .await;
+        let mut connection = self.connection().await;
+        let reply = connection.send_packed_command(&cmd(command)).await;
         reply.expect("the server answers a test's own command")
     }
 
@@ -304,11 +301,7 @@ impl RedisServer {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        let pid = pid.expect("a process has a positive id");
-        kill_process(pid, signal).expect("the server takes a signal");
+        kill_process(Pid::from_child(&self.process), signal).expect("the server takes a signal");
     }
 
     fn log(&self) -> String {

@@ -27,10 +27,8 @@ async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
 async fn plain_http_is_told_to_speak_tls() {
     let certified = Certified::start();
     let mut stream = TcpStream::connect(certified.gateway.address).await.unwrap();
-    stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request).await.unwrap();
     let answer = String::from_utf8(rest(&mut stream).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.ends_with("use https:// and not http://"), "{answer}");
@@ -139,8 +137,8 @@ async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
     assert!(expected, "{refused}");
     let (mut tcp, _) = stream.into_inner();
     let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
-    read.expect("the connection is closed")
-        .expect("and not reset");
+    let read = read.expect("the connection is closed");
+    read.expect("and not reset");
 }
 
 #[tokio::test]

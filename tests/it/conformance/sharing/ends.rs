@@ -84,8 +84,7 @@ pub(crate) async fn a_kept_place_holds_back_the_next_until_its_time_is_over(fixt
     let writer = gateways.queue(writer, 1).await;
     let reader = gateways.queue(sharing(None, "reader"), 2).await;
     let left = Instant::now();
-    writer.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(writer, 1).await;
     reader.granted().await;
     let waited = left.elapsed();
     assert!(waited >= Duration::from_millis(KEPT), "{waited:?}");
@@ -102,8 +101,7 @@ pub(crate) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(fixt
         let waits = gateways.queue(writer.clone(), 1).await;
         let reader = gateways.queue(sharing(None, "reader"), 2).await;
         if hangs_up {
-            waits.hang_up();
-            gateways.parked(1).await;
+            gateways.hang_up(waits, 1).await;
         }
         let looks = with(writer, |it| it.wait = Duration::ZERO);
         gateways.ask(looks).held().await;
@@ -305,8 +303,7 @@ pub(crate) async fn a_kept_place_is_granted_beside_others_and_collected(fixture:
     let gone = gateways.queue(comes_back(), 1).await;
     let beside = gateways.queue(sharing(Some(2), "beside"), 2).await;
     let behind = gateways.queue(sharing(Some(2), "behind"), 3).await;
-    gone.hang_up();
-    gateways.parked(2).await;
+    gateways.hang_up(gone, 2).await;
     let second = gateways.pass(&writer, beside).await;
     // The place has one of the two, and its slot is the first.
     assert_eq!(second.held.mode.slot(), Some(1));
@@ -330,8 +327,7 @@ pub(crate) async fn a_kept_place_that_nobody_collects_passes_on(fixture: &dyn Fi
     let again = || keyed(sharing(Some(2), "gone"), &key);
     let gone = gateways.queue(again(), 1).await;
     let next = gateways.queue(sharing(Some(2), "next"), 2).await;
-    gone.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(gone, 1).await;
     let lease = gateways.pass(&ends, next).await;
     assert_eq!(gateways.owners().await, ["next", "stays"]);
     // Nobody has heard of that grant, so its key may still be used.

@@ -201,13 +201,14 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
     let [adopter, stranger] = [KeeperId::random(), KeeperId::random()];
     store.must_renew_as(Renewer::Adopter(adopter), &first).await;
     // Whoever kept the first does nothing to it any more, and who keeps it nothing to the second.
-    let firsts = [KeeperId::of_attempt(&first.token), stranger];
-    let seconds = [KeeperId::of_attempt(&first.token), adopter];
-    for (lease, keeper) in firsts
-        .map(|keeper| (&first, keeper))
-        .into_iter()
-        .chain(seconds.map(|keeper| (&second, keeper)))
-    {
+    let kept = KeeperId::of_attempt(&first.token);
+    let cases = [
+        (&first, kept),
+        (&first, stranger),
+        (&second, kept),
+        (&second, adopter),
+    ];
+    for (lease, keeper) in cases {
         let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
         assert_eq!(renewal, Renewal::Adopted);
         let release = store.release_as(Some(keeper), &lease.name, &lease.token);

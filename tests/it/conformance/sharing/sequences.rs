@@ -64,11 +64,8 @@ impl Model {
     }
 
     fn granted(&mut self, attempt: Attempt) -> Mode {
-        let slots: Vec<_> = self
-            .holders
-            .iter()
-            .filter_map(|it| it.mode.slot())
-            .collect();
+        let slots = self.holders.iter().filter_map(|it| it.mode.slot());
+        let slots: Vec<_> = slots.collect();
         let mut free = (0..=Limit::MAX).filter(|slot| !slots.contains(slot));
         let free = free.next();
         let mode = match attempt.sharing {

@@ -188,6 +188,12 @@ impl Gateways {
         .await;
     }
 
+    /// A caller's connection breaks, and its attempt leaves: so many are parked then.
+    pub(crate) async fn hang_up(&self, caller: Caller, left: usize) {
+        caller.hang_up();
+        self.parked(left).await;
+    }
+
     /// Waits until nobody holds the lock and nobody is queued for it.
     pub(crate) async fn idle(&self, lock: &str) {
         self.idle_after(lock, async |_owner| {}).await;
@@ -296,10 +302,8 @@ impl Caller {
     }
 
     pub(crate) async fn answer(self) -> Result<Granted, AcquireError> {
-        timeout(LATE, self.0)
-            .await
-            .expect("an answer comes in time")
-            .unwrap()
+        let answer = timeout(LATE, self.0).await;
+        answer.expect("an answer comes in time").unwrap()
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -60,10 +60,8 @@ pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixtur
         // An error: nobody waits for it any more.
         let _ = queued.send(());
     });
-    timeout(LATE, told)
-        .await
-        .expect("in time")
-        .expect("it waits");
+    let told = timeout(LATE, told).await;
+    told.expect("in time").expect("it waits");
     let granted = gateways.pass(&lease, last).await;
     let waited = granted.waited;
     assert!(waited + MOMENT >= PIECE * 2, "{waited:?}");
@@ -98,8 +96,7 @@ pub(crate) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture
     // Longer than the case may take: nobody may have to wait for it.
     let (gateways, lease, key, gone) = placed(fixture, LONG, "gives up").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
-    gone.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(gone, 1).await;
     for _ in 0..2 {
         let told = gateways.ask(not_waiting("gives up", &key)).held().await;
         assert_eq!(told.waiters, 1);
@@ -134,18 +131,14 @@ pub(crate) async fn are_not_given_up_in_other_words_or_without_the_key(fixture: 
 
 pub(crate) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fixture) {
     let (gateways, lease, key, gone) = placed(fixture, GRACE, "comes back").await;
-    gone.hang_up();
-    gateways.parked(0).await;
+    gateways.hang_up(gone, 0).await;
     gateways.release("lock", &lease.token).await;
     let found = gateways.holder("lock").await;
     assert_eq!(found, keyed("comes back", &key).owner);
     gateways.ask(at_once("another")).held().await;
 
-    let back = gateways
-        .ask(keyed("comes back", &key))
-        .answer()
-        .await
-        .unwrap();
+    let back = gateways.ask(keyed("comes back", &key));
+    let back = back.answer().await.unwrap();
     assert!(back.delivery.is_replay());
     let lease = back.lease;
     assert!(lease.held.expires_in > Duration::from_millis(2 * GRACE));
@@ -160,8 +153,7 @@ pub(crate) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture) {
     const SOON: u64 = 1_000;
     let (gateways, lease, key, gone) = placed(fixture, SOON, "gone").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
-    gone.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(gone, 1).await;
     let released = Instant::now();
     let lease = gateways.pass(&lease, next).await;
     assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(30));

@@ -66,8 +66,7 @@ const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_is_confirmed_wherever_its_lock_is_and_nothing_else_is_touched() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     let names = cluster.names_on(0, STEPS.len() * TRIES);
     for (names, gone) in names.chunks(TRIES).zip(STEPS) {
         let mut tries = names.iter();
@@ -160,8 +159,7 @@ async fn served_in_order(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_to_rest() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     let name = &cluster.names_on(0, 1)[0];
     let first = gates[0].take(name).await;
     let mut queue = Vec::new();
@@ -181,8 +179,7 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     let name = &cluster.names_on(0, 1)[0];
     let holder = keyed(name, "key");
     let last = granted(gates[0].acquire(&holder).await).fence;

@@ -95,8 +95,7 @@ const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     for gone in [0, 4] {
         let names = cluster.names_on(0, TRIES);
         let mut tries = names.iter();

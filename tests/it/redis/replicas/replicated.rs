@@ -282,7 +282,6 @@ async fn without_a_replica_nobody_is_kept_waiting_who_does_not_ask_for_one() {
     assert_eq!(store.figures().replicas, None);
     let stats = server.text(&["INFO", "commandstats"]).await;
     assert!(!stats.contains("cmdstat_wait"), "{stats}");
-    timeout(Duration::from_mins(1), store.close())
-        .await
-        .unwrap();
+    let closed = timeout(TIMEOUT, store.close()).await;
+    closed.unwrap();
 }

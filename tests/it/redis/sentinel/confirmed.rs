@@ -146,9 +146,7 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     watched.cut_off_replicas(0).await;
     let refused = |it: &Callers| it.refused.load(Ordering::SeqCst);
     callers.more("they are refused", 4, refused).await;
-    watched.servers[0].kill();
-    let master = watched.replaced(0).await;
-    watched.join_replicas(0).await;
+    let master = watched.lose_master().await;
     until("the new master is followed", async || {
         let node = format!("127.0.0.1:{}", watched.servers[master].port());
         let follows = |gate: &Arc<TestGateway>| gate.figures().master.map(|(node, _)| node);

@@ -69,9 +69,7 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     assert_eq!(missed, [1, 3], "the fault happens: it has not heard of it");
     // They may become the master although they were cut off for so long.
     watched.notices_after("3000").await;
-    watched.servers[0].kill();
-    let master = watched.replaced(0).await;
-    watched.join_replicas(0).await;
+    let master = watched.lose_master().await;
 
     let next = &watched.servers[master];
     for lock in ["handed-on", "held"] {

@@ -191,6 +191,14 @@ impl Watched {
         .await;
     }
 
+    /// Kills the first master, whose replicas were cut off, and lets them find the next, which this answers.
+    pub(super) async fn lose_master(&mut self) -> usize {
+        self.servers[0].kill();
+        let master = self.replaced(0).await;
+        self.join_replicas(0).await;
+        master
+    }
+
     /// Lets the servers that were cut off find a master again.
     pub(crate) async fn join_replicas(&self, but: usize) {
         for (n, server) in self.servers.iter().enumerate() {

@@ -48,10 +48,8 @@ async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
         fresh.must_refuse(&attempt("brief")).await;
     }
     // Nobody has to wait for as long.
-    fresh
-        .break_lock(&brief.name, Some(lease.fence.into()))
-        .await
-        .unwrap();
+    let meant = Some(lease.fence.into());
+    fresh.must_break(&brief.name, meant).await;
     let next = granted(fresh.acquire(&attempt("brief")).await);
     assert!(next.fence > lease.fence);
 }

@@ -49,9 +49,8 @@ async fn a_server_that_comes_back_with_another_policy_is_looked_at_again() {
     let mut rig = Rig::on(server);
     rig.grant(&attempt("before")).await;
     rig.server.kill();
-    rig.server
-        .start_again_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"])
-        .await;
+    let evicts = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    rig.server.start_again_with(&evicts).await;
     eventually("the policy is found", async || {
         refused_for(&rig.store, "allkeys-lru").await
     })

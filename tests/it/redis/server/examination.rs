@@ -96,9 +96,8 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
         let store = store_without(&server, &lacking).await;
         let what = misconfigured(store.acquire(&attempt("lacking")).await);
         let named = lacking.trim_start_matches('-').to_uppercase();
-        let (why, line) = what
-            .split_once("; give the user")
-            .expect("it says what helps");
+        let helps = what.split_once("; give the user");
+        let (why, line) = helps.expect("it says what helps");
         // A script that is refused before it begins names the command in the words of the server.
         let words = why.to_uppercase();
         let mut words = words.split(|c: char| !c.is_alphanumeric());

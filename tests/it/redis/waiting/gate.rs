@@ -81,10 +81,8 @@ impl TestGateway {
             let _ = queued.send(());
         });
         // Its length would not say so: others may leave the queue meanwhile.
-        timeout(LONG, told)
-            .await
-            .expect("the store answers")
-            .expect("it waits");
+        let told = timeout(LONG, told).await;
+        told.expect("the store answers").expect("it waits");
         asked
     }
 

@@ -40,9 +40,8 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
         let end: usize = at.parse::<usize>().unwrap() + 15;
         let us = server.text(&["GETRANGE", &key, at, &end.to_string()]).await;
         let later = us.parse::<u64>().unwrap() + 3_600_000_000;
-        server
-            .run(&["SETRANGE", &key, at, &later.to_string()])
-            .await;
+        let later = ["SETRANGE", &key, at, &later.to_string()];
+        server.run(&later).await;
     }
     let second = gate.queue(request("clock")).await;
     let third = gate.queue(request("clock")).await;
@@ -110,9 +109,8 @@ async fn a_foreign_holder_without_an_expiry_is_waited_for() {
     server.run(&["SET", "lg:{ever}:lock", "x"]).await;
     let asked = gate.queue(request("ever")).await;
     // They take it again without asking anybody, for a moment.
-    server
-        .run(&["SET", "lg:{ever}:lock", "y", "PX", "500"])
-        .await;
+    let again = ["SET", "lg:{ever}:lock", "y", "PX", "500"];
+    server.run(&again).await;
     let start = Instant::now();
     asked.noticed_since(start).await;
 }

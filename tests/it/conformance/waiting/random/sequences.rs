@@ -153,10 +153,8 @@ impl Game {
         let fence = self.fence.filter(|_| self.random.below(2) == 0);
         let Attempt { name, token, .. } = &self.players[holder].attempt;
         let store = &self.stores[self.random.below(self.stores.len())];
-        let answer = store
-            .break_lock(name, fence.map(BreakTarget::Lease))
-            .await
-            .unwrap();
+        let meant = fence.map(BreakTarget::Lease);
+        let answer = store.break_lock(name, meant).await.unwrap();
         let after = store.renew(name, token, None).await.unwrap();
         let what = format!("{holder} is broken, meaning {fence:?}: {answer:?}, and then {after:?}");
         self.tell(what);
