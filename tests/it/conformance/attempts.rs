@@ -1,50 +1,21 @@
 //! Attempts to make, and short words for what is expected of their answers.
 
-use crate::conformance::prelude::*;
+pub(super) use crate::redis::rig::{name, sharing as share, token, ttl};
+use crate::{conformance::prelude::*, redis::rig};
 
 /// Longer than any test takes.
 pub(super) const LONG: u64 = 600_000;
 /// Soon over, and long enough for what a case does while it lasts on a busy machine.
 pub(super) const SHORT: u64 = 1_000;
 
-/// A lock name.
-pub(super) fn name(text: &str) -> LockName {
-    LockName::new(text).unwrap()
-}
-
-/// A TTL.
-pub(super) fn ttl(ms: u64) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
-}
-
 /// A new attempt for a lease of so many milliseconds.
 pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
-    Attempt {
-        name: name(lock),
-        token: token(),
-        ttl: ttl(ms),
-        hold_limit: None,
-        sharing: None,
-        owner: None,
-        metadata: Metadata::default(),
-        idempotency: None,
-        wait: None,
-    }
+    with(rig::attempt(lock), |it| it.ttl = ttl(ms))
 }
 
 /// A new attempt under an idempotency key.
 pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
     under(key, attempt(lock, ms))
-}
-
-/// How those share a lock who set a limit, or none.
-pub(super) fn share(limit: Option<u64>) -> Sharing {
-    /// As many as a gateway allows to those who set none.
-    const MOST: u64 = 1_000;
-    Sharing {
-        limit: Limit::new(limit.unwrap_or(MOST)).unwrap(),
-        has_slot: limit.is_some(),
-    }
 }
 
 /// A new attempt that shares the lock with any number of others.
@@ -88,11 +59,6 @@ pub(super) fn patient(attempt: Attempt) -> Attempt {
 pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     let limit = HoldLimit::from_millis(limit_ms, ttl(ms)).unwrap();
     with(attempt(lock, ms), |it| it.hold_limit = Some(limit))
-}
-
-/// A token that nobody has.
-pub(super) fn token() -> TokenHash {
-    Token::random().hash()
 }
 
 /// A key that nobody has used.

@@ -29,17 +29,11 @@ fn group(
     let names = GroupNames::parse(locks.iter().copied()).unwrap();
     let part = |name: &LockName| {
         Ok::<_, Infallible>(AcquireRequest {
-            name: name.clone(),
             ttl: ttl(ttl_ms),
-            hold_limit: None,
-            sharing: None,
-            explicit: ExplicitTerms::default(),
             wait,
             owner: None,
-            metadata: Metadata::default(),
-            caller: CallerId::ANONYMOUS,
-            authorization: Authorization::default(),
             idempotency_key: key.cloned(),
+            ..request(name.as_str(), "nobody")
         })
     };
     GroupRequest::new(names, part).unwrap()

@@ -11,8 +11,7 @@ pub(crate) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture)
 }
 
 pub(crate) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     not_kept(fixture, &lease, first(&lease)).await;
     kept(fixture, &lease, adopter).await;
     ends_as(fixture, &lease, adopter, Release::Released).await;
@@ -73,8 +72,7 @@ pub(crate) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     fixture.store().must_renew_as(Renewer::Bearer, &lease).await;
     kept(fixture, &lease, adopter).await;
     released(&fixture.store(), &lease).await;
@@ -112,15 +110,13 @@ pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
 
 pub(crate) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
     let store = fixture.store();
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     store.must_give_back(&lease, GiveBack::Kept).await;
     kept(fixture, &lease, adopter).await;
 }
 
 pub(crate) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     released(&fixture.store(), &lease).await;
     let next = held(fixture).await;
     ends_as(fixture, &lease, adopter, Release::Lost(Loss::HeldByAnother)).await;
@@ -129,8 +125,7 @@ pub(crate) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fi
 }
 
 pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let before = adopted(fixture, &lease).await;
+    let (lease, before) = held_and_adopted(fixture).await;
     fixture.restart().await;
     let after = adopted(fixture, &lease).await;
     for older in [first(&lease), before] {
@@ -160,6 +155,13 @@ pub(crate) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
 
 async fn held(fixture: &dyn Fixture) -> Attempt {
     holding(fixture, attempt("lock", LONG)).await.1
+}
+
+/// A lease, and who has adopted it.
+async fn held_and_adopted(fixture: &dyn Fixture) -> (Attempt, KeeperId) {
+    let lease = held(fixture).await;
+    let adopter = adopted(fixture, &lease).await;
+    (lease, adopter)
 }
 
 /// The keeper that an attempt is.

@@ -2,12 +2,10 @@
 
 use tokio::task::JoinHandle;
 
-use crate::conformance::prelude::*;
+use crate::{conformance::prelude::*, redis::prelude::request_by};
 
 /// Longer than anything takes that is to happen at once, on a machine that does other things as well.
 pub(crate) const LATE: Duration = Duration::from_mins(1);
-/// The wait of a caller that gets the lock before it is over.
-const PATIENT: Duration = Duration::from_secs(50);
 
 /// An engine over each handle to the store.
 pub(crate) struct Gateways {
@@ -28,19 +26,7 @@ pub(crate) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
 
 /// A request of this owner that waits for long.
 pub(crate) fn request(lock: &str, owner: &str) -> AcquireRequest {
-    AcquireRequest {
-        sharing: None,
-        name: name(lock),
-        ttl: ttl(LONG),
-        hold_limit: None,
-        explicit: ExplicitTerms::default(),
-        wait: PATIENT,
-        owner: Some(Owner::new(owner).unwrap()),
-        metadata: Metadata::default(),
-        caller: CallerId::ANONYMOUS,
-        authorization: Authorization::default(),
-        idempotency_key: None,
-    }
+    with(request_by(lock, owner), |it| it.ttl = ttl(LONG))
 }
 
 // === impl Gateways ===
