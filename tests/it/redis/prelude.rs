@@ -19,8 +19,9 @@ pub(crate) use super::{
         watched::Watched,
     },
     waiting::gate::{
-        GRACE, NOTICED, PendingAcquire, TestGateway, at_once, channels, gateway, gateways_on, keep,
-        leftovers, request, request_by, subscribers, two_gateways, until_taken, waiting,
+        GRACE, NOTICED, PendingAcquire, TestGateway, at_once, channels, gateway, gateway_holding,
+        gateways_on, keep, leftovers, request, request_by, subscribers, two_gateways,
+        two_gateways_holding, until_taken, waiting,
     },
 };
 pub(crate) use crate::{lua::composed, support::prelude::*};

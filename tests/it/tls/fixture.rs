@@ -164,6 +164,13 @@ pub(crate) struct H2 {
 // === impl H2 ===
 
 impl H2 {
+    /// A gateway, and a connection to it.
+    pub(crate) async fn start() -> (Certified, Self) {
+        let certified = Certified::start();
+        let h2 = Self::connect(&certified).await;
+        (certified, h2)
+    }
+
     pub(crate) async fn connect(to: &Certified) -> Self {
         Self::connect_with(to, &h2::client::Builder::new()).await
     }

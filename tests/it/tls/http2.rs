@@ -49,8 +49,7 @@ fn the_greeting_says_https() {
 
 #[tokio::test]
 async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (_certified, mut h2) = H2::start().await;
     let (status, lease) = h2.acquire("a", "").await;
     assert_eq!(status, 201, "{lease}");
     let mut waiting = FuturesUnordered::new();
@@ -78,8 +77,7 @@ async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
 
 #[tokio::test]
 async fn a_request_that_is_given_up_leaves_the_queue() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (_certified, mut h2) = H2::start().await;
     h2.acquire("a", "").await;
     let (given_up, kept) = (h2.wait("a").await, h2.wait("a").await);
     h2.until_queued("a", 2).await;
@@ -95,8 +93,7 @@ async fn a_request_that_is_given_up_leaves_the_queue() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_takes_its_waiters_with_it() {
-    let certified = Certified::start();
-    let mut holder = H2::connect(&certified).await;
+    let (certified, mut holder) = H2::start().await;
     holder.acquire("a", "").await;
     for protocol in [&b"h2"[..], b"http/1.1"] {
         let waiter = if protocol == b"h2" {
@@ -120,8 +117,7 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
 
 #[tokio::test]
 async fn a_stream_holds_a_lock_until_it_is_reset_or_its_connection_ends() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (certified, mut h2) = H2::start().await;
     for ends_connection in [false, true] {
         let mut holder = H2::connect(&certified).await;
         let mut events = hold(&mut holder, "a", r#"{"ttl_ms": 2000}"#).await;
@@ -139,8 +135,7 @@ async fn a_stream_holds_a_lock_until_it_is_reset_or_its_connection_ends() {
 #[tokio::test]
 async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_although_it_was_given_up()
 {
-    let certified = Certified::start();
-    let mut caller = H2::connect(&certified).await;
+    let (certified, mut caller) = H2::start().await;
     let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
     let token = lease["token"].as_str().unwrap();
     certified.gateway.signal(Signal::STOP);

@@ -106,8 +106,7 @@ async fn send(mut stream: TlsStream<TcpStream>, mut bytes: Vec<u8>, end: End) {
 
 #[tokio::test]
 async fn it_is_carried_out() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (certified, mut h2) = H2::start().await;
     for end in [End::Close, End::GoAway] {
         for in_body in [false, true] {
             for is_frozen in [true, false] {
@@ -159,8 +158,7 @@ fn reset(stream: TlsStream<TcpStream>) {
 
 #[tokio::test]
 async fn over_http_1_it_is_given_back_when_its_caller_resets_behind_unread_answers() {
-    let certified = Certified::start();
-    let h2 = H2::connect(&certified).await;
+    let (certified, h2) = H2::start().await;
     for unread in 1..=5 {
         let mut stream = plain_http(&certified).await;
         let requests = [LONG.repeat(unread).as_str(), ACQUIRE].concat();
@@ -173,8 +171,7 @@ async fn over_http_1_it_is_given_back_when_its_caller_resets_behind_unread_answe
 
 #[tokio::test]
 async fn over_http_2_it_is_given_back_when_its_caller_resets_behind_unread_answers() {
-    let certified = Certified::start();
-    let h2 = H2::connect(&certified).await;
+    let (certified, h2) = H2::start().await;
     let mut stream = greeted(&certified).await;
     let mut bytes = frame_of(0, 4, 0, WIDE_STREAMS);
     bytes.extend(frame_of(0, 8, 0, WIDE_CONNECTION));
@@ -194,8 +191,7 @@ async fn over_http_2_it_is_given_back_when_its_caller_resets_behind_unread_answe
 
 #[tokio::test]
 async fn a_caller_that_reads_its_answer_and_then_resets_keeps_its_lease() {
-    let certified = Certified::start();
-    let h2 = H2::connect(&certified).await;
+    let (certified, h2) = H2::start().await;
     let mut stream = plain_http(&certified).await;
     stream.write_all(ACQUIRE.as_bytes()).await.unwrap();
     let mut answer = Vec::new();

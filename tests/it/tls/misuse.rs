@@ -143,8 +143,7 @@ async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
 
 #[tokio::test]
 async fn requests_that_are_reset_without_an_end_cost_a_holder_nothing() {
-    let certified = Certified::start();
-    let mut holder = H2::connect(&certified).await;
+    let (certified, mut holder) = H2::start().await;
     let (_, lease) = holder.acquire("a", r#"{"ttl_ms": 10000}"#).await;
     let token = lease["token"].as_str().unwrap().to_owned();
     let mut attacker = H2::connect(&certified).await;
@@ -227,8 +226,7 @@ async fn a_connection_has_so_many_requests_and_no_more() {
 
 #[tokio::test]
 async fn headers_are_limited_as_over_http_1() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (certified, mut h2) = H2::start().await;
     let long = "x".repeat(17 * 1024);
     let (status, problem) = h2.ask(Method::GET, "/locks/a", &[("x", &long)], "").await;
     let found = (status, &problem["code"]);

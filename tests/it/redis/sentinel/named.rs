@@ -24,6 +24,13 @@ impl Named {
         Self::start_with(sentinels, &config()).await
     }
 
+    /// The same, where the first server has granted a lock already.
+    async fn serving(sentinels: usize) -> Self {
+        let named = Self::start(sentinels).await;
+        named.acquires_on(0, "first").await;
+        named
+    }
+
     pub(super) async fn start_with(sentinels: usize, config: &RedisConfig) -> Self {
         let servers = [RedisServer::start().await, RedisServer::start().await];
         let lifecycle = Lifecycle::new();
@@ -102,8 +109,7 @@ fn config() -> RedisConfig {
 
 #[tokio::test]
 async fn the_master_that_is_named_has_the_locks() {
-    let rig = Named::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     let checks = rig.store.check().await;
     let master = checks.iter().find(|found| found.name == "master");
     let master = master.unwrap().note.clone().unwrap();
@@ -122,8 +128,7 @@ async fn the_master_that_is_named_has_the_locks() {
 
 #[tokio::test]
 async fn a_master_that_was_demoted_is_left_although_its_connections_live() {
-    let rig = Named::start(1).await;
-    rig.acquires_on(0, "before").await;
+    let rig = Named::serving(1).await;
     let [first, second] = &rig.servers;
     let port = second.port().to_string();
     first.run(&["REPLICAOF", "127.0.0.1", &port]).await;
@@ -159,8 +164,7 @@ async fn a_sentinel_that_names_a_replica_leads_nobody_there() {
 
 #[tokio::test]
 async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
-    let rig = Named::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     rig.all_say(SECOND(&rig));
     rig.follows(1).await;
     // The others are gone, and the deposed master still believes in itself.
@@ -182,8 +186,7 @@ async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
 
 #[tokio::test]
 async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
-    let rig = Named::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     // Most name a server that is not there, and one has missed it.
     let nobody = free_port();
     rig.sentinels[0].say(SentinelReply::Master(nobody, 2));
@@ -201,8 +204,7 @@ async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
 
 #[tokio::test]
 async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
-    let rig = Named::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     rig.sentinels[2].say(SECOND(&rig));
     rig.follows(1).await;
     rig.acquires_on(1, "b").await;
@@ -219,8 +221,7 @@ async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
 
 #[tokio::test]
 async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_not_there_yet() {
-    let rig = Named::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     let nobody = free_port();
     rig.all_say(SentinelReply::Master(nobody, 2));
     // Of what was under way to the deposed master the outcome is not known.
@@ -239,8 +240,7 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
 
 #[tokio::test]
 async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
-    let mut rig = Named::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let mut rig = Named::serving(3).await;
     rig.all_say(SentinelReply::Nothing);
     eventually("nobody answers", async || {
         match health(&rig.store, "sentinels").await {
@@ -282,8 +282,7 @@ async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
 
 #[tokio::test]
 async fn a_hint_is_followed_without_waiting_for_the_next_question() {
-    let rig = Named::start(1).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(1).await;
     until_passing(&rig.store, "sentinels").await;
     // Each is said when the one before has just been followed: the next regular question is a second away.
     let [mut hinted, mut unhinted] = [Duration::ZERO; 2];

@@ -79,8 +79,7 @@ async fn nothing_is_sent_for_those_who_only_wait() {
 #[tokio::test]
 async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
     const STREAMS: u64 = 600;
-    let (server, gate) = gateway().await;
-    gate.take("watched").await;
+    let (server, gate, _) = gateway_holding("watched").await;
     let mut holds = Vec::new();
     for _ in 0..STREAMS {
         holds.push(gate.engine.hold(request("watched")).await.unwrap());
@@ -99,8 +98,7 @@ async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
 
 #[tokio::test]
 async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("oom").await;
+    let (server, gates, lease) = two_gateways_holding("oom").await;
     let here = gates[0].queue(request("oom")).await;
     let there = gates[1].queue(request("oom")).await;
     let mut brief = request("oom");
@@ -134,8 +132,7 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
 
 #[tokio::test]
 async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("spent").await;
+    let (server, gate, lease) = gateway_holding("spent").await;
     let asked = gate.queue(request("spent")).await;
     let key = fence_key(&name("spent"));
     let before = server.text(&["GET", &key]).await;
@@ -154,8 +151,7 @@ async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
 
 #[tokio::test]
 async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("odd").await;
+    let (server, gate, lease) = gateway_holding("odd").await;
     for (id, body) in [("junk", "junk"), ("bare", ""), ("over", "g")] {
         server.run(&["RPUSH", "lg:{odd}:wait", id]).await;
         let key = format!("lg:{{odd}}:of:{id}");
@@ -171,8 +167,7 @@ async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
 
 #[tokio::test]
 async fn a_confirmation_that_comes_too_late_finds_the_grant_passed_on() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("slow").await;
+    let (server, gates, lease) = two_gateways_holding("slow").await;
     let asked = waiting(attempt("slow"));
     let mut parked = gates[1].stand(&asked).await;
     let behind = gates[0].queue(request("slow")).await;

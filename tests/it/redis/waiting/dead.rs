@@ -42,8 +42,7 @@ async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round(
 
 #[tokio::test]
 async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
-    let (_server, [here, there]) = two_gateways().await;
-    let lease = here.take("left").await;
+    let (_server, [here, there], lease) = two_gateways_holding("left").await;
     // They vanish without leaving the queue.
     for gate in [&here, &there, &here, &there] {
         drop(stand(&*gate.store, attempt("left")).await);
@@ -58,8 +57,7 @@ async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
 
 #[tokio::test]
 async fn a_grant_that_nobody_took_has_not_used_its_key() {
-    let (_server, gate) = gateway().await;
-    let lease = gate.take("unused").await;
+    let (_server, gate, lease) = gateway_holding("unused").await;
     let vanished = waiting(keyed("unused", "k"));
     let parked = gate.stand(&vanished).await;
     drop(parked);
@@ -70,8 +68,7 @@ async fn a_grant_that_nobody_took_has_not_used_its_key() {
 
 #[tokio::test]
 async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
-    let (server, [here, there]) = two_gateways().await;
-    let lease = here.take("alive").await;
+    let (server, [here, there], lease) = two_gateways_holding("alive").await;
     let asked = there.queue(request("alive")).await;
     let _behind = there.queue(request("alive")).await;
     here.pass(&lease, asked).await;
@@ -122,8 +119,7 @@ async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHas
 
 #[tokio::test]
 async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted_it() {
-    let (server, gate) = gateway().await;
-    gate.take("head").await;
+    let (server, gate, _) = gateway_holding("head").await;
     let (mut given_up, token) = stand(&*gate.store, attempt("head")).await;
     let (mut behind, next) = stand(&*gate.store, attempt("head")).await;
     give_back_at_the_end(&server, "head", &token).await;
@@ -185,8 +181,7 @@ const LONG: usize = 512;
 
 #[tokio::test]
 async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("left").await;
+    let (server, gate, lease) = gateway_holding("left").await;
     let mut crowd = gate.crowd("left", 3 * LONG).await;
     // Every third stays at first; the others leave from both ends and from between.
     let stays: Vec<_> = (0..LONG).map(|n| crowd.swap_remove(2 * n)).collect();
@@ -207,8 +202,7 @@ async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
 
 #[tokio::test]
 async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("passed").await;
+    let (server, gate, lease) = gateway_holding("passed").await;
     let mut crowd = gate.crowd("passed", 3 * LONG).await;
     // Less than a quarter: their ids stay in the queue, at its head, and are passed over.
     drop(crowd.drain(..LONG / 2));
@@ -301,8 +295,7 @@ async fn a_look_where_few_have_left_forgets_few_of_those_who_stand_elsewhere() {
 async fn one_who_hangs_up_and_cannot_be_taken_out_of_the_queue_is_logged() {
     let lines = Lines::default();
     let _collecting = lines.collect();
-    let (server, gate) = gateway().await;
-    let lease = gate.take("a").await;
+    let (server, gate, lease) = gateway_holding("a").await;
     let waiter = gate.queue(request("a")).await;
     server.freeze();
     drop(waiter);

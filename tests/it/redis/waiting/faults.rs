@@ -48,8 +48,7 @@ async fn queue_many(gates: &[TestGateway], lock: &str, count: usize) -> Vec<Pend
 
 #[tokio::test]
 async fn a_lost_message_costs_a_period() {
-    let (server, gates) = two_gateways().await;
-    let mut lease = gates[0].take("message").await;
+    let (server, gates, mut lease) = two_gateways_holding("message").await;
     for _ in 0..3 {
         let asked = gates[1].queue(request("message")).await;
         server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
@@ -147,8 +146,7 @@ async fn a_queue_survives_a_restart_with_its_data() {
 
 #[tokio::test]
 async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("forgotten").await;
+    let (server, gates, lease) = two_gateways_holding("forgotten").await;
     let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
     asked.push(gates[0].queue(request("forgotten")).await);
     // As after a pause of that gateway: others take its waiters for dead.
@@ -164,8 +162,7 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
 
 #[tokio::test]
 async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("deleted").await;
+    let (server, gate, lease) = gateway_holding("deleted").await;
     let asked = vec![gate.queue(request("deleted")).await];
     lose_queue(&server, "deleted").await;
     gate.release(&lease).await;
@@ -204,8 +201,7 @@ async fn lose_queue(server: &RedisServer, lock: &str) {
 
 #[tokio::test]
 async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("storm").await;
+    let (server, gates, lease) = two_gateways_holding("storm").await;
     let ask = |turn: usize| gates[turn % 2].ask(request("storm"));
     let asked: Vec<_> = (0..30).map(ask).collect();
     gates[0].until_queued("storm", 30).await;

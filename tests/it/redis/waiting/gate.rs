@@ -312,6 +312,20 @@ pub(crate) async fn gateway() -> (RedisServer, TestGateway) {
     (server, gate)
 }
 
+/// The same, where the gateway holds a lock.
+pub(crate) async fn gateway_holding(lock: &str) -> (RedisServer, TestGateway, Lease) {
+    let (server, gate) = gateway().await;
+    let lease = gate.take(lock).await;
+    (server, gate, lease)
+}
+
+/// A server and two gateways on it, of which the first holds a lock.
+pub(crate) async fn two_gateways_holding(lock: &str) -> (RedisServer, [TestGateway; 2], Lease) {
+    let (server, gates) = two_gateways().await;
+    let lease = gates[0].take(lock).await;
+    (server, gates, lease)
+}
+
 /// A server and two gateways on it.
 pub(crate) async fn two_gateways() -> (RedisServer, [TestGateway; 2]) {
     let server = RedisServer::start().await;

@@ -33,8 +33,7 @@ async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
 
 #[tokio::test]
 async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
-    let (server, [here, there]) = two_gateways().await;
-    let _lease = here.take("shown").await;
+    let (server, [here, there], _lease) = two_gateways_holding("shown").await;
     let brief = brief(50, keyed_request("shown", "k"));
     there.ask(brief).refusal().await;
     there.kill().await;
@@ -49,8 +48,7 @@ async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
 
 #[tokio::test]
 async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
-    let (_server, [here, there]) = two_gateways().await;
-    let lease = here.take("back").await;
+    let (_server, [here, there], lease) = two_gateways_holding("back").await;
     let older = waiting(keyed("back", "k"));
     let newer = waiting(keyed("back", "k"));
     let mut told = here.stand(&older).await;
@@ -67,8 +65,7 @@ async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
 
 #[tokio::test]
 async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
-    let (server, [here, there]) = two_gateways().await;
-    let lease = here.take("leaves").await;
+    let (server, [here, there], lease) = two_gateways_holding("leaves").await;
     let asked = waiting(attempt("leaves"));
     let _place = there.stand(&asked).await;
     here.release(&lease).await;
@@ -80,8 +77,7 @@ async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
 
 #[tokio::test]
 async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
-    let (server, gate) = gateway().await;
-    gate.take("last").await;
+    let (server, gate, _) = gateway_holding("last").await;
     let asked = waiting(keyed("last", "k"));
     let _place = gate.stand(&asked).await;
     server.run(&["DEL", "lg:{last}:lock"]).await;
@@ -175,8 +171,7 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
 
 #[tokio::test]
 async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("elsewhere").await;
+    let (server, gate, lease) = gateway_holding("elsewhere").await;
     let older = gate.queue(keyed_request("elsewhere", "k")).await;
     let behind = gate.queue(request("elsewhere")).await;
     let keys = server.keys().await;
@@ -192,8 +187,7 @@ async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
 
 #[tokio::test]
 async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newer_one() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("late").await;
+    let (server, gates, lease) = two_gateways_holding("late").await;
     let older = waiting(keyed("late", "k"));
     // It is there, and does not get to confirm what it is granted.
     let _place = gates[1].stand(&older).await;

@@ -196,8 +196,7 @@ async fn late_word_of_a_grant_takes_it_from_nobody() {
 
 #[tokio::test]
 async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_attempt() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("anew").await;
+    let (server, gate, lease) = gateway_holding("anew").await;
     let (mut parked, token) = stand(&*gate.store, attempt("anew")).await;
     // It was granted the lock before, through another gateway, and lost it unconfirmed.
     let earlier = lease.held.fence.get() + 1;
@@ -220,8 +219,7 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
 
 #[tokio::test]
 async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() {
-    let (server, gate) = gateway().await;
-    gate.take("asked").await;
+    let (server, gate, _) = gateway_holding("asked").await;
     let (parked, token) = stand(&*gate.store, attempt("asked")).await;
     // In the instant between two places.
     drop(parked);
@@ -231,8 +229,7 @@ async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() 
 
 #[tokio::test]
 async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("nobody").await;
+    let (server, gate, lease) = gateway_holding("nobody").await;
     let (parked, token) = stand(&*gate.store, attempt("nobody")).await;
     gate.release(&lease).await;
     drop(parked);

@@ -5,8 +5,7 @@ use crate::redis::prelude::*;
 
 #[tokio::test]
 async fn nobody_passes_those_who_wait() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("barge").await;
+    let (server, gate, lease) = gateway_holding("barge").await;
     let waiting = gate.queue(request("barge")).await;
     // The lock falls free without a script: whoever comes first finds a queue.
     server.run(&["DEL", "lg:{barge}:lock"]).await;
@@ -30,8 +29,7 @@ async fn nobody_passes_those_who_wait() {
 
 #[tokio::test]
 async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("clock").await;
+    let (server, gate, lease) = gateway_holding("clock").await;
     let first = gate.queue(request("clock")).await;
     // It was queued when the clock showed a time in an hour from now.
     let ticket = server.text(&["LINDEX", "lg:{clock}:wait", "0"]).await;
@@ -54,8 +52,7 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
 
 #[tokio::test]
 async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
-    let (server, gate) = gateway().await;
-    gate.take("longest").await;
+    let (server, gate, _) = gateway_holding("longest").await;
     let waits = [5, 50, 20].map(|seconds| {
         let asks = with(request("longest"), |it| {
             it.wait = Duration::from_secs(seconds)
