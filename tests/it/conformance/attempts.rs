@@ -1,56 +1,21 @@
 //! Attempts to make, and short words for what is expected of their answers.
 
-use crate::conformance::prelude::*;
+pub(super) use crate::redis::rig::{name, sharing as share, token, ttl};
+use crate::{conformance::prelude::*, redis::rig};
 
 /// Longer than any test takes.
 pub(super) const LONG: u64 = 600_000;
 /// Soon over, and long enough for what a case does while it lasts on a busy machine.
 pub(super) const SHORT: u64 = 1_000;
 
-/// A lock name.
-pub(super) fn name(text: &str) -> LockName {
-    LockName::new(text).unwrap()
-}
-
-/// A TTL.
-pub(super) fn ttl(ms: u64) -> Ttl {
-    Ttl::from_millis(ms).unwrap()
-}
-
 /// A new attempt for a lease of so many milliseconds.
 pub(super) fn attempt(lock: &str, ms: u64) -> Attempt {
-    Attempt {
-        name: name(lock),
-        token: token(),
-        ttl: ttl(ms),
-        hold_limit: None,
-        sharing: None,
-        owner: None,
-        metadata: Metadata::default(),
-        idempotency: None,
-        wait: None,
-    }
+    with(rig::attempt(lock), |it| it.ttl = ttl(ms))
 }
 
 /// A new attempt under an idempotency key.
 pub(super) fn keyed(lock: &str, ms: u64, key: IdempotencyHash) -> Attempt {
-    let plain = attempt(lock, ms);
-    let idempotency = Idempotency {
-        hash: key,
-        fingerprint: Fingerprint::of(Some(plain.ttl), None, None, None, &plain.metadata),
-        salt: Salt::random(),
-    };
-    with(plain, |it| it.idempotency = Some(idempotency))
-}
-
-/// How those share a lock who set a limit, or none.
-pub(super) fn share(limit: Option<u64>) -> Sharing {
-    /// As many as a gateway allows to those who set none.
-    const MOST: u64 = 1_000;
-    Sharing {
-        limit: Limit::new(limit.unwrap_or(MOST)).unwrap(),
-        has_slot: limit.is_some(),
-    }
+    under(key, attempt(lock, ms))
 }
 
 /// A new attempt that shares the lock with any number of others.
@@ -63,6 +28,11 @@ pub(super) fn one_of(limit: u64, lock: &str, ms: u64) -> Attempt {
     with(attempt(lock, ms), |it| {
         it.sharing = Some(share(Some(limit)));
     })
+}
+
+/// The same attempt, of this owner.
+pub(super) fn owned(owner: &str, attempt: Attempt) -> Attempt {
+    with(attempt, |it| it.owner = Some(Owner::new(owner).unwrap()))
 }
 
 /// The same attempt under an idempotency key.
@@ -91,11 +61,6 @@ pub(super) fn limited(lock: &str, ms: u64, limit_ms: u64) -> Attempt {
     with(attempt(lock, ms), |it| it.hold_limit = Some(limit))
 }
 
-/// A token that nobody has.
-pub(super) fn token() -> TokenHash {
-    Token::random().hash()
-}
-
 /// A key that nobody has used.
 pub(super) fn key() -> IdempotencyHash {
     IdempotencyHash::from_bytes(*token().as_bytes())
@@ -103,18 +68,19 @@ pub(super) fn key() -> IdempotencyHash {
 
 /// Acquires, and must be granted the lock.
 pub(super) async fn granted(store: &AnyStore, attempt: &Attempt) -> HeldLease {
-    match store.acquire(attempt).await.unwrap() {
-        Acquisition::Granted(held) => held,
-        other => panic!("not granted: {other:?}"),
-    }
+    store.must_grant(attempt).await
+}
+
+/// The store, and a new attempt that was granted its lock.
+pub(super) async fn holding(fixture: &dyn Fixture, attempt: Attempt) -> (AnyStore, Attempt) {
+    let store = fixture.store();
+    store.must_grant(&attempt).await;
+    (store, attempt)
 }
 
 /// Acquires, and must find the lock held.
 pub(super) async fn refused(store: &AnyStore, attempt: &Attempt) {
-    match store.acquire(attempt).await.unwrap() {
-        Acquisition::Held(_holder) => {}
-        other => panic!("not held by another: {other:?}"),
-    }
+    store.must_refuse(attempt).await;
 }
 
 /// Releases, and must have held the lock.
@@ -124,19 +90,12 @@ pub(super) async fn released(store: &AnyStore, attempt: &Attempt) {
 
 /// Makes a living lease last so long from now, and no longer.
 pub(super) async fn renewed(store: &AnyStore, attempt: &Attempt, ms: u64) -> HeldLease {
-    let Attempt { name, token, .. } = attempt;
-    match store.renew(name, token, Some(ttl(ms))).await.unwrap() {
-        Renewal::Renewed(held, _) => held,
-        other => panic!("not renewed: {other:?}"),
-    }
+    store.must_renew(attempt, Some(ttl(ms))).await
 }
 
 /// Those who share the lock, of whom there must be some.
 pub(super) async fn sharers(store: &AnyStore, lock: &str) -> SharedHolders {
-    match store.inspect(&name(lock)).await.unwrap().holder {
-        Some(Holder::Shared(holders)) => holders,
-        other => panic!("not shared: {other:?}"),
-    }
+    store.must_be_shared(&name(lock)).await
 }
 
 /// How many hold the lock.
@@ -152,8 +111,6 @@ pub(super) async fn is_free(store: &AnyStore, lock: &str) -> bool {
 
 /// Waits until so many hold `lock`.
 pub(super) async fn until_holders(store: &AnyStore, count: u64) {
-    until("so many hold it", async || {
-        holders(store, "lock").await == count
-    })
-    .await;
+    let is_so = async || holders(store, "lock").await == count;
+    until("so many hold it", is_so).await;
 }

@@ -29,17 +29,11 @@ fn group(
     let names = GroupNames::parse(locks.iter().copied()).unwrap();
     let part = |name: &LockName| {
         Ok::<_, Infallible>(AcquireRequest {
-            name: name.clone(),
             ttl: ttl(ttl_ms),
-            hold_limit: None,
-            sharing: None,
-            explicit: ExplicitTerms::default(),
             wait,
             owner: None,
-            metadata: Metadata::default(),
-            caller: CallerId::ANONYMOUS,
-            authorization: Authorization::default(),
             idempotency_key: key.cloned(),
+            ..request(name.as_str(), "nobody")
         })
     };
     GroupRequest::new(names, part).unwrap()
@@ -58,11 +52,12 @@ async fn acquire(
     engine.acquire_group(request, || {}).await
 }
 
-async fn release(engine: &Engine, held: &GrantedGroup) {
+async fn release(engine: &Engine, held: GrantedGroup) {
     for lease in &held.leases {
         let released = engine.release(lease.name.clone(), held.hash).await;
         released.unwrap();
     }
+    held.delivery.delivered();
 }
 
 pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture: &dyn Fixture) {
@@ -95,13 +90,11 @@ pub(super) async fn twenty_clients_of_overlapping_groups_are_all_served(fixture:
             for lease in &granted.leases {
                 held[&lease.name].store(false, Ordering::SeqCst);
             }
-            release(&engine, &granted).await;
-            granted.delivery.delivered();
+            release(&engine, granted).await;
         }
     });
-    timeout(WAIT, join_all(clients))
-        .await
-        .expect("nothing waits for ever");
+    let all = timeout(WAIT, join_all(clients)).await;
+    all.expect("nothing waits for ever");
     for lock in LOCKS {
         // What a client has tried for is given back in a moment.
         fixture.store().until_free(lock).await;
@@ -114,10 +107,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     let held = acquire(&engine, group(&["y", "x", "z"], LONG, Duration::ZERO, None)).await;
     let held = held.unwrap();
     for lease in &held.leases {
-        let inspection = store.inspect(&lease.name).await.unwrap();
-        let Some(Holder::Lease(shown)) = inspection.holder else {
-            panic!("{inspection:?}");
-        };
+        let shown = store.must_be_held(&lease.name).await;
         assert_eq!((shown.fence, shown.ttl), (lease.held.fence, ttl(LONG)));
         let group = shown.metadata.group().unwrap();
         assert_eq!((group.first, group.count), (name("x"), 3));
@@ -127,11 +117,8 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
     let token = held.leases[0].token.clone();
     engine.release(name("y"), held.hash).await.unwrap();
     assert!(is_free(&store, "y").await);
-    let renewed = engine
-        .renew(name("z"), token, RenewalTtl::default())
-        .await
-        .unwrap();
-    assert_eq!(renewed.held.fence, held.leases[2].held.fence);
+    let renewal = engine.renew(name("z"), token, RenewalTtl::default());
+    assert_eq!(renewal.await.unwrap().held.fence, held.leases[2].held.fence);
     for lock in ["x", "z"] {
         engine.release(name(lock), held.hash).await.unwrap();
     }
@@ -141,8 +128,7 @@ pub(super) async fn each_part_is_an_ordinary_lease_that_shows_its_group(fixture:
 pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fixture) {
     let store = fixture.store();
     let engine = engine(&store);
-    let other = attempt("y", LONG);
-    granted(&store, &other).await;
+    let other = store.must_hold(attempt("y", LONG)).await;
     for key in [None, Some(IdempotencyKey::random())] {
         let request = group(&["x", "y", "z"], LONG, Duration::ZERO, key.as_ref());
         let error = acquire(&engine, request).await.unwrap_err();
@@ -157,8 +143,7 @@ pub(super) async fn a_lock_that_is_held_leaves_the_others_free(fixture: &dyn Fix
             released(&store, &other).await;
             let request = group(&["x", "y", "z"], LONG, Duration::ZERO, Some(&key));
             let held = acquire(&engine, request).await.unwrap();
-            release(&engine, &held).await;
-            held.delivery.delivered();
+            release(&engine, held).await;
         }
     }
 }
@@ -195,9 +180,7 @@ pub(super) async fn a_request_that_is_repeated_is_answered_the_same_leases(fixtu
 
 pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture: &dyn Fixture) {
     const BRIEF: u64 = 1_000;
-    let store = fixture.store();
-    let other = attempt("y", LONG);
-    granted(&store, &other).await;
+    let (store, _other) = holding(fixture, attempt("y", LONG)).await;
     // Everything of this gateway runs on threads that end in the middle of the wait.
     let doomed = doomed();
     let killed = store.clone();
@@ -205,10 +188,8 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
         let engine = engine(&killed);
         drop(acquire(&engine, group(&["x", "y"], BRIEF, WAIT, None)).await);
     });
-    until("it takes the first lock", async || {
-        !is_free(&store, "x").await
-    })
-    .await;
+    let is_so = async || !is_free(&store, "x").await;
+    until("it takes the first lock", is_so).await;
     // It is kept while the second is waited for.
     sleep(Duration::from_millis(2 * BRIEF)).await;
     assert!(!is_free(&store, "x").await);
@@ -219,9 +200,7 @@ pub(super) async fn a_gateway_that_is_killed_leaves_what_ends_by_itself(fixture:
 pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     fixture: &dyn Fixture,
 ) {
-    let store = fixture.store();
-    let other = attempt("y", LONG);
-    granted(&store, &other).await;
+    let (store, other) = holding(fixture, attempt("y", LONG)).await;
     let key = IdempotencyKey::random();
     let request = group(&["x", "y"], LONG, WAIT, Some(&key));
     let doomed = doomed();
@@ -240,6 +219,5 @@ pub(super) async fn a_group_of_a_killed_gateway_is_finished_for_who_asks_again(
     for lease in &held.leases {
         assert_eq!(lease.held.ttl, ttl(LONG), "{}", lease.name);
     }
-    release(&engine, &held).await;
-    held.delivery.delivered();
+    release(&engine, held).await;
 }

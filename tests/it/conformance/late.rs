@@ -34,9 +34,7 @@ pub(super) async fn a_grant_is_told_without_the_time_since_it_was_made(fixture: 
 }
 
 pub(super) async fn a_renewal_is_told_without_the_time_since_it_was_made(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let attempt = attempt("lock", LONG);
-    granted(&store, &attempt).await;
+    let (store, attempt) = holding(fixture, attempt("lock", LONG)).await;
     let deadline = Instant::now() + TIMEOUT;
     // A longer TTL each time, by which it is seen that the store has decided.
     for turn in 1.. {
@@ -162,9 +160,7 @@ fn is_told_since(lease: &HeldLease, decided: Instant) {
     let now = Instant::now();
     let (left, since) = (lease.left_at(now), now - decided);
     assert!(since >= STALL);
-    assert!(
-        left + since <= lease.ttl.duration(),
-        "{left:?} after {since:?}"
-    );
+    let expected = left + since <= lease.ttl.duration();
+    assert!(expected, "{left:?} after {since:?}");
     assert!(left > lease.ttl.duration() / 2, "{left:?}");
 }

@@ -13,8 +13,8 @@ pub(super) async fn shows_every_lock_that_is_held_as_inspect_does(fixture: &dyn 
     let walked = walk(fixture, &all(7)).await;
     assert_eq!(walked.len(), 300);
     for (name, shown) in walked.iter().take(20) {
-        let inspected = store.inspect(name).await.unwrap().holder;
-        let (Holder::Lease(shown), Some(Holder::Lease(inspected))) = (shown, inspected) else {
+        let inspected = store.must_be_held(name).await;
+        let Holder::Lease(shown) = shown else {
             panic!("{name} is not held by a lease");
         };
         assert_eq!(shown.fence, inspected.fence);
@@ -27,11 +27,7 @@ pub(super) async fn shows_every_lock_that_is_held_as_inspect_does(fixture: &dyn 
 
 pub(super) async fn of_nothing_is_an_empty_page(fixture: &dyn Fixture) {
     let page = fixture.store().list(&all(100)).await.unwrap();
-    let nothing = Page {
-        locks: Vec::new(),
-        next: None,
-    };
-    assert_eq!(page, nothing);
+    assert_eq!((page.locks.len(), page.next), (0, None));
 }
 
 pub(super) async fn shows_nothing_that_has_ended(fixture: &dyn Fixture) {
@@ -42,9 +38,7 @@ pub(super) async fn shows_nothing_that_has_ended(fixture: &dyn Fixture) {
         attempt("gone", SHORT),
         attempt("taken", LONG),
     ];
-    for asked in [&kept, &over, &gone, &taken] {
-        granted(&store, asked).await;
-    }
+    store.must_grant_each([&kept, &over, &gone, &taken]).await;
     released(&store, &over).await;
     store.break_lock(&taken.name, None).await.unwrap();
     store.until_free("gone").await;
@@ -149,27 +143,19 @@ pub(super) async fn pages_are_as_long_as_was_asked_for(fixture: &dyn Fixture) {
     };
     hold(&store, "lock", held).await;
     for &limit in limits {
-        let (mut pages, mut next, mut seen) = (0, None, BTreeSet::new());
-        loop {
-            let query = ListQuery {
-                cursor: next,
-                ..all(limit)
-            };
-            let page = store.list(&query).await.unwrap();
-            // A server of Redis shows a few locks together, however few are asked for.
+        let pages = store.pages(limit, None).await;
+        // A server of Redis shows a few locks together, however few are asked for.
+        for page in &pages {
             let found = page.locks.len();
             let together = match page.next {
                 Some(Cursor::Embedded { .. }) => 0,
                 _ => TOGETHER,
             };
             assert!(found <= limit.max(together), "{found} of {limit}");
-            seen.extend(page.locks.into_iter().map(|lock| lock.name));
-            pages += 1;
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
         }
+        let seen = pages.iter().flat_map(|page| &page.locks);
+        let seen: BTreeSet<_> = seen.map(|lock| &lock.name).collect();
+        let pages = pages.len();
         assert_eq!(seen.len(), held, "pages of {limit}");
         assert!(
             pages >= held / limit.max(TOGETHER),
@@ -199,13 +185,8 @@ pub(super) async fn a_walk_comes_by_all_that_is_held_while_others_come_and_go(
     let stop = Arc::new(AtomicBool::new(false));
     let mut random = Random::seeded();
     let mut others = JoinSet::new();
-    for (number, store) in fixture
-        .gateways()
-        .into_iter()
-        .cycle()
-        .take(crowds)
-        .enumerate()
-    {
+    let stores = fixture.gateways().into_iter().cycle().take(crowds);
+    for (number, store) in stores.enumerate() {
         let (held, stop, mut random) = (Arc::clone(&held), Arc::clone(&stop), random.fork());
         others.spawn(async move {
             for turn in 0_u64.. {
@@ -216,34 +197,22 @@ pub(super) async fn a_walk_comes_by_all_that_is_held_while_others_come_and_go(
                 let crowd: Vec<_> = (0..crowd)
                     .map(|n| attempt(&format!("crowd:{number}:{turn}:{n}"), LONG))
                     .collect();
-                for asked in &crowd {
-                    granted(&store, asked).await;
-                }
+                store.must_grant_each(&crowd).await;
                 let renewed = &held[random.below(held.len())];
-                let renewal = store.renew(&renewed.name, &renewed.token, None).await;
-                renewal.unwrap();
-                for asked in &crowd {
-                    released(&store, asked).await;
-                }
+                store.must_renew(renewed, None).await;
+                store.must_release_each(&crowd).await;
             }
         });
     }
     for &limit in limits {
         let walked = walk(fixture, &all(limit)).await;
         for asked in &*held {
-            let missed = !walked.contains_key(&asked.name);
-            assert!(
-                !missed,
-                "{} is missing; {}",
-                asked.name,
-                random.how_to_repeat()
-            );
+            let (name, repeat) = (&asked.name, random.how_to_repeat());
+            assert!(walked.contains_key(name), "{name} is missing; {repeat}");
         }
     }
     stop.store(true, Ordering::Relaxed);
-    while let Some(other) = others.join_next().await {
-        other.unwrap();
-    }
+    others.join_all().await;
 }
 
 pub(super) async fn a_walk_goes_on_after_a_restart(fixture: &dyn Fixture) {
@@ -312,19 +281,16 @@ pub(super) async fn a_cursor_that_means_nothing_here_begins_anew(fixture: &dyn F
 }
 
 fn all(limit: usize) -> ListQuery {
-    ListQuery {
-        filter: ListFilter::default(),
-        limit,
-        cursor: None,
-    }
+    list_query(limit, None)
 }
 
 /// Takes so many locks.
 async fn hold(store: &AnyStore, prefix: &str, count: usize) -> Vec<Attempt> {
     let mut held = Vec::new();
     for number in 0..count {
-        let asked = attempt(&format!("{prefix}:{number}"), LONG);
-        granted(store, &asked).await;
+        let asked = store
+            .must_hold(attempt(&format!("{prefix}:{number}"), LONG))
+            .await;
         held.push(asked);
     }
     held

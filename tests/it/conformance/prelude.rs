@@ -3,9 +3,9 @@
 pub(super) use super::{
     Fixture,
     attempts::{
-        LONG, SHORT, attempt, granted, holders, is_free, key, keyed, limited, name, one_of,
-        patient, reader, refused, released, renewed, share, sharers, token, ttl, under,
-        until_holders,
+        LONG, SHORT, attempt, granted, holders, holding, is_free, key, keyed, limited, name,
+        one_of, owned, patient, reader, refused, released, renewed, share, sharers, token, ttl,
+        under, until_holders,
     },
     waiting::{Gateways, LATE, new_key, request, sharing},
 };

@@ -23,11 +23,8 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
     let asked = Instant::now();
     let told = granted(&fixture.store(), &full).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let shown = fixture.store().inspect(&full.name).await.unwrap();
-        let Some(Holder::Lease(shown)) = shown.holder else {
-            panic!("not held by a lease: {shown:?}");
-        };
+        let store = fixture.restart_if(restarted).await;
+        let shown = store.must_be_held(&full.name).await;
         assert_eq!(shown.fence, told.fence);
         assert_eq!(shown.ttl, told.ttl);
         assert_eq!(shown.owner, told.owner);
@@ -42,38 +39,27 @@ pub(super) async fn inspect_shows_what_acquire_told(fixture: &dyn Fixture) {
 }
 
 pub(super) async fn a_lock_that_nobody_ever_wanted_is_free(fixture: &dyn Fixture) {
-    let shown = fixture.store().inspect(&name("unknown")).await.unwrap();
-    let free = Inspection {
-        holder: None,
-        queue: Vec::new(),
-        waiters: 0,
-    };
-    assert_eq!(shown, free);
+    fixture.store().must_be_free(&name("unknown")).await;
 }
 
 pub(super) async fn a_closed_store_says_that_it_closes(fixture: &dyn Fixture) {
     let store = fixture.store();
     store.close().await;
     store.close().await;
-    let closing = StoreError::from(Unavailability::Closing);
     let (lock, token) = (name("lock"), token());
-    assert_eq!(
-        store.acquire(&attempt("lock", LONG)).await,
-        Err(closing.clone())
-    );
-    assert_eq!(store.renew(&lock, &token, None).await, Err(closing.clone()));
-    assert_eq!(store.release(&lock, &token).await, Err(closing.clone()));
-    assert_eq!(store.give_back(&lock, &token).await, Err(closing.clone()));
-    assert_eq!(store.confirm(&lock, &token).await, Err(closing.clone()));
-    assert_eq!(store.leave(&lock, &token, None).await, Err(closing.clone()));
-    assert_eq!(store.inspect(&lock).await, Err(closing.clone()));
-    assert_eq!(store.break_lock(&lock, None).await, Err(closing.clone()));
-    let query = ListQuery {
-        filter: ListFilter::default(),
-        limit: 1,
-        cursor: None,
-    };
-    assert_eq!(store.list(&query).await, Err(closing));
+    assert_eq!(store.acquire(&attempt("lock", LONG)).await, closing());
+    assert_eq!(store.renew(&lock, &token, None).await, closing());
+    assert_eq!(store.release(&lock, &token).await, closing());
+    assert_eq!(store.give_back(&lock, &token).await, closing());
+    assert_eq!(store.confirm(&lock, &token).await, closing());
+    assert_eq!(store.leave(&lock, &token, None).await, closing());
+    assert_eq!(store.inspect(&lock).await, closing());
+    assert_eq!(store.break_lock(&lock, None).await, closing());
+    assert_eq!(store.list(&list_query(1, None)).await, closing());
+}
+
+fn closing<T>() -> Result<T, StoreError> {
+    Err(Unavailability::Closing.into())
 }
 
 pub(super) async fn a_sound_store_passes_its_checks(fixture: &dyn Fixture) {

@@ -1,8 +1,11 @@
 //! A server, a store on it, attempts to make there, and short ways to ask it.
 
+use std::ops::Deref;
+
+use super::waiting::gate::waiting;
 use crate::support::prelude::*;
 
-/// A server and a store on it.
+/// A server and a store on it, which the rig is asked as.
 pub(crate) struct Rig {
     pub(crate) server: RedisServer,
     pub(crate) store: RedisStore,
@@ -30,7 +33,7 @@ impl Rig {
 
     pub(crate) fn of(server: RedisServer, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
-        let store = open(&server.url(), config, &lifecycle);
+        let store = open_in(&server.url(), config, &lifecycle);
         Self {
             server,
             store,
@@ -43,7 +46,7 @@ impl Rig {
         let server = RedisServer::start().await;
         let lifecycle = Lifecycle::new();
         let proxy = Proxy::start(server.port(), &lifecycle).await;
-        let store = open(&proxy.url(), &quick(), &lifecycle);
+        let store = open_in(&proxy.url(), &quick(), &lifecycle);
         let rig = Self {
             server,
             store,
@@ -55,16 +58,13 @@ impl Rig {
 
     /// Makes every script known to the server, so that the next copy of any is carried out.
     pub(crate) async fn warm_up(&self) {
-        let asked = attempt("warm");
-        self.grant(&asked).await;
-        self.store.inspect(&asked.name).await.unwrap();
-        self.store.must_renew(&asked, None).await;
-        self.store.must_release(&asked).await;
-        self.store
-            .must_give_back(&asked, GiveBack::NothingHeld)
-            .await;
+        let asked = self.must_hold(attempt("warm")).await;
+        self.must_be_held(&asked.name).await;
+        self.must_renew(&asked, None).await;
+        self.must_release(&asked).await;
+        self.must_give_back(&asked, GiveBack::NothingHeld).await;
         self.grant(&attempt("warm")).await;
-        self.store.break_lock(&asked.name, None).await.unwrap();
+        self.must_break(&asked.name, None).await;
     }
 
     /// Acquires with an attempt that must be granted.
@@ -75,6 +75,39 @@ impl Rig {
     /// What one check of the store finds.
     pub(crate) async fn health(&self, check: &str) -> Option<Health> {
         health(&self.store, check).await
+    }
+
+    /// Runs a command on the server.
+    pub(crate) async fn run(&self, command: &[&str]) -> Value {
+        self.server.run(command).await
+    }
+
+    /// The same, where the reply is a text.
+    pub(crate) async fn text(&self, command: &[&str]) -> String {
+        self.server.text(command).await
+    }
+
+    /// The same, where the reply is an integer.
+    pub(crate) async fn integer(&self, command: &[&str]) -> i64 {
+        self.server.integer(command).await
+    }
+
+    /// All keys of the server, in order.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        self.server.keys().await
+    }
+
+    /// What stands for all that the server stores.
+    pub(crate) async fn digest(&self) -> String {
+        self.server.digest().await
+    }
+}
+
+impl Deref for Rig {
+    type Target = RedisStore;
+
+    fn deref(&self) -> &RedisStore {
+        &self.store
     }
 }
 
@@ -111,7 +144,21 @@ pub(crate) fn assert_most_precede_rounds(mut took: Vec<Duration>) {
     assert!(took[took.len() / 2] < HALF_A_PERIOD, "{took:?}");
 }
 
-pub(crate) fn open(url: &ServersUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
+/// A store with time-outs that a test can wait for.
+pub(crate) fn open(url: &ServersUrl) -> RedisStore {
+    open_with(url, &quick())
+}
+
+pub(crate) fn open_with(url: &ServersUrl, config: &RedisConfig) -> RedisStore {
+    open_in(url, config, &Lifecycle::new())
+}
+
+/// The same, whose tasks end with this.
+pub(crate) fn open_in(
+    url: &ServersUrl,
+    config: &RedisConfig,
+    lifecycle: &Lifecycle,
+) -> RedisStore {
     RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
 }
 
@@ -151,9 +198,8 @@ pub(crate) fn keyed(lock: &str, key: &str) -> Attempt {
     let mut attempt = attempt(lock);
     let key = IdempotencyKey::new(&format!("{key}-0123456789-0123456789")).unwrap();
     let salt = Salt::random();
-    attempt.token = key
-        .derive_token(&CallerId::ANONYMOUS, &attempt.name, &salt)
-        .hash();
+    let token = key.derive_token(&CallerId::ANONYMOUS, &attempt.name, &salt);
+    attempt.token = token.hash();
     attempt.idempotency = Some(Idempotency {
         hash: key.hash(&CallerId::ANONYMOUS, &attempt.name),
         fingerprint: Fingerprint::of(Some(attempt.ttl), None, None, None, &attempt.metadata),
@@ -194,6 +240,29 @@ pub(crate) fn fence_key(lock: &LockName) -> String {
     )
 }
 
+/// The fence of the lease that holds a lock at this server, as it is stored.
+pub(crate) async fn fence_at(server: &RedisServer, lock: &str) -> String {
+    let key = format!("lg:{{{lock}}}:lock");
+    server.text(&["GETRANGE", &key, "70", "85"]).await
+}
+
+/// Takes a lock and leaves it, and answers the fence.
+pub(crate) async fn turn(store: &impl Store, lock: &str) -> u64 {
+    let asked = attempt(lock);
+    let lease = store.must_grant(&asked).await;
+    store.must_release(&asked).await;
+    lease.fence.get()
+}
+
+/// What is under this key is in the way.
+#[track_caller]
+pub(crate) fn assert_foreign<T: std::fmt::Debug>(answer: Result<T, StoreError>, expected: &str) {
+    match answer {
+        Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, expected),
+        other => panic!("{expected} is in the way, but: {other:?}"),
+    }
+}
+
 #[track_caller]
 pub(crate) fn granted(acquisition: Result<Acquisition, StoreError>) -> HeldLease {
     match acquisition {
@@ -215,6 +284,51 @@ pub(crate) async fn assert_holds(server: &RedisServer, lock: &str, token: &Token
     assert_eq!(holder, token.to_string(), "{lock} {why}");
 }
 
+/// Asks for a lock, each time anew, until there is an answer.
+pub(crate) async fn until_answered(store: &impl Store, lock: &str) -> Acquisition {
+    let ask = async || store.acquire(&attempt(lock)).await.ok();
+    eventually(&format!("there is an answer about {lock}"), ask).await
+}
+
+/// Waits until the store knows of no replica of its master, of which it must have one.
+pub(crate) async fn until_too_few(store: &impl Store) -> StoreError {
+    let too_few = StoreError::Unavailable(Unavailability::TooFewReplicas {
+        wanted: 1,
+        confirmed: Some(0),
+    });
+    let is_so = async || store.acquire(&attempt("first")).await.as_ref().err() == Some(&too_few);
+    until("the server is examined", is_so).await;
+    too_few
+}
+
+/// An attempt that stands in the queue by the store alone, and its token.
+pub(crate) async fn stand(store: &impl Store, asked: Attempt) -> (Parked, TokenHash) {
+    let asked = waiting(asked);
+    (store.stand(&asked).await, asked.token)
+}
+
+/// Waits for the word that an attempt was granted its lock.
+pub(crate) async fn hear_grant(parked: &mut Parked) -> HeldLease {
+    match timeout(TIMEOUT, parked.news()).await {
+        Ok(News::Granted(lease)) => lease,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// The keys that say which gateways are alive.
+pub(crate) async fn alive(server: &RedisServer) -> Vec<String> {
+    let mut keys = server.keys().await;
+    keys.retain(|key| key.contains(":gw:"));
+    keys
+}
+
+/// Lets every gateway count as dead until it says that it is alive.
+pub(crate) async fn forget_gateways(server: &RedisServer) {
+    for key in alive(server).await {
+        server.run(&["DEL", &key]).await;
+    }
+}
+
 /// Waits until a server answers a command with this number.
 pub(crate) async fn until_integer(server: &RedisServer, command: &[&str], expected: i64) {
     until(&format!("{command:?} is {expected}"), async || {
@@ -233,29 +347,33 @@ pub(crate) async fn until_runs(server: &RedisServer, token: &TokenHash, least: u
 
 /// Lets the server write down every command that it runs from now on.
 pub(crate) async fn write_down_everything(server: &RedisServer) {
-    for (setting, value) in [
-        ("slowlog-max-len", "100000"),
-        ("slowlog-log-slower-than", "0"),
-    ] {
-        server.run(&["CONFIG", "SET", setting, value]).await;
-    }
+    server.set("slowlog-max-len", "100000").await;
+    server.set("slowlog-log-slower-than", "0").await;
+}
+
+/// The commands that were written down, each with its arguments.
+pub(crate) async fn written_down(server: &RedisServer) -> Vec<Vec<Value>> {
+    let Value::Array(log) = server.run(&["SLOWLOG", "GET", "-1"]).await else {
+        panic!("the log is a list");
+    };
+    // Number, time, duration, and the command with its arguments.
+    let words = |entry| match entry {
+        Value::Array(mut entry) => match entry.swap_remove(3) {
+            Value::Array(words) => words,
+            other => panic!("{other:?} is no command"),
+        },
+        other => panic!("{other:?} is no entry"),
+    };
+    log.into_iter().map(words).collect()
 }
 
 /// How often the server has run a script for this attempt since then.
 pub(crate) async fn runs(server: &RedisServer, token: &TokenHash) -> usize {
-    let Value::Array(log) = server.run(&["SLOWLOG", "GET", "-1"]).await else {
-        panic!("the log is a list");
-    };
     // On a node of a quorum the hash alone stands for the attempt.
     let ids = [format!("2{token}"), token.to_string()].map(|id| Value::BulkString(id.into()));
-    let of_attempt = log.iter().filter(|entry| match entry {
-        // Number, time, duration, and the command with its arguments.
-        Value::Array(entry) => {
-            matches!(&entry[3], Value::Array(words) if ids.iter().any(|id| words.contains(id)))
-        }
-        _ => panic!("an entry is a list"),
-    });
-    of_attempt.count()
+    let written = written_down(server).await;
+    let of_attempt = |words: &&Vec<Value>| ids.iter().any(|id| words.contains(id));
+    written.iter().filter(of_attempt).count()
 }
 
 /// What a lock looks like that nobody holds or waits for.
@@ -298,6 +416,6 @@ pub(crate) async fn behind_proxy(
 ) -> (Proxy, RedisStore) {
     let lifecycle = Lifecycle::new();
     let proxy = Proxy::start(server.port(), &lifecycle).await;
-    let store = open(&proxy.url(), config, &lifecycle);
+    let store = open_in(&proxy.url(), config, &lifecycle);
     (proxy, store)
 }

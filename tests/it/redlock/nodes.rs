@@ -54,9 +54,9 @@ pub(crate) fn url(ports: &[u16]) -> ServersUrl {
     parsed(&format!("redlock://{}", nodes.join(",")))
 }
 
-pub(crate) fn parsed(url: &str) -> RedlockUrl {
+pub(crate) fn parsed(url: &str) -> ServersUrl {
     match url.parse() {
-        Ok(StoreUrl::Redlock(url)) => url,
+        Ok(StoreUrl::Servers(url)) => url,
         other => panic!("no URL of a quorum: {other:?}"),
     }
 }

@@ -3,13 +3,16 @@
 use std::{fmt::Debug, time::Duration};
 
 use latchgate::{
-    lock::{BreakTarget, HeldLease, LockName, Ttl},
+    lock::{BreakTarget, HeldLease, KeeperId, LockName, Salt, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{
-            Acquisition, Attempt, Breaking, Confirmation, GiveBack, Health, Holder, Inspection,
-            Leaving, Loss, Release, Renewal, RenewalTtl, Renewer,
+            Acquisition, Attempt, Breaking, Confirmation, Contention, GiveBack, Health, Holder,
+            Inspection, Leaving, ListQuery, Loss, Page, QueuePosition, Release, Renewal,
+            RenewalTtl, Renewer, SharedHolders,
         },
+        cursor::Cursor,
+        list_filter::ListFilter,
         parking::Parked,
     },
 };
@@ -18,6 +21,58 @@ use super::{eventually, until};
 
 /// Commands of a store about an attempt. Each panics if the answer is another one than its name says.
 pub(crate) trait Ask: Store {
+    /// Acquires a lock that is free.
+    async fn must_grant(&self, asked: &Attempt) -> HeldLease {
+        match self.acquire(asked).await {
+            Ok(Acquisition::Granted(held)) => held,
+            other => panic!("{} is not granted: {other:?}", asked.name),
+        }
+    }
+
+    /// The same, for an attempt that is of use later.
+    async fn must_hold(&self, asked: Attempt) -> Attempt {
+        self.must_grant(&asked).await;
+        asked
+    }
+
+    /// The same for each of these, one after the other.
+    async fn must_grant_each<'a>(
+        &self,
+        asked: impl IntoIterator<Item = &'a Attempt>,
+    ) -> Vec<HeldLease> {
+        let mut leases = Vec::new();
+        for asked in asked {
+            leases.push(self.must_grant(asked).await);
+        }
+        leases
+    }
+
+    /// Acquires a lock under a key whose lease lives: the lease, its salt, and who kept it before.
+    async fn must_replay(&self, asked: &Attempt) -> (HeldLease, Salt) {
+        match self.acquire(asked).await {
+            Ok(Acquisition::Replayed(held, salt)) => (held, salt),
+            other => panic!("{} is not replayed: {other:?}", asked.name),
+        }
+    }
+
+    /// Acquires a lock, and is answered this.
+    async fn must_answer(&self, asked: &Attempt, expected: Acquisition) {
+        let answer = self.acquire(asked).await;
+        assert_eq!(answer, Ok(expected), "{}", asked.name);
+    }
+
+    /// Acquires a lock under a key that a lease has used which is over.
+    async fn must_expire(&self, asked: &Attempt) {
+        let expired = Acquisition::IdempotencyExpired;
+        self.must_answer(asked, expired).await;
+    }
+
+    /// Acquires a lock under a key that stands for another request.
+    async fn must_mismatch(&self, asked: &Attempt) {
+        let mismatch = Acquisition::IdempotencyMismatch;
+        self.must_answer(asked, mismatch).await;
+    }
+
     /// Renews a lease, which lives.
     async fn must_renew(&self, asked: &Attempt, ttl: Option<Ttl>) -> HeldLease {
         match self.renew(&asked.name, &asked.token, ttl).await {
@@ -51,10 +106,32 @@ pub(crate) trait Ask: Store {
         }
     }
 
+    /// Confirms a grant, and is answered this.
+    async fn must_not_confirm(&self, asked: &Attempt, expected: Confirmation) {
+        let answer = self.confirm(&asked.name, &asked.token).await;
+        assert_eq!(answer, Ok(expected), "{}", asked.name);
+    }
+
     /// Leaves the queue, in which the attempt waits.
-    async fn must_leave(&self, asked: &Attempt, grace: Option<Duration>) {
+    async fn must_leave(&self, asked: &Attempt, grace: Option<Duration>) -> Contention {
+        match self.leave(&asked.name, &asked.token, grace).await {
+            Ok(Leaving::Left(contention)) => contention,
+            other => panic!("{} does not leave: {other:?}", asked.name),
+        }
+    }
+
+    /// Leaves the queue with the lease that the attempt was granted meanwhile.
+    async fn must_leave_granted(&self, asked: &Attempt) -> HeldLease {
+        match self.leave(&asked.name, &asked.token, None).await {
+            Ok(Leaving::Granted(held)) => held,
+            other => panic!("{} holds nothing: {other:?}", asked.name),
+        }
+    }
+
+    /// Leaves the queue, in which a newer attempt has the place.
+    async fn must_be_superseded(&self, asked: &Attempt, grace: Option<Duration>) {
         let left = self.leave(&asked.name, &asked.token, grace).await;
-        assert!(matches!(left, Ok(Leaving::Left(_))), "{left:?}");
+        assert_eq!(left, Ok(Leaving::Superseded), "{}", asked.name);
     }
 
     /// Renews a lease, which was lost.
@@ -67,6 +144,19 @@ pub(crate) trait Ask: Store {
     async fn must_release(&self, asked: &Attempt) {
         let release = self.release(&asked.name, &asked.token).await;
         assert_eq!(release, Ok(Release::Released), "{}", asked.name);
+    }
+
+    /// Releases each of these leases, which live.
+    async fn must_release_each<'a>(&self, asked: impl IntoIterator<Item = &'a Attempt>) {
+        for asked in asked {
+            self.must_release(asked).await;
+        }
+    }
+
+    /// Renews and releases a lease, which was lost.
+    async fn must_have_lost(&self, asked: &Attempt, loss: Loss) {
+        self.must_lose(asked, loss).await;
+        self.must_not_release(asked, loss).await;
     }
 
     /// Releases a lease, which was lost.
@@ -82,9 +172,9 @@ pub(crate) trait Ask: Store {
     }
 
     /// Acquires a lock that somebody else holds.
-    async fn must_refuse(&self, asked: &Attempt) {
+    async fn must_refuse(&self, asked: &Attempt) -> Contention {
         match self.acquire(asked).await {
-            Ok(Acquisition::Held(_)) => {}
+            Ok(Acquisition::Held(contention)) => contention,
             other => panic!("{} is not held by another: {other:?}", asked.name),
         }
     }
@@ -92,18 +182,14 @@ pub(crate) trait Ask: Store {
     /// Acquires a lock for an attempt that was given back.
     async fn must_withdraw(&self, asked: &Attempt) {
         let answer = self.acquire(asked).await;
-        assert_eq!(
-            answer,
-            Err(Unavailability::Withdrawn.into()),
-            "{}",
-            asked.name
-        );
+        let withdrawn = Err(Unavailability::Withdrawn.into());
+        assert_eq!(answer, withdrawn, "{}", asked.name);
     }
 
     /// Acquires a lock for an attempt that waits in the queue then.
-    async fn must_queue(&self, asked: &Attempt) {
+    async fn must_queue(&self, asked: &Attempt) -> QueuePosition {
         match self.acquire(asked).await {
-            Ok(Acquisition::Queued(_)) => {}
+            Ok(Acquisition::Queued(position)) => position,
             other => panic!("{} is not queued for: {other:?}", asked.name),
         }
     }
@@ -128,6 +214,36 @@ pub(crate) trait Ask: Store {
             waiters: 0,
         };
         assert_eq!(self.inspect(lock).await, Ok(free), "{lock}");
+    }
+
+    /// Looks at a lock that is held by one lease alone.
+    async fn must_be_held(&self, lock: &LockName) -> HeldLease {
+        match self.inspect(lock).await.unwrap().holder {
+            Some(Holder::Lease(held)) => held,
+            other => panic!("{lock} is not held by a lease: {other:?}"),
+        }
+    }
+
+    /// Looks at a lock that is shared.
+    async fn must_be_shared(&self, lock: &LockName) -> SharedHolders {
+        match self.inspect(lock).await.unwrap().holder {
+            Some(Holder::Shared(holders)) => holders,
+            other => panic!("{lock} is not shared: {other:?}"),
+        }
+    }
+
+    /// All pages of so many locks, from a cursor on.
+    async fn pages(&self, limit: usize, mut cursor: Option<Cursor>) -> Vec<Page> {
+        let mut pages = Vec::new();
+        loop {
+            let page = self.list(&list_query(limit, cursor)).await.unwrap();
+            assert!(page.locks.len() <= limit, "{} of {limit}", page.locks.len());
+            cursor = page.next;
+            pages.push(page);
+            if cursor.is_none() {
+                return pages;
+            }
+        }
     }
 
     /// Waits until nobody holds a lock any more.
@@ -236,6 +352,15 @@ pub(crate) fn assert_misconfigured<T: Debug>(answer: Result<T, StoreError>, text
             assert!(why.contains(text), "{why}");
         }
         other => panic!("it is no mistake in the configuration: {other:?}"),
+    }
+}
+
+/// A question for so many locks of a list, from a cursor on.
+pub(crate) fn list_query(limit: usize, cursor: Option<Cursor>) -> ListQuery {
+    ListQuery {
+        filter: ListFilter::default(),
+        limit,
+        cursor,
     }
 }
 

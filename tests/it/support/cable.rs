@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use latchgate::lifecycle::Lifecycle;
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
-};
+use tokio::{io::copy_bidirectional, net::TcpStream, sync::watch};
+
+use super::serve;
 
 /// A link to a server; it works as long as its lifecycle.
 pub(crate) struct Cable {
@@ -19,21 +17,11 @@ pub(crate) struct Cable {
 
 impl Cable {
     pub(crate) async fn to(server: u16, lifecycle: &Lifecycle) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a port is free");
-        let address = listener.local_addr().expect("a listener has an address");
         let plugged = Arc::new(watch::Sender::new(true));
-        let (accepting, tasks) = (Arc::clone(&plugged), lifecycle.clone());
-        lifecycle.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let plugged = accepting.subscribe();
-                tasks.spawn(async move { carry(client, server, plugged).await });
-            }
-        });
-        Self {
-            port: address.port(),
-            plugged,
-        }
+        let accepting = Arc::clone(&plugged);
+        let each = move |client| carry(client, server, accepting.subscribe());
+        let port = serve(lifecycle, each).await;
+        Self { port, plugged }
     }
 
     pub(crate) fn port(&self) -> u16 {

@@ -3,16 +3,12 @@
 use std::{net::SocketAddr, time::Duration};
 
 use serde_json::Value;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-    time::sleep,
-};
+use tokio::{net::TcpStream, time::sleep};
+
+use super::{Connection, HttpRequest};
 
 /// A caller of a gateway over one connection, one request after the other.
-pub(crate) struct Caller {
-    stream: BufReader<TcpStream>,
-}
+pub(crate) struct Caller(Connection<TcpStream>);
 
 // === impl Caller ===
 
@@ -20,77 +16,44 @@ impl Caller {
     pub(crate) async fn connect(to: SocketAddr) -> Self {
         let stream = TcpStream::connect(to).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream: BufReader::new(stream),
-        }
+        Self(Connection::new(stream))
     }
 
     /// Acquires a lock; answers the status and the body.
     pub(crate) async fn acquire(&mut self, lock: &str, body: &Value) -> (u16, Value) {
-        self.ask("POST", lock, "", &body.to_string()).await
+        let asked = request("POST", lock).body(body.clone());
+        self.0.ask(&asked).await.unwrap()
     }
 
     /// Releases a lease, which must hold its lock.
     pub(crate) async fn release(&mut self, lock: &str, lease: &Value) {
         let token = lease["token"].as_str().unwrap();
-        let header = format!("Lock-Token: {token}\r\n");
-        let (status, problem) = self.ask_until_done("DELETE", lock, &header).await;
+        let release = request("DELETE", lock).with("lock-token", token);
+        let (status, problem) = self.ask_until_done(&release).await;
         assert_eq!(status, 204, "{problem}");
     }
 
     /// Looks at a lock.
     pub(crate) async fn inspect(&mut self, lock: &str) -> Value {
-        let (status, shown) = self.ask_until_done("GET", lock, "").await;
+        let (status, shown) = self.ask_until_done(&request("GET", lock)).await;
         assert_eq!(status, 200, "{shown}");
         shown
     }
 
     /// Asks again where gateway or store had too much to do, and nothing happened.
-    async fn ask_until_done(&mut self, method: &str, lock: &str, headers: &str) -> (u16, Value) {
+    async fn ask_until_done(&mut self, asked: &HttpRequest) -> (u16, Value) {
         loop {
-            let (status, told) = self.ask(method, lock, headers, "").await;
+            let (status, told) = self.0.ask(asked).await.unwrap();
             if !is_busy(&told) {
                 return (status, told);
             }
             sleep(Duration::from_millis(20)).await;
         }
     }
+}
 
-    async fn ask(&mut self, method: &str, lock: &str, headers: &str, body: &str) -> (u16, Value) {
-        let request = format!(
-            "{method} /locks/{lock} HTTP/1.1\r\nHost: localhost\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n{headers}\r\n{body}",
-            body.len()
-        );
-        self.stream.write_all(request.as_bytes()).await.unwrap();
-        let status = self.line().await;
-        let status = status.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut length = 0;
-        loop {
-            let header = self.line().await.to_ascii_lowercase();
-            if header.is_empty() {
-                break;
-            }
-            if let Some(value) = header.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            assert!(!header.starts_with("transfer-encoding:"), "{header}");
-        }
-        let mut answer = vec![0; length];
-        self.stream.read_exact(&mut answer).await.unwrap();
-        let answer = if answer.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&answer).unwrap()
-        };
-        (status, answer)
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stream.read_line(&mut line).await.unwrap();
-        line.trim_end().to_owned()
-    }
+fn request(method: &'static str, lock: &str) -> HttpRequest {
+    HttpRequest::new(method, format!("/locks/{lock}"))
 }
 
 /// Whether gateway or store had too much to do to answer in time, and nothing happened.

@@ -35,7 +35,7 @@ pub(crate) struct HttpRequest {
 pub(crate) type Event = (String, Value);
 
 /// Longer than any wait in a queue, and than what a machine takes that does other things as well.
-const TIMEOUT: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Connects with room for few bytes that are not read, whatever the machine grants by default.
 pub(crate) async fn connect_with_little_room(to: SocketAddr) -> TcpStream {

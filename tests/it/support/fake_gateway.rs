@@ -58,9 +58,8 @@ impl Received {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}: ");
-        self.head
-            .lines()
-            .find_map(|line| line.strip_prefix(&prefix))
+        let mut lines = self.head.lines();
+        lines.find_map(|line| line.strip_prefix(&prefix))
     }
 }
 

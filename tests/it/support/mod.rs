@@ -21,6 +21,7 @@ mod proxy;
 mod random;
 mod redis_server;
 mod rows;
+mod serving;
 mod slow_way;
 pub(crate) mod spawn;
 mod stopped;
@@ -28,8 +29,8 @@ mod tally;
 pub(crate) mod tree;
 
 pub(crate) use ask::{
-    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, until_all_pass,
-    until_granted, until_health, until_passing, with,
+    Ask, assert_health, assert_misconfigured, assert_unavailable, assert_unknown, list_query,
+    until_all_pass, until_granted, until_health, until_passing, with,
 };
 pub(crate) use authority::{Authority, Files};
 pub(crate) use cable::Cable;
@@ -43,7 +44,8 @@ pub(crate) use full::full;
 pub(crate) use manual_clock::ManualClock;
 pub(crate) use proxy::{Fault, Proxy};
 pub(crate) use random::Random;
-pub(crate) use redis_server::{RedisServer, cmd, free_port, url};
+pub(crate) use redis_server::{RedisServer, cmd, free_port, spawn_in, url};
 pub(crate) use rows::{rows, words};
+pub(crate) use serving::serve;
 pub(crate) use slow_way::SlowWay;
 pub(crate) use tally::Tally;

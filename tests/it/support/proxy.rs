@@ -14,11 +14,11 @@ use std::{
 use latchgate::{config::ServersUrl, lifecycle::Lifecycle};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::watch,
 };
 
-use super::redis_server::url;
+use super::{redis_server::url, serve};
 
 /// A proxy; it works as long as its lifecycle.
 pub(crate) struct Proxy {
@@ -58,10 +58,6 @@ struct Plan {
 
 impl Proxy {
     pub(crate) async fn start(server: u16, lifecycle: &Lifecycle) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("a port is free");
-        let address = listener.local_addr().expect("a listener has an address");
         let plan = Arc::new(Plan {
             servers: Mutex::new(vec![server]),
             connections: AtomicUsize::new(0),
@@ -70,18 +66,14 @@ impl Proxy {
             struck: watch::Sender::new(0),
             let_go: watch::Sender::new(false),
         });
-        let (accepting, tasks) = (Arc::clone(&plan), lifecycle.clone());
-        lifecycle.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let plan = Arc::clone(&accepting);
-                // A connection that ends, however it ends, is what this proxy is for.
-                tasks.spawn(async move { drop(carry(client, &plan).await) });
-            }
-        });
-        Self {
-            port: address.port(),
-            plan,
-        }
+        let accepting = Arc::clone(&plan);
+        // A connection that ends, however it ends, is what this proxy is for.
+        let each = move |client| {
+            let plan = Arc::clone(&accepting);
+            async move { drop(carry(client, &plan).await) }
+        };
+        let port = serve(lifecycle, each).await;
+        Self { port, plan }
     }
 
     pub(crate) fn url(&self) -> ServersUrl {
@@ -95,8 +87,7 @@ impl Proxy {
 
     /// Lets new connections lead to each of these servers in turn, as a proxy does that balances over them.
     pub(crate) fn lead_in_turn(&self, servers: &[u16]) {
-        let mut now = self.plan.servers.lock().expect("no code panics with it");
-        *now = servers.to_vec();
+        *self.plan.servers.lock().unwrap() = servers.to_vec();
     }
 
     /// How many connections have been made to it.
@@ -112,18 +103,16 @@ impl Proxy {
 
     /// The same, but so many of those requests go through before.
     pub(crate) fn strike_later(&self, needle: &str, fault: Fault, before: usize) {
-        let mut armed = self
-            .plan
+        self.plan
             .armed
             .lock()
-            .expect("no code panics with this lock");
-        armed.push((needle.as_bytes().to_vec(), fault, before));
+            .unwrap()
+            .push((needle.as_bytes().to_vec(), fault, before));
     }
 
     /// Takes back the faults that have not struck.
     pub(crate) fn take_back(&self) {
-        let armed = self.plan.armed.lock();
-        armed.expect("no code panics with this lock").clear();
+        self.plan.armed.lock().unwrap().clear();
     }
 
     /// Waits until this many faults have struck.
@@ -151,10 +140,9 @@ impl Proxy {
 
 impl Plan {
     fn fault(&self, request: &[u8]) -> Option<Fault> {
-        let mut armed = self.armed.lock().expect("no code panics with this lock");
-        let hit = armed
-            .iter()
-            .position(|(needle, ..)| contains(request, needle))?;
+        let mut armed = self.armed.lock().unwrap();
+        let hits = |(needle, ..): &(Vec<u8>, Fault, usize)| contains(request, needle);
+        let hit = armed.iter().position(hits)?;
         if let (_, _, before @ 1..) = &mut armed[hit] {
             *before -= 1;
             self.gone_through.send_modify(|count| *count += 1);
@@ -175,7 +163,7 @@ async fn until<T>(watched: &watch::Sender<T>, reached: impl FnMut(&T) -> bool) {
 async fn carry(mut client: TcpStream, plan: &Plan) -> io::Result<()> {
     let number = plan.connections.fetch_add(1, Ordering::SeqCst);
     let server = {
-        let servers = plan.servers.lock().expect("no code panics with it");
+        let servers = plan.servers.lock().unwrap();
         servers[number % servers.len()]
     };
     let mut server = TcpStream::connect(("127.0.0.1", server)).await?;

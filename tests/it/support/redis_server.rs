@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use super::{Clock, Files, spawn, stopped::stands_still};
+use super::{Clock, Files, spawn, stopped::stands_still, words};
 
 /// A running server; killed when it is dropped.
 pub(crate) struct RedisServer {
@@ -32,7 +32,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 impl RedisServer {
     /// Stands for a free port among the options.
-    pub(crate) const FREE_PORT: &str = "a free port";
+    pub(crate) const FREE_PORT: &str = "FREE_PORT";
 
     pub(crate) async fn start() -> Self {
         Self::start_with(&[]).await
@@ -41,6 +41,16 @@ impl RedisServer {
     /// Starts a server with further options, each a name or a value as on its command line.
     pub(crate) async fn start_with(options: &[&str]) -> Self {
         Self::launched(options, None).await
+    }
+
+    /// The same with options as they stand in a line.
+    pub(crate) async fn start_as(line: &str) -> Self {
+        Self::start_with(&words(line).collect::<Vec<_>>()).await
+    }
+
+    /// Starts a server that has written down what it did before it answers.
+    pub(crate) async fn start_logged() -> Self {
+        Self::start_as("--appendonly yes --appendfsync always").await
     }
 
     /// Starts a server that speaks TLS as well, with this certificate and to whoever has one of `authority`;
@@ -168,11 +178,8 @@ impl RedisServer {
 
     /// Runs a command as the default user and answers its reply, errors included.
     pub(crate) async fn run(&self, command: &[&str]) -> Value {
-        let reply = self
-            .connection()
-            .await
-            .send_packed_command(&cmd(command))
-            .await;
+        let mut connection = self.connection().await;
+        let reply = connection.send_packed_command(&cmd(command)).await;
         reply.expect("the server answers a test's own command")
     }
 
@@ -188,6 +195,35 @@ impl RedisServer {
         redis::from_redis_value::<Option<String>>(reply)
             .expect("the reply is a text")
             .unwrap_or_default()
+    }
+
+    /// Sets rules of a user, as they stand behind `ACL SETUSER`.
+    pub(crate) async fn set_user(&self, rules: &str) {
+        let command = ["ACL", "SETUSER"].into_iter().chain(words(rules));
+        let set = self.text(&command.collect::<Vec<_>>()).await;
+        assert_eq!(set, "OK", "{rules}");
+    }
+
+    /// Changes a setting.
+    pub(crate) async fn set(&self, setting: &str, value: &str) {
+        let set = self.text(&["CONFIG", "SET", setting, value]).await;
+        assert_eq!(set, "OK", "{setting} {value}");
+    }
+
+    /// How often a command was called since the figures were last reset.
+    pub(crate) async fn calls(&self, command: &str) -> u64 {
+        let stats = self.text(&["INFO", "commandstats"]).await;
+        let prefix = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+        let count = line.and_then(|line| line.split(',').next()?.parse().ok());
+        count.unwrap_or_default()
+    }
+
+    /// The time of the server in microseconds.
+    pub(crate) async fn micros(&self) -> u64 {
+        let [seconds, micros]: [u64; 2] =
+            redis::from_redis_value(self.run(&["TIME"]).await).expect("a time is two numbers");
+        seconds * 1_000_000 + micros
     }
 
     /// What stands for all that the server stores.
@@ -265,11 +301,7 @@ impl RedisServer {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.id())
-            .ok()
-            .and_then(Pid::from_raw);
-        let pid = pid.expect("a process has a positive id");
-        kill_process(pid, signal).expect("the server takes a signal");
+        kill_process(Pid::from_child(&self.process), signal).expect("the server takes a signal");
     }
 
     fn log(&self) -> String {
@@ -312,6 +344,15 @@ pub(crate) fn free_port() -> u16 {
 }
 
 fn launch(port: u16, directory: &Path, options: &[String], clock: Option<&Clock>) -> Child {
+    let port = port.to_string();
+    let mut arguments = vec!["--port", &port, "--bind", "127.0.0.1", "--save", ""];
+    arguments.extend(["--daemonize", "no", "--enable-debug-command", "yes"]);
+    arguments.extend(options.iter().map(String::as_str));
+    spawn_in(directory, &arguments, clock)
+}
+
+/// Starts the program in a directory, where its log is.
+pub(crate) fn spawn_in(directory: &Path, arguments: &[&str], clock: Option<&Clock>) -> Child {
     let log = File::options()
         .create(true)
         .append(true)
@@ -319,16 +360,7 @@ fn launch(port: u16, directory: &Path, options: &[String], clock: Option<&Clock>
     let environment = clock.map(Clock::environment);
     spawn::command("redis-server")
         .envs(environment.into_iter().flatten())
-        .args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-        ])
-        .args(["--daemonize", "no", "--enable-debug-command", "yes"])
-        .args(options)
+        .args(arguments)
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(log.expect("the log can be opened"))

@@ -5,11 +5,11 @@ use std::{io, time::Duration};
 use latchgate::lifecycle::Lifecycle;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::sleep,
 };
 
-use super::Random;
+use super::{Random, serve};
 
 /// A way to a server, as long as its lifecycle: whatever passes comes late and in small pieces.
 pub(crate) struct SlowWay {
@@ -25,20 +25,14 @@ const PIECE: usize = 48;
 
 impl SlowWay {
     pub(crate) async fn start(server: u16, random: &mut Random, lifecycle: &Lifecycle) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a port is free");
-        let address = listener.local_addr().expect("a listener has an address");
-        let (mut random, tasks) = (random.fork(), lifecycle.clone());
-        lifecycle.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (there, back) = (random.fork(), random.fork());
-                // However it ends: the server may be gone.
-                tasks.spawn(async move { drop(carry(client, server, there, back).await) });
-            }
-        });
-        Self {
-            port: address.port(),
-        }
+        let mut random = random.fork();
+        let each = move |client| {
+            let (there, back) = (random.fork(), random.fork());
+            // However it ends: the server may be gone.
+            async move { drop(carry(client, server, there, back).await) }
+        };
+        let port = serve(lifecycle, each).await;
+        Self { port }
     }
 
     pub(crate) fn port(&self) -> u16 {

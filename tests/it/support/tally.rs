@@ -31,12 +31,8 @@ impl Tally {
 
     /// How many there were.
     pub(crate) fn of(&self, what: &str) -> u64 {
-        self.counts
-            .lock()
-            .unwrap()
-            .get(what)
-            .copied()
-            .unwrap_or_default()
+        let counts = self.counts.lock().unwrap();
+        counts.get(what).copied().unwrap_or_default()
     }
 }
 

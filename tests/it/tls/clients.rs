@@ -24,13 +24,9 @@ fn a_gateway_that_nobody_vouches_for_is_not_believed() {
     let certified = Certified::start();
     let other = Authority::new();
     let url = certified.named_url();
-    for arguments in [
-        vec!["list", "--url", &url],
-        vec!["list", "--url", &url, "--ca-file", &other.file()],
-    ] {
-        let refused = latchgate(&arguments).ends(103);
-        let said = "its certificate is not believed: ";
-        refused.says(said);
+    for ca in [String::new(), format!("--ca-file {}", other.file())] {
+        let refused = typed(&format!("list --url {url} {ca}")).ends(103);
+        refused.says("its certificate is not believed: ");
         refused.says("--ca-file");
     }
 }
@@ -42,8 +38,7 @@ fn a_certificate_for_another_host_is_not_believed() {
     let certified = Certified::of(authority, files, Setup::default());
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let refused = typed(&format!("list --url {url} --ca-file {ca}")).ends(103);
-    let said = "is not believed: certificate not valid for name \"127.0.0.1\"";
-    refused.says(said);
+    refused.says("is not believed: certificate not valid for name \"127.0.0.1\"");
 }
 
 #[test]
@@ -51,8 +46,7 @@ fn who_speaks_plain_http_to_it_is_told_what_the_url_lacks() {
     let certified = Certified::start();
     let plain = format!("http://{}", certified.gateway.address);
     let refused = typed(&format!("list --url {plain}")).ends(1);
-    let said = "this address speaks TLS: its URL begins with https://";
-    refused.says(said);
+    refused.says("this address speaks TLS: its URL begins with https://");
 }
 
 #[test]
@@ -64,11 +58,7 @@ fn files_that_cannot_be_used_are_named_by_who_names_them() {
     let empty = typed(&format!("list --url {url}"))
         .env("LATCHGATE_CA_FILE", "/dev/null")
         .ends(2);
-    assert!(
-        empty
-            .err
-            .contains("LATCHGATE_CA_FILE cannot be used: /dev/null ")
-    );
+    empty.says("LATCHGATE_CA_FILE cannot be used: /dev/null ");
     let alone = typed(&format!("list --url {url} --client-cert-file x")).ends(2);
     alone.says("--client-cert-file needs --client-key-file");
 }
@@ -77,19 +67,13 @@ fn files_that_cannot_be_used_are_named_by_who_names_them() {
 fn the_health_check_asks_over_tls() {
     let certified = Certified::start();
     let listen = certified.gateway.address.to_string();
+    let files = &certified.files;
     let healthy = typed(&format!("healthcheck --ready --listen {listen}"))
-        .env(
-            "LATCHGATE_HTTP_TLS_CERT_FILE",
-            &certified.files.certificate(),
-        )
-        .env("LATCHGATE_HTTP_TLS_KEY_FILE", &certified.files.key())
+        .env("LATCHGATE_HTTP_TLS_CERT_FILE", &files.certificate())
+        .env("LATCHGATE_HTTP_TLS_KEY_FILE", &files.key())
         .ends(0);
-    assert!(
-        healthy
-            .out
-            .contains("{\"name\":\"certificate\",\"status\":\"passing\"}"),
-        "{healthy:?}"
-    );
+    let passing = r#"{"name":"certificate","status":"passing"}"#;
+    assert!(healthy.out.contains(passing), "{healthy:?}");
 }
 
 /// A gateway with a certificate that openssl has made in one line, with further extensions.
@@ -133,18 +117,6 @@ fn one_of_an_authority_is_not_accepted_as_that_of_a_server() {
     refused.says("CaUsedAsEndEntity");
 }
 
-/// A gateway that asks for certificates of an authority, which is not its own.
-fn asking(client_auth: &'static str) -> (Certified, Authority) {
-    let callers = Authority::new();
-    let file = callers.file();
-    let certified = Certified::start_with(|_| {
-        Setup::default()
-            .with("LATCHGATE_HTTP_TLS_CLIENT_CA_FILE", &file)
-            .with("LATCHGATE_HTTP_TLS_CLIENT_AUTH", client_auth)
-    });
-    (certified, callers)
-}
-
 fn ask(certified: &Certified, files: Option<&Files>) -> Curled {
     let files = files.map(|files| (files.certificate(), files.key()));
     let shown = files.as_ref().map_or(vec![], |(certificate, key)| {
@@ -155,11 +127,8 @@ fn ask(certified: &Certified, files: Option<&Files>) -> Curled {
 
 #[test]
 fn a_certificate_that_is_required_must_be_shown_and_be_of_the_authority() {
-    let (certified, callers) = asking("require");
-    let (ours, foreign) = (
-        callers.files("ci", &["ci"]),
-        certified.authority.files("ci", &["ci"]),
-    );
+    let (certified, callers) = Certified::asking("require");
+    let [ours, foreign] = [&callers, &certified.authority].map(|it| it.files("ci", &["ci"]));
     assert_eq!(ask(&certified, Some(&ours)).status, 200);
     for refused in [ask(&certified, None), ask(&certified, Some(&foreign))] {
         assert_ne!(refused.code, Some(0), "{refused:?}");
@@ -170,7 +139,7 @@ fn a_certificate_that_is_required_must_be_shown_and_be_of_the_authority() {
 
 #[test]
 fn a_certificate_that_is_optional_must_be_valid_if_it_is_shown() {
-    let (certified, callers) = asking("optional");
+    let (certified, callers) = Certified::asking("optional");
     assert_eq!(ask(&certified, None).status, 200);
     let ours = callers.files("ci", &["ci"]);
     assert_eq!(ask(&certified, Some(&ours)).status, 200);
@@ -180,7 +149,7 @@ fn a_certificate_that_is_optional_must_be_valid_if_it_is_shown() {
 
 #[test]
 fn the_client_commands_show_a_certificate() {
-    let (certified, callers) = asking("require");
+    let (certified, callers) = Certified::asking("require");
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let ours = callers.files("ci", &["ci"]);
     let base = ["--url", &url, "--ca-file", &ca];
@@ -204,21 +173,17 @@ fn the_client_commands_show_a_certificate() {
         latchgate(&[&["healthcheck", "--listen", &listen], flags].concat())
             .env("LATCHGATE_HTTP_TLS_CERT_FILE", "/not/read")
             .env("LATCHGATE_HTTP_TLS_KEY_FILE", "/not/read")
-            .read()
     };
     // A file may end without a new line.
     let certificate = fs::read_to_string(ours.certificate()).unwrap();
     fs::write(ours.certificate(), certificate.trim_end()).unwrap();
-    let healthy = check(&flags);
-    assert_eq!(healthy.code, Some(0), "{healthy:?}");
-    let unknown = check(&[]);
-    assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    unknown.says("wants a client certificate");
+    check(&flags).ends(0);
+    check(&[]).ends(1).says("wants a client certificate");
 }
 
 #[tokio::test]
 async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened() {
-    let (certified, callers) = asking("require");
+    let (certified, callers) = Certified::asking("require");
     let (url, ca) = (certified.gateway.url(), certified.authority.file());
     let directory = tempfile::tempdir().unwrap();
     let backup = directory.path().join("backup");
@@ -239,20 +204,16 @@ async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened
         ("backup", &[backup.to_str().unwrap()]),
     ] {
         let before = tries();
-        let program: &[&str] = if command == "run" {
-            &["--", "true"]
+        let program = if command == "run" {
+            &["--", "true"][..]
         } else {
             &[]
         };
         let base = ["--url", &url, "--ca-file", &ca];
         let ran = latchgate(&[&[command], arguments, &base[..], program].concat())
-            .env(
-                "LATCHGATE_TOKEN",
-                "qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU",
-            )
+            .token("qL0vYHxFZ2mV1lQyqWb7m3Jc0r8sT5uK9dNfXaGhEiU")
             .ends(103);
-        let said = "it wants a client certificate; --client-cert-file names one";
-        ran.says(said);
+        ran.says("it wants a client certificate; --client-cert-file names one");
         assert_eq!(ran.err.lines().count(), 1, "{command}: {ran:?}");
         eventually("it is logged", async || (tries() > before).then_some(())).await;
         assert_eq!(tries(), before + 1, "{command}: it is tried once");
@@ -263,7 +224,6 @@ async fn a_command_without_the_certificate_is_told_at_once_that_nothing_happened
         .env("LATCHGATE_CLIENT_CERT_FILE", &foreign.certificate())
         .env("LATCHGATE_CLIENT_KEY_FILE", &foreign.key())
         .ends(103);
-    let said = "it does not accept the client certificate (";
-    ran.says(said);
+    ran.says("it does not accept the client certificate (");
     drop(callers);
 }

@@ -18,7 +18,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::support::{
-    Authority, Files,
+    Authority, Files, eventually,
     gateway::{Gateway, Setup},
     spawn,
 };
@@ -43,6 +43,22 @@ impl Certified {
         let files = authority.of_this_machine();
         let setup = setup(&authority);
         Self::of(authority, files, setup)
+    }
+
+    /// Starts one with further variables that need no authority.
+    pub(crate) fn set(variables: &[(&'static str, &str)]) -> Self {
+        let set = |setup: Setup, (name, value): &(&'static str, &str)| setup.with(name, value);
+        Self::start_with(|_| variables.iter().fold(Setup::default(), set))
+    }
+
+    /// Starts one that asks for certificates of an authority, which is not its own.
+    pub(crate) fn asking(client_auth: &str) -> (Self, Authority) {
+        let callers = Authority::new();
+        let certified = Self::set(&[
+            ("LATCHGATE_HTTP_TLS_CLIENT_CA_FILE", &callers.file()),
+            ("LATCHGATE_HTTP_TLS_CLIENT_AUTH", client_auth),
+        ]);
+        (certified, callers)
     }
 
     /// Starts one with these files.
@@ -148,6 +164,13 @@ pub(crate) struct H2 {
 // === impl H2 ===
 
 impl H2 {
+    /// A gateway, and a connection to it.
+    pub(crate) async fn start() -> (Certified, Self) {
+        let certified = Certified::start();
+        let h2 = Self::connect(&certified).await;
+        (certified, h2)
+    }
+
     pub(crate) async fn connect(to: &Certified) -> Self {
         Self::connect_with(to, &h2::client::Builder::new()).await
     }
@@ -238,6 +261,32 @@ impl H2 {
     pub(crate) async fn acquire(&mut self, lock: &str, body: &str) -> (u16, Value) {
         self.ask(Method::POST, &format!("/locks/{lock}"), &[], body)
             .await
+    }
+
+    /// Lets a request wait for a lock, without waiting for its answer.
+    pub(crate) async fn wait(&mut self, lock: &str) -> ResponseFuture {
+        let (path, wait) = (format!("/locks/{lock}"), r#"{"wait_ms": 50000}"#);
+        self.send(Method::POST, &path, &[], wait).await.unwrap()
+    }
+
+    /// Waits until an inspect of a lock shows this.
+    pub(crate) async fn until(&self, lock: &str, field: &str, value: impl Into<Value>) {
+        let value = value.into();
+        eventually(&format!("{field} of {lock} is {value}"), || {
+            let (mut h2, value) = (self.clone(), &value);
+            async move { (h2.inspect(lock).await[field] == *value).then_some(()) }
+        })
+        .await;
+    }
+
+    /// Waits until nobody holds a lock.
+    pub(crate) async fn until_free(&self, lock: &str) {
+        self.until(lock, "state", "free").await;
+    }
+
+    /// Waits until so many wait for a lock.
+    pub(crate) async fn until_queued(&self, lock: &str, waiters: usize) {
+        self.until(lock, "waiter_count", waiters).await;
     }
 
     /// Inspects a lock.

@@ -1,7 +1,7 @@
 //! Locks over HTTPS, with HTTP/1.1 and with HTTP/2: requests that share a connection, a line that can die, a gateway
 //! that is about to stop.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::Ipv4Addr, time::Duration};
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use h2::RecvStream;
@@ -10,25 +10,20 @@ use latchgate::lifecycle::Lifecycle;
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split},
-    net::{TcpListener, TcpStream},
-    sync::watch,
+    io::AsyncWriteExt,
     time::{Instant, sleep, timeout},
 };
 
 use super::fixture::{Certified, H2, head, piece, read, tls_connect};
-use crate::support::{RedisServer, eventually, gateway::Setup};
+use crate::support::{Cable, RedisServer};
 
 #[test]
 fn curl_takes_and_releases_a_lock_with_either_version() {
     let certified = Certified::start();
     for (flag, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
         let lease = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
-        assert_eq!(
-            (lease.status, lease.version.as_str()),
-            (201, version),
-            "{lease:?}"
-        );
+        let found = (lease.status, lease.version.as_str());
+        assert_eq!(found, (201, version), "{lease:?}");
         let held = certified.curl(&[flag, "-X", "POST"], "/locks/deploy");
         assert_eq!(held.status, 423, "{held:?}");
         let token = format!("Lock-Token: {}", lease.json()["token"].as_str().unwrap());
@@ -54,8 +49,7 @@ fn the_greeting_says_https() {
 
 #[tokio::test]
 async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (_certified, mut h2) = H2::start().await;
     let (status, lease) = h2.acquire("a", "").await;
     assert_eq!(status, 201, "{lease}");
     let mut waiting = FuturesUnordered::new();
@@ -64,18 +58,16 @@ async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
         let answer = h2.send(Method::POST, "/locks/a", &[], &body).await.unwrap();
         waiting.push(read(answer));
         if place % 50 == 0 {
-            queued(&mut h2, "a", place).await;
+            h2.until_queued("a", place).await;
         }
     }
     let mut token = lease["token"].as_str().unwrap().to_owned();
-    let renewed = h2
-        .ask(Method::PUT, "/locks/a/renew", &[("lock-token", &token)], "")
-        .await;
+    let header = [("lock-token", &*token)];
+    let renewed = h2.ask(Method::PUT, "/locks/a/renew", &header, "").await;
     assert_eq!(renewed.0, 200);
     for _ in 1..=200 {
-        let released = h2
-            .ask(Method::DELETE, "/locks/a", &[("lock-token", &token)], "")
-            .await;
+        let header = [("lock-token", &*token)];
+        let released = h2.ask(Method::DELETE, "/locks/a", &header, "").await;
         assert_eq!(released.0, 204);
         let (status, lease) = waiting.next().await.unwrap();
         assert_eq!(status, 201, "{lease}");
@@ -85,34 +77,28 @@ async fn many_wait_on_one_connection_and_a_renewal_passes_them() {
 
 #[tokio::test]
 async fn a_request_that_is_given_up_leaves_the_queue() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (_certified, mut h2) = H2::start().await;
     h2.acquire("a", "").await;
-    let wait = r#"{"wait_ms": 50000}"#;
-    let given_up = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
-    let kept = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
-    queued(&mut h2, "a", 2).await;
+    let (given_up, kept) = (h2.wait("a").await, h2.wait("a").await);
+    h2.until_queued("a", 2).await;
     // RST_STREAM.
     drop(given_up);
-    queued(&mut h2, "a", 1).await;
+    h2.until_queued("a", 1).await;
     // The other one is on the same connection, and waits on.
     let lease = h2.inspect("a").await;
     assert_eq!(lease["state"], "held");
     drop(kept);
-    queued(&mut h2, "a", 0).await;
+    h2.until_queued("a", 0).await;
 }
 
 #[tokio::test]
 async fn a_connection_that_breaks_takes_its_waiters_with_it() {
-    let certified = Certified::start();
-    let mut holder = H2::connect(&certified).await;
+    let (certified, mut holder) = H2::start().await;
     holder.acquire("a", "").await;
     for protocol in [&b"h2"[..], b"http/1.1"] {
         let waiter = if protocol == b"h2" {
             let mut waiter = H2::connect(&certified).await;
-            let wait = r#"{"wait_ms": 50000}"#;
-            let answer = waiter.send(Method::POST, "/locks/a", &[], wait).await;
-            let answer = answer.unwrap();
+            let answer = waiter.wait("a").await;
             Box::new((waiter, answer)) as Box<dyn std::any::Any>
         } else {
             let address = certified.gateway.address;
@@ -120,57 +106,36 @@ async fn a_connection_that_breaks_takes_its_waiters_with_it() {
             let mut waiter = tls_connect(authority, address, &[protocol]).await;
             let request = "POST /locks/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 17\r\n\
                            content-type: application/json\r\n\r\n{\"wait_ms\":50000}";
-            AsyncWriteExt::write_all(&mut waiter, request.as_bytes())
-                .await
-                .unwrap();
+            waiter.write_all(request.as_bytes()).await.unwrap();
             Box::new(waiter)
         };
-        queued(&mut holder, "a", 1).await;
+        holder.until_queued("a", 1).await;
         drop(waiter);
-        queued(&mut holder, "a", 0).await;
+        holder.until_queued("a", 0).await;
     }
 }
 
 #[tokio::test]
 async fn a_stream_holds_a_lock_until_it_is_reset_or_its_connection_ends() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
-    let held = |h2: &H2| {
-        let mut h2 = h2.clone();
-        async move { h2.inspect("a").await["state"] == "held" }
-    };
+    let (certified, mut h2) = H2::start().await;
     for ends_connection in [false, true] {
         let mut holder = H2::connect(&certified).await;
-        let answer = holder
-            .send(Method::POST, "/locks/a/hold", &[], r#"{"ttl_ms": 2000}"#)
-            .await;
-        let answer = head(answer.unwrap()).await;
-        assert_eq!(answer.status(), 200);
-        let mut events = answer.into_body();
-        let mut text = String::new();
+        let mut events = hold(&mut holder, "a", r#"{"ttl_ms": 2000}"#).await;
         // Long enough to be renewed.
-        while text.matches("event: renewed").count() < 2 {
-            let piece = piece(&mut events).await.unwrap();
-            text += std::str::from_utf8(&piece).unwrap();
-        }
-        assert!(held(&h2).await, "{text}");
+        until(&mut events, "event: renewed", 2).await;
+        assert_eq!(h2.inspect("a").await["state"], "held");
         drop(events);
         if ends_connection {
             drop(holder);
         }
-        eventually("the lock is free", || async {
-            (!held(&h2).await).then_some(())
-        })
-        .await;
+        h2.until_free("a").await;
     }
-    drop(h2.inspect("a").await);
 }
 
 #[tokio::test]
 async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_although_it_was_given_up()
 {
-    let certified = Certified::start();
-    let mut caller = H2::connect(&certified).await;
+    let (certified, mut caller) = H2::start().await;
     let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
     let token = lease["token"].as_str().unwrap();
     certified.gateway.signal(Signal::STOP);
@@ -183,19 +148,14 @@ async fn a_release_that_came_while_the_gateway_was_frozen_is_carried_out_althoug
         assert!(waited.is_err(), "the gateway is frozen");
     }
     certified.gateway.signal(Signal::CONT);
-    eventually("the lock is free", || {
-        let mut h2 = caller.clone();
-        async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
-    })
-    .await;
+    caller.until_free("a").await;
 }
 
 #[tokio::test]
 async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_back() {
-    let mut server =
-        RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let mut server = RedisServer::start_logged().await;
     let url = format!("redis://127.0.0.1:{}", server.port());
-    let certified = Certified::start_with(|_| Setup::default().with("LATCHGATE_STORE", &url));
+    let certified = Certified::set(&[("LATCHGATE_STORE", &url)]);
     let mut caller = H2::connect(&certified).await;
     let (_, lease) = caller.acquire("a", r#"{"ttl_ms": 3600000}"#).await;
     let headers = [("lock-token", lease["token"].as_str().unwrap())];
@@ -207,84 +167,7 @@ async fn a_release_that_is_reset_while_redis_is_down_is_carried_out_when_it_is_b
     // Longer than a command waits for a server that takes no connection.
     sleep(Duration::from_secs(2)).await;
     server.start_again().await;
-    eventually("the lock is free", || {
-        let mut h2 = caller.clone();
-        async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
-    })
-    .await;
-}
-
-/// Waits until so many wait for a lock.
-async fn queued(h2: &mut H2, lock: &str, waiters: usize) {
-    let asked = h2.clone();
-    eventually("the queue is as long as it should be", || {
-        let mut h2 = asked.clone();
-        async move {
-            let shown = h2.inspect(lock).await;
-            (shown["waiter_count"] == waiters).then_some(())
-        }
-    })
-    .await;
-}
-
-/// A line. When it is dead nothing passes, and each end is told that the other has it: so does a
-/// load balancer before a machine that is gone.
-pub(crate) struct Line {
-    pub(crate) address: SocketAddr,
-    is_alive: watch::Sender<bool>,
-    lifecycle: Lifecycle,
-}
-
-// === impl Line ===
-
-impl Line {
-    pub(crate) async fn to(gateway: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (is_alive, alive) = watch::channel(true);
-        let lifecycle = Lifecycle::new();
-        let tasks = lifecycle.clone();
-        lifecycle.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let server = TcpStream::connect(gateway).await.unwrap();
-                let (from_client, to_client) = split(client);
-                let (from_server, to_server) = split(server);
-                tasks.spawn(carry(from_client, to_server, alive.clone()));
-                tasks.spawn(carry(from_server, to_client, alive.clone()));
-            }
-        });
-        Self {
-            address,
-            is_alive,
-            lifecycle,
-        }
-    }
-
-    pub(crate) fn die(&self) {
-        self.is_alive.send_replace(false);
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        // Without a runtime that goes on nothing is left of it.
-        drop(self.lifecycle.stop(Duration::ZERO));
-    }
-}
-
-async fn carry(
-    mut from: ReadHalf<TcpStream>,
-    mut to: WriteHalf<TcpStream>,
-    mut alive: watch::Receiver<bool>,
-) {
-    let mut bytes = vec![0; 65_536];
-    while let Ok(read @ 1..) = from.read(&mut bytes).await {
-        if alive.wait_for(|&is_alive| is_alive).await.is_err()
-            || to.write_all(&bytes[..read]).await.is_err()
-        {
-            return;
-        }
-    }
+    caller.until_free("a").await;
 }
 
 /// A client with room for the answers of many requests, and little for that of each.
@@ -314,31 +197,14 @@ async fn until(events: &mut RecvStream, what: &str, times: usize) {
     }
 }
 
-async fn is_free(h2: &mut H2, lock: &str) {
-    eventually("the lock is free", || {
-        let mut h2 = h2.clone();
-        async move { (h2.inspect(lock).await["state"] == "free").then_some(()) }
-    })
-    .await;
-}
-
-async fn waited_for(h2: &mut H2, lock: &str, waiters: u64) {
-    eventually("so many wait", || {
-        let mut h2 = h2.clone();
-        async move { (h2.inspect(lock).await["waiter_count"] == waiters).then_some(()) }
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn a_request_that_is_reset_ends_and_the_others_on_its_connection_go_on() {
     let certified = Certified::start();
     let mut h2 = H2::connect_with(&certified, &roomy()).await;
     let given_up = hold(&mut h2, "a", r#"{"ttl_ms": 2000}"#).await;
     let mut held = hold(&mut h2, "b", r#"{"ttl_ms": 2000}"#).await;
-    let wait = r#"{"wait_ms": 50000}"#;
-    let waiting = h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap();
-    waited_for(&mut h2, "a", 1).await;
+    let waiting = h2.wait("a").await;
+    h2.until_queued("a", 1).await;
     drop(given_up);
     let (status, lease) = read(waiting).await;
     assert_eq!(status, 201, "{lease}");
@@ -348,24 +214,25 @@ async fn a_request_that_is_reset_ends_and_the_others_on_its_connection_go_on() {
 #[tokio::test]
 async fn a_dead_line_costs_all_its_requests_within_two_pings() {
     let certified = Certified::start();
-    let line = Line::to(certified.gateway.address).await;
-    let mut h2 = H2::connect_by(&certified, line.address, &roomy()).await;
+    let lifecycle = Lifecycle::new();
+    let line = Cable::to(certified.gateway.address.port(), &lifecycle).await;
+    let address = (Ipv4Addr::LOCALHOST, line.port()).into();
+    let mut h2 = H2::connect_by(&certified, address, &roomy()).await;
     let mut observer = H2::connect(&certified).await;
     let mut held = hold(&mut h2, "held", r#"{"ttl_ms": 60000}"#).await;
     let (_, lease) = observer.acquire("other", r#"{"ttl_ms": 3600000}"#).await;
     assert!(lease["token"].is_string(), "{lease}");
-    let wait = r#"{"wait_ms": 50000}"#;
-    let waiting = h2.send(Method::POST, "/locks/other", &[], wait).await;
-    waited_for(&mut observer, "other", 1).await;
+    let waiting = h2.wait("other").await;
+    observer.until_queued("other", 1).await;
     // A line that lives is no nuisance for as long as many pings take.
     let alive = until(&mut held, "event: renewed", 1);
     assert!(timeout(Duration::from_secs(12), alive).await.is_err());
-    waited_for(&mut observer, "other", 1).await;
+    observer.until_queued("other", 1).await;
 
-    line.die();
+    line.cut();
     let died = Instant::now();
-    is_free(&mut observer, "held").await;
-    waited_for(&mut observer, "other", 0).await;
+    observer.until_free("held").await;
+    observer.until_queued("other", 0).await;
     // Five seconds between two pings, and as many for the answer.
     assert!(died.elapsed() < Duration::from_secs(30));
     drop(waiting);
@@ -373,11 +240,10 @@ async fn a_dead_line_costs_all_its_requests_within_two_pings() {
 
 #[tokio::test]
 async fn a_connection_takes_no_more_requests_ends_what_it_has_and_a_new_one_is_served() {
-    let mut certified = Certified::start_with(|_| {
-        Setup::default()
-            .with("LATCHGATE_SHUTDOWN_DELAY_MS", "3000")
-            .with("LATCHGATE_SHUTDOWN_GRACE_MS", "60000")
-    });
+    let mut certified = Certified::set(&[
+        ("LATCHGATE_SHUTDOWN_DELAY_MS", "3000"),
+        ("LATCHGATE_SHUTDOWN_GRACE_MS", "60000"),
+    ]);
     let (mut idle, mut holder) = (H2::connect(&certified).await, H2::connect(&certified).await);
     idle.inspect("a").await;
     let held = holder.send(Method::POST, "/locks/a/hold", &[], "").await;

@@ -8,10 +8,10 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use super::fixture::{Certified, H2, tls_connect, tls_greet};
-use crate::support::{connect_with_little_room, eventually};
+use crate::support::{connect_with_little_room, until};
 
 /// What follows a request, and how the connection ends.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// It is closed.
     Close,
@@ -45,12 +45,8 @@ pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     for (name, value) in fields {
         block.push(0);
         for text in [name, value] {
-            block.push(
-                u8::try_from(text.len())
-                    .ok()
-                    .filter(|it| *it < 127)
-                    .unwrap(),
-            );
+            assert!(text.len() < 127, "its length is one byte");
+            block.push(u8::try_from(text.len()).unwrap());
             block.extend(text.bytes());
         }
     }
@@ -61,18 +57,16 @@ fn headers(fields: &[(&str, &str)], is_all: bool) -> Vec<u8> {
     frame(1, if is_all { 0x05 } else { 0x04 }, &block(fields))
 }
 
+/// The fields that every request has.
+fn head<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+    let (scheme, authority) = ((":scheme", "https"), (":authority", "localhost"));
+    [(":method", method), scheme, authority, (":path", path)]
+}
+
 /// A release with the token in a header, or in the body.
 fn release(token: &str, in_body: bool) -> Vec<u8> {
-    let asked = |method, path| {
-        [
-            (":method", method),
-            (":scheme", "https"),
-            (":authority", "localhost"),
-            (":path", path),
-        ]
-    };
     if !in_body {
-        let asked = [&asked("DELETE", "/locks/a")[..], &[("lock-token", token)]];
+        let asked = [&head("DELETE", "/locks/a")[..], &[("lock-token", token)]];
         return headers(&asked.concat(), true);
     }
     let body = serde_json::json!({"token": token}).to_string();
@@ -81,37 +75,38 @@ fn release(token: &str, in_body: bool) -> Vec<u8> {
         ("content-type", "application/json"),
         ("content-length", length.as_str()),
     ];
-    let asked = [&asked("POST", "/locks/a/release")[..], &with_body];
+    let asked = [&head("POST", "/locks/a/release")[..], &with_body];
     let head = headers(&asked.concat(), false);
     [head, frame(0, 0x01, body.as_bytes())].concat()
+}
+
+/// Sends bytes, and leaves none of them behind.
+async fn write(stream: &mut TlsStream<TcpStream>, bytes: &[u8]) {
+    stream.write_all(bytes).await.unwrap();
+    stream.flush().await.unwrap();
 }
 
 /// A connection on which nothing was asked for yet, known to the gateway as one over HTTP/2.
 pub(super) async fn greeted(to: &Certified) -> TlsStream<TcpStream> {
     let mut stream = tls_connect(&to.authority, to.gateway.address, &[b"h2"]).await;
-    stream.write_all(GREETING).await.unwrap();
-    stream.flush().await.unwrap();
+    write(&mut stream, GREETING).await;
     // Its settings.
     assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
-    stream.write_all(SETTINGS_HEARD).await.unwrap();
-    stream.flush().await.unwrap();
+    write(&mut stream, SETTINGS_HEARD).await;
     stream
 }
 
 async fn send(mut stream: TlsStream<TcpStream>, mut bytes: Vec<u8>, end: End) {
-    match end {
-        End::Close => {}
-        End::GoAway => bytes.extend(GO_AWAY),
+    if end == End::GoAway {
+        bytes.extend(GO_AWAY);
     }
-    stream.write_all(&bytes).await.unwrap();
-    stream.flush().await.unwrap();
+    write(&mut stream, &bytes).await;
     stream.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn it_is_carried_out() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (certified, mut h2) = H2::start().await;
     for end in [End::Close, End::GoAway] {
         for in_body in [false, true] {
             for is_frozen in [true, false] {
@@ -126,12 +121,8 @@ async fn it_is_carried_out() {
                 }
                 send(stream, release, end).await;
                 certified.gateway.signal(Signal::CONT);
-                let what = format!("{end:?}, in the body: {in_body}, frozen: {is_frozen}");
-                eventually(&what, || {
-                    let mut h2 = h2.clone();
-                    async move { (h2.inspect("a").await["state"] == "free").then_some(()) }
-                })
-                .await;
+                println!("{end:?}, in the body: {in_body}, frozen: {is_frozen}");
+                h2.until_free("a").await;
             }
         }
     }
@@ -150,20 +141,11 @@ async fn plain_http(to: &Certified) -> TlsStream<TcpStream> {
     tls_greet(&to.authority, stream, &[b"http/1.1"]).await
 }
 
-/// Waits until the lock is in this state.
-async fn becomes(state: &str, h2: &H2) {
-    eventually(state, || {
-        let mut h2 = h2.clone();
-        async move { (h2.inspect("a").await["state"] == state).then_some(()) }
-    })
-    .await;
-}
-
 /// Waits until the lock is held and the grant has been answered: the gateway has one worker, which comes to the
 /// answer before it comes to requests that are sent later.
 async fn granted(h2: &H2) {
     for _ in 0..3 {
-        becomes("held", h2).await;
+        h2.until("a", "state", "held").await;
     }
 }
 
@@ -176,61 +158,40 @@ fn reset(stream: TlsStream<TcpStream>) {
 
 #[tokio::test]
 async fn over_http_1_it_is_given_back_when_its_caller_resets_behind_unread_answers() {
-    let certified = Certified::start();
-    let h2 = H2::connect(&certified).await;
+    let (certified, h2) = H2::start().await;
     for unread in 1..=5 {
         let mut stream = plain_http(&certified).await;
         let requests = [LONG.repeat(unread).as_str(), ACQUIRE].concat();
-        stream.write_all(requests.as_bytes()).await.unwrap();
-        stream.flush().await.unwrap();
+        write(&mut stream, requests.as_bytes()).await;
         granted(&h2).await;
         reset(stream);
-        becomes("free", &h2).await;
+        h2.until_free("a").await;
     }
 }
 
 #[tokio::test]
 async fn over_http_2_it_is_given_back_when_its_caller_resets_behind_unread_answers() {
-    let certified = Certified::start();
-    let h2 = H2::connect(&certified).await;
+    let (certified, h2) = H2::start().await;
     let mut stream = greeted(&certified).await;
-    let head = |method, path| {
-        block(&[
-            (":method", method),
-            (":scheme", "https"),
-            (":authority", "localhost"),
-            (":path", path),
-        ])
-    };
-    let mut bytes = [
-        frame_of(0, 4, 0, WIDE_STREAMS),
-        frame_of(0, 8, 0, WIDE_CONNECTION),
-    ]
-    .concat();
+    let mut bytes = frame_of(0, 4, 0, WIDE_STREAMS);
+    bytes.extend(frame_of(0, 8, 0, WIDE_CONNECTION));
+    let page = block(&head("GET", "/openapi.json"));
     for number in 0..8 {
-        bytes.extend(frame_of(
-            2 * number + 1,
-            1,
-            0x05,
-            &head("GET", "/openapi.json"),
-        ));
+        bytes.extend(frame_of(2 * number + 1, 1, 0x05, &page));
     }
-    stream.write_all(&bytes).await.unwrap();
-    stream.flush().await.unwrap();
+    write(&mut stream, &bytes).await;
     // What is read is less than one answer; the rest of all of them fills the connection.
     assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
-    let acquire = frame_of(17, 1, 0x05, &head("POST", "/locks/a"));
-    stream.write_all(&acquire).await.unwrap();
-    stream.flush().await.unwrap();
+    let acquire = frame_of(17, 1, 0x05, &block(&head("POST", "/locks/a")));
+    write(&mut stream, &acquire).await;
     granted(&h2).await;
     reset(stream);
-    becomes("free", &h2).await;
+    h2.until_free("a").await;
 }
 
 #[tokio::test]
 async fn a_caller_that_reads_its_answer_and_then_resets_keeps_its_lease() {
-    let certified = Certified::start();
-    let h2 = H2::connect(&certified).await;
+    let (certified, h2) = H2::start().await;
     let mut stream = plain_http(&certified).await;
     stream.write_all(ACQUIRE.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -240,9 +201,7 @@ async fn a_caller_that_reads_its_answer_and_then_resets_keeps_its_lease() {
     assert!(answer.starts_with(b"HTTP/1.1 201 "));
     let open = certified.gateway.open_files();
     reset(stream);
-    eventually("the gateway has closed the connection", || async {
-        (certified.gateway.open_files() < open).then_some(())
-    })
-    .await;
+    let is_so = async || certified.gateway.open_files() < open;
+    until("the gateway has closed the connection", is_so).await;
     granted(&h2).await;
 }

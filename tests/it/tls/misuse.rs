@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use http::Method;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, timeout},
 };
 
 use super::fixture::{Certified, H2, head, read, tls_connect};
-use crate::support::{Authority, eventually, gateway::Setup};
+use crate::support::{eventually, until, words};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+/// What comes until the connection is closed.
+async fn rest(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut rest = Vec::new();
     // A reset is a way of closing, too.
     let read = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
@@ -26,10 +27,8 @@ async fn rest(stream: &mut TcpStream) -> Vec<u8> {
 async fn plain_http_is_told_to_speak_tls() {
     let certified = Certified::start();
     let mut stream = TcpStream::connect(certified.gateway.address).await.unwrap();
-    stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request).await.unwrap();
     let answer = String::from_utf8(rest(&mut stream).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert!(answer.ends_with("use https:// and not http://"), "{answer}");
@@ -41,11 +40,10 @@ async fn plain_http_is_told_to_speak_tls() {
 
 #[tokio::test]
 async fn a_handshake_has_its_time_and_no_more() {
-    let certified = Certified::start_with(|_| {
-        Setup::default()
-            .with("LATCHGATE_HTTP_TLS_HANDSHAKE_TIMEOUT_MS", "300")
-            .with("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "3600000")
-    });
+    let certified = Certified::set(&[
+        ("LATCHGATE_HTTP_TLS_HANDSHAKE_TIMEOUT_MS", "300"),
+        ("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "3600000"),
+    ]);
     let began = Instant::now();
     let address = certified.gateway.address;
     let silent = TcpStream::connect(address).await.unwrap();
@@ -62,11 +60,10 @@ async fn a_handshake_has_its_time_and_no_more() {
 
 #[tokio::test]
 async fn those_who_do_not_finish_their_handshake_make_room_when_their_time_is_over() {
-    let certified = Certified::start_with(|_| {
-        Setup::default()
-            .with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16")
-            .with("LATCHGATE_HTTP_TLS_HANDSHAKE_TIMEOUT_MS", "1000")
-    });
+    let certified = Certified::set(&[
+        ("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"),
+        ("LATCHGATE_HTTP_TLS_HANDSHAKE_TIMEOUT_MS", "1000"),
+    ]);
     let address = certified.gateway.address;
     let mut stalled = Vec::new();
     for _ in 0..64 {
@@ -74,44 +71,27 @@ async fn those_who_do_not_finish_their_handshake_make_room_when_their_time_is_ov
         stream.write_all(&[22, 3, 1]).await.unwrap();
         stalled.push(stream);
     }
-    eventually("there is room", async || {
-        (certified.curl(&[], "/healthz").status == 200).then_some(())
-    })
-    .await;
+    let is_so = async || certified.curl(&[], "/healthz").status == 200;
+    until("there is room", is_so).await;
 }
 
 #[tokio::test]
 async fn an_idle_connection_ends_and_so_does_one_that_never_speaks_http() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "500"));
+    let certified = Certified::set(&[("LATCHGATE_HTTP_IDLE_TIMEOUT_MS", "500")]);
     for protocol in [&b"h2"[..], b"http/1.1"] {
         let address = certified.gateway.address;
         let mut stream = tls_connect(&certified.authority, address, &[protocol]).await;
-        let mut rest = Vec::new();
-        let read = timeout(TIMEOUT, stream.read_to_end(&mut rest)).await;
-        drop(read.expect("the connection is closed"));
+        rest(&mut stream).await;
     }
 }
 
 #[test]
 fn old_versions_of_tls_are_refused() {
     let certified = Certified::start();
-    for (version, is_spoken) in [
-        ("--tlsv1.3", true),
-        ("--tlsv1.2", true),
-        ("--tlsv1.1", false),
-        ("--tlsv1.0", false),
-    ] {
-        let most = version.trim_start_matches("--tlsv");
+    for (version, is_spoken) in [("1.3", true), ("1.2", true), ("1.1", false), ("1.0", false)] {
         // What the client itself would refuse to speak says nothing.
-        let arguments = [
-            version,
-            "--tls-max",
-            most,
-            "--ciphers",
-            "DEFAULT@SECLEVEL=0",
-        ];
-        let asked = certified.curl(&arguments, "/healthz");
+        let arguments = format!("--tlsv{version} --tls-max {version} --ciphers DEFAULT@SECLEVEL=0");
+        let asked = certified.curl(&words(&arguments).collect::<Vec<_>>(), "/healthz");
         assert_eq!(asked.status == 200, is_spoken, "{version}: {asked:?}");
         if !is_spoken {
             assert!(asked.err.contains("alert"), "{version}: {asked:?}");
@@ -138,13 +118,7 @@ async fn a_gateway_that_stops_does_not_wait_for_handshakes() {
 /// In TLS 1.3 a client may have written a request by the time its certificate is refused.
 #[tokio::test]
 async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
-    let callers = Authority::new();
-    let file = callers.file();
-    let certified = Certified::start_with(|_| {
-        Setup::default()
-            .with("LATCHGATE_HTTP_TLS_CLIENT_CA_FILE", &file)
-            .with("LATCHGATE_HTTP_TLS_CLIENT_AUTH", "require")
-    });
+    let (certified, _callers) = Certified::asking("require");
     let address = certified.gateway.address;
     let mut stream = tls_connect(&certified.authority, address, &[b"http/1.1"]).await;
     // More than the gateway reads with the end of the handshake: what it leaves unread would reset the connection.
@@ -154,28 +128,22 @@ async fn who_shows_no_certificate_is_told_so_although_a_request_is_under_way() {
         stream.flush().await
     };
     // The refusal may come first.
-    drop(
-        timeout(TIMEOUT, writing)
-            .await
-            .expect("the gateway reads it"),
-    );
+    let written = timeout(TIMEOUT, writing).await;
+    drop(written.expect("the gateway reads it"));
     let mut answer = Vec::new();
     let read = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
     let refused = read.expect("the connection is closed").unwrap_err();
-    assert!(
-        refused.to_string().contains("CertificateRequired"),
-        "{refused}"
-    );
+    let expected = refused.to_string().contains("CertificateRequired");
+    assert!(expected, "{refused}");
     let (mut tcp, _) = stream.into_inner();
     let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
-    read.expect("the connection is closed")
-        .expect("and not reset");
+    let read = read.expect("the connection is closed");
+    read.expect("and not reset");
 }
 
 #[tokio::test]
 async fn requests_that_are_reset_without_an_end_cost_a_holder_nothing() {
-    let certified = Certified::start();
-    let mut holder = H2::connect(&certified).await;
+    let (certified, mut holder) = H2::start().await;
     let (_, lease) = holder.acquire("a", r#"{"ttl_ms": 10000}"#).await;
     let token = lease["token"].as_str().unwrap().to_owned();
     let mut attacker = H2::connect(&certified).await;
@@ -211,14 +179,12 @@ async fn requests_that_are_reset_without_an_end_cost_a_holder_nothing() {
 
 #[tokio::test]
 async fn as_many_requests_are_open_as_are_allowed_and_a_renewal_still_goes_through() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"));
+    let certified = Certified::set(&[("LATCHGATE_HTTP_MAX_CONNECTIONS", "16")]);
     let mut h2 = H2::connect(&certified).await;
     let (_, lease) = h2.acquire("a", "").await;
     let mut waiting = Vec::new();
     for _ in 0..16 {
-        let wait = r#"{"wait_ms": 50000}"#;
-        waiting.push(h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap());
+        waiting.push(h2.wait("a").await);
     }
     let refused = h2.send(Method::GET, "/locks/a", &[], "").await.unwrap();
     assert_eq!(head(refused).await.status(), 503);
@@ -240,14 +206,12 @@ async fn as_many_requests_are_open_as_are_allowed_and_a_renewal_still_goes_throu
 
 #[tokio::test]
 async fn a_connection_has_so_many_requests_and_no_more() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_STREAMS", "16"));
+    let certified = Certified::set(&[("LATCHGATE_HTTP_MAX_STREAMS", "16")]);
     let mut h2 = H2::connect(&certified).await;
     h2.acquire("a", "").await;
     let mut waiting = Vec::new();
     for _ in 0..16 {
-        let wait = r#"{"wait_ms": 50000}"#;
-        waiting.push(h2.send(Method::POST, "/locks/a", &[], wait).await.unwrap());
+        waiting.push(h2.wait("a").await);
     }
     // It waits at the client for one of the others to end.
     let mut next = Box::pin(async {
@@ -262,14 +226,11 @@ async fn a_connection_has_so_many_requests_and_no_more() {
 
 #[tokio::test]
 async fn headers_are_limited_as_over_http_1() {
-    let certified = Certified::start();
-    let mut h2 = H2::connect(&certified).await;
+    let (certified, mut h2) = H2::start().await;
     let long = "x".repeat(17 * 1024);
     let (status, problem) = h2.ask(Method::GET, "/locks/a", &[("x", &long)], "").await;
-    assert_eq!(
-        (status, &problem["code"]),
-        (431, &"headers-too-large".into())
-    );
+    let found = (status, &problem["code"]);
+    assert_eq!(found, (431, &"headers-too-large".into()));
     let target = format!("/locks/{}", "a".repeat(5_000));
     let (status, problem) = h2.ask(Method::GET, &target, &[], "").await;
     assert_eq!((status, &problem["code"]), (414, &"uri-too-long".into()));
@@ -285,8 +246,7 @@ async fn headers_are_limited_as_over_http_1() {
 
 #[tokio::test]
 async fn a_body_that_does_not_come_is_given_up() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_BODY_TIMEOUT_MS", "300"));
+    let certified = Certified::set(&[("LATCHGATE_HTTP_BODY_TIMEOUT_MS", "300")]);
     let mut h2 = H2::connect(&certified).await;
     let answer = h2.begin(Method::POST, "/locks/a").await;
     let (status, problem) = read(answer.0).await;
@@ -314,8 +274,7 @@ async fn another_host_is_refused_over_either_version() {
 
 #[tokio::test]
 async fn a_connection_beyond_the_limit_is_told_so_in_a_problem_document() {
-    let certified =
-        Certified::start_with(|_| Setup::default().with("LATCHGATE_HTTP_MAX_CONNECTIONS", "16"));
+    let certified = Certified::set(&[("LATCHGATE_HTTP_MAX_CONNECTIONS", "16")]);
     let mut open = Vec::new();
     for _ in 0..16 {
         let address = certified.gateway.address;
@@ -327,8 +286,6 @@ async fn a_connection_beyond_the_limit_is_told_so_in_a_problem_document() {
         assert_eq!(refused.json()["code"], "overloaded", "{protocol}");
     }
     drop(open);
-    eventually("there is room again", async || {
-        (certified.curl(&[], "/locks/a").status == 200).then_some(())
-    })
-    .await;
+    let is_so = async || certified.curl(&[], "/locks/a").status == 200;
+    until("there is room again", is_so).await;
 }

@@ -11,7 +11,7 @@ use latchgate::clock::{Clock, SystemClock};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::fixture::{Certified, tls_connect};
-use crate::support::{Authority, Files, eventually, gateway::Setup};
+use crate::support::{Authority, Files, eventually, gateway::Setup, until};
 
 /// The certificate that a new connection is shown, as its bytes.
 pub(super) async fn shown(certified: &Certified) -> Vec<u8> {
@@ -36,30 +36,19 @@ pub(super) const NAMES: &[&str] = &["localhost", "127.0.0.1"];
 async fn a_broken_certificate_leaves_the_old_one_and_is_a_warning() {
     let certified = Certified::start();
     let ready = || certified.curl(&[], "/readyz").body;
-    let is = |status: &str| {
-        ready().contains(&format!(
-            "{{\"name\":\"certificate\",\"status\":\"{status}\""
-        ))
-    };
-    let wait_until = |status: &'static str| {
-        let is = &is;
-        eventually("the check is as it should be", move || async move {
-            is(status).then_some(())
-        })
-    };
+    let is = |status: &str| ready().contains(&format!(r#""certificate","status":"{status}""#));
+    let wait_until = async |status: &str| until(status, async || is(status)).await;
     assert!(is("passing"), "{}", ready());
     for broken in ["", "another key", "s3cret"] {
         let old = shown(&certified).await;
         let good = certified.authority.sign(NAMES);
-        let another = certified.authority.sign(NAMES).1;
-        certified.files.write(&match broken {
-            "" => (String::new(), good.1.clone()),
-            "another key" => (good.0.clone(), another),
-            _ => (
-                good.0.clone(),
-                "-----BEGIN PRIVATE KEY-----\ns3cret\n".to_owned(),
-            ),
-        });
+        let mut bad = good.clone();
+        match broken {
+            "" => bad.0.clear(),
+            "another key" => bad.1 = certified.authority.sign(NAMES).1,
+            _ => bad.1 = "-----BEGIN PRIVATE KEY-----\ns3cret\n".to_owned(),
+        }
+        certified.files.write(&bad);
         wait_until("warning").await;
         assert!(ready().contains("\"status\":\"ready\""), "{}", ready());
         assert_eq!(shown(&certified).await, old, "{broken}");
@@ -68,19 +57,16 @@ async fn a_broken_certificate_leaves_the_old_one_and_is_a_warning() {
         assert_ne!(shown(&certified).await, old);
     }
     // Nobody writes to a pipe, so whoever reads it would wait for ever.
-    let (old, new) = (
-        shown(&certified).await,
-        certified.files.certificate.with_extension("new"),
-    );
+    let new = certified.files.certificate.with_extension("new");
+    let old = shown(&certified).await;
     mknodat(CWD, &new, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     fs::rename(&new, &certified.files.certificate).unwrap();
     wait_until("warning").await;
     assert_eq!(shown(&certified).await, old);
     certified.files.write(&certified.authority.sign(NAMES));
     wait_until("passing").await;
-    let log = certified
-        .gateway
-        .logged("http.tls.cert_file cannot be used");
+    let gateway = &certified.gateway;
+    let log = gateway.logged("http.tls.cert_file cannot be used");
     assert!(!log.contains("s3cret"), "{log}");
 }
 
@@ -148,18 +134,14 @@ async fn is_warned_of_at_the_start_and_when_another_one_is_read_and_shows_in_the
     assert_eq!(scraped(&certified), seconds(soon));
     warned(&certified, 1).await;
     let log = certified.gateway.log();
-    assert!(
-        log.contains("days_left=4") && log.contains("gateway.pem"),
-        "{log}"
-    );
+    let told = log.contains("days_left=4") && log.contains("gateway.pem");
+    assert!(told, "{log}");
 
     // A new one that has long to go says nothing, and one that has not says so at once.
     for (ends, warnings) in [(SystemClock.wall() + 90 * DAY, 1), (soon + DAY, 2)] {
         certified.files.write(&certified.authority.sign_until(ends));
-        eventually("it is read again", || async {
-            (scraped(&certified) == seconds(ends)).then_some(())
-        })
-        .await;
+        let is_so = async || scraped(&certified) == seconds(ends);
+        until("it is read again", is_so).await;
         warned(&certified, warnings).await;
     }
 }
@@ -170,13 +152,6 @@ async fn one_that_has_expired_is_warned_of_and_serves_those_who_do_not_mind() {
     let files = authority.of_this_machine();
     files.write(&authority.sign_until(SystemClock.wall() - DAY));
     let certified = Certified::of(authority, files, Setup::default());
-    eventually("the warning", || async {
-        certified
-            .gateway
-            .log()
-            .contains("the certificate has expired")
-            .then_some(())
-    })
-    .await;
+    certified.gateway.logged("the certificate has expired");
     assert_eq!(certified.curl(&["--insecure"], "/healthz").status, 200);
 }

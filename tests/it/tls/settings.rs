@@ -34,10 +34,8 @@ const KEY: &str = "LATCHGATE_HTTP_TLS_KEY_FILE";
 #[test]
 fn a_certificate_that_cannot_be_used_names_key_and_file() {
     let authority = Authority::new();
-    let (files, other) = (
-        authority.of_this_machine(),
-        authority.files("other", &["a"]),
-    );
+    let files = authority.of_this_machine();
+    let other = authority.files("other", &["a"]);
     let cases = r#"
         http.tls.cert_file=/nowhere.pem http.tls.key_file=KEY
             => http.tls.cert_file cannot be used: /nowhere.pem cannot be read
@@ -128,9 +126,7 @@ fn acquires(gateway: &Gateway, lock: &str) -> bool {
 async fn a_gateway_speaks_tls_to_redis_and_shows_its_certificate_and_a_password_from_a_file() {
     let authority = Authority::new();
     let (redis, port) = server(&authority).await;
-    redis
-        .run(&["ACL", "SETUSER", "al", "on", ">s3cret", "~*", "&*", "+@all"])
-        .await;
+    redis.set_user("al on >s3cret ~* &* +@all").await;
     let ours = authority.files("gateway", &["gateway"]);
     let password = redis.directory().join("password");
     fs::write(&password, "s3cret\n").unwrap();
@@ -148,9 +144,7 @@ async fn a_gateway_speaks_tls_to_redis_and_shows_its_certificate_and_a_password_
     assert_eq!(clients.matches("user=al").count(), 3, "{clients}");
 
     // Both are replaced; the gateway finds out when it connects again.
-    redis
-        .run(&["ACL", "SETUSER", "al", "resetpass", ">an0ther"])
-        .await;
+    redis.set_user("al resetpass >an0ther").await;
     fs::write(&password, "an0ther\n").unwrap();
     ours.write(&authority.sign(&["gateway"]));
     redis.run(&["CLIENT", "KILL", "USER", "al"]).await;

@@ -252,7 +252,7 @@ async fn of_one_whose_caller_was_told_that_nothing_happened_nothing_follows() {
 
 /// A Redis with an append-only file, and a gateway on it that gives a command up soon.
 async fn on_redis() -> (RedisServer, Gateway) {
-    let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let server = RedisServer::start_logged().await;
     let setup = Setup::on(&server)
         .with("LATCHGATE_REDIS_COMMAND_TIMEOUT_MS", "200")
         .with("LATCHGATE_REDIS_DEADLINE_MS", "500");

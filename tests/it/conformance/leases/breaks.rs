@@ -6,8 +6,7 @@ pub(crate) async fn end_whoever_holds_the_lock(fixture: &dyn Fixture) {
     let first = granted(&fixture.store(), &attempt("lock", LONG)).await;
     assert_eq!(broken(fixture, None).await.fence, first.fence);
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = &fixture.store();
+        let store = &fixture.restart_if(restarted).await;
         assert!(is_free(store, "lock").await);
         let next = attempt("lock", LONG);
         assert!(granted(store, &next).await.fence > first.fence);
@@ -66,20 +65,17 @@ pub(crate) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fix
 }
 
 pub(crate) async fn are_told_to_the_token_of_the_lease(fixture: &dyn Fixture) {
-    let asked = attempt("lock", LONG);
-    granted(&fixture.store(), &asked).await;
+    let (_, asked) = holding(fixture, attempt("lock", LONG)).await;
     broken(fixture, None).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = &fixture.store();
+        let store = &fixture.restart_if(restarted).await;
         for held in [false, true] {
             let next = attempt("lock", LONG);
             if held {
                 granted(store, &next).await;
             }
             let lost = Loss::Broken { held };
-            store.must_lose(&asked, lost).await;
-            store.must_not_release(&asked, lost).await;
+            store.must_have_lost(&asked, lost).await;
             if held {
                 released(store, &next).await;
             }
@@ -105,12 +101,10 @@ pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
         granted(&fixture.store(), &asked).await;
         broken(fixture, None).await;
         for restarted in [false, true] {
-            fixture.restart_if(restarted).await;
-            let store = &fixture.store();
+            let store = &fixture.restart_if(restarted).await;
             store.must_withdraw(&asked).await;
             if asked.idempotency.is_some() {
-                let again = store.acquire(&keyed("lock", LONG, id)).await;
-                assert_eq!(again.unwrap(), Acquisition::IdempotencyExpired);
+                store.must_expire(&keyed("lock", LONG, id)).await;
             }
             assert!(is_free(store, "lock").await);
         }
@@ -118,23 +112,18 @@ pub(crate) async fn use_up_the_key_and_outlast_a_late_copy(fixture: &dyn Fixture
 }
 
 pub(crate) async fn leave_nothing_to_be_given_back(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let asked = attempt("lock", LONG);
-    granted(&store, &asked).await;
+    let (store, asked) = holding(fixture, attempt("lock", LONG)).await;
     broken(fixture, None).await;
-    let next = attempt("lock", LONG);
-    granted(&store, &next).await;
+    store.must_grant(&attempt("lock", LONG)).await;
     store.must_give_back(&asked, GiveBack::NothingHeld).await;
     refused(&store, &attempt("lock", LONG)).await;
 }
 
 /// Breaks `lock`, which must be held by a lease.
 async fn broken(fixture: &dyn Fixture, fence: Option<FencingToken>) -> HeldLease {
-    let stores = fixture.gateways();
-    let store = stores.last().expect("there is one");
     let meant = fence.map(BreakTarget::Lease);
-    match store.break_lock(&name("lock"), meant).await.unwrap() {
-        Breaking::Broken(Holder::Lease(lease)) => lease,
+    match fixture.last().must_break(&name("lock"), meant).await {
+        Holder::Lease(lease) => lease,
         other => panic!("not broken: {other:?}"),
     }
 }

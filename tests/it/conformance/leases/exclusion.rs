@@ -18,16 +18,15 @@ pub(crate) async fn one_of_many_concurrent_attempts_is_granted(fixture: &dyn Fix
 pub(crate) async fn a_held_lock_shows_its_holder_to_others(fixture: &dyn Fixture) {
     let store = fixture.store();
     let held = granted(&store, &attempt("held", LONG)).await;
-    let outcome = store.acquire(&attempt("held", LONG)).await.unwrap();
-    let Acquisition::Held(Contention {
+    let told = store.must_refuse(&attempt("held", LONG)).await;
+    let Contention {
         holder: Some(Holder::Lease(holder)),
         waiters: 0,
-    }) = outcome
+    } = told
     else {
-        panic!("not held by a lease: {outcome:?}");
+        panic!("not held by a lease: {told:?}");
     };
-    assert_eq!(holder.fence, held.fence);
-    assert_eq!(holder.ttl, held.ttl);
+    assert_eq!((holder.fence, holder.ttl), (held.fence, held.ttl));
     // Each is told less what its own answer took, so the later one may be the larger by that.
     assert!(holder.expires_in <= held.ttl.duration());
 }
@@ -64,8 +63,7 @@ pub(crate) async fn nobody_is_inside_together(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn a_lease_survives_a_restart_and_still_excludes(fixture: &dyn Fixture) {
-    let holder = attempt("kept", LONG);
-    granted(&fixture.store(), &holder).await;
+    let (_, holder) = holding(fixture, attempt("kept", LONG)).await;
     fixture.restart().await;
     let store = fixture.store();
     refused(&store, &attempt("kept", LONG)).await;

@@ -11,12 +11,9 @@ pub(crate) async fn frees_the_lock(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn ends_what_renew_and_release_may_do(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = attempt("lock", SHORT);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, attempt("lock", SHORT)).await;
     store.until_free("lock").await;
-    store.must_lose(&first, Loss::Free).await;
-    store.must_not_release(&first, Loss::Free).await;
+    store.must_have_lost(&first, Loss::Free).await;
     granted(&store, &attempt("lock", LONG)).await;
     store.must_not_release(&first, Loss::HeldByAnother).await;
 }

@@ -3,9 +3,7 @@
 use crate::conformance::prelude::*;
 
 pub(crate) async fn ends_a_grant(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = attempt("lock", LONG);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, attempt("lock", LONG)).await;
     store.must_give_back(&first, GiveBack::GivenBack).await;
     assert!(is_free(&store, "lock").await);
     store.must_withdraw(&first).await;
@@ -46,32 +44,25 @@ pub(crate) async fn racing_the_acquire_leaves_nothing_held(fixture: &dyn Fixture
 
 pub(crate) async fn does_not_touch_a_lease_that_was_answered_again(fixture: &dyn Fixture) {
     let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&fixture.store(), &first).await;
-    answered_again(&fixture.store(), &keyed("lock", LONG, key)).await;
+    let (_, first) = holding(fixture, keyed("lock", LONG, key)).await;
+    fixture.store().must_replay(&keyed("lock", LONG, key)).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         store.must_give_back(&first, GiveBack::Kept).await;
     }
     released(&fixture.store(), &first).await;
 }
 
 pub(crate) async fn ends_a_lease_with_a_key_that_was_answered_once(fixture: &dyn Fixture) {
-    let store = fixture.store();
     let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
     store.must_give_back(&first, GiveBack::GivenBack).await;
     assert!(is_free(&store, "lock").await);
-    let outcome = store.acquire(&keyed("lock", LONG, key)).await.unwrap();
-    assert_eq!(outcome, Acquisition::IdempotencyExpired);
+    store.must_expire(&keyed("lock", LONG, key)).await;
 }
 
 pub(crate) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
+    let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     for (lock, token) in [("lock", token()), ("other", holder.token)] {
         let outcome = store.give_back(&name(lock), &token).await;
         assert_eq!(outcome.unwrap(), GiveBack::NothingHeld, "{lock}");
@@ -81,12 +72,9 @@ pub(crate) async fn leaves_others_and_other_names_alone(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let gone = attempt("released", LONG);
-    granted(&store, &gone).await;
+    let (store, gone) = holding(fixture, attempt("released", LONG)).await;
     released(&store, &gone).await;
-    let over = attempt("expired", SHORT);
-    granted(&store, &over).await;
+    let over = store.must_hold(attempt("expired", SHORT)).await;
     store.until_free("expired").await;
     for ended in [gone, over] {
         store.must_give_back(&ended, GiveBack::NothingHeld).await;
@@ -94,23 +82,13 @@ pub(crate) async fn of_an_ended_lease_holds_nothing(fixture: &dyn Fixture) {
     }
 }
 
-async fn answered_again(store: &AnyStore, again: &Attempt) {
-    let again = store.acquire(again).await;
-    assert!(matches!(again, Ok(Acquisition::Replayed(..))), "{again:?}");
-}
-
 pub(crate) async fn of_what_was_answered_to_nobody_leaves_the_key_usable(fixture: &dyn Fixture) {
-    let store = fixture.store();
     let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&store, &first).await;
-    let outcome = given_back_unanswered(&store, &first, &first).await;
-    assert_eq!(outcome, GiveBack::GivenBack);
+    let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
+    give_back_unanswered(&store, &first, &first, GiveBack::GivenBack).await;
     // The attempt itself is over, and another one under the key is as good as the first.
-    let next = keyed("lock", LONG, key);
-    granted(&store, &next).await;
-    let outcome = given_back_unanswered(&store, &first, &first).await;
-    assert_eq!(outcome, GiveBack::NothingHeld);
+    let next = store.must_hold(keyed("lock", LONG, key)).await;
+    give_back_unanswered(&store, &first, &first, GiveBack::NothingHeld).await;
     released(&store, &next).await;
 }
 
@@ -119,20 +97,23 @@ pub(crate) async fn of_what_was_answered_to_nobody_is_for_its_keeper(fixture: &d
     let key = key();
     let [first, newer, next] = [(); 3].map(|()| keyed("lock", LONG, key));
     granted(&store, &first).await;
-    answered_again(&store, &newer).await;
+    store.must_replay(&newer).await;
     // Who keeps it may have answered it, or not.
-    let outcome = given_back_unanswered(&store, &first, &first).await;
-    assert_eq!(outcome, GiveBack::Kept);
-    let outcome = given_back_unanswered(&store, &first, &newer).await;
-    assert_eq!(outcome, GiveBack::GivenBack);
+    give_back_unanswered(&store, &first, &first, GiveBack::Kept).await;
+    give_back_unanswered(&store, &first, &newer, GiveBack::GivenBack).await;
     granted(&store, &next).await;
     released(&store, &next).await;
 }
 
 /// Gives back the lease of an attempt, which this one keeps.
-async fn given_back_unanswered(store: &AnyStore, attempt: &Attempt, keeper: &Attempt) -> GiveBack {
+async fn give_back_unanswered(
+    store: &AnyStore,
+    attempt: &Attempt,
+    keeper: &Attempt,
+    expected: GiveBack,
+) {
     let keeper = KeeperId::of_attempt(&keeper.token);
     let (name, token) = (&attempt.name, &attempt.token);
     let outcome = store.give_back_unanswered(name, token, keeper).await;
-    outcome.unwrap()
+    assert_eq!(outcome, Ok(expected));
 }

@@ -39,7 +39,8 @@ pub(crate) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn F
             fixture.restart().await;
         }
         let gone = since.elapsed();
-        let (again, salt) = replayed(fixture, &keyed("lock", LONG, key)).await;
+        let asked = keyed("lock", LONG, key);
+        let (again, salt, _) = fixture.store().must_replay(&asked).await;
         assert_eq!(Some(salt), first.idempotency.as_ref().map(|it| it.salt));
         assert_eq!(again.fence, held.fence);
         assert_not_renewed(&again, gone);
@@ -48,16 +49,13 @@ pub(crate) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn F
 }
 
 pub(crate) async fn the_same_key_in_other_words_is_a_mismatch(fixture: &dyn Fixture) {
-    let store = fixture.store();
     let key = key();
-    let first = keyed("lock", LONG, key);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, keyed("lock", LONG, key)).await;
     let mut other = keyed("lock", LONG, key);
     let idempotency = other.idempotency.as_mut().expect("it is keyed");
     idempotency.fingerprint =
         Fingerprint::of(Some(ttl(SHORT)), None, None, None, &Metadata::default());
-    let outcome = store.acquire(&other).await.unwrap();
-    assert_eq!(outcome, Acquisition::IdempotencyMismatch);
+    store.must_mismatch(&other).await;
     released(&store, &first).await;
 }
 
@@ -70,10 +68,12 @@ pub(crate) async fn another_key_is_somebody_else(fixture: &dyn Fixture) {
 
 pub(crate) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fixture) {
     for is_released in [true, false] {
-        let store = fixture.store();
         let key = key();
-        let first = keyed("lock", if is_released { LONG } else { SHORT }, key);
-        granted(&store, &first).await;
+        let (store, first) = holding(
+            fixture,
+            keyed("lock", if is_released { LONG } else { SHORT }, key),
+        )
+        .await;
         if is_released {
             released(&store, &first).await;
         }
@@ -81,8 +81,7 @@ pub(crate) async fn a_key_is_refused_after_the_end_of_its_lease(fixture: &dyn Fi
         expired(fixture, key).await;
         assert!(is_free(&store, "lock").await);
         // Also while somebody else holds the lock, and after a restart.
-        let next = attempt("lock", LONG);
-        granted(&store, &next).await;
+        let next = store.must_hold(attempt("lock", LONG)).await;
         expired(fixture, key).await;
         released(&store, &next).await;
         fixture.restart().await;
@@ -112,14 +111,7 @@ pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture
     assert!(answers.iter().all(|it| (it.0, it.1) == (fence, salt)));
 }
 
-async fn replayed(fixture: &dyn Fixture, attempt: &Attempt) -> (HeldLease, Salt) {
-    match fixture.store().acquire(attempt).await.unwrap() {
-        Acquisition::Replayed(held, salt) => (held, salt),
-        other => panic!("not replayed: {other:?}"),
-    }
-}
-
 async fn expired(fixture: &dyn Fixture, key: IdempotencyHash) {
-    let outcome = fixture.store().acquire(&keyed("lock", LONG, key)).await;
-    assert_eq!(outcome.unwrap(), Acquisition::IdempotencyExpired);
+    let (store, again) = (fixture.store(), keyed("lock", LONG, key));
+    store.must_expire(&again).await;
 }

@@ -6,18 +6,15 @@ pub(crate) async fn the_attempt_that_was_granted_keeps_it(fixture: &dyn Fixture)
     let lease = held(fixture).await;
     kept(fixture, &lease, first(&lease)).await;
     not_kept(fixture, &lease, KeeperId::random()).await;
-    let release = released_as(fixture, &lease, first(&lease)).await;
-    assert_eq!(release, Release::Released);
+    ends_as(fixture, &lease, first(&lease), Release::Released).await;
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
 pub(crate) async fn whoever_it_was_adopted_from_ends_nothing(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     not_kept(fixture, &lease, first(&lease)).await;
     kept(fixture, &lease, adopter).await;
-    let release = released_as(fixture, &lease, adopter).await;
-    assert_eq!(release, Release::Released);
+    ends_as(fixture, &lease, adopter, Release::Released).await;
     assert!(is_free(&fixture.store(), "lock").await);
 }
 
@@ -27,10 +24,8 @@ pub(crate) async fn whoever_it_was_adopted_from_does_not_renew_it_either(fixture
     let older = Renewer::Keeper(first(&lease));
     let renewal = renewed_as(fixture, &lease, older, 2 * LONG).await;
     assert_eq!(renewal, Renewal::Adopted);
-    let store = fixture.store();
-    let renewal = store.renew(&lease.name, &lease.token, None).await;
-    let unchanged = matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.ttl == ttl(LONG));
-    assert!(unchanged, "{renewal:?}");
+    let renewed = fixture.store().must_renew(&lease, None).await;
+    assert_eq!(renewed.ttl, ttl(LONG), "unchanged");
 }
 
 pub(crate) async fn the_last_to_adopt_it_keeps_it(fixture: &dyn Fixture) {
@@ -49,17 +44,10 @@ pub(crate) async fn of_many_who_adopt_it_together_one_keeps_it(fixture: &dyn Fix
     let adopters: Vec<_> = (0..20).map(|_| KeeperId::random()).collect();
     let mut adoptions = JoinSet::new();
     for (store, id) in stores.iter().cycle().zip(&adopters) {
-        let (store, adopter) = (store.clone(), Renewer::Adopter(*id));
-        let Attempt { name, token, .. } = lease.clone();
-        adoptions.spawn(async move {
-            store
-                .renew_as(adopter, &name, &token, RenewalTtl::default())
-                .await
-        });
+        let (store, lease, adopter) = (store.clone(), lease.clone(), Renewer::Adopter(*id));
+        adoptions.spawn(async move { store.must_renew_as(adopter, &lease).await });
     }
-    for renewal in adoptions.join_all().await {
-        assert!(matches!(renewal, Ok(Renewal::Renewed(..))), "{renewal:?}");
-    }
+    adoptions.join_all().await;
     let mut keepers = 0;
     for id in adopters {
         match renewed_as(fixture, &lease, Renewer::Keeper(id), LONG).await {
@@ -74,41 +62,36 @@ pub(crate) async fn an_adoption_may_be_repeated(fixture: &dyn Fixture) {
     let lease = held(fixture).await;
     let id = KeeperId::random();
     for _ in 0..3 {
-        let renewal = renewed_as(fixture, &lease, Renewer::Adopter(id), LONG).await;
-        assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+        fixture
+            .store()
+            .must_renew_as(Renewer::Adopter(id), &lease)
+            .await;
         kept(fixture, &lease, id).await;
     }
     not_kept(fixture, &lease, first(&lease)).await;
 }
 
 pub(crate) async fn the_token_alone_renews_and_releases_whoever_keeps_it(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
-    let renewal = renewed_as(fixture, &lease, Renewer::Bearer, LONG).await;
-    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    let (lease, adopter) = held_and_adopted(fixture).await;
+    fixture.store().must_renew_as(Renewer::Bearer, &lease).await;
     kept(fixture, &lease, adopter).await;
     released(&fixture.store(), &lease).await;
-    let release = released_as(fixture, &lease, adopter).await;
-    assert_eq!(release, Release::Lost(Loss::Free));
+    ends_as(fixture, &lease, adopter, Release::Lost(Loss::Free)).await;
 }
 
 pub(crate) async fn an_answer_under_the_key_makes_a_keeper(fixture: &dyn Fixture) {
-    let store = fixture.store();
     let key = key();
-    let lease = keyed("lock", LONG, key);
-    granted(&store, &lease).await;
+    let (store, lease) = holding(fixture, keyed("lock", LONG, key)).await;
     let mut before = first(&lease);
     // Also where it has been answered again before.
     for _ in 0..3 {
         let again = keyed("lock", LONG, key);
-        let answer = store.acquire(&again).await.unwrap();
-        assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
+        store.must_replay(&again).await;
         not_kept(fixture, &lease, before).await;
         before = first(&again);
         kept(fixture, &lease, before).await;
     }
-    let release = released_as(fixture, &lease, before).await;
-    assert_eq!(release, Release::Released);
+    ends_as(fixture, &lease, before, Release::Released).await;
 }
 
 pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
@@ -118,34 +101,29 @@ pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     let older = keyed("lock", LONG, key);
     let newer = keyed("lock", LONG, key);
     granted(&fixture.store(), &older).await;
-    let answer = fixture.store().acquire(&newer).await.unwrap();
-    assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
+    fixture.store().must_replay(&newer).await;
     superseded(fixture, &older).await;
     kept(fixture, &older, first(&newer)).await;
 }
 
 pub(crate) async fn an_adopted_lease_is_not_given_back(fixture: &dyn Fixture) {
     let store = fixture.store();
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     store.must_give_back(&lease, GiveBack::Kept).await;
     kept(fixture, &lease, adopter).await;
 }
 
 pub(crate) async fn the_keeper_of_one_lease_is_none_of_the_next(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let adopter = adopted(fixture, &lease).await;
+    let (lease, adopter) = held_and_adopted(fixture).await;
     released(&fixture.store(), &lease).await;
     let next = held(fixture).await;
-    let release = released_as(fixture, &lease, adopter).await;
-    assert_eq!(release, Release::Lost(Loss::HeldByAnother));
+    ends_as(fixture, &lease, adopter, Release::Lost(Loss::HeldByAnother)).await;
     not_kept(fixture, &next, adopter).await;
     kept(fixture, &next, first(&next)).await;
 }
 
 pub(crate) async fn a_lease_is_adopted_after_a_restart(fixture: &dyn Fixture) {
-    let lease = held(fixture).await;
-    let before = adopted(fixture, &lease).await;
+    let (lease, before) = held_and_adopted(fixture).await;
     fixture.restart().await;
     let after = adopted(fixture, &lease).await;
     for older in [first(&lease), before] {
@@ -166,20 +144,22 @@ pub(crate) async fn an_ended_lease_is_not_adopted(fixture: &dyn Fixture) {
 /// Whatever the older one asks next, from whichever gateway: its answer may have been lost.
 pub(crate) async fn superseded(fixture: &dyn Fixture, older: &Attempt) {
     for store in fixture.gateways() {
-        let Attempt { name, token, .. } = older;
-        let again = store.acquire(older).await.unwrap();
-        assert_eq!(again, Acquisition::Superseded);
-        let left = store.leave(name, token, None).await.unwrap();
-        assert_eq!(left, Leaving::Superseded);
-        let confirmed = store.confirm(name, token).await.unwrap();
-        assert_eq!(confirmed, Confirmation::Superseded);
+        store.must_answer(older, Acquisition::Superseded).await;
+        store.must_be_superseded(older, None).await;
+        let confirmed = Confirmation::Superseded;
+        store.must_not_confirm(older, confirmed).await;
     }
 }
 
 async fn held(fixture: &dyn Fixture) -> Attempt {
-    let lease = attempt("lock", LONG);
-    granted(&fixture.store(), &lease).await;
-    lease
+    holding(fixture, attempt("lock", LONG)).await.1
+}
+
+/// A lease, and who has adopted it.
+async fn held_and_adopted(fixture: &dyn Fixture) -> (Attempt, KeeperId) {
+    let lease = held(fixture).await;
+    let adopter = adopted(fixture, &lease).await;
+    (lease, adopter)
 }
 
 /// The keeper that an attempt is.
@@ -189,23 +169,22 @@ fn first(attempt: &Attempt) -> KeeperId {
 
 async fn adopted(fixture: &dyn Fixture, lease: &Attempt) -> KeeperId {
     let id = KeeperId::random();
-    let renewal = renewed_as(fixture, lease, Renewer::Adopter(id), LONG).await;
-    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    let (store, renewer) = (fixture.store(), Renewer::Adopter(id));
+    store.must_renew_as(renewer, lease).await;
     id
 }
 
 /// It renews as the keeper.
 async fn kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
-    let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
-    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    let (store, renewer) = (fixture.store(), Renewer::Keeper(keeper));
+    store.must_renew_as(renewer, lease).await;
 }
 
 /// It neither renews nor releases as the keeper, and the lease lives on.
 async fn not_kept(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) {
     let renewal = renewed_as(fixture, lease, Renewer::Keeper(keeper), LONG).await;
     assert_eq!(renewal, Renewal::Adopted);
-    let release = released_as(fixture, lease, keeper).await;
-    assert_eq!(release, Release::Adopted);
+    ends_as(fixture, lease, keeper, Release::Adopted).await;
     assert!(!is_free(&fixture.store(), "lock").await);
 }
 
@@ -215,8 +194,8 @@ async fn renewed_as(fixture: &dyn Fixture, lease: &Attempt, renewer: Renewer, ms
     renewal.await.unwrap()
 }
 
-async fn released_as(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId) -> Release {
+async fn ends_as(fixture: &dyn Fixture, lease: &Attempt, keeper: KeeperId, expected: Release) {
     let store = fixture.store();
     let release = store.release_as(Some(keeper), &lease.name, &lease.token);
-    release.await.unwrap()
+    assert_eq!(release.await, Ok(expected));
 }

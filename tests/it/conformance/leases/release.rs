@@ -3,9 +3,7 @@
 use crate::conformance::prelude::*;
 
 pub(crate) async fn frees_the_lock_for_the_next(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = attempt("lock", LONG);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, attempt("lock", LONG)).await;
     released(&store, &first).await;
     assert!(is_free(&store, "lock").await);
     // Repeated, it says that the lease is lost, and ends no other.
@@ -25,9 +23,7 @@ pub(crate) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn of_a_lease_with_a_key_may_be_repeated(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = keyed("lock", LONG, key());
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, keyed("lock", LONG, key())).await;
     for _ in 0..3 {
         released(&store, &first).await;
     }

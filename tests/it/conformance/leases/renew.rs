@@ -10,9 +10,7 @@ const GRAIN: Duration = Duration::from_millis(20);
 const FIRST: u64 = 1_500;
 
 pub(crate) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = attempt("lock", FIRST);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, attempt("lock", FIRST)).await;
     let over = Instant::now() + Duration::from_millis(FIRST);
     renewed(fixture, &first, Some(LONG)).await;
     sleep_until(over).await;
@@ -20,21 +18,16 @@ pub(crate) async fn makes_a_lease_outlast_its_first_ttl(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn needs_the_token_of_the_holder(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let renewal = store.renew(&name("lock"), &token(), None).await.unwrap();
-    assert_eq!(renewal, Renewal::Lost(Loss::Free));
+    let (store, stranger) = (fixture.store(), attempt("lock", LONG));
+    store.must_lose(&stranger, Loss::Free).await;
     granted(&store, &attempt("lock", LONG)).await;
-    let renewal = store.renew(&name("lock"), &token(), None).await.unwrap();
-    assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
+    store.must_lose(&stranger, Loss::HeldByAnother).await;
 }
 
 pub(crate) async fn never_resurrects_an_ended_lease(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let gone = attempt("released", LONG);
-    granted(&store, &gone).await;
+    let (store, gone) = holding(fixture, attempt("released", LONG)).await;
     released(&store, &gone).await;
-    let over = attempt("expired", SHORT);
-    granted(&store, &over).await;
+    let over = store.must_hold(attempt("expired", SHORT)).await;
     store.until_free("expired").await;
     for ended in [gone, over] {
         let long = Some(ttl(LONG));
@@ -78,8 +71,7 @@ pub(crate) async fn stops_at_the_hold_limit(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) {
-    let first = attempt("lock", LONG);
-    granted(&fixture.store(), &first).await;
+    let (_, first) = holding(fixture, attempt("lock", LONG)).await;
     for (given, own) in [(Some(30_000), 30_000), (None, 30_000), (Some(LONG), LONG)] {
         let held = renewed(fixture, &first, given).await;
         assert_eq!(held.ttl, ttl(own));
@@ -90,9 +82,7 @@ pub(crate) async fn takes_a_given_ttl_for_the_leases_own(fixture: &dyn Fixture) 
 }
 
 pub(crate) async fn gives_no_more_than_the_longest_ttl_of_its_caller(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = attempt("lock", 30_000);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, attempt("lock", 30_000)).await;
     let bounded = |asked| RenewalTtl {
         asked,
         max: Some(ttl(5_000)),
@@ -136,8 +126,7 @@ pub(crate) async fn may_be_repeated(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn survives_a_restart(fixture: &dyn Fixture) {
-    let first = attempt("lock", FIRST);
-    granted(&fixture.store(), &first).await;
+    let (_, first) = holding(fixture, attempt("lock", FIRST)).await;
     let over = Instant::now() + Duration::from_millis(FIRST);
     renewed(fixture, &first, Some(LONG)).await;
     fixture.restart().await;
@@ -147,10 +136,5 @@ pub(crate) async fn survives_a_restart(fixture: &dyn Fixture) {
 }
 
 async fn renewed(fixture: &dyn Fixture, attempt: &Attempt, ms: Option<u64>) -> HeldLease {
-    let Attempt { name, token, .. } = attempt;
-    let renewal = fixture.store().renew(name, token, ms.map(ttl)).await;
-    match renewal.unwrap() {
-        Renewal::Renewed(held, _) => held,
-        lost @ (Renewal::Adopted | Renewal::Lost(_)) => panic!("not renewed: {lost:?}"),
-    }
+    fixture.store().must_renew(attempt, ms.map(ttl)).await
 }

@@ -32,9 +32,7 @@ async fn requested(
     target: Option<BreakTarget>,
     within: Duration,
 ) -> Requesting {
-    let stores = fixture.gateways();
-    let store = stores.last().expect("there is one");
-    let (lock, request) = (name("lock"), request(within));
+    let (lock, request, store) = (name("lock"), request(within), fixture.last());
     let requesting = store.request_release(&lock, target, &request);
     requesting.await.unwrap()
 }
@@ -44,10 +42,13 @@ fn is_asked_for(lease: &HeldLease, within: Duration) {
     let expected = request(asked.within);
     assert_eq!(*asked, expected);
     assert!(asked.within <= within, "{asked:?}");
-    assert!(
-        lease.expires_in <= within + ReleaseRequest::BACKSTOP,
-        "{lease:?}"
-    );
+    let ends = within + ReleaseRequest::BACKSTOP;
+    assert!(lease.expires_in <= ends, "{lease:?}");
+}
+
+async fn is_not_asked_for(store: &AnyStore, holder: &Attempt) {
+    let lease = store.must_renew(holder, None).await;
+    assert_eq!(lease.release_requested, None);
 }
 
 pub(crate) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
@@ -55,28 +56,17 @@ pub(crate) async fn are_heard_with_the_next_renewal(fixture: &dyn Fixture) {
     let holder = attempt("lock", LONG);
     let lease = granted(&store, &holder).await;
     assert_eq!(lease.release_requested, None);
-    assert_eq!(
-        store.must_renew(&holder, None).await.release_requested,
-        None
-    );
+    is_not_asked_for(&store, &holder).await;
     let told = asked(fixture, Some(lease.fence.into()), LATER).await;
     assert_eq!((told.fence, told.hold_expires_in), (lease.fence, None));
     is_asked_for(&told, LATER);
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         let lease = store.must_renew(&holder, None).await;
         is_asked_for(&lease, LATER);
         assert_eq!(lease.hold_expires_in, None);
-        match store.inspect(&name("lock")).await.unwrap().holder {
-            Some(Holder::Lease(seen)) => is_asked_for(&seen, LATER),
-            other => panic!("{other:?}"),
-        }
-        let acquired = store.acquire(&holder).await.unwrap();
-        match acquired {
-            Acquisition::Granted(again) => is_asked_for(&again, LATER),
-            other => panic!("{other:?}"),
-        }
+        is_asked_for(&store.must_be_held(&name("lock")).await, LATER);
+        is_asked_for(&granted(&store, &holder).await, LATER);
     }
     released(&fixture.store(), &holder).await;
     assert!(is_free(&fixture.store(), "lock").await);
@@ -110,17 +100,14 @@ pub(crate) async fn end_a_lease_however_often_it_is_renewed(fixture: &dyn Fixtur
 }
 
 pub(crate) async fn end_a_lease_whose_gateway_is_gone(fixture: &dyn Fixture) {
-    let holder = attempt("lock", LONG);
-    granted(&fixture.store(), &holder).await;
+    granted(&fixture.store(), &attempt("lock", LONG)).await;
     asked(fixture, None, SOON).await;
     fixture.restart().await;
     fixture.store().until_free("lock").await;
 }
 
 pub(crate) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
+    let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     asked(fixture, None, LATER).await;
     asked(fixture, None, LATER / 2).await;
     is_asked_for(&store.must_renew(&holder, None).await, LATER / 2);
@@ -131,9 +118,7 @@ pub(crate) async fn with_the_earliest_end_count(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG / 4);
-    granted(&store, &holder).await;
+    let (store, holder) = holding(fixture, attempt("lock", LONG / 4)).await;
     asked(fixture, None, Duration::from_millis(LONG)).await;
     let lease = store.must_renew(&holder, None).await;
     assert_eq!(lease.ttl, ttl(LONG / 4));
@@ -143,9 +128,7 @@ pub(crate) async fn leave_a_short_ttl_as_it_is(fixture: &dyn Fixture) {
 
 pub(crate) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn Fixture) {
     for ending in ["released", "given back", "over"] {
-        let store = fixture.store();
-        let holder = attempt("lock", SHORT);
-        granted(&store, &holder).await;
+        let (store, holder) = holding(fixture, attempt("lock", SHORT)).await;
         asked(fixture, None, LATER).await;
         match ending {
             "released" => released(&store, &holder).await,
@@ -153,8 +136,7 @@ pub(crate) async fn are_forgotten_with_a_lease_that_ends_in_time(fixture: &dyn F
             _ => {}
         }
         store.until_free("lock").await;
-        store.must_lose(&holder, Loss::Free).await;
-        store.must_not_release(&holder, Loss::Free).await;
+        store.must_have_lost(&holder, Loss::Free).await;
     }
 }
 
@@ -164,16 +146,15 @@ pub(crate) async fn concern_that_lease_alone(fixture: &dyn Fixture) {
     let lease = granted(&store, &holder).await;
     asked(fixture, None, SOON).await;
     released(&store, &holder).await;
-    let next = attempt("lock", LONG);
-    granted(&store, &next).await;
+    let next = store.must_hold(attempt("lock", LONG)).await;
     sleep(SOON + ReleaseRequest::BACKSTOP + Duration::from_millis(200)).await;
     // Nobody has broken it, and who has released it in time must not hear that.
     store.must_lose(&holder, Loss::HeldByAnother).await;
-    assert_eq!(store.must_renew(&next, None).await.release_requested, None);
+    is_not_asked_for(&store, &next).await;
     let changed = requested(fixture, Some(lease.fence.into()), SOON).await;
     let expected = matches!(changed, Requesting::HolderChanged(Holder::Lease(_)));
     assert!(expected, "{changed:?}");
-    assert_eq!(store.must_renew(&next, None).await.release_requested, None);
+    is_not_asked_for(&store, &next).await;
 }
 
 pub(crate) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
@@ -188,29 +169,21 @@ pub(crate) async fn are_of_what_holds_the_lock_only(fixture: &dyn Fixture) {
         let expected = matches!(changed, Requesting::HolderChanged(_));
         assert!(expected, "{changed:?}");
     }
-    assert_eq!(
-        store.must_renew(&holder, None).await.release_requested,
-        None
-    );
+    is_not_asked_for(&store, &holder).await;
     asked(fixture, Some(BreakTarget::All), LATER).await;
     is_asked_for(&store.must_renew(&holder, None).await, LATER);
 }
 
 pub(crate) async fn use_up_the_key_of_the_lease(fixture: &dyn Fixture) {
-    let store = fixture.store();
     let key = key();
-    let holder = keyed("lock", LONG, key);
-    granted(&store, &holder).await;
+    let (store, _) = holding(fixture, keyed("lock", LONG, key)).await;
     asked(fixture, None, SOON).await;
     fixture.store().until_free("lock").await;
-    let again = store.acquire(&keyed("lock", LONG, key)).await.unwrap();
-    assert_eq!(again, Acquisition::IdempotencyExpired);
+    store.must_expire(&keyed("lock", LONG, key)).await;
 }
 
 pub(crate) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
+    let (_, holder) = holding(fixture, attempt("lock", LONG)).await;
     let expected = BrokenLease {
         name: name("lock"),
         token: holder.token,

@@ -8,27 +8,22 @@ use crate::conformance::prelude::*;
 /// Longer than a word takes, on a machine that does other things as well.
 const LATE: Duration = Duration::from_mins(1);
 
-/// Acquires as each of these.
-async fn held(fixture: &dyn Fixture, sharing: &[Attempt]) -> Vec<HeldLease> {
-    let mut leases = Vec::new();
-    for one in sharing {
-        leases.push(granted(&fixture.store(), one).await);
-    }
-    leases
-}
-
 /// Breaks `lock`, at the last gateway.
 async fn break_lock(fixture: &dyn Fixture, target: Option<BreakTarget>) -> Breaking {
-    let stores = fixture.gateways();
-    let store = stores.last().expect("there is one");
-    store.break_lock(&name("lock"), target).await.unwrap()
+    let breaking = fixture.last().break_lock(&name("lock"), target).await;
+    breaking.unwrap()
+}
+
+/// Means what does not hold `lock` any more, which so many share.
+async fn is_not_meant(fixture: &dyn Fixture, target: BreakTarget, count: u64) {
+    match break_lock(fixture, Some(target)).await {
+        Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, count),
+        other => panic!("{target:?}: {other:?}"),
+    }
 }
 
 async fn broken(fixture: &dyn Fixture, target: BreakTarget) -> Holder {
-    match break_lock(fixture, Some(target)).await {
-        Breaking::Broken(holder) => holder,
-        other => panic!("not broken: {other:?}"),
-    }
+    fixture.last().must_break(&name("lock"), Some(target)).await
 }
 
 /// All of them, or the one, that were broken in shared mode.
@@ -36,14 +31,9 @@ fn fences(holder: &Holder) -> HashSet<FencingToken> {
     holder.leases().iter().map(|lease| lease.fence).collect()
 }
 
-async fn is_told(store: &AnyStore, asked: &Attempt, lost: Loss) {
-    store.must_lose(asked, lost).await;
-    store.must_not_release(asked, lost).await;
-}
-
 pub(crate) async fn with_a_fence_end_that_lease_and_no_other(fixture: &dyn Fixture) {
     let sharing = ["lock"; 3].map(|lock| one_of(3, lock, LONG));
-    let leases = held(fixture, &sharing).await;
+    let leases = fixture.store().must_grant_each(&sharing).await;
     let meant = leases[1].fence;
     let Holder::Shared(SharedHolders { leases: gone, .. }) = broken(fixture, meant.into()).await
     else {
@@ -52,9 +42,10 @@ pub(crate) async fn with_a_fence_end_that_lease_and_no_other(fixture: &dyn Fixtu
     assert_eq!(gone.len(), 1);
     assert_eq!((gone[0].fence, gone[0].mode), (meant, leases[1].mode));
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
-        is_told(&store, &sharing[1], Loss::Broken { held: true }).await;
+        let store = fixture.restart_if(restarted).await;
+        store
+            .must_have_lost(&sharing[1], Loss::Broken { held: true })
+            .await;
         for other in [&sharing[0], &sharing[2]] {
             renewed(&store, other, LONG).await;
         }
@@ -68,7 +59,7 @@ pub(crate) async fn of_all_end_all_that_share_it(fixture: &dyn Fixture) {
         reader("lock", 2 * LONG),
         one_of(4, "lock", LONG),
     ];
-    let leases = held(fixture, &sharing).await;
+    let leases = fixture.store().must_grant_each(&sharing).await;
     granted(&fixture.store(), &reader("other", LONG)).await;
     let gone = broken(fixture, BreakTarget::All).await;
     let Holder::Shared(SharedHolders { count: 3, .. }) = gone else {
@@ -83,12 +74,14 @@ pub(crate) async fn of_all_end_all_that_share_it(fixture: &dyn Fixture) {
     assert!(is_free(&store, "lock").await);
     assert_eq!(holders(&store, "other").await, 1);
     for one in &sharing {
-        is_told(&store, one, Loss::Broken { held: false }).await;
+        store
+            .must_have_lost(one, Loss::Broken { held: false })
+            .await;
     }
     let next = granted(&store, &attempt("lock", LONG)).await;
     assert!(leases.iter().all(|lease| lease.fence < next.fence));
     for one in &sharing {
-        is_told(&store, one, Loss::Broken { held: true }).await;
+        store.must_have_lost(one, Loss::Broken { held: true }).await;
     }
 }
 
@@ -106,7 +99,7 @@ pub(crate) async fn of_all_end_one_who_is_alone(fixture: &dyn Fixture) {
 pub(crate) async fn of_all_show_whole_what_they_end(fixture: &dyn Fixture) {
     const MANY: u64 = 120;
     let sharing: Vec<_> = (0..MANY).map(|_| reader("lock", LONG)).collect();
-    let leases = held(fixture, &sharing).await;
+    let leases = fixture.store().must_grant_each(&sharing).await;
     let gone = broken(fixture, BreakTarget::All).await;
     assert_eq!(gone.count(), MANY);
     let expected: HashSet<_> = leases.iter().map(|lease| lease.fence).collect();
@@ -128,57 +121,45 @@ pub(crate) async fn must_say_which_lease_is_meant(fixture: &dyn Fixture) {
         }
         assert_eq!(holders(&fixture.store(), "lock").await, before as u64 + 1);
     }
-    for one in &sharing {
-        released(&fixture.store(), one).await;
-    }
+    fixture.store().must_release_each(&sharing).await;
     assert_eq!(break_lock(fixture, None).await, Breaking::NotHeld);
 }
 
 pub(crate) async fn with_another_target_end_nothing(fixture: &dyn Fixture) {
     let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
-    let leases = held(fixture, &sharing).await;
+    let leases = fixture.store().must_grant_each(&sharing).await;
     let beyond = FencingToken::new(leases[1].fence.get() + 1).unwrap();
     let before = FencingToken::new(leases[0].fence.get() - 1).unwrap();
     let mark = ForeignMark::new(&"0".repeat(ForeignMark::DIGITS)).unwrap();
     for target in [beyond.into(), before.into(), mark.into()] {
-        match break_lock(fixture, Some(target)).await {
-            Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 2),
-            other => panic!("{target:?}: {other:?}"),
-        }
+        is_not_meant(fixture, target, 2).await;
     }
-    for one in &sharing {
-        released(&fixture.store(), one).await;
-    }
+    fixture.store().must_release_each(&sharing).await;
 }
 
 pub(crate) async fn repeated_with_the_fence_end_no_other_lease(fixture: &dyn Fixture) {
     let sharing = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
-    let leases = held(fixture, &sharing).await;
+    let leases = fixture.store().must_grant_each(&sharing).await;
     let target = BreakTarget::from(leases[0].fence);
     broken(fixture, target).await;
     let next = one_of(2, "lock", LONG);
     let newer = granted(&fixture.store(), &next).await;
     // The slot is the same, and the lease is another.
     assert_eq!(newer.mode, leases[0].mode);
-    match break_lock(fixture, Some(target)).await {
-        Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 2),
-        other => panic!("{other:?}"),
-    }
-    for one in [&next, &sharing[1]] {
-        released(&fixture.store(), one).await;
-    }
+    is_not_meant(fixture, target, 2).await;
+    fixture
+        .store()
+        .must_release_each([&next, &sharing[1]])
+        .await;
     assert_eq!(break_lock(fixture, Some(target)).await, Breaking::NotHeld);
 }
 
 pub(crate) async fn do_not_reach_who_has_expired(fixture: &dyn Fixture) {
     let [over, kept] = [2 * SHORT, LONG].map(|ms| one_of(2, "lock", ms));
-    let leases = held(fixture, &[over.clone(), kept]).await;
+    let leases = fixture.store().must_grant_each(&[over.clone(), kept]).await;
     let store = fixture.store();
-    until("one expires", async || holders(&store, "lock").await == 1).await;
-    match break_lock(fixture, Some(leases[0].fence.into())).await {
-        Breaking::HolderChanged(Holder::Shared(shown)) => assert_eq!(shown.count, 1),
-        other => panic!("{other:?}"),
-    }
+    until_holders(&store, 1).await;
+    is_not_meant(fixture, leases[0].fence.into(), 1).await;
     let gone = broken(fixture, BreakTarget::All).await;
     assert_eq!(fences(&gone), HashSet::from([leases[1].fence]));
     store.must_lose(&over, Loss::Free).await;
@@ -191,20 +172,18 @@ pub(crate) async fn use_up_the_keys_and_outlast_late_copies(fixture: &dyn Fixtur
         under(by_all, one_of(3, "lock", LONG)),
         one_of(3, "lock", LONG),
     ];
-    let leases = held(fixture, &sharing).await;
+    let leases = fixture.store().must_grant_each(&sharing).await;
     broken(fixture, leases[0].fence.into()).await;
     broken(fixture, BreakTarget::All).await;
     for restarted in [false, true] {
-        fixture.restart_if(restarted).await;
-        let store = fixture.store();
+        let store = fixture.restart_if(restarted).await;
         for one in &sharing {
             store.must_withdraw(one).await;
             store.must_give_back(one, GiveBack::NothingHeld).await;
         }
         for key in [by_fence, by_all] {
             let again = under(key, one_of(3, "lock", LONG));
-            let outcome = store.acquire(&again).await.unwrap();
-            assert_eq!(outcome, Acquisition::IdempotencyExpired);
+            store.must_expire(&again).await;
         }
         assert!(is_free(&store, "lock").await);
     }
@@ -213,12 +192,9 @@ pub(crate) async fn use_up_the_keys_and_outlast_late_copies(fixture: &dyn Fixtur
 pub(crate) async fn are_heard_of_by_every_gateway(fixture: &dyn Fixture) {
     listening(fixture).await;
     let sharing = ["lock"; 4].map(|lock| reader(lock, LONG));
-    let leases = held(fixture, &sharing).await;
-    let mut listeners: Vec<_> = fixture
-        .gateways()
-        .iter()
-        .map(|store| store.breaks().listen())
-        .collect();
+    let leases = fixture.store().must_grant_each(&sharing).await;
+    let listeners = fixture.gateways();
+    let mut listeners: Vec<_> = listeners.iter().map(|it| it.breaks().listen()).collect();
     broken(fixture, leases[2].fence.into()).await;
     broken(fixture, BreakTarget::All).await;
     let expected: HashSet<_> = sharing.iter().map(|one| one.token).collect();

@@ -28,16 +28,13 @@ fn brief(request: AcquireRequest) -> AcquireRequest {
 async fn lasts(gateways: &Gateways, lease: &Lease, ms: u64) -> Instant {
     let queued = Instant::now() + Duration::from_millis(QUEUED);
     let token = lease.token.clone();
-    let renewal = gateways
-        .any()
-        .renew(name("lock"), token, Some(ttl(QUEUED + ms)).into());
-    renewal.await.unwrap();
+    let (engine, ttl) = (gateways.any(), Some(ttl(QUEUED + ms)));
+    engine.renew(name("lock"), token, ttl.into()).await.unwrap();
     queued
 }
 
 pub(crate) async fn one_who_leaves_the_head_lets_the_next_share_it_at_once(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let _held = gateways.hold_as(sharing(None, "holds")).await;
+    let (gateways, _held) = Gateways::holding_as(fixture, sharing(None, "holds")).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     let [r1, r2] = [
         gateways.queue(sharing(None, "r1"), 2).await,
@@ -53,8 +50,7 @@ pub(crate) async fn one_who_leaves_the_head_lets_the_next_share_it_at_once(fixtu
 }
 
 pub(crate) async fn one_whose_wait_runs_out_lets_the_next_share_it_at_once(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let _held = gateways.hold_as(sharing(Some(2), "holds")).await;
+    let (gateways, _held) = Gateways::holding_as(fixture, sharing(Some(2), "holds")).await;
     let hasty = with(request("lock", "hasty"), |it| {
         it.wait = Duration::from_millis(SHORT);
     });
@@ -66,8 +62,7 @@ pub(crate) async fn one_whose_wait_runs_out_lets_the_next_share_it_at_once(fixtu
 }
 
 pub(crate) async fn one_who_leaves_behind_the_head_lets_nobody_pass(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let held = gateways.hold_as(sharing(None, "holds")).await;
+    let (gateways, held) = Gateways::holding_as(fixture, sharing(None, "holds")).await;
     let writer = gateways.queue(request("lock", "writer"), 1).await;
     let gone = gateways.queue(sharing(None, "gone"), 2).await;
     let reader = gateways.queue(sharing(None, "reader"), 3).await;
@@ -89,8 +84,7 @@ pub(crate) async fn a_kept_place_holds_back_the_next_until_its_time_is_over(fixt
     let writer = gateways.queue(writer, 1).await;
     let reader = gateways.queue(sharing(None, "reader"), 2).await;
     let left = Instant::now();
-    writer.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(writer, 1).await;
     reader.granted().await;
     let waited = left.elapsed();
     assert!(waited >= Duration::from_millis(KEPT), "{waited:?}");
@@ -107,8 +101,7 @@ pub(crate) async fn a_place_that_is_given_up_lets_the_next_share_it_at_once(fixt
         let waits = gateways.queue(writer.clone(), 1).await;
         let reader = gateways.queue(sharing(None, "reader"), 2).await;
         if hangs_up {
-            waits.hang_up();
-            gateways.parked(1).await;
+            gateways.hang_up(waits, 1).await;
         }
         let looks = with(writer, |it| it.wait = Duration::ZERO);
         gateways.ask(looks).held().await;
@@ -128,9 +121,7 @@ pub(crate) async fn a_head_that_leaves_or_is_given_back_lets_the_next_share_it_a
     fixture: &dyn Fixture,
 ) {
     for leaves in [true, false] {
-        let store = fixture.store();
-        let held = one_of(2, "lock", LONG);
-        granted(&store, &held).await;
+        let (store, held) = holding(fixture, one_of(2, "lock", LONG)).await;
         let writer = patient(attempt("lock", LONG));
         let _left = store.stand(&writer).await;
         let next = patient(one_of(2, "lock", LONG));
@@ -142,18 +133,14 @@ pub(crate) async fn a_head_that_leaves_or_is_given_back_lets_the_next_share_it_a
         }
         let lease = confirmed(&store, &next, place).await;
         assert_eq!(lease.mode.slot(), Some(1));
-        for one in [&held, &next] {
-            store.must_release(one).await;
-        }
+        store.must_release_each([&held, &next]).await;
     }
 }
 
 pub(crate) async fn a_lease_that_is_given_back_makes_room_for_the_next(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
-    for one in [&first, &second] {
-        granted(&store, one).await;
-    }
+    store.must_grant_each([&first, &second]).await;
     let next = patient(one_of(2, "lock", LONG));
     let place = store.stand(&next).await;
     store.must_give_back(&first, GiveBack::GivenBack).await;
@@ -163,8 +150,7 @@ pub(crate) async fn a_lease_that_is_given_back_makes_room_for_the_next(fixture: 
 }
 
 pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let _held = gateways.hold_as(sharing(Some(2), "holds")).await;
+    let (gateways, _held) = Gateways::holding_as(fixture, sharing(Some(2), "holds")).await;
     let gone = gateways.hold_as(sharing(Some(2), "gone")).await;
     let unlucky = gateways.queue(sharing(Some(2), "unlucky"), 1).await;
     let next = gateways.queue(sharing(Some(2), "next"), 2).await;
@@ -256,8 +242,7 @@ pub(crate) async fn lease_after_lease_that_expires_serves_all(fixture: &dyn Fixt
 }
 
 pub(crate) async fn a_place_is_not_free_while_the_lease_is_renewed(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let _long = gateways.hold_as(sharing(Some(2), "long")).await;
+    let (gateways, _long) = Gateways::holding_as(fixture, sharing(Some(2), "long")).await;
     let lease = gateways.hold_as(brief(sharing(Some(2), "renews"))).await;
     let caller = gateways.queue(sharing(Some(2), "waits"), 1).await;
     let until = Instant::now() + Duration::from_millis(QUEUED + QUEUED / 2);
@@ -270,9 +255,7 @@ pub(crate) async fn a_place_is_not_free_while_the_lease_is_renewed(fixture: &dyn
 }
 
 async fn broken(fixture: &dyn Fixture, target: BreakTarget) {
-    let stores = fixture.gateways();
-    let store = stores.last().expect("there is one");
-    store.must_break(&name("lock"), Some(target)).await;
+    fixture.last().must_break(&name("lock"), Some(target)).await;
 }
 
 pub(crate) async fn a_break_makes_room_for_as_many_as_it_ends(fixture: &dyn Fixture) {
@@ -320,8 +303,7 @@ pub(crate) async fn a_kept_place_is_granted_beside_others_and_collected(fixture:
     let gone = gateways.queue(comes_back(), 1).await;
     let beside = gateways.queue(sharing(Some(2), "beside"), 2).await;
     let behind = gateways.queue(sharing(Some(2), "behind"), 3).await;
-    gone.hang_up();
-    gateways.parked(2).await;
+    gateways.hang_up(gone, 2).await;
     let second = gateways.pass(&writer, beside).await;
     // The place has one of the two, and its slot is the first.
     assert_eq!(second.held.mode.slot(), Some(1));
@@ -345,8 +327,7 @@ pub(crate) async fn a_kept_place_that_nobody_collects_passes_on(fixture: &dyn Fi
     let again = || keyed(sharing(Some(2), "gone"), &key);
     let gone = gateways.queue(again(), 1).await;
     let next = gateways.queue(sharing(Some(2), "next"), 2).await;
-    gone.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(gone, 1).await;
     let lease = gateways.pass(&ends, next).await;
     assert_eq!(gateways.owners().await, ["next", "stays"]);
     // Nobody has heard of that grant, so its key may still be used.

@@ -23,18 +23,12 @@ pub(crate) async fn one_who_wants_to_be_alone_is_refused_until_the_last_has_gone
 ) {
     let store = fixture.store();
     let sharing = [reader("lock", LONG), one_of(3, "lock", LONG)];
-    for one in &sharing {
-        granted(&store, one).await;
-    }
+    store.must_grant_each(&sharing).await;
     for (gone, one) in sharing.iter().enumerate() {
         for store in fixture.gateways() {
-            let outcome = store.acquire(&attempt("lock", LONG)).await.unwrap();
-            let Acquisition::Held(Contention {
-                holder: Some(Holder::Shared(holders)),
-                waiters: 0,
-            }) = outcome
-            else {
-                panic!("not held by those who share it: {outcome:?}");
+            let told = store.must_refuse(&attempt("lock", LONG)).await;
+            let (Some(Holder::Shared(holders)), 0) = (&told.holder, told.waiters) else {
+                panic!("not held by those who share it: {told:?}");
             };
             assert_eq!(holders.count, (sharing.len() - gone) as u64);
             assert_eq!(holders.leases.len(), sharing.len() - gone);
@@ -50,11 +44,10 @@ pub(crate) async fn nobody_shares_with_one_who_is_alone(fixture: &dyn Fixture) {
     let alone = attempt("lock", LONG);
     let held = granted(&store, &alone).await;
     for wanted in [reader("lock", LONG), one_of(9, "lock", LONG)] {
-        match store.acquire(&wanted).await.unwrap() {
-            Acquisition::Held(Contention {
-                holder: Some(Holder::Lease(lease)),
-                ..
-            }) => assert_eq!((lease.fence, lease.mode), (held.fence, Mode::Exclusive)),
+        match store.must_refuse(&wanted).await.holder {
+            Some(Holder::Lease(lease)) => {
+                assert_eq!((lease.fence, lease.mode), (held.fence, Mode::Exclusive))
+            }
             other => panic!("not held by one alone: {other:?}"),
         }
     }
@@ -66,12 +59,8 @@ pub(crate) async fn as_many_as_the_limit_says_hold_it_together(fixture: &dyn Fix
     for limit in [1, 2, 5] {
         let lock = format!("lock:{limit}");
         let store = fixture.store();
-        let mut sharing = Vec::new();
-        for _ in 0..limit {
-            let one = one_of(limit, &lock, LONG);
-            granted(&store, &one).await;
-            sharing.push(one);
-        }
+        let mut sharing: Vec<_> = (0..limit).map(|_| one_of(limit, &lock, LONG)).collect();
+        store.must_grant_each(&sharing).await;
         let next = one_of(limit, &lock, LONG);
         for store in fixture.gateways() {
             refused(&store, &next).await;
@@ -98,9 +87,7 @@ pub(crate) async fn a_limit_binds_at_its_own_grant_only(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn those_without_a_limit_count_for_those_with_one(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let first = reader("lock", LONG);
-    granted(&store, &first).await;
+    let (store, first) = holding(fixture, reader("lock", LONG)).await;
     refused(&store, &one_of(1, "lock", LONG)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
     released(&store, &first).await;
@@ -178,9 +165,7 @@ pub(crate) async fn fences_rise_over_both_modes(fixture: &dyn Fixture) {
         let sharing = [reader("lock", LONG), one_of(3, "lock", LONG)];
         for one in sharing.iter().chain([&alone]) {
             if one.sharing.is_none() {
-                for gone in &sharing {
-                    released(store, gone).await;
-                }
+                store.must_release_each(&sharing).await;
             }
             let fence = granted(store, one).await.fence;
             assert!(Some(fence) > last, "turn {turn}: {fence} after {last:?}");
@@ -222,8 +207,7 @@ pub(crate) async fn nothing_of_those_who_shared_it_comes_back(fixture: &dyn Fixt
     let store = fixture.store();
     for _ in 0..3 {
         // By release, by expiry and by a break.
-        let released_one = one_of(5, "lock", LONG);
-        granted(&store, &released_one).await;
+        let released_one = store.must_hold(one_of(5, "lock", LONG)).await;
         granted(&store, &one_of(5, "lock", SHORT / 2)).await;
         released(&store, &released_one).await;
         store.until_free("lock").await;

@@ -5,9 +5,7 @@ use crate::conformance::{leases::keepers::superseded, prelude::*};
 /// Two of those who share the lock, as many as may, of whom the first has a key.
 async fn full(fixture: &dyn Fixture, key: IdempotencyHash) -> [Attempt; 2] {
     let (first, second) = (under(key, one_of(2, "lock", LONG)), one_of(2, "lock", LONG));
-    for one in [&first, &second] {
-        granted(&fixture.store(), one).await;
-    }
+    fixture.store().must_grant_each([&first, &second]).await;
     [first, second]
 }
 
@@ -24,10 +22,7 @@ pub(crate) async fn a_lost_reply_is_answered_again_with_the_same_lease_and_slot(
         reader("lock", LONG),
         under(key(), one_of(3, "lock", LONG)),
     ];
-    let mut told = Vec::new();
-    for one in &sharing {
-        told.push(granted(&store, one).await);
-    }
+    let told = store.must_grant_each(&sharing).await;
     // The lock is full by then.
     refused(&store, &one_of(3, "lock", LONG)).await;
     for (one, told) in sharing.iter().zip(&told) {
@@ -49,13 +44,9 @@ pub(crate) async fn the_same_key_answers_the_same_lease_however_many_share_it(
         fixture.restart_if(restarted).await;
         for store in fixture.gateways() {
             let again = under(key, one_of(2, "lock", LONG));
-            match store.acquire(&again).await.unwrap() {
-                Acquisition::Replayed(held, again) => {
-                    assert_eq!((held.fence, held.mode), (told.fence, told.mode));
-                    assert_eq!(Some(again), salt(&first));
-                }
-                other => panic!("not replayed: {other:?}"),
-            }
+            let (held, again) = store.must_replay(&again).await;
+            assert_eq!((held.fence, held.mode), (told.fence, told.mode));
+            assert_eq!(Some(again), salt(&first));
         }
         assert_eq!(holders(&fixture.store(), "lock").await, 2);
     }
@@ -74,15 +65,13 @@ pub(crate) async fn the_same_key_in_another_mode_or_with_another_limit_is_a_mism
         reader("lock", LONG),
         one_of(3, "lock", LONG),
     ] {
-        let outcome = store.acquire(&under(key, other)).await.unwrap();
-        assert_eq!(outcome, Acquisition::IdempotencyMismatch);
+        store.must_mismatch(&under(key, other)).await;
     }
     released(&store, &first).await;
 
     granted(&store, &under(alone, attempt("alone", LONG))).await;
     for other in [reader("alone", LONG), one_of(3, "alone", LONG)] {
-        let outcome = store.acquire(&under(alone, other)).await.unwrap();
-        assert_eq!(outcome, Acquisition::IdempotencyMismatch);
+        store.must_mismatch(&under(alone, other)).await;
     }
 }
 
@@ -116,8 +105,7 @@ pub(crate) async fn a_key_is_refused_after_the_expiry_while_others_share_it(fixt
 
 async fn is_used(fixture: &dyn Fixture, key: IdempotencyHash) {
     let again = under(key, one_of(2, "lock", LONG));
-    let outcome = fixture.store().acquire(&again).await.unwrap();
-    assert_eq!(outcome, Acquisition::IdempotencyExpired);
+    fixture.store().must_expire(&again).await;
 }
 
 pub(crate) async fn many_concurrent_attempts_under_one_key_are_one_grant(fixture: &dyn Fixture) {
@@ -199,8 +187,7 @@ pub(crate) async fn a_lease_that_was_answered_again_is_not_given_back(fixture: &
     let key = key();
     let [first, second] = full(fixture, key).await;
     let again = under(key, one_of(2, "lock", LONG));
-    let outcome = fixture.store().acquire(&again).await.unwrap();
-    assert!(matches!(outcome, Acquisition::Replayed(..)), "{outcome:?}");
+    fixture.store().must_replay(&again).await;
     let store = fixture.store();
     store.must_give_back(&first, GiveBack::Kept).await;
     // The other is nobody's but its own.
@@ -212,23 +199,20 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second] = full(fixture, key()).await;
     let [adopter, stranger] = [KeeperId::random(), KeeperId::random()];
-    let renewal = renew_as(&store, Renewer::Adopter(adopter), &first).await;
-    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    store.must_renew_as(Renewer::Adopter(adopter), &first).await;
     // Whoever kept the first does nothing to it any more, and who keeps it nothing to the second.
-    let firsts = [KeeperId::of_attempt(&first.token), stranger];
-    let seconds = [KeeperId::of_attempt(&first.token), adopter];
-    for (lease, keeper) in firsts
-        .map(|keeper| (&first, keeper))
-        .into_iter()
-        .chain(seconds.map(|keeper| (&second, keeper)))
-    {
+    let kept = KeeperId::of_attempt(&first.token);
+    let cases = [
+        (&first, kept),
+        (&first, stranger),
+        (&second, kept),
+        (&second, adopter),
+    ];
+    for (lease, keeper) in cases {
         let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
         assert_eq!(renewal, Renewal::Adopted);
-        let release = store
-            .release_as(Some(keeper), &lease.name, &lease.token)
-            .await
-            .unwrap();
-        assert_eq!(release, Release::Adopted);
+        let release = store.release_as(Some(keeper), &lease.name, &lease.token);
+        assert_eq!(release.await, Ok(Release::Adopted));
     }
     store.must_give_back(&first, GiveBack::Kept).await;
     assert_eq!(holders(&store, "lock").await, 2);
@@ -236,8 +220,7 @@ pub(crate) async fn each_has_a_keeper_of_its_own(fixture: &dyn Fixture) {
         (&first, adopter),
         (&second, KeeperId::of_attempt(&second.token)),
     ] {
-        let renewal = renew_as(&store, Renewer::Keeper(keeper), lease).await;
-        assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+        store.must_renew_as(Renewer::Keeper(keeper), lease).await;
         let release = store.release_as(Some(keeper), &lease.name, &lease.token);
         assert_eq!(release.await.unwrap(), Release::Released);
     }
@@ -250,12 +233,10 @@ pub(crate) async fn an_older_request_of_the_key_is_told_that_it_is_superseded(
     let key = key();
     let [older, _second] = full(fixture, key).await;
     let newer = under(key, one_of(2, "lock", LONG));
-    let answer = fixture.store().acquire(&newer).await.unwrap();
-    assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
+    fixture.store().must_replay(&newer).await;
     superseded(fixture, &older).await;
     let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
-    let renewal = renew_as(&fixture.store(), keeper, &older).await;
-    assert!(matches!(renewal, Renewal::Renewed(..)), "{renewal:?}");
+    fixture.store().must_renew_as(keeper, &older).await;
 }
 
 async fn renew_as(store: &AnyStore, renewer: Renewer, lease: &Attempt) -> Renewal {

@@ -5,9 +5,7 @@ use crate::conformance::prelude::*;
 pub(crate) async fn a_release_ends_the_one_and_no_other(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second, third] = ["lock"; 3].map(|lock| reader(lock, LONG));
-    for one in [&first, &second, &third] {
-        granted(&store, one).await;
-    }
+    store.must_grant_each([&first, &second, &third]).await;
     released(&store, &second).await;
     for _ in 0..2 {
         store.must_not_release(&second, Loss::HeldByAnother).await;
@@ -26,18 +24,12 @@ pub(crate) async fn who_does_not_share_it_can_do_nothing_with_it(fixture: &dyn F
     granted(&store, &reader("lock", LONG)).await;
     granted(&store, &one_of(2, "lock", LONG)).await;
     // Neither with a token of nobody nor with that of another lock.
-    let other = reader("other", LONG);
-    granted(&store, &other).await;
+    let other = store.must_hold(reader("other", LONG)).await;
     for token in [token(), other.token] {
-        let lost = Loss::HeldByAnother;
-        let release = store.release(&name("lock"), &token).await.unwrap();
-        assert_eq!(release, Release::Lost(lost));
-        let renewal = store.renew(&name("lock"), &token, None).await.unwrap();
-        assert_eq!(renewal, Renewal::Lost(lost));
-        let confirmation = store.confirm(&name("lock"), &token).await.unwrap();
-        assert_eq!(confirmation, Confirmation::Lost);
-        let leaving = store.leave(&name("lock"), &token, None).await.unwrap();
-        assert!(matches!(leaving, Leaving::Left(_)), "{leaving:?}");
+        let stranger = with(attempt("lock", LONG), |it| it.token = token);
+        store.must_have_lost(&stranger, Loss::HeldByAnother).await;
+        store.must_not_confirm(&stranger, Confirmation::Lost).await;
+        store.must_leave(&stranger, None).await;
     }
     assert_eq!(holders(&store, "lock").await, 2);
 }
@@ -50,13 +42,9 @@ pub(crate) async fn each_expires_with_its_own_ttl(fixture: &dyn Fixture) {
     granted(&store, &short).await;
     until_holders(&store, 1).await;
     assert!(asked.elapsed() >= Duration::from_millis(SHORT), "too early");
-    store.must_lose(&short, Loss::HeldByAnother).await;
-    store.must_not_release(&short, Loss::HeldByAnother).await;
-    assert_eq!(
-        sharers(&store, "lock").await.leases[0].fence,
-        kept.fence,
-        "the wrong one has gone"
-    );
+    store.must_have_lost(&short, Loss::HeldByAnother).await;
+    let left = sharers(&store, "lock").await.leases[0].fence;
+    assert_eq!(left, kept.fence, "the wrong one has gone");
     refused(&store, &attempt("lock", LONG)).await;
     released(&store, &long).await;
     granted(&store, &attempt("lock", LONG)).await;
@@ -71,8 +59,7 @@ pub(crate) async fn a_renewal_makes_one_last_and_no_other(fixture: &dyn Fixture)
     assert_eq!((after.fence, after.mode), (before.fence, before.mode));
     assert_eq!(after.ttl, ttl(LONG));
     until_holders(&store, 1).await;
-    let renewal = store.renew(&left.name, &left.token, None).await.unwrap();
-    assert_eq!(renewal, Renewal::Lost(Loss::HeldByAnother));
+    store.must_lose(&left, Loss::HeldByAnother).await;
     // A renewal with a shorter TTL does not make it end earlier.
     let after = renewed(&store, &kept, SHORT).await;
     assert_eq!(after.ttl, ttl(SHORT));
@@ -129,12 +116,8 @@ pub(crate) async fn they_survive_a_restart_and_still_exclude(fixture: &dyn Fixtu
     let store = fixture.store();
     let asked = Instant::now();
     let sharing = [one_of(3, "lock", LONG), reader("lock", LONG)];
-    let mut told = Vec::new();
-    for one in &sharing {
-        told.push(granted(&store, one).await);
-    }
-    let soon_over = one_of(3, "lock", 2 * SHORT);
-    granted(&store, &soon_over).await;
+    let told = store.must_grant_each(&sharing).await;
+    store.must_grant(&one_of(3, "lock", 2 * SHORT)).await;
     fixture.restart().await;
     let store = fixture.store();
     refused(&store, &attempt("lock", LONG)).await;
@@ -158,15 +141,9 @@ pub(crate) async fn one_who_was_granted_confirms_and_does_not_leave(fixture: &dy
     let [first, second] = ["lock"; 2].map(|lock| one_of(2, lock, LONG));
     for one in [&first, &second] {
         let held = granted(&store, one).await;
-        let Confirmation::Confirmed(confirmed) =
-            store.confirm(&one.name, &one.token).await.unwrap()
-        else {
-            panic!("it holds the lock");
-        };
+        let confirmed = store.must_confirm(one).await;
         assert_eq!((confirmed.fence, confirmed.mode), (held.fence, held.mode));
-        let Leaving::Granted(told) = store.leave(&one.name, &one.token, None).await.unwrap() else {
-            panic!("it holds the lock");
-        };
+        let told = store.must_leave_granted(one).await;
         assert_eq!((told.fence, told.mode), (held.fence, held.mode));
     }
     assert_eq!(holders(&store, "lock").await, 2);

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::AtomicI64;
 
-use latchgate::store::contract::QueuePosition;
-
 use crate::conformance::{prelude::*, waiting::gateways::all_granted};
 
 fn at_once(request: AcquireRequest) -> AcquireRequest {
@@ -129,10 +127,7 @@ pub(crate) async fn a_hundred_who_stand_together_are_granted_together(fixture: &
     /// More than one script may grant.
     const CROWD: u64 = 150;
     let (gateways, writer) = Gateways::holding(fixture).await;
-    let readers: Vec<_> = (0..CROWD)
-        .map(|_| gateways.ask(sharing(None, "reads")))
-        .collect();
-    gateways.queued("lock", CROWD).await;
+    let readers = gateways.crowd(CROWD, &sharing(None, "reads")).await;
     let last = gateways.queue(request("lock", "last"), CROWD + 1).await;
     release(&gateways, &[writer]).await;
     let mut held = all_granted(readers).await;
@@ -183,17 +178,13 @@ pub(crate) async fn a_crowd_in_both_modes_is_served_and_never_too_many_at_once(
 }
 
 pub(crate) async fn those_who_wait_are_shown_with_how_they_want_to_share_it(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let _held = gateways.hold_as(sharing(Some(1), "holds")).await;
+    let (gateways, _held) = Gateways::holding_as(fixture, sharing(Some(1), "holds")).await;
     let _a = gateways.queue(sharing(Some(1), "a"), 1).await;
     let _b = gateways.queue(request("lock", "b"), 2).await;
     let _c = gateways.queue(sharing(None, "c"), 3).await;
     let shown = gateways.shown("lock").await;
-    let queue: Vec<_> = shown.queue.iter().map(|it| it.sharing).collect();
-    let limits: Vec<_> = queue
-        .iter()
-        .map(|sharing| sharing.map(|it| it.explicit_limit()))
-        .collect();
+    let sharing = shown.queue.iter().map(|it| it.sharing);
+    let limits: Vec<_> = sharing.map(|it| it.map(|it| it.explicit_limit())).collect();
     let one = share(Some(1)).limit;
     assert_eq!(limits, [Some(Some(one)), None, Some(None)]);
     let owners: Vec<_> = shown.queue.into_iter().filter_map(|it| it.owner).collect();
@@ -237,15 +228,8 @@ pub(crate) async fn an_attempt_is_told_how_many_are_before_it_and_who_share_the_
         places.push(store.parking().park(wanted.name.clone(), wanted.token));
         // A copy of the command changes nothing.
         for _ in 0..2 {
-            let answer = store.acquire(&wanted).await.unwrap();
-            let Acquisition::Queued(QueuePosition {
-                ahead: told,
-                contention,
-                ..
-            }) = answer
-            else {
-                panic!("not queued: {answer:?}");
-            };
+            let place = store.must_queue(&wanted).await;
+            let (told, contention) = (place.ahead, place.contention);
             assert_eq!((told, contention.waiters), (ahead, ahead + 1));
             // Which of them share it may be left out.
             match contention.holder {

@@ -8,9 +8,7 @@ pub(crate) async fn inspect_shows_first_who_ends_first(fixture: &dyn Fixture) {
     let store = fixture.store();
     let mut sharing = Vec::new();
     for (owner, times) in [("c", 3), ("a", 1), ("d", 4), ("b", 2)] {
-        let one = with(one_of(9, "lock", times * LONG), |it| {
-            it.owner = Some(Owner::new(owner).unwrap());
-        });
+        let one = owned(owner, one_of(9, "lock", times * LONG));
         granted(&store, &one).await;
         sharing.push(one);
     }
@@ -53,10 +51,7 @@ pub(crate) async fn of_very_many_those_are_shown_who_end_first(fixture: &dyn Fix
     assert_eq!(shown, fences[..SHOWN_HOLDERS]);
     assert_eq!(fences.len() - SHOWN_HOLDERS, MORE);
     // So it is told to those who are refused.
-    let outcome = store.acquire(&attempt("lock", LONG)).await.unwrap();
-    let Acquisition::Held(contention) = outcome else {
-        panic!("not held: {outcome:?}");
-    };
+    let contention = store.must_refuse(&attempt("lock", LONG)).await;
     let Some(Holder::Shared(told)) = contention.holder else {
         panic!("not shared: {:?}", contention.holder);
     };
@@ -98,11 +93,8 @@ pub(crate) async fn a_list_shows_a_shared_lock_once(fixture: &dyn Fixture) {
         assert_eq!(holder.leases().len() as u64, holder.count());
         let shown = store.inspect(name).await.unwrap().holder;
         let fences = |holder: &Holder| -> Vec<_> {
-            holder
-                .leases()
-                .iter()
-                .map(|it| (it.fence, it.mode))
-                .collect()
+            let leases = holder.leases().iter();
+            leases.map(|it| (it.fence, it.mode)).collect()
         };
         assert_eq!(Some(fences(holder)), shown.as_ref().map(fences));
     }
@@ -116,9 +108,7 @@ pub(crate) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(fixtur
         ("c", vec!["cyn", "dan"]),
     ] {
         for owner in owners {
-            let one = with(reader(lock, LONG), |it| {
-                it.owner = Some(Owner::new(owner).unwrap());
-            });
+            let one = owned(owner, reader(lock, LONG));
             granted(&store, &one).await;
         }
     }
@@ -146,9 +136,7 @@ pub(crate) async fn a_list_shows_a_lock_to_the_owner_of_any_of_its_leases(fixtur
 pub(crate) async fn a_list_shows_nothing_of_those_who_have_gone(fixture: &dyn Fixture) {
     let store = fixture.store();
     let [first, second, last] = ["lock"; 3].map(|lock| one_of(3, lock, LONG));
-    for one in [&first, &second, &last] {
-        granted(&store, one).await;
-    }
+    store.must_grant_each([&first, &second, &last]).await;
     let counts = async || -> Vec<_> {
         let listed = listed(fixture, ListFilter::default()).await;
         listed.iter().map(|(_, holder)| holder.count()).collect()
@@ -164,11 +152,7 @@ async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Hol
     let mut listed = Vec::new();
     let mut cursor = None;
     for store in fixture.gateways().iter().cycle() {
-        let query = ListQuery {
-            filter: filter.clone(),
-            limit: 2,
-            cursor: cursor.take(),
-        };
+        let query = with(list_query(2, cursor), |it| it.filter = filter.clone());
         let page = store.list(&query).await.unwrap();
         listed.extend(page.locks.into_iter().map(|lock| (lock.name, lock.holder)));
         cursor = page.next;
@@ -182,16 +166,13 @@ async fn listed(fixture: &dyn Fixture, filter: ListFilter) -> Vec<(LockName, Hol
 
 pub(crate) async fn an_owner_finds_a_lock_by_a_holder_that_is_not_shown(fixture: &dyn Fixture) {
     let store = fixture.store();
-    let owner = Owner::new("last").unwrap();
-    let last = with(reader("lock", 2 * LONG), |it| {
-        it.owner = Some(owner.clone());
-    });
+    let last = owned("last", reader("lock", 2 * LONG));
     granted(&store, &last).await;
     for _ in 0..SHOWN_HOLDERS {
         granted(&store, &reader("lock", LONG)).await;
     }
     let filter = ListFilter {
-        owner: Some(owner),
+        owner: last.owner,
         ..ListFilter::default()
     };
     match &listed(fixture, filter).await[..] {

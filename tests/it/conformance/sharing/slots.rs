@@ -59,7 +59,7 @@ pub(crate) async fn are_free_again_after_the_expiry(fixture: &dyn Fixture) {
     for ms in [LONG, 2 * SHORT, LONG] {
         granted(&store, &one_of(3, "lock", ms)).await;
     }
-    until("one expires", async || holders(&store, "lock").await == 2).await;
+    until_holders(&store, 2).await;
     assert_eq!(slot(fixture, &one_of(3, "lock", LONG)).await, Some(1));
     refused(&store, &one_of(3, "lock", LONG)).await;
 }
@@ -98,9 +98,7 @@ pub(crate) async fn stay_those_of_the_lease_while_it_lives(fixture: &dyn Fixture
         for (other, expected) in others.iter().zip([0, 2]) {
             assert_eq!(slot(fixture, other).await, Some(expected), "turn {turn}");
         }
-        for other in &others {
-            released(&store, other).await;
-        }
+        store.must_release_each(&others).await;
         fixture.restart().await;
     }
 }
@@ -112,9 +110,7 @@ pub(crate) async fn begin_at_zero_when_nobody_holds_the_lock(fixture: &dyn Fixtu
         for (one, expected) in sharing.iter().zip([0, 1]) {
             assert_eq!(slot(fixture, one).await, Some(expected));
         }
-        for one in &sharing {
-            released(&store, one).await;
-        }
+        store.must_release_each(&sharing).await;
     }
 }
 

@@ -62,15 +62,9 @@ async fn broken(engine: &Engine, fence: Option<FencingToken>) {
     let record = |outcome: Result<Holder, BreakError>| async move {
         assert!(outcome.is_ok(), "{outcome:?}");
     };
-    let holder = engine
-        .break_lock(
-            name("lock"),
-            fence.map(BreakTarget::Lease),
-            Reason::new("it hangs").unwrap(),
-            None,
-            record,
-        )
-        .await
-        .unwrap();
+    let (lock, reason) = (name("lock"), Reason::new("it hangs").unwrap());
+    let meant = fence.map(BreakTarget::Lease);
+    let holder = engine.break_lock(lock, meant, reason, None, record).await;
+    let holder = holder.unwrap();
     assert!(matches!(holder, Holder::Lease(lease) if fence.is_none_or(|it| it == lease.fence)));
 }

@@ -30,10 +30,8 @@ pub(crate) async fn two_hundred_are_each_served_once(fixture: &dyn Fixture) {
     gateways.release("lock", &holder.token).await;
     callers.join_all().await;
     let served = std::mem::take(&mut *served.lock().unwrap());
-    assert!(
-        served.is_sorted_by(|before, after| before < after),
-        "{served:?}"
-    );
+    let expected = served.is_sorted_by(|before, after| before < after);
+    assert!(expected, "{served:?}");
     assert_eq!(served.iter().collect::<HashSet<_>>().len(), CALLERS);
     assert!(served[0] > holder.held.fence);
     gateways.idle("lock").await;
@@ -43,13 +41,9 @@ pub(crate) async fn a_long_queue_is_shown_by_its_head(fixture: &dyn Fixture) {
     const FIRST: usize = INSPECTED_WAITERS;
     let gateways = Gateways::of(fixture);
     gateways.hold("lock").await;
-    let _first: Vec<_> = (0..FIRST)
-        .map(|_| gateways.ask(request("lock", "first")))
-        .collect();
-    gateways.queued("lock", FIRST as u64).await;
-    let _last = gateways
-        .queue(request("lock", "last"), FIRST as u64 + 1)
-        .await;
+    let many = FIRST as u64;
+    let _first = gateways.crowd(many, &request("lock", "first")).await;
+    let _last = gateways.queue(request("lock", "last"), many + 1).await;
     let shown = gateways.shown("lock").await;
     assert_eq!(shown.queue.len(), FIRST);
     let first = request("lock", "first").owner;

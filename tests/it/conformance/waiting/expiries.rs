@@ -13,8 +13,7 @@ fn until_queued() -> AcquireRequest {
 }
 
 pub(crate) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold_as(until_queued()).await;
+    let (gateways, lease) = Gateways::holding_as(fixture, until_queued()).await;
     let first = gateways.queue(request("lock", "first"), 1).await;
     let second = gateways.queue(request("lock", "second"), 2).await;
     let short = Instant::now();
@@ -28,8 +27,7 @@ pub(crate) async fn of_a_lease_hands_the_lock_to_the_first(fixture: &dyn Fixture
 }
 
 pub(crate) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold_as(until_queued()).await;
+    let (gateways, lease) = Gateways::holding_as(fixture, until_queued()).await;
     let brief = |owner| with(request("lock", owner), |it| it.ttl = ttl(SHORT / 2));
     let callers = ["never releases"; 4].map(brief);
     let callers = gateways.queue_each(callers).await;
@@ -46,8 +44,7 @@ pub(crate) async fn of_lease_after_lease_serves_all(fixture: &dyn Fixture) {
 }
 
 pub(crate) async fn does_not_come_while_the_lease_is_renewed(fixture: &dyn Fixture) {
-    let gateways = Gateways::of(fixture);
-    let lease = gateways.hold_as(until_queued()).await;
+    let (gateways, lease) = Gateways::holding_as(fixture, until_queued()).await;
     let caller = gateways.queue(request("lock", "waits"), 1).await;
     let until = Instant::now() + Duration::from_millis(QUEUED + QUEUED / 2);
     while Instant::now() < until {

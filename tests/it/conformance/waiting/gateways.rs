@@ -2,12 +2,10 @@
 
 use tokio::task::JoinHandle;
 
-use crate::conformance::prelude::*;
+use crate::{conformance::prelude::*, redis::prelude::request_by};
 
 /// Longer than anything takes that is to happen at once, on a machine that does other things as well.
 pub(crate) const LATE: Duration = Duration::from_mins(1);
-/// The wait of a caller that gets the lock before it is over.
-const PATIENT: Duration = Duration::from_secs(50);
 
 /// An engine over each handle to the store.
 pub(crate) struct Gateways {
@@ -28,19 +26,7 @@ pub(crate) fn sharing(limit: Option<u64>, owner: &str) -> AcquireRequest {
 
 /// A request of this owner that waits for long.
 pub(crate) fn request(lock: &str, owner: &str) -> AcquireRequest {
-    AcquireRequest {
-        sharing: None,
-        name: name(lock),
-        ttl: ttl(LONG),
-        hold_limit: None,
-        explicit: ExplicitTerms::default(),
-        wait: PATIENT,
-        owner: Some(Owner::new(owner).unwrap()),
-        metadata: Metadata::default(),
-        caller: CallerId::ANONYMOUS,
-        authorization: Authorization::default(),
-        idempotency_key: None,
-    }
+    with(request_by(lock, owner), |it| it.ttl = ttl(LONG))
 }
 
 // === impl Gateways ===
@@ -52,8 +38,16 @@ impl Gateways {
 
     /// Gateways, and the lease that holds `lock`.
     pub(crate) async fn holding(fixture: &dyn Fixture) -> (Self, Lease) {
+        Self::holding_as(fixture, request("lock", "first holder")).await
+    }
+
+    /// The same, where this request was granted `lock`.
+    pub(crate) async fn holding_as(
+        fixture: &dyn Fixture,
+        request: AcquireRequest,
+    ) -> (Self, Lease) {
         let gateways = Self::of(fixture);
-        let lease = gateways.hold("lock").await;
+        let lease = gateways.hold_as(request).await;
         (gateways, lease)
     }
 
@@ -158,12 +152,17 @@ impl Gateways {
         callers
     }
 
+    /// Lets so many stand in the queue for `lock`, in any order.
+    pub(crate) async fn crowd(&self, callers: u64, request: &AcquireRequest) -> Vec<Caller> {
+        let crowd = (0..callers).map(|_| self.ask(request.clone())).collect();
+        self.queued("lock", callers).await;
+        crowd
+    }
+
     /// Waits until so many are queued.
     pub(crate) async fn queued(&self, lock: &str, waiters: u64) {
-        eventually(&format!("{waiters} are queued for {lock}"), async || {
-            (self.shown(lock).await.waiters == waiters).then_some(())
-        })
-        .await;
+        let what = format!("{waiters} are queued for {lock}");
+        until(&what, async || self.shown(lock).await.waiters == waiters).await;
     }
 
     /// Waits until so many attempts are parked at all gateways together: the others have left.
@@ -173,6 +172,12 @@ impl Gateways {
             (parked.sum::<usize>() == attempts).then_some(())
         })
         .await;
+    }
+
+    /// A caller's connection breaks, and its attempt leaves: so many are parked then.
+    pub(crate) async fn hang_up(&self, caller: Caller, left: usize) {
+        caller.hang_up();
+        self.parked(left).await;
     }
 
     /// Waits until nobody holds the lock and nobody is queued for it.
@@ -283,10 +288,8 @@ impl Caller {
     }
 
     pub(crate) async fn answer(self) -> Result<Granted, AcquireError> {
-        timeout(LATE, self.0)
-            .await
-            .expect("an answer comes in time")
-            .unwrap()
+        let answer = timeout(LATE, self.0).await;
+        answer.expect("an answer comes in time").unwrap()
     }
 
     pub(crate) fn is_waiting(&self) -> bool {

@@ -41,10 +41,7 @@ pub(crate) async fn the_last_to_leave_leaves_nothing_behind(fixture: &dyn Fixtur
 
 pub(crate) async fn a_hundred_who_are_gone_delay_nobody(fixture: &dyn Fixture) {
     let (gateways, lease) = Gateways::holding(fixture).await;
-    let gone: Vec<_> = (0..100)
-        .map(|_| gateways.ask(request("lock", "gone")))
-        .collect();
-    gateways.queued("lock", 100).await;
+    let gone = gateways.crowd(100, &request("lock", "gone")).await;
     let stays = gateways.queue(request("lock", "stays"), 101).await;
     for caller in gone {
         caller.hang_up();

@@ -30,9 +30,7 @@ pub(crate) async fn a_grant_that_is_not_delivered_passes_on(fixture: &dyn Fixtur
 }
 
 pub(crate) async fn one_who_is_given_back_while_queued_is_never_granted(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
+    let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     let queued = waiting();
     let mut place = store.stand(&queued).await;
     store.must_give_back(&queued, GiveBack::NothingHeld).await;
@@ -51,30 +49,23 @@ pub(crate) async fn one_who_leaves_after_the_grant_is_told_so(fixture: &dyn Fixt
     let mut place = store.stand(&queued).await;
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
-    let answer = store.leave(&queued.name, &queued.token, None).await;
-    let Leaving::Granted(held) = answer.unwrap() else {
-        panic!("it holds the lock");
-    };
+    let held = store.must_leave_granted(&queued).await;
     assert!(held.fence > before.fence);
     assert!(held.expires_in > Duration::from_millis(LONG / 2));
     released(&store, &queued).await;
 }
 
 pub(crate) async fn one_who_confirms_is_told_whether_it_holds_the_lock(fixture: &dyn Fixture) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
+    let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     let queued = waiting();
     let mut place = store.stand(&queued).await;
-    let answer = store.confirm(&queued.name, &queued.token).await;
-    assert_eq!(answer, Ok(Confirmation::Lost));
+    store.must_not_confirm(&queued, Confirmation::Lost).await;
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
     let held = store.must_confirm(&queued).await;
     assert!(held.expires_in > Duration::from_millis(LONG / 2));
     released(&store, &queued).await;
-    let answer = store.confirm(&queued.name, &queued.token).await;
-    assert_eq!(answer, Ok(Confirmation::Lost));
+    store.must_not_confirm(&queued, Confirmation::Lost).await;
 }
 
 pub(crate) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn Fixture) {
@@ -84,10 +75,7 @@ pub(crate) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn 
         if held {
             granted(&store, &attempt("lock", LONG)).await;
         }
-        let answer = store.leave(&unknown.name, &unknown.token, None).await;
-        let Leaving::Left(contention) = answer.unwrap() else {
-            panic!("it was never queued");
-        };
+        let contention = store.must_leave(&unknown, None).await;
         assert_eq!(contention.holder.is_some(), held);
         assert_eq!(contention.waiters, 0);
     }
@@ -96,9 +84,7 @@ pub(crate) async fn one_who_leaves_without_having_queued_has_left(fixture: &dyn 
 pub(crate) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
     fixture: &dyn Fixture,
 ) {
-    let store = fixture.store();
-    let holder = attempt("lock", LONG);
-    granted(&store, &holder).await;
+    let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
     let key = key();
     let [older, newer] = [(); 2].map(|()| patient(keyed("lock", LONG, key)));
     let _older = store.park(&older);
@@ -106,8 +92,7 @@ pub(crate) async fn one_who_leaves_after_it_was_superseded_takes_nobody_along(
     for attempt in [&older, &newer] {
         store.must_queue(attempt).await;
     }
-    let answer = store.leave(&older.name, &older.token, None).await;
-    assert_eq!(answer.unwrap(), Leaving::Superseded);
+    store.must_be_superseded(&older, None).await;
     store.must_give_back(&older, GiveBack::NothingHeld).await;
     released(&store, &holder).await;
     timeout(LATE, place.news()).await.expect("it is granted");
@@ -119,8 +104,7 @@ pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_
 ) {
     let gateways = fixture.gateways();
     let [here, there] = [&gateways[0], &gateways[gateways.len() - 1]];
-    let holder = attempt("lock", LONG);
-    granted(here, &holder).await;
+    let holder = here.must_hold(attempt("lock", LONG)).await;
     let key = key();
     let [older, newer] = [(); 2].map(|()| patient(keyed("lock", LONG, key)));
     let mut place = there.stand(&older).await;
@@ -132,14 +116,10 @@ pub(crate) async fn one_whose_wait_runs_out_with_the_grant_leaves_it_to_a_newer_
         Acquisition::Replayed(held, _) | Acquisition::Collected(held, ..) => held,
         other => panic!("{other:?}"),
     };
-    let answer = there.leave(&older.name, &older.token, None).await;
-    assert_eq!(answer.unwrap(), Leaving::Superseded);
+    there.must_be_superseded(&older, None).await;
     let keeper = Renewer::Keeper(KeeperId::of_attempt(&newer.token));
-    let renewal = here
-        .renew_as(keeper, &older.name, &older.token, RenewalTtl::default())
-        .await;
-    let expected = matches!(&renewal, Ok(Renewal::Renewed(held, _)) if held.fence == lease.fence);
-    assert!(expected, "{renewal:?}");
+    let renewed = here.must_renew_as(keeper, &older).await;
+    assert_eq!(renewed.fence, lease.fence);
 }
 
 fn waiting() -> Attempt {

@@ -60,10 +60,8 @@ pub(crate) async fn have_waited_since_they_were_first_taken(fixture: &dyn Fixtur
         // An error: nobody waits for it any more.
         let _ = queued.send(());
     });
-    timeout(LATE, told)
-        .await
-        .expect("in time")
-        .expect("it waits");
+    let told = timeout(LATE, told).await;
+    told.expect("in time").expect("it waits");
     let granted = gateways.pass(&lease, last).await;
     let waited = granted.waited;
     assert!(waited + MOMENT >= PIECE * 2, "{waited:?}");
@@ -98,8 +96,7 @@ pub(crate) async fn are_given_up_by_asking_without_waiting(fixture: &dyn Fixture
     // Longer than the case may take: nobody may have to wait for it.
     let (gateways, lease, key, gone) = placed(fixture, LONG, "gives up").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
-    gone.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(gone, 1).await;
     for _ in 0..2 {
         let told = gateways.ask(not_waiting("gives up", &key)).held().await;
         assert_eq!(told.waiters, 1);
@@ -134,20 +131,14 @@ pub(crate) async fn are_not_given_up_in_other_words_or_without_the_key(fixture: 
 
 pub(crate) async fn are_granted_the_lock_and_answer_it_in_full(fixture: &dyn Fixture) {
     let (gateways, lease, key, gone) = placed(fixture, GRACE, "comes back").await;
-    gone.hang_up();
-    gateways.parked(0).await;
+    gateways.hang_up(gone, 0).await;
     gateways.release("lock", &lease.token).await;
-    assert_eq!(
-        gateways.holder("lock").await,
-        keyed("comes back", &key).owner
-    );
+    let found = gateways.holder("lock").await;
+    assert_eq!(found, keyed("comes back", &key).owner);
     gateways.ask(at_once("another")).held().await;
 
-    let back = gateways
-        .ask(keyed("comes back", &key))
-        .answer()
-        .await
-        .unwrap();
+    let back = gateways.ask(keyed("comes back", &key));
+    let back = back.answer().await.unwrap();
     assert!(back.delivery.is_replay());
     let lease = back.lease;
     assert!(lease.held.expires_in > Duration::from_millis(2 * GRACE));
@@ -162,8 +153,7 @@ pub(crate) async fn pass_on_if_nobody_asks_again(fixture: &dyn Fixture) {
     const SOON: u64 = 1_000;
     let (gateways, lease, key, gone) = placed(fixture, SOON, "gone").await;
     let next = gateways.queue(request("lock", "next"), 2).await;
-    gone.hang_up();
-    gateways.parked(1).await;
+    gateways.hang_up(gone, 1).await;
     let released = Instant::now();
     let lease = gateways.pass(&lease, next).await;
     assert!(released.elapsed() < Duration::from_millis(SOON) + Duration::from_secs(30));
@@ -178,10 +168,8 @@ pub(crate) async fn run_out(fixture: &dyn Fixture) {
     let next = gateways.queue(request("lock", "next"), 2).await;
     gone.hang_up();
     // Nobody asks for it, and yet it goes away.
-    until("it is not kept for ever", async || {
-        gateways.ask(at_once("looks")).held().await.waiters == 1
-    })
-    .await;
+    let is_so = async || gateways.ask(at_once("looks")).held().await.waiters == 1;
+    until("it is not kept for ever", is_so).await;
     let shown = gateways.shown("lock").await;
     assert_eq!((shown.queue.len(), shown.waiters), (1, 1));
     assert_eq!(shown.queue[0].owner, request("lock", "next").owner);
@@ -231,16 +219,8 @@ struct KeptPlace {
 
 impl KeptPlace {
     async fn start(fixture: &dyn Fixture) -> Self {
-        let store = fixture.store();
-        let holder = attempt("lock", LONG);
-        granted(&store, &holder).await;
-        let waiting = Waiting {
-            max_wait: Duration::from_secs(50),
-            longest_queue: 100,
-        };
-        let left = with(attempts::keyed("lock", LONG, key()), |it| {
-            it.wait = Some(waiting);
-        });
+        let (store, holder) = holding(fixture, attempt("lock", LONG)).await;
+        let left = patient(attempts::keyed("lock", LONG, key()));
         let parked = store.stand(&left).await;
         let place = Self {
             store,
@@ -253,10 +233,8 @@ impl KeptPlace {
     }
 
     async fn leave(&self) {
-        let Attempt { name, token, .. } = &self.left;
         let grace = Some(Duration::from_millis(GRACE));
-        let answer = self.store.leave(name, token, grace).await.unwrap();
-        assert!(matches!(answer, Leaving::Left(_)), "{answer:?}");
+        self.store.must_leave(&self.left, grace).await;
     }
 
     async fn acquire(&self) {
@@ -264,9 +242,8 @@ impl KeptPlace {
     }
 
     async fn confirm(&self) {
-        let Attempt { name, token, .. } = &self.left;
-        let answer = self.store.confirm(name, token).await.unwrap();
-        assert_eq!(answer, Confirmation::Lost);
+        let lost = Confirmation::Lost;
+        self.store.must_not_confirm(&self.left, lost).await;
     }
 
     /// The lock is released, and passes to the place.

@@ -1,29 +1,21 @@
 //! What is told of a queue, and how long it may be.
 
-use latchgate::store::contract::QueuePosition;
-
 use crate::conformance::prelude::*;
 
 pub(crate) async fn inspect_shows_who_waits_in_order_and_for_how_long(fixture: &dyn Fixture) {
     let (gateways, lease) = Gateways::holding(fixture).await;
     let mut callers = Vec::new();
-    for (i, owner) in ["ann", "bob", "cyn"].into_iter().enumerate() {
-        let caller = gateways.queue(request("lock", owner), i as u64 + 1).await;
-        callers.push(caller);
+    for (waiters, owner) in (1..).zip(["ann", "bob", "cyn"]) {
+        callers.push(gateways.queue(request("lock", owner), waiters).await);
         // So that their waits can be told apart.
         sleep(Duration::from_millis(20)).await;
     }
     let shown = gateways.shown("lock").await;
     let owners: Vec<_> = shown.queue.iter().map(|it| it.owner.clone()).collect();
-    assert_eq!(
-        owners,
-        ["ann", "bob", "cyn"].map(|it| request("lock", it).owner)
-    );
-    assert!(
-        shown
-            .queue
-            .is_sorted_by(|before, after| before.waited > after.waited)
-    );
+    let expected = ["ann", "bob", "cyn"].map(|it| request("lock", it).owner);
+    assert_eq!(owners, expected);
+    let waits = shown.queue.iter().map(|it| it.waited);
+    assert!(waits.is_sorted_by(|before, after| before > after));
     assert!(shown.queue[2].waited >= Duration::from_millis(10));
     assert!(shown.queue[0].waited < Duration::from_secs(30));
     assert_eq!(shown.waiters, 3);
@@ -44,11 +36,7 @@ pub(crate) async fn a_list_shows_how_many_wait_for_each_lock(fixture: &dyn Fixtu
 
 /// Waits until a list shows these locks with so many who wait.
 async fn listed(gateways: &Gateways, expected: &[(&str, u64)]) {
-    let query = ListQuery {
-        filter: ListFilter::default(),
-        limit: 1_000,
-        cursor: None,
-    };
+    let query = list_query(1_000, None);
     eventually(&format!("{expected:?} is listed"), async || {
         let page = gateways.any().list(&query, |_| true).await.unwrap();
         let locks = page.locks.iter();
@@ -80,18 +68,11 @@ pub(crate) async fn an_attempt_is_told_how_many_are_before_it(fixture: &dyn Fixt
     for ahead in 0..3 {
         let attempt = patient(attempt("lock", LONG));
         let _place = store.park(&attempt);
-        let place = match store.acquire(&attempt).await.unwrap() {
-            Acquisition::Queued(place) => place,
-            other => panic!("not queued: {other:?}"),
-        };
+        let place = store.must_queue(&attempt).await;
         assert_eq!(place.ahead, ahead);
         assert_eq!(place.contention.waiters, ahead + 1);
         assert!(place.contention.holder.is_some(), "{holder:?} holds it");
         // A copy of the command changes nothing.
-        let again = store.acquire(&attempt).await.unwrap();
-        let Acquisition::Queued(QueuePosition { ahead: again, .. }) = again else {
-            panic!("not queued: {again:?}");
-        };
-        assert_eq!(again, ahead);
+        assert_eq!(store.must_queue(&attempt).await.ahead, ahead);
     }
 }

@@ -17,17 +17,12 @@ const STUCK: usize = 400;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_away_takes_no_room_from_the_others() {
     let mut cluster = Cluster::start(3, false, NEVER).await;
-    let store = Arc::new(open(&cluster.url(), &quick(), &Lifecycle::new()));
-    let held = attempt(&cluster.names_on(1, 1)[0]);
-    granted(store.acquire(&held).await);
+    let store = Arc::new(open(&cluster.url()));
+    let held = store.must_hold(attempt(&cluster.names_on(1, 1)[0])).await;
     granted(store.acquire(&attempt(&cluster.names_on(0, 1)[0])).await);
     let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
     cluster.servers[0].kill();
-    until("it is noticed", async || {
-        let nodes = store.figures().masters;
-        nodes.contains(&(lost.clone(), false))
-    })
-    .await;
+    until_away(&store, &lost).await;
 
     let mut crowd = JoinSet::new();
     let gone = cluster.names_on(0, 50);
@@ -66,11 +61,7 @@ async fn a_server_that_is_away_takes_no_room_from_the_others() {
 
     cluster.servers[0].start_again().await;
     let back = Instant::now();
-    until("it is back", async || {
-        let next = store.acquire(&attempt(&gone[1])).await;
-        next.is_ok()
-    })
-    .await;
+    until_answered(&*store, &gone[1]).await;
     assert!(back.elapsed() < Duration::from_mins(1));
 }
 
@@ -79,12 +70,8 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
     let mut cluster = Cluster::start(3, false, NEVER).await;
     let lost = format!("127.0.0.1:{}", cluster.servers[0].port());
     cluster.servers[0].kill();
-    let store = open(&cluster.url(), &quick(), &Lifecycle::new());
-    until("it is found to be away", async || {
-        let nodes = store.figures().masters;
-        nodes.contains(&(lost.clone(), false))
-    })
-    .await;
+    let store = open(&cluster.url());
+    until_away(&store, &lost).await;
     let gone = cluster.names_on(0, 1).remove(0);
     let asked: Vec<_> = (0..WAITING + 50).map(|_| attempt(&gone)).collect();
     let mut waiting = Vec::new();
@@ -112,34 +99,26 @@ async fn few_wait_for_a_server_that_was_never_reached_and_none_of_them_in_the_pl
 async fn grants_are_kept_back_until_a_replica_of_their_own_master_has_them() {
     let cluster = Cluster::start(3, true, NEVER).await;
     let config = waits_for(1, 3_000);
-    let store = open(&cluster.url(), &config, &Lifecycle::new());
+    let store = open_with(&cluster.url(), &config);
     for server in 0..3 {
         for name in cluster.names_on(server, 3) {
             granted(store.acquire(&attempt(&name)).await);
         }
     }
     // The replica of the first is cut off.
-    let port = cluster.servers[0].port().to_string();
     cluster.servers[3].freeze();
     until("the replica is gone", async || {
-        cluster.servers[0]
-            .run(&["CLIENT", "KILL", "TYPE", "replica"])
-            .await;
+        let kill = ["CLIENT", "KILL", "TYPE", "replica"];
+        cluster.servers[0].run(&kill).await;
         let online = cluster.servers[0].text(&["INFO", "replication"]).await;
         online.contains("connected_slaves:0")
     })
     .await;
     let names = cluster.names_on(0, 5);
     let refused = store.acquire(&attempt(&names[4])).await;
-    assert!(
-        matches!(
-            refused,
-            Err(StoreError::Unavailable(
-                Unavailability::TooFewReplicas { .. }
-            ))
-        ),
-        "{refused:?} on {port}"
-    );
+    let Err(StoreError::Unavailable(Unavailability::TooFewReplicas { .. })) = refused else {
+        panic!("{refused:?}");
+    };
     granted(store.acquire(&attempt(&cluster.names_on(1, 5)[4])).await);
     cluster.servers[3].thaw();
 }
@@ -170,8 +149,7 @@ async fn a_server_that_is_paused_delays_no_hand_off_of_the_others() {
     }
     let mut late = Vec::new();
     for (ends, asked) in asked {
-        let (at, outcome) = asked.outcome().await;
-        keep(outcome);
+        let (at, _) = asked.granted().await;
         late.push(at.saturating_duration_since(ends));
     }
     cluster.servers[0].thaw();

@@ -1,7 +1,7 @@
 //! A master of a cluster is replaced by its replica, while gateways are asked for locks all the time.
 
 use super::{
-    super::sentinel::observer::Observer,
+    super::sentinel::observer::{Observer, until_heard},
     servers::{BACK_WITHIN, SOON},
 };
 use crate::redis::prelude::*;
@@ -23,10 +23,7 @@ const CALLERS: usize = 4;
 impl BusyCallers {
     async fn start() -> Self {
         let cluster = Cluster::start(3, true, SOON).await;
-        let lifecycle = Lifecycle::new();
-        let stores: Vec<_> = (0..2)
-            .map(|_| Arc::new(open(&cluster.url(), &quick(), &lifecycle)))
-            .collect();
+        let stores: Vec<_> = (0..2).map(|_| Arc::new(open(&cluster.url()))).collect();
         let [struck, spared] = [(); 2].map(|()| Arc::new(Observer::default()));
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {
@@ -75,10 +72,8 @@ impl BusyCallers {
                 }
                 sleep(Duration::from_millis(5)).await;
             }
-            assert!(
-                start.elapsed() < 3 * BACK_WITHIN,
-                "the replica does not take over"
-            );
+            let expected = start.elapsed() < 3 * BACK_WITHIN;
+            assert!(expected, "the replica does not take over");
         }
     }
 
@@ -91,22 +86,17 @@ impl BusyCallers {
     }
 
     #[expect(clippy::print_stdout, reason = "the figures are what one wants to see")]
-    async fn end(mut self, what: &str, back: &[Duration]) {
+    async fn end(self, what: &str, back: &[Duration]) {
         for observer in [&self.struck, &self.spared] {
             observer.stop();
         }
-        while let Some(ended) = self.callers.join_next().await {
-            ended.expect("no caller was answered wrongly");
-        }
+        // No caller was answered wrongly.
+        self.callers.join_all().await;
         let worst = back.iter().max().copied().unwrap_or_default();
         let (struck, spared) = (self.struck.seen(), self.spared.seen());
         println!("{what}: back after {worst:?} at most; {struck:?}, the others {spared:?}");
         assert!(worst < BACK_WITHIN, "{back:?}");
-        until("messages are heard", async || {
-            let mut stores = self.stores.iter();
-            stores.all(|store| store.figures().hears == Some(true))
-        })
-        .await;
+        until_heard(&self.stores).await;
     }
 }
 
@@ -123,10 +113,8 @@ async fn failovers_that_are_planned_are_followed_and_the_others_serve_on() {
         busy.cluster.is_whole().await;
     }
     let spared = busy.spared.seen();
-    assert_eq!(
-        spared.forgotten, 0,
-        "the others are not concerned: {spared:?}"
-    );
+    // The others are not concerned.
+    assert_eq!(spared.forgotten, 0, "{spared:?}");
     busy.end("planned failovers", &back).await;
 }
 
@@ -162,8 +150,9 @@ async fn a_master_that_froze_is_replaced_and_what_it_says_then_is_not_believed()
     let back = writable.elapsed();
     frozen.thaw();
     for name in busy.cluster.names_on(0, 20) {
-        let asked = attempt(&format!("{name}-x"));
-        granted(busy.stores[0].acquire(&asked).await);
+        busy.stores[0]
+            .must_grant(&attempt(&format!("{name}-x")))
+            .await;
     }
     busy.cluster.is_whole().await;
     busy.end("a master frozen", &[back]).await;

@@ -1,59 +1,9 @@
 //! A list of the locks of a cluster is scanned server by server.
 
-use latchgate::store::cursor::Cursor;
-
 use crate::redis::prelude::*;
-
-/// How many locks are held: several pages of them.
-fn locks() -> usize {
-    if full() { 120 } else { 45 }
-}
-
-async fn page(store: &RedisStore, limit: usize, cursor: Option<Cursor>) -> Page {
-    let query = ListQuery {
-        filter: ListFilter::default(),
-        limit,
-        cursor,
-    };
-    store.list(&query).await.unwrap()
-}
-
-async fn hold(store: &RedisStore) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for n in 0..locks() {
-        let name = format!("walk-{n}");
-        granted(store.acquire(&attempt(&name)).await);
-        names.insert(name);
-    }
-    names
-}
 
 fn names(page: &Page) -> impl Iterator<Item = String> {
     page.locks.iter().map(|lock| lock.name.to_string())
-}
-
-#[tokio::test]
-async fn every_page_goes_on_at_the_server_where_the_one_before_ended() {
-    let cluster = Pooled::take().await;
-    let lifecycle = Lifecycle::new();
-    let stores = [(); 2].map(|()| open(&cluster.url(), &quick(), &lifecycle));
-    let held = hold(&stores[0]).await;
-    let mut shown = Vec::new();
-    let (mut cursor, mut pages) = (None, 0);
-    loop {
-        // Each page through another gateway.
-        let page = page(&stores[pages % 2], 10, cursor).await;
-        assert!(page.locks.len() <= 10);
-        shown.extend(names(&page));
-        pages += 1;
-        let Some(next) = page.next else {
-            break;
-        };
-        cursor = Some(next);
-    }
-    assert!(pages > 3);
-    assert_eq!(shown.len(), held.len(), "each once");
-    assert_eq!(shown.into_iter().collect::<BTreeSet<_>>(), held);
 }
 
 #[tokio::test]
@@ -69,18 +19,10 @@ async fn a_list_while_slots_move_shows_every_lock_that_rests() {
     for name in [ahead, behind] {
         cluster.begin_move(slot_of(name), 0, 1).await;
     }
-    cluster
-        .move_keys(&[&format!("lg:{{{ahead}}}:lock")], 0, 1)
-        .await;
-    let (mut cursor, mut shown) = (None, BTreeSet::new());
-    loop {
-        let page = page(&store, 100, cursor).await;
-        shown.extend(names(&page));
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let key = format!("lg:{{{ahead}}}:lock");
+    cluster.move_keys(&[&key], 0, 1).await;
+    let pages = store.pages(100, None).await;
+    let shown: BTreeSet<_> = pages.iter().flat_map(names).collect();
     assert!(shown.contains(rests), "{shown:?}");
     for name in [ahead, behind] {
         cluster.end_move(slot_of(name), 0, 1).await;
@@ -100,20 +42,9 @@ async fn a_slot_with_many_locks_is_shown_page_by_page() {
     for name in &crowd {
         granted(store.acquire(&attempt(name)).await);
     }
-    let (mut cursor, mut seen) = (None, Vec::new());
-    for _ in 0..100 {
-        let page = page(&store, 3, cursor).await;
-        assert!(page.locks.len() <= 3);
-        seen.extend(names(&page));
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    assert_eq!(cursor, None);
+    let pages = store.pages(3, None).await;
+    let seen: Vec<_> = pages.iter().flat_map(names).collect();
     assert_eq!(seen.len(), crowd.len(), "each once");
-    assert_eq!(
-        seen.into_iter().collect::<BTreeSet<_>>(),
-        crowd.into_iter().collect()
-    );
+    let seen: BTreeSet<_> = seen.into_iter().collect();
+    assert_eq!(seen, crowd.into_iter().collect());
 }

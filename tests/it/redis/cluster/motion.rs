@@ -46,8 +46,7 @@ async fn a_lease_is_renewed_and_released_wherever_its_keys_are() {
 async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip(STEPS) {
-        let asked = keyed(name, "key");
-        granted(store.acquire(&asked).await);
+        let asked = store.must_hold(keyed(name, "key")).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
         store.must_renew(&asked, None).await;
@@ -56,8 +55,7 @@ async fn a_lease_with_a_key_is_released_and_that_is_not_remembered() {
         // What remembers it may be in the other place.
         store.must_not_release(&asked, Loss::Free).await;
         // That its key was used is known from before.
-        let used = store.acquire(&keyed(name, "key")).await;
-        assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
+        store.must_expire(&keyed(name, "key")).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
@@ -68,8 +66,7 @@ const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_is_confirmed_wherever_its_lock_is_and_nothing_else_is_touched() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     let names = cluster.names_on(0, STEPS.len() * TRIES);
     for (names, gone) in names.chunks(TRIES).zip(STEPS) {
         let mut tries = names.iter();
@@ -146,10 +143,23 @@ async fn what_a_token_without_a_lease_is_told_waits_until_the_slot_has_come_to_r
     cluster.move_slot(slot_of(name), 1, 0).await;
 }
 
+/// Serves those who wait, in the order in which they asked.
+async fn served_in_order(
+    gates: &[TestGateway; 2],
+    queue: Vec<PendingAcquire>,
+    mut last: FencingToken,
+) {
+    for (turn, asked) in queue.into_iter().enumerate() {
+        let lease = asked.lease().await;
+        assert!(lease.held.fence > last, "{turn}: in the order of asking");
+        last = lease.held.fence;
+        gates[turn % 2].release(&lease).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_to_rest() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     let name = &cluster.names_on(0, 1)[0];
     let first = gates[0].take(name).await;
     let mut queue = Vec::new();
@@ -163,26 +173,16 @@ async fn those_who_wait_keep_their_places_and_are_served_when_the_slot_has_come_
     // than its round.
     sleep(Duration::from_secs(if full() { 7 } else { 3 })).await;
     cluster.end_move(slot_of(name), 0, 1).await;
-    let mut last = first.held.fence;
-    for (turn, asked) in queue.into_iter().enumerate() {
-        let lease = asked.lease().await;
-        assert!(
-            lease.held.fence > last,
-            "{turn}: in the order in which they asked"
-        );
-        last = lease.held.fence;
-        gates[turn % 2].release(&lease).await;
-    }
+    served_in_order(&gates, queue, first.held.fence).await;
     cluster.move_slot(slot_of(name), 1, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     let name = &cluster.names_on(0, 1)[0];
     let holder = keyed(name, "key");
-    let mut last = granted(gates[0].store.acquire(&holder).await).fence;
+    let last = granted(gates[0].acquire(&holder).await).fence;
     let mut queue = Vec::new();
     for turn in 0..4 {
         queue.push(gates[1 - turn % 2].queue(request(name)).await);
@@ -195,16 +195,11 @@ async fn no_script_is_begun_that_could_come_upon_a_key_that_has_gone_ahead() {
     let gone: Vec<&str> = gone.into_iter().map(String::as_str).collect();
     cluster.move_keys(&gone, 0, 1).await;
     let waits = waiting(attempt(name));
-    assert_unavailable(gates[0].store.acquire(&waits).await);
-    gates[0].store.must_release(&holder).await;
+    assert_unavailable(gates[0].acquire(&waits).await);
+    gates[0].must_release(&holder).await;
     let queued = format!("lg:{{{name}}}:wait");
     assert_eq!(cluster.servers[0].integer(&["LLEN", &queued]).await, 4);
     cluster.end_move(slot_of(name), 0, 1).await;
-    for (turn, asked) in queue.into_iter().enumerate() {
-        let lease = asked.lease().await;
-        assert!(lease.held.fence > last, "{turn}: in the order of asking");
-        last = lease.held.fence;
-        gates[turn % 2].release(&lease).await;
-    }
+    served_in_order(&gates, queue, last).await;
     cluster.move_slot(slot_of(name), 1, 0).await;
 }

@@ -32,9 +32,8 @@ impl Pooled {
         };
         let empty = kept.cluster.masters().iter().map(async |server| {
             for kind in ["normal", "pubsub"] {
-                server
-                    .run(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
-                    .await;
+                let kill = ["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"];
+                server.run(&kill).await;
             }
             server.run(&["FLUSHALL"]).await;
         });
@@ -45,8 +44,15 @@ impl Pooled {
     /// A cluster, and a store on it.
     pub(crate) async fn open() -> (Self, RedisStore) {
         let cluster = Self::take().await;
-        let store = open(&cluster.url(), &quick(), &Lifecycle::new());
+        let store = open(&cluster.url());
         (cluster, store)
+    }
+
+    /// A cluster, and two gateways on it.
+    pub(crate) async fn with_gateways() -> (Self, [TestGateway; 2]) {
+        let cluster = Self::take().await;
+        let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+        (cluster, gates)
     }
 
     /// Nobody else uses it any more: its servers end.

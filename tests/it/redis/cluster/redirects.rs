@@ -8,8 +8,7 @@ async fn locks_of_all_servers_are_taken_and_left() {
     let (cluster, store) = Pooled::open().await;
     for server in 0..3 {
         for name in cluster.names_on(server, 3) {
-            let asked = attempt(&name);
-            granted(store.acquire(&asked).await);
+            let asked = store.must_hold(attempt(&name)).await;
             let key = format!("lg:{{{name}}}:lock");
             assert_eq!(cluster.servers[server].integer(&["EXISTS", &key]).await, 1);
             store.must_release(&asked).await;
@@ -27,13 +26,10 @@ async fn a_server_that_was_not_named_is_found_and_one_that_does_not_answer_is_no
     let cluster = Pooled::take().await;
     let one = cluster.servers[1].port();
     let url = cluster_url(&format!("redis+cluster://127.0.0.1:1,127.0.0.1:{one}"));
-    let store = open(&url, &quick(), &Lifecycle::new());
+    let store = open(&url);
     for server in 0..3 {
-        granted(
-            store
-                .acquire(&attempt(&cluster.names_on(server, 1)[0]))
-                .await,
-        );
+        let lock = &cluster.names_on(server, 1)[0];
+        store.must_grant(&attempt(lock)).await;
     }
 }
 
@@ -66,10 +62,7 @@ async fn a_key_of_another_type_is_named_and_leads_nobody_to_another_server() {
         let there = &cluster.servers[server];
         there.run(&["RPUSH", &ticket, "mine"]).await;
         there.run(&["CONFIG", "RESETSTAT"]).await;
-        match store.release(&asked.name, &asked.token).await {
-            Err(StoreError::ForeignData { key, .. }) => assert_eq!(key, ticket),
-            other => panic!("{other:?}"),
-        }
+        assert_foreign(store.release(&asked.name, &asked.token).await, &ticket);
         let stats = there.text(&["INFO", "errorstats"]).await;
         assert!(!stats.contains("errorstat_MOVED"), "{stats}");
         there.run(&["DEL", &ticket]).await;
@@ -81,7 +74,7 @@ async fn a_key_of_another_type_is_named_and_leads_nobody_to_another_server() {
 async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     let cluster = Pooled::take().await;
     let config = with(quick(), |it| it.deadline_ms = Millis(30_000));
-    let store = open(&cluster.url(), &config, &Lifecycle::new());
+    let store = open_with(&cluster.url(), &config);
     let names = cluster.names_on(0, 2);
     let (first, second) = (keyed(&names[0], "key"), attempt(&names[1]));
     granted(store.acquire(&first).await);
@@ -93,11 +86,7 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     // It has what it is sent, and answers nobody until it is heard no more.
     cluster.servers[2].freeze();
     let heard_no_more = async {
-        until("nobody hears of it any more", async || {
-            let nodes = store.figures().masters;
-            nodes.contains(&(there.clone(), false))
-        })
-        .await;
+        until_away(&store, &there).await;
         cluster.servers[2].thaw();
     };
     let (released, acquired, ()) = tokio::join!(
@@ -110,8 +99,7 @@ async fn what_was_lost_behind_a_redirect_is_recognised_when_it_is_sent_again() {
     store.must_release(&second).await;
     let after = granted(store.acquire(&attempt(&names[1])).await);
     assert!(after.fence > lease.fence);
-    let again = store.acquire(&keyed(&names[0], "key")).await;
-    assert_eq!(again, Ok(Acquisition::IdempotencyExpired));
+    store.must_expire(&keyed(&names[0], "key")).await;
     for name in &names {
         cluster.move_slot(slot_of(name), 2, 0).await;
     }
@@ -122,8 +110,9 @@ async fn a_server_that_has_forgotten_the_scripts_is_sent_them_again() {
     let (cluster, store) = Pooled::open().await;
     for turn in 0..2 {
         for server in 0..3 {
-            let asked = attempt(&cluster.names_on(server, 1)[0]);
-            granted(store.acquire(&asked).await);
+            let asked = store
+                .must_hold(attempt(&cluster.names_on(server, 1)[0]))
+                .await;
             store.must_release(&asked).await;
         }
         if turn == 0 {
@@ -138,16 +127,15 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
     let cluster = Pooled::take().await;
     for (user, lacks) in [("all", ""), ("some", "-asking"), ("none", "-cluster")] {
         let rules = format!(
-            "ACL SETUSER {user} reset on >s3cret ~lg:* &lg:* -@all {COMMANDS} +scan +getrange +asking \
+            "{user} reset on >s3cret ~lg:* &lg:* -@all {COMMANDS} +scan +getrange +asking \
              +cluster|info +cluster|slots {lacks}"
         );
-        let words: Vec<_> = rules.split_whitespace().collect();
         for server in cluster.masters() {
-            assert_eq!(server.text(&words).await, "OK");
+            server.set_user(&rules).await;
         }
         let port = cluster.servers[0].port();
         let url = cluster_url(&format!("redis+cluster://{user}:s3cret@127.0.0.1:{port}"));
-        let store = open(&url, &quick(), &Lifecycle::new());
+        let store = open(&url);
         let (check, missing) = match user {
             "all" => ("permissions", None),
             "some" => ("permissions", Some("ASKING")),
@@ -162,14 +150,9 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
         })
         .await;
         if user == "all" {
-            let asked = attempt("allowed");
-            granted(store.acquire(&asked).await);
-            let query = ListQuery {
-                filter: ListFilter::default(),
-                limit: 10,
-                cursor: None,
-            };
-            assert_eq!(store.list(&query).await.unwrap().locks.len(), 1);
+            store.must_grant(&attempt("allowed")).await;
+            let page = store.list(&list_query(10, None)).await.unwrap();
+            assert_eq!(page.locks.len(), 1);
         }
     }
 }
@@ -177,8 +160,7 @@ async fn a_user_with_the_permissions_of_the_documentation_may_do_everything_and_
 #[tokio::test]
 async fn a_closed_store_comes_to_rest() {
     let pooled = Pooled::take().await;
-    let lifecycle = Lifecycle::new();
-    let store = open(&pooled.url(), &quick(), &lifecycle);
+    let store = open(&pooled.url());
     granted(store.acquire(&attempt("closed")).await);
     store.close().await;
     // One thread serves everything here: what went on without end would let nothing else come by.
@@ -195,8 +177,7 @@ async fn a_closed_store_comes_to_rest() {
 async fn a_server_of_a_cluster_and_one_that_is_of_none_are_told_from_each_other() {
     let cluster = Pooled::take().await;
     let other = cluster.names_on(1, 1);
-    let lifecycle = Lifecycle::new();
-    let alone = open(&cluster.servers[0].url(), &quick(), &lifecycle);
+    let alone = open(&cluster.servers[0].url());
     let refused = alone.inspect(&attempt(&other[0]).name).await;
     let Err(StoreError::Unavailable(Unavailability::Refused(why))) = refused else {
         panic!("{refused:?}");
@@ -205,7 +186,7 @@ async fn a_server_of_a_cluster_and_one_that_is_of_none_are_told_from_each_other(
 
     let rig = Rig::start().await;
     let url = cluster_url(&format!("redis+cluster://127.0.0.1:{}", rig.server.port()));
-    let store = open(&url, &quick(), &lifecycle);
+    let store = open(&url);
     eventually(
         "the server says that it is part of no cluster",
         async || {

@@ -23,11 +23,8 @@ const HELD: usize = 12;
 
 impl BusyCallers {
     async fn start(cluster: &Cluster) -> Self {
-        let lifecycle = Lifecycle::new();
         let (url, config) = (cluster.url(), quick());
-        let stores: Vec<_> = (0..2)
-            .map(|_| Arc::new(open(&url, &config, &lifecycle)))
-            .collect();
+        let stores: Vec<_> = (0..2).map(|_| Arc::new(open_with(&url, &config))).collect();
         let mut held = Vec::new();
         for n in 0..HELD {
             let asked = attempt(&format!("held-{n}"));
@@ -61,9 +58,8 @@ impl BusyCallers {
     async fn end(mut self, what: &str) {
         self.observer.served(Instant::now(), BACK_WITHIN).await;
         self.observer.stop();
-        while let Some(ended) = self.callers.join_next().await {
-            ended.expect("no caller was answered wrongly");
-        }
+        // No caller was answered wrongly.
+        std::mem::take(&mut self.callers).join_all().await;
         let seen = self.observer.seen();
         println!("{what}: {seen:?}");
         assert!(seen.granted > 50, "{seen:?}");
@@ -71,8 +67,9 @@ impl BusyCallers {
         self.renew_all().await;
         for asked in &self.held {
             self.stores[0].must_release(asked).await;
-            let next = attempt(asked.name.as_str());
-            granted(self.stores[1].acquire(&next).await);
+            self.stores[1]
+                .must_grant(&attempt(asked.name.as_str()))
+                .await;
         }
     }
 }

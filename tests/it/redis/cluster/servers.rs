@@ -22,24 +22,14 @@ impl Cluster {
     /// Starts so many masters that share all slots, each with a replica or without.
     pub(crate) async fn start(masters: usize, with_replicas: bool, timeout: &str) -> Self {
         let count = if with_replicas { 2 * masters } else { masters };
-        let options = [
-            "--cluster-enabled",
-            "yes",
-            "--cluster-port",
-            RedisServer::FREE_PORT,
-            "--cluster-node-timeout",
-            timeout,
-            // A replica takes over although it has not heard of its master for a while.
-            "--cluster-replica-validity-factor",
-            "0",
-            "--cluster-allow-replica-migration",
-            "no",
-            "--repl-diskless-sync-delay",
-            "0",
-            "--repl-ping-replica-period",
-            "1",
-        ];
-        let servers = join_all((0..count).map(|_| RedisServer::start_with(&options))).await;
+        // A replica takes over although it has not heard of its master for a while.
+        let options = format!(
+            "--cluster-enabled yes --cluster-port {} --cluster-node-timeout {timeout} \
+             --cluster-replica-validity-factor 0 --cluster-allow-replica-migration no \
+             --repl-diskless-sync-delay 0 --repl-ping-replica-period 1",
+            RedisServer::FREE_PORT
+        );
+        let servers = join_all((0..count).map(|_| RedisServer::start_as(&options))).await;
         let cluster = Self { servers, masters };
         cluster.form().await;
         cluster
@@ -49,23 +39,20 @@ impl Cluster {
         let of_each = Slot::COUNT.div_ceil(self.masters);
         for (n, server) in self.servers.iter().enumerate() {
             // No two configurations are of one epoch.
-            server
-                .run(&["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()])
-                .await;
+            let epoch = ["CLUSTER", "SET-CONFIG-EPOCH", &(n + 1).to_string()];
+            server.run(&epoch).await;
             if n < self.masters {
                 let last = ((n + 1) * of_each).min(Slot::COUNT) - 1;
-                let range = [(n * of_each).to_string(), last.to_string()];
-                server
-                    .run(&["CLUSTER", "ADDSLOTSRANGE", &range[0], &range[1]])
-                    .await;
+                let (first, last) = ((n * of_each).to_string(), last.to_string());
+                let range = ["CLUSTER", "ADDSLOTSRANGE", &first, &last];
+                server.run(&range).await;
             }
         }
         for server in &self.servers[1..] {
             let bus = server.option("--cluster-port");
             let port = server.port().to_string();
-            self.servers[0]
-                .run(&["CLUSTER", "MEET", "127.0.0.1", &port, bus])
-                .await;
+            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus];
+            self.servers[0].run(&meet).await;
         }
         for (n, server) in self.servers.iter().enumerate() {
             until("the server knows all of them", async || {
@@ -88,11 +75,9 @@ impl Cluster {
     /// Waits until every server sees every slot served, and every replica has come.
     pub(crate) async fn is_whole(&self) {
         for (n, server) in self.servers.iter().enumerate() {
-            until("the server finds the cluster whole", async || {
-                let state = self.info(server, "cluster_state").await;
-                state == "ok"
-            })
-            .await;
+            let state = async || self.info(server, "cluster_state").await;
+            let is_so = async || state().await == "ok";
+            until("the server finds the cluster whole", is_so).await;
             if n < self.masters && self.servers.len() > self.masters {
                 eventually("the replica has come", async || {
                     let Value::Array(role) = server.run(&["ROLE"]).await else {
@@ -142,9 +127,8 @@ impl Cluster {
         let number = slot.index().to_string();
         let (giver, taker) = (self.id(from).await, self.id(to).await);
         for (server, what, id) in [(to, "IMPORTING", &giver), (from, "MIGRATING", &taker)] {
-            let done = self.servers[server]
-                .run(&["CLUSTER", "SETSLOT", &number, what, id])
-                .await;
+            let set = ["CLUSTER", "SETSLOT", &number, what, id];
+            let done = self.servers[server].run(&set).await;
             assert!(matches!(done, Value::Okay), "{done:?}");
         }
     }
@@ -165,9 +149,8 @@ impl Cluster {
     pub(crate) async fn end_move(&self, slot: Slot, from: usize, to: usize) {
         let number = slot.index().to_string();
         loop {
-            let left = self.servers[from]
-                .run(&["CLUSTER", "GETKEYSINSLOT", &number, "100"])
-                .await;
+            let keys = ["CLUSTER", "GETKEYSINSLOT", &number, "100"];
+            let left = self.servers[from].run(&keys).await;
             let left: Vec<String> = from_redis_value(left).unwrap();
             if left.is_empty() {
                 break;
@@ -180,9 +163,8 @@ impl Cluster {
         let mut others: Vec<usize> = (0..self.masters).filter(|&it| it != to).collect();
         others.insert(0, to);
         for server in others {
-            self.servers[server]
-                .run(&["CLUSTER", "SETSLOT", &number, "NODE", &taker])
-                .await;
+            let set = ["CLUSTER", "SETSLOT", &number, "NODE", &taker];
+            self.servers[server].run(&set).await;
         }
         self.have_heard().await;
     }
@@ -212,13 +194,20 @@ impl Cluster {
             return String::new();
         };
         let info: String = from_redis_value(info).unwrap_or_default();
-        let value = |line: &str| {
+        let value = |line: &'_ str| {
             line.strip_prefix(field)?
                 .strip_prefix(':')
                 .map(str::to_owned)
         };
         info.lines().find_map(value).unwrap_or_default()
     }
+}
+
+/// Waits until a store has found that a master is away.
+pub(crate) async fn until_away(store: &RedisStore, node: &str) {
+    let away = (node.to_owned(), false);
+    let is_so = async || store.figures().masters.contains(&away);
+    until("it is found to be away", is_so).await;
 }
 
 /// The slot of a lock.

@@ -20,9 +20,7 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
         let sharing = [reader(name), one_of(3, name), one_of(3, name)];
-        for asked in &sharing {
-            granted(store.acquire(asked).await);
-        }
+        store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
         for (asked, slot) in sharing.iter().zip([None, Some(0), Some(1)]) {
@@ -37,9 +35,9 @@ async fn leases_that_share_a_lock_are_renewed_and_released_at_either_server() {
         let next = one_of(3, name);
         assert_eq!(granted(store.acquire(&next).await).mode.slot(), Some(0));
         store.must_refuse(&one_of(3, name)).await;
-        for asked in [&sharing[0], &sharing[2], &next] {
-            store.must_release(asked).await;
-        }
+        store
+            .must_release_each([&sharing[0], &sharing[2], &next])
+            .await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
 }
@@ -49,14 +47,10 @@ async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 2).iter().zip([0, 4]) {
         let sharing = [one_of(2, name), one_of(2, name)];
-        for asked in &sharing {
-            granted(store.acquire(asked).await);
-        }
+        store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
-        for asked in &sharing {
-            store.must_release(asked).await;
-        }
+        store.must_release_each(&sharing).await;
         let keys = shared_keys(name);
         for server in &cluster.servers[..2] {
             let here = server.keys().await;
@@ -64,8 +58,7 @@ async fn the_last_who_shared_a_lock_leaves_nothing_behind_on_the_way() {
             assert!(left.is_empty(), "{gone}: {left:?}");
         }
         cluster.end_move(slot_of(name), 0, 1).await;
-        let alone = attempt(name);
-        granted(store.acquire(&alone).await);
+        let alone = store.must_hold(attempt(name)).await;
         store.must_release(&alone).await;
         cluster.move_slot(slot_of(name), 1, 0).await;
     }
@@ -76,9 +69,7 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
     let (cluster, store) = Pooled::open().await;
     for (name, gone) in cluster.names_on(0, 3).iter().zip([1, 2, 3]) {
         let sharing = [one_of(2, name), one_of(2, name)];
-        for asked in &sharing {
-            granted(store.acquire(asked).await);
-        }
+        store.must_grant_each(&sharing).await;
         cluster.begin_move(slot_of(name), 0, 1).await;
         ahead(&cluster, name, gone).await;
         assert_unavailable(renewed(&store, &sharing[0]).await);
@@ -88,10 +79,8 @@ async fn while_its_keys_are_in_two_places_nothing_of_a_lock_that_is_shared_chang
         assert_unavailable(store.release(lock, token).await);
         assert_unavailable(store.acquire(&reader(name)).await);
         cluster.end_move(slot_of(name), 0, 1).await;
-        match store.inspect(&sharing[0].name).await.unwrap().holder {
-            Some(Holder::Shared(holders)) => assert_eq!(holders.count, 2, "{gone}"),
-            other => panic!("{gone}: {other:?}"),
-        }
+        let holders = store.must_be_shared(&sharing[0].name).await;
+        assert_eq!(holders.count, 2, "{gone}");
         for asked in &sharing {
             store.must_renew(asked, None).await;
             store.must_release(asked).await;
@@ -106,8 +95,7 @@ const TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
-    let cluster = Pooled::take().await;
-    let gates = [0, 1].map(|_| TestGateway::with(&cluster.url(), &quick()));
+    let (cluster, gates) = Pooled::with_gateways().await;
     for gone in [0, 4] {
         let names = cluster.names_on(0, TRIES);
         let mut tries = names.iter();
@@ -123,8 +111,7 @@ async fn a_grant_beside_others_is_confirmed_while_the_slot_moves() {
 /// Whether a grant was confirmed in time. It is made before the slot begins to move.
 async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone: usize) -> bool {
     let (store, other) = (&gates[0].store, &gates[1].store);
-    let stays = reader(lock);
-    granted(store.acquire(&stays).await);
+    let stays = store.must_hold(reader(lock)).await;
     let alone = gates[0].queue(request(lock)).await;
     let asked = waiting(one_of(3, lock));
     let place = other.stand(&asked).await;
@@ -142,13 +129,11 @@ async fn confirms(cluster: &Cluster, gates: &[TestGateway; 2], lock: &str, gone:
     let in_time = start.elapsed() < PROVISIONAL;
     cluster.end_move(slot_of(lock), 0, 1).await;
     if in_time {
-        match confirmed {
-            Ok(Confirmation::Confirmed(lease)) => {
-                assert_eq!(lease.mode.slot(), Some(0));
-                assert!(lease.expires_in > Duration::from_secs(25), "{lease:?}");
-            }
-            lost => panic!("{gone}: {lost:?}"),
-        }
+        let Ok(Confirmation::Confirmed(lease)) = confirmed else {
+            panic!("{gone}: {confirmed:?}");
+        };
+        assert_eq!(lease.mode.slot(), Some(0));
+        assert!(lease.expires_in > Duration::from_secs(25), "{lease:?}");
     }
     drop(place);
     other.give_back(&asked.name, &asked.token).await.unwrap();

@@ -1,7 +1,7 @@
 //! Grants that are kept back until replicas have them: what a caller is told of time, memory, and servers that
 //! are others than they seem.
 
-use super::replicated::{Pair, too_few, waits};
+use super::replicated::{Pair, assert_not_replicated, too_few, waits};
 use crate::redis::prelude::*;
 
 /// How much longer than its deadline a request may take on a machine that is busy.
@@ -20,7 +20,6 @@ fn deadline(config: &RedisConfig) -> Duration {
 #[tokio::test]
 async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.replica.freeze();
     let asked = attempt("a");
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
@@ -32,20 +31,16 @@ async fn a_lease_is_told_with_what_is_left_of_it_when_the_replica_has_it() {
         pair.replica.thaw();
     });
     let lease = granted(acquired);
-    assert!(
-        lease.expires_in < Duration::from_millis(29_500),
-        "{lease:?}"
-    );
+    let expected = lease.expires_in < Duration::from_millis(29_500);
+    assert!(expected, "{lease:?}");
     assert!(lease.held_for > Duration::from_millis(500), "{lease:?}");
 }
 
 #[tokio::test]
 async fn a_lease_that_is_over_when_the_replica_has_it_is_not_answered() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.replica.freeze();
-    let mut asked = attempt("a");
-    asked.ttl = ttl(1_000);
+    let asked = with(attempt("a"), |it| it.ttl = ttl(1_000));
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         for (what, over) in [("it is granted", false), ("it is over", true)] {
             eventually(what, async || {
@@ -69,8 +64,8 @@ async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
     let gate = TestGateway::with(&pair.master.url(), &waits());
     let first = gate.take("a").await;
     let next = gate.queue(request("a")).await;
-    pair.master.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let refused = gate.store.acquire(&attempt("b")).await.err();
+    pair.master.set("maxmemory", "1").await;
+    let refused = gate.acquire(&attempt("b")).await.err();
     let no_memory = StoreError::Unavailable(Unavailability::OutOfMemory);
     assert_eq!(refused, Some(no_memory), "the fault happened");
     let lease = gate.pass(&first, next).await;
@@ -80,7 +75,6 @@ async fn a_lock_is_handed_on_although_the_server_has_no_memory_left() {
 #[tokio::test]
 async fn a_server_that_has_forgotten_the_marker_is_sent_it_again() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.master.run(&["SCRIPT", "FLUSH"]).await;
     granted(store.acquire(&attempt("a")).await);
 }
@@ -129,7 +123,6 @@ async fn convoy(store: &RedisStore) -> Vec<Result<Acquisition, StoreError>> {
 #[tokio::test]
 async fn nobody_waits_for_the_others_who_cannot_open_a_line_either() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.hang_up_on_markers().await;
     pair.master.freeze();
     for acquired in convoy(&store).await {
@@ -149,10 +142,7 @@ async fn all_who_wait_for_an_answer_that_does_not_come_are_told_so_by_their_dead
     }
     proxy.let_go();
     // The connection is given up once it has been silent for longer than it may be.
-    eventually("they are answered again", async || {
-        store.acquire(&attempt("a")).await.ok()
-    })
-    .await;
+    until_answered(&store, "a").await;
 }
 
 #[tokio::test]
@@ -160,8 +150,7 @@ async fn all_that_is_done_for_a_request_has_one_deadline() {
     let pair = Pair::start().await;
     let config = with(waits(), |it| it.wait_timeout_ms = Millis(5_000));
     let (_proxy, store) = behind_proxy(&pair.master, &config).await;
-    let first = attempt("first");
-    granted(store.acquire(&first).await);
+    let first = store.must_hold(attempt("first")).await;
     store.give_back(&first.name, &first.token).await.unwrap();
     pair.replica.freeze();
     let asked = attempt("a");
@@ -176,10 +165,7 @@ async fn all_that_is_done_for_a_request_has_one_deadline() {
         "{:?}",
         start.elapsed()
     );
-    match acquired {
-        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    assert_not_replicated(acquired);
     pair.master.thaw();
     pair.replica.thaw();
 }

@@ -4,6 +4,13 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::redis::prelude::*;
 
+/// Why something is not answered.
+fn error<'a, T: 'a>(
+    answer: impl Future<Output = Result<T, StoreError>> + Send + 'a,
+) -> BoxFuture<'a, Option<StoreError>> {
+    answer.map(Result::err).boxed()
+}
+
 #[tokio::test]
 async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
     let server = RedisServer::start().await;
@@ -16,55 +23,33 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
     master.server.run(&["SET", "last", "1"]).await;
     let of = master.server.port().to_string();
     let replica = Rig::on(RedisServer::start_with(&["--replicaof", "127.0.0.1", &of]).await);
-    until("it has what the master has", async || {
-        replica.server.text(&["GET", "last"]).await == "1"
-    })
-    .await;
+    let is_so = async || replica.server.text(&["GET", "last"]).await == "1";
+    until("it has what the master has", is_so).await;
     let store = &replica.store;
-    let mut used = living.clone();
-    used.token = token();
-    let mut waits = attempt("held");
-    waits.wait = Some(Waiting {
-        max_wait: TIMEOUT,
-        longest_queue: 10,
-    });
+    let used = with(living.clone(), |it| it.token = token());
+    let waits = waiting(attempt("held"));
     let mismatched = keyed("living", "b");
     let keep = Some(TIMEOUT);
     let (name, free) = (&held.name, &past.name);
     let asks: Vec<BoxFuture<'_, Option<StoreError>>> = vec![
-        store.acquire(&held).map(Result::err).boxed(),
-        store.acquire(&other).map(Result::err).boxed(),
-        store.acquire(&past).map(Result::err).boxed(),
-        store.acquire(&waits).map(Result::err).boxed(),
-        store.acquire(&used).map(Result::err).boxed(),
-        store.acquire(&mismatched).map(Result::err).boxed(),
-        store
-            .renew(name, &held.token, None)
-            .map(Result::err)
-            .boxed(),
-        store
-            .renew(name, &other.token, None)
-            .map(Result::err)
-            .boxed(),
-        store
-            .renew(free, &other.token, None)
-            .map(Result::err)
-            .boxed(),
-        store.release(name, &held.token).map(Result::err).boxed(),
-        store.release(name, &other.token).map(Result::err).boxed(),
-        store.release(free, &past.token).map(Result::err).boxed(),
-        store.confirm(free, &past.token).map(Result::err).boxed(),
-        store.give_back(free, &past.token).map(Result::err).boxed(),
-        store
-            .leave(free, &past.token, None)
-            .map(Result::err)
-            .boxed(),
-        store
-            .leave(free, &past.token, keep)
-            .map(Result::err)
-            .boxed(),
-        store.inspect(name).map(Result::err).boxed(),
-        store.inspect(free).map(Result::err).boxed(),
+        error(store.acquire(&held)),
+        error(store.acquire(&other)),
+        error(store.acquire(&past)),
+        error(store.acquire(&waits)),
+        error(store.acquire(&used)),
+        error(store.acquire(&mismatched)),
+        error(store.renew(name, &held.token, None)),
+        error(store.renew(name, &other.token, None)),
+        error(store.renew(free, &other.token, None)),
+        error(store.release(name, &held.token)),
+        error(store.release(name, &other.token)),
+        error(store.release(free, &past.token)),
+        error(store.confirm(free, &past.token)),
+        error(store.give_back(free, &past.token)),
+        error(store.leave(free, &past.token, None)),
+        error(store.leave(free, &past.token, keep)),
+        error(store.inspect(name)),
+        error(store.inspect(free)),
     ];
     for (n, refused) in join_all(asks).await.into_iter().enumerate() {
         match refused {
@@ -79,15 +64,7 @@ async fn a_replica_gives_no_answer_from_its_own_data_whatever_is_asked() {
 #[tokio::test]
 async fn an_advance_on_a_replica_moves_nothing_and_says_nothing() {
     let server = RedisServer::start().await;
-    for script in [
-        "advance",
-        "release",
-        "renew",
-        "confirm",
-        "give_back",
-        "leave",
-        "inspect",
-    ] {
+    for script in words("advance release renew confirm give_back leave inspect") {
         let script = composed(script);
         let mut ask = vec!["EVAL", &script, "2", "lg:{l}:lock", "lg:{f}:fence"];
         ask.extend(["1", "2", "", "4", ""]);

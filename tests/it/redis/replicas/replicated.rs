@@ -23,20 +23,23 @@ impl Pair {
         pair
     }
 
-    /// The same, and a store.
+    /// The same, and a store that has granted a lock already.
     pub(crate) async fn with_store() -> (Self, RedisStore) {
         let pair = Self::start().await;
-        let store = pair.store(&Lifecycle::new());
+        let store = open_with(&pair.master.url(), &waits());
+        store.must_grant(&attempt("first")).await;
         (pair, store)
+    }
+
+    /// Lets the replica go on, and waits until it has all that the master has.
+    pub(crate) async fn thaw(&self) {
+        self.replica.thaw();
+        self.together().await;
     }
 
     /// Waits until the replica has all that the master has.
     pub(crate) async fn together(&self) {
         until_integer(&self.master, &["WAIT", "1", "500"], 1).await;
-    }
-
-    pub(crate) fn store(&self, lifecycle: &Lifecycle) -> RedisStore {
-        open(&self.master.url(), &waits(), lifecycle)
     }
 
     /// Ends the connection on which markers are written, and no other.
@@ -67,6 +70,26 @@ pub(crate) fn waits() -> RedisConfig {
     }
 }
 
+/// It may have happened, and a replica may not have it.
+#[track_caller]
+pub(super) fn assert_not_replicated(answer: Result<Acquisition, StoreError>) {
+    match answer {
+        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many replicas have confirmed that one who waited has left the queue, of which one must. A replica that has not
+/// has its place in the queue, and may become the master.
+pub(crate) async fn left_queued(waiter: PendingAcquire) -> Option<u32> {
+    match waiter.refusal().await {
+        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
+            too_few(Some(why.into()))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[track_caller]
 pub(crate) fn too_few(error: Option<StoreError>) -> Option<u32> {
     match error {
@@ -82,8 +105,7 @@ pub(crate) fn too_few(error: Option<StoreError>) -> Option<u32> {
 async fn what_is_answered_is_on_the_replica() {
     let (pair, store) = Pair::with_store().await;
     for lock in ["a", "b", "c"] {
-        let asked = attempt(lock);
-        granted(store.acquire(&asked).await);
+        let asked = store.must_hold(attempt(lock)).await;
         assert_holds(&pair.replica, lock, &asked.token, "").await;
     }
     assert_eq!(health(&store, "replicas").await, Some(Health::Passing));
@@ -93,7 +115,6 @@ async fn what_is_answered_is_on_the_replica() {
 #[tokio::test]
 async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_used_again() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     // It is there, and says nothing.
     pair.replica.freeze();
     let asked = keyed("a", "k");
@@ -101,8 +122,7 @@ async fn a_grant_that_the_replica_does_not_get_is_taken_back_and_its_key_may_be_
     assert_eq!(pair.holder("a").await, "", "nothing happened");
     store.must_withdraw(&asked).await;
     until_health(&store, "replicas", Health::Outage, "0 of 1 replicas").await;
-    pair.replica.thaw();
-    pair.together().await;
+    pair.thaw().await;
     granted(store.acquire(&keyed("a", "k")).await);
 }
 
@@ -129,15 +149,8 @@ async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
         let next = gate.queue(request("a")).await;
         pair.replica.freeze();
         gates[0].release(&lease).await;
-        match next.refusal().await {
-            // The replica has its place in the queue, and may become the master.
-            AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
-                assert_eq!(too_few(Some(why.into())), Some(0));
-            }
-            other => panic!("{other:?}"),
-        }
-        pair.replica.thaw();
-        pair.together().await;
+        assert_eq!(left_queued(next).await, Some(0));
+        pair.thaw().await;
         assert_eq!(gates[0].look("a").await, free());
     }
 }
@@ -145,14 +158,12 @@ async fn a_lock_that_is_handed_on_and_not_on_the_replica_is_nobodys() {
 #[tokio::test]
 async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_none() {
     let (pair, store) = Pair::with_store().await;
-    let asked = attempt("a");
-    granted(store.acquire(&asked).await);
+    let asked = store.must_hold(attempt("a")).await;
     pair.replica.freeze();
     // As they are told who are granted a lock that they have waited for.
     let left = store.leave(&asked.name, &asked.token, None).await.err();
     assert_eq!(too_few(left), Some(0));
-    let lost = store.confirm(&asked.name, &asked.token).await.unwrap();
-    assert_eq!(lost, Confirmation::Lost);
+    store.must_not_confirm(&asked, Confirmation::Lost).await;
     assert_eq!(pair.holder("a").await, "");
     pair.replica.thaw();
 }
@@ -160,34 +171,25 @@ async fn one_who_leaves_the_queue_with_a_grant_that_is_not_on_the_replica_has_no
 #[tokio::test]
 async fn a_lease_that_somebody_may_have_heard_of_is_not_taken_back() {
     let (pair, store) = Pair::with_store().await;
-    let asked = keyed("a", "k");
-    granted(store.acquire(&asked).await);
+    let asked = store.must_hold(keyed("a", "k")).await;
     pair.replica.freeze();
-    match store.acquire(&keyed("a", "k")).await {
-        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    assert_not_replicated(store.acquire(&keyed("a", "k")).await);
     assert_eq!(pair.holder("a").await, asked.token.to_string());
-    pair.replica.thaw();
-    pair.together().await;
-    let again = store.acquire(&keyed("a", "k")).await.unwrap();
-    assert!(matches!(again, Acquisition::Replayed(..)), "{again:?}");
+    pair.thaw().await;
+    store.must_replay(&keyed("a", "k")).await;
 }
 
 #[tokio::test]
 async fn many_who_are_granted_together_share_a_marker() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     pair.master.run(&["CONFIG", "RESETSTAT"]).await;
     let asked: Vec<_> = (0..200).map(|n| attempt(&format!("lock-{n}"))).collect();
     let all = join_all(asked.iter().map(|asked| store.acquire(asked))).await;
     for acquired in all {
         granted(acquired);
     }
-    let stats = pair.master.text(&["INFO", "commandstats"]).await;
-    let calls = stats.split("cmdstat_wait:calls=").nth(1);
-    let calls = calls.and_then(|rest| rest.split(',').next()?.parse().ok());
-    let calls: u32 = calls.expect("replicas were waited for");
+    let calls = pair.master.calls("wait").await;
+    assert!(calls > 0, "replicas were waited for");
     assert!(calls < 100, "{calls} markers for 200 grants");
 }
 
@@ -215,8 +217,7 @@ async fn a_grant_that_was_lost_before_it_was_marked_is_not_answered() {
 async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
     let pair = Pair::start().await;
     let (proxy, store) = behind_proxy(&pair.master, &waits()).await;
-    let first = attempt("first");
-    granted(store.acquire(&first).await);
+    let first = store.must_hold(attempt("first")).await;
     // The script is known from here on, so that a late copy is carried out.
     store.give_back(&first.name, &first.token).await.unwrap();
     pair.replica.freeze();
@@ -227,10 +228,7 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
         pair.master.freeze();
         proxy.let_go();
     });
-    match acquired {
-        Err(StoreError::Indeterminate(Uncertainty::NotReplicated(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    assert_not_replicated(acquired);
     pair.master.thaw();
     pair.replica.thaw();
     // What was sent to take it back is carried out late.
@@ -244,7 +242,6 @@ async fn a_grant_that_cannot_be_taken_back_either_may_have_happened() {
 #[tokio::test]
 async fn a_connection_for_markers_that_was_lost_costs_one_caller_at_most() {
     let (pair, store) = Pair::with_store().await;
-    granted(store.acquire(&attempt("first")).await);
     for round in 0..10 {
         pair.hang_up_on_markers().await;
         let asked: Vec<_> = (0..5)
@@ -268,11 +265,9 @@ async fn a_connection_for_markers_that_was_lost_costs_one_caller_at_most() {
 #[tokio::test]
 async fn a_user_who_may_not_wait_is_told_so() {
     let pair = Pair::start().await;
-    let rules = ["on", ">pw", "~*", "&*", "+@all", "-wait"];
-    let user = [&["ACL", "SETUSER", "gate"][..], &rules].concat();
-    assert_eq!(pair.master.run(&user).await, Value::Okay);
+    pair.master.set_user("gate on >pw ~* &* +@all -wait").await;
     let url = pair.master.url_as("gate", "pw");
-    let store = open(&url, &waits(), &Lifecycle::new());
+    let store = open_with(&url, &waits());
     assert_misconfigured(store.acquire(&attempt("a")).await, "wait");
     assert_health(&store, "replicas", Health::Misconfigured, "ACL SETUSER").await;
     assert_eq!(pair.holder("a").await, "", "nothing was granted");
@@ -281,13 +276,12 @@ async fn a_user_who_may_not_wait_is_told_so() {
 #[tokio::test]
 async fn without_a_replica_nobody_is_kept_waiting_who_does_not_ask_for_one() {
     let server = RedisServer::start().await;
-    let store = open(&server.url(), &quick(), &Lifecycle::new());
+    let store = open(&server.url());
     granted(store.acquire(&attempt("a")).await);
     assert_eq!(health(&store, "replicas").await, None);
     assert_eq!(store.figures().replicas, None);
     let stats = server.text(&["INFO", "commandstats"]).await;
     assert!(!stats.contains("cmdstat_wait"), "{stats}");
-    timeout(Duration::from_mins(1), store.close())
-        .await
-        .unwrap();
+    let closed = timeout(TIMEOUT, store.close()).await;
+    closed.unwrap();
 }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use crate::redis::prelude::*;
 
 /// How often each command was called since the last time.
-pub(crate) async fn calls(rig: &Rig) -> BTreeMap<String, u64> {
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+pub(crate) async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
+    let stats = server.text(&["INFO", "commandstats"]).await;
+    server.run(&["CONFIG", "RESETSTAT"]).await;
     let call = |line: &str| {
         let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((command.to_owned(), stats.split(',').next()?.parse().ok()?))
@@ -18,10 +18,13 @@ pub(crate) async fn calls(rig: &Rig) -> BTreeMap<String, u64> {
     stats.lines().filter_map(call).filter(ours).collect()
 }
 
-pub(crate) fn expected<const N: usize>(calls: [(&str, u64); N]) -> BTreeMap<String, u64> {
-    calls
-        .map(|(command, count)| (command.to_owned(), count))
-        .into()
+/// Commands as a text has them, each with how often it is called.
+fn expected(calls: &str) -> BTreeMap<String, u64> {
+    let call = |call: &str| {
+        let (command, count) = call.split_once(' ').unwrap();
+        (command.to_owned(), count.parse().unwrap())
+    };
+    calls.split(", ").map(call).collect()
 }
 
 #[tokio::test]
@@ -31,48 +34,37 @@ async fn each_operation_is_one_round_trip_of_a_few_commands() {
     let asked = attempt("cost");
     // The examination after a new connection has come and gone.
     until("nobody else asks", async || {
-        calls(&rig).await;
-        rig.store.inspect(&asked.name).await.unwrap();
-        let inspect = [
-            ("evalsha", 1),
-            ("get", 1),
-            ("llen", 1),
-            ("lrange", 1),
-            ("time", 1),
-        ];
-        let alone = expected(inspect);
-        calls(&rig).await == alone
+        calls(&rig.server).await;
+        rig.inspect(&asked.name).await.unwrap();
+        let inspect = "evalsha 1, get 1, llen 1, lrange 1, time 1";
+        calls(&rig.server).await == expected(inspect)
     })
     .await;
 
     rig.grant(&asked).await;
-    let acquire = [("evalsha", 1), ("exists", 1), ("time", 1), ("set", 2)];
-    assert_eq!(calls(&rig).await, expected(acquire));
-    rig.store
-        .renew(&asked.name, &asked.token, None)
-        .await
-        .unwrap();
-    let renew = [("evalsha", 1), ("get", 1), ("time", 1), ("set", 1)];
-    assert_eq!(calls(&rig).await, expected(renew));
-    rig.store.must_release(&asked).await;
-    let release = [("evalsha", 1), ("getrange", 1), ("lpop", 1), ("del", 1)];
-    assert_eq!(calls(&rig).await, expected(release));
+    let acquire = "evalsha 1, exists 1, time 1, set 2";
+    assert_eq!(calls(&rig.server).await, expected(acquire));
+    rig.must_renew(&asked, None).await;
+    let renew = "evalsha 1, get 1, time 1, set 1";
+    assert_eq!(calls(&rig.server).await, expected(renew));
+    rig.must_release(&asked).await;
+    let release = "evalsha 1, getrange 1, lpop 1, del 1";
+    assert_eq!(calls(&rig.server).await, expected(release));
 
-    let asked = keyed("cost", "a");
-    rig.grant(&asked).await;
-    rig.store.must_release(&asked).await;
-    assert_eq!(calls(&rig).await.values().sum::<u64>(), 12, "under a key");
+    let asked = rig.must_hold(keyed("cost", "a")).await;
+    rig.must_release(&asked).await;
+    let found = calls(&rig.server).await.values().sum::<u64>();
+    assert_eq!(found, 12, "under a key");
 }
 
 #[tokio::test]
 async fn a_renewal_is_one_script_whatever_its_ttl() {
     let rig = Rig::start().await;
-    let asked = attempt("renewed");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(attempt("renewed")).await;
     for ttl in [None, Some(ttl(90_000)), Some(ttl(10_000)), None] {
-        calls(&rig).await;
-        rig.store.must_renew(&asked, ttl).await;
-        assert_eq!(calls(&rig).await["evalsha"], 1, "{ttl:?}");
+        calls(&rig.server).await;
+        rig.must_renew(&asked, ttl).await;
+        assert_eq!(calls(&rig.server).await["evalsha"], 1, "{ttl:?}");
     }
 }
 
@@ -84,8 +76,7 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
     let mut queue = VecDeque::new();
     let stand = async || {
         let asked = waiting(attempt("handed"));
-        let place = rig.store.park(&asked);
-        rig.store.acquire(&asked).await.unwrap();
+        let place = rig.stand(&asked).await;
         (asked, place)
     };
     queue.push_back(stand().await);
@@ -93,10 +84,10 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
     // A round or an examination that falls into it makes it more.
     let mut least = u64::MAX;
     for _ in 0..200 {
-        calls(&rig).await;
+        calls(&rig.server).await;
         queue.push_back(stand().await);
-        rig.store.must_release(&holder).await;
-        least = least.min(calls(&rig).await.values().sum());
+        rig.must_release(&holder).await;
+        least = least.min(calls(&rig.server).await.values().sum());
         (holder, _) = queue.pop_front().expect("somebody waits");
     }
     assert_eq!(least, 12);
@@ -105,17 +96,14 @@ async fn a_hand_off_at_one_gateway_takes_twelve_commands_with_both_scripts() {
 /// A lock that one shares for longer than the test lasts, once the examination after a new connection has come and gone.
 async fn shared_and_quiet() -> (Rig, Attempt) {
     let rig = Rig::start().await;
-    let stays = one_of(9, "cost");
-    rig.grant(&stays).await;
-    let asked = one_of(9, "cost");
-    rig.grant(&asked).await;
-    let Attempt { name, token, .. } = &asked;
-    rig.store.renew(name, token, None).await.unwrap();
-    rig.store.release(name, token).await.unwrap();
+    let stays = rig.must_hold(one_of(9, "cost")).await;
+    let asked = rig.must_hold(one_of(9, "cost")).await;
+    rig.must_renew(&asked, None).await;
+    rig.must_release(&asked).await;
     until("nobody else asks", async || {
-        calls(&rig).await;
-        rig.store.inspect(name).await.unwrap();
-        let seen = calls(&rig).await;
+        calls(&rig.server).await;
+        rig.inspect(&asked.name).await.unwrap();
+        let seen = calls(&rig.server).await;
         seen.get("evalsha") == Some(&1) && seen.values().sum::<u64>() == 11
     })
     .await;
@@ -125,90 +113,29 @@ async fn shared_and_quiet() -> (Rig, Attempt) {
 #[tokio::test]
 async fn each_operation_of_those_who_share_is_one_round_trip_of_a_few_commands() {
     let (rig, _stays) = shared_and_quiet().await;
-    let asked = one_of(9, "cost");
-    let Attempt { name, token, .. } = &asked;
-    rig.grant(&asked).await;
-    let acquire = [
-        ("bitpos", 1),
-        ("evalsha", 1),
-        ("getrange", 1),
-        ("hget", 1),
-        ("hlen", 1),
-        ("hset", 1),
-        ("lindex", 1),
-        ("llen", 1),
-        ("mget", 2),
-        ("pexpire", 4),
-        ("set", 1),
-        ("setbit", 1),
-        ("time", 1),
-        ("zadd", 1),
-        ("zcard", 2),
-        ("zrange", 2),
-    ];
-    assert_eq!(calls(&rig).await, expected(acquire));
-    rig.store.renew(name, token, None).await.unwrap();
-    let renew = [
-        ("evalsha", 1),
-        ("get", 1),
-        ("hget", 1),
-        ("hset", 1),
-        ("pexpire", 4),
-        ("time", 1),
-        ("zadd", 1),
-        ("zrange", 1),
-    ];
-    assert_eq!(calls(&rig).await, expected(renew));
-    rig.store.release(name, token).await.unwrap();
-    let release = [
-        ("evalsha", 1),
-        ("getrange", 2),
-        ("hdel", 1),
-        ("hget", 1),
-        ("hlen", 1),
-        ("lindex", 1),
-        ("pexpire", 1),
-        ("setbit", 1),
-        ("time", 1),
-        ("zcard", 1),
-        ("zrange", 2),
-        ("zrem", 1),
-    ];
-    assert_eq!(calls(&rig).await, expected(release));
+    let asked = rig.must_hold(one_of(9, "cost")).await;
+    let acquire = "bitpos 1, evalsha 1, getrange 1, hget 1, hlen 1, hset 1, lindex 1, llen 1, \
+        mget 2, pexpire 4, set 1, setbit 1, time 1, zadd 1, zcard 2, zrange 2";
+    assert_eq!(calls(&rig.server).await, expected(acquire));
+    rig.must_renew(&asked, None).await;
+    let renew = "evalsha 1, get 1, hget 1, hset 1, pexpire 4, time 1, zadd 1, zrange 1";
+    assert_eq!(calls(&rig.server).await, expected(renew));
+    rig.must_release(&asked).await;
+    let release = "evalsha 1, getrange 2, hdel 1, hget 1, hlen 1, lindex 1, pexpire 1, setbit 1, \
+        time 1, zcard 1, zrange 2, zrem 1";
+    assert_eq!(calls(&rig.server).await, expected(release));
 }
 
 #[tokio::test]
 async fn the_first_who_shares_a_lock_and_the_last_take_a_few_commands() {
     let (rig, stays) = shared_and_quiet().await;
-    rig.store.must_release(&stays).await;
-    let last = [
-        ("del", 1),
-        ("evalsha", 1),
-        ("getrange", 2),
-        ("hget", 1),
-        ("hlen", 1),
-        ("lpop", 1),
-        ("time", 1),
-        ("zcard", 1),
-        ("zrange", 1),
-    ];
-    assert_eq!(calls(&rig).await, expected(last));
+    rig.must_release(&stays).await;
+    let last = "del 1, evalsha 1, getrange 2, hget 1, hlen 1, lpop 1, time 1, zcard 1, zrange 1";
+    assert_eq!(calls(&rig.server).await, expected(last));
     rig.grant(&reader("cost")).await;
-    let first = [
-        ("del", 1),
-        ("evalsha", 1),
-        ("exists", 1),
-        ("get", 1),
-        ("hset", 1),
-        ("llen", 1),
-        ("mget", 1),
-        ("pexpire", 3),
-        ("set", 2),
-        ("setbit", 1),
-        ("time", 1),
-        ("zadd", 1),
-    ];
-    assert_eq!(calls(&rig).await, expected(first));
+    let first = "del 1, evalsha 1, exists 1, get 1, hset 1, llen 1, mget 1, pexpire 3, set 2, \
+        setbit 1, time 1, zadd 1";
+    assert_eq!(calls(&rig.server).await, expected(first));
 }
 
 #[tokio::test]
@@ -225,16 +152,13 @@ async fn what_an_operation_costs_does_not_depend_on_how_many_share_the_lock() {
         for _ in 0..20 {
             let asked = one_of(900, &lock);
             let mut measured = Vec::new();
-            calls(&rig).await;
+            calls(&rig.server).await;
             rig.grant(&asked).await;
-            measured.push(calls(&rig).await.values().sum::<u64>());
-            rig.store
-                .renew(&asked.name, &asked.token, None)
-                .await
-                .unwrap();
-            measured.push(calls(&rig).await.values().sum());
-            rig.store.must_release(&asked).await;
-            measured.push(calls(&rig).await.values().sum());
+            measured.push(calls(&rig.server).await.values().sum::<u64>());
+            rig.must_renew(&asked, None).await;
+            measured.push(calls(&rig.server).await.values().sum());
+            rig.must_release(&asked).await;
+            measured.push(calls(&rig.server).await.values().sum());
             for (least, measured) in least.iter_mut().zip(measured) {
                 *least = (*least).min(measured);
             }

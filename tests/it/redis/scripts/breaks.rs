@@ -9,25 +9,7 @@ const OTHER: &str = "d0941e68da8f38151ff86a61fc59f7c5cf9fcaa2";
 
 async fn foreign(rig: &Rig, lock: &str, value: &str) {
     let key = format!("lg:{{{lock}}}:lock");
-    rig.server.run(&["SET", &key, value]).await;
-}
-
-fn waiting(lock: &str) -> Attempt {
-    let wait = Waiting {
-        max_wait: Duration::from_secs(50),
-        longest_queue: 10,
-    };
-    with(attempt(lock), |it| it.wait = Some(wait))
-}
-
-/// How often the server has run a script.
-async fn scripts_run(rig: &Rig) -> u64 {
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    let line = stats
-        .lines()
-        .find(|line| line.starts_with("cmdstat_evalsha:"));
-    let calls = line.and_then(|line| line.split_once("calls="));
-    calls.unwrap().1.split(',').next().unwrap().parse().unwrap()
+    rig.run(&["SET", &key, value]).await;
 }
 
 #[tokio::test]
@@ -37,17 +19,15 @@ async fn a_foreign_client_is_broken_only_without_a_fence() {
     foreign(&rig, "lock", "mine").await;
     let lock = name("lock");
     let meant = Some(fence.into());
-    let kept = rig.store.break_lock(&lock, meant).await.unwrap();
+    let kept = rig.break_lock(&lock, meant).await.unwrap();
     let holder = foreign_holder(MINE);
     assert_eq!(kept, Breaking::HolderChanged(holder.clone()));
     // Somebody waits for it already.
-    let next = waiting("lock");
-    let mut parked = rig.store.parking().park(lock.clone(), next.token);
-    rig.store.must_queue(&next).await;
-    let broken = rig.store.break_lock(&lock, None).await.unwrap();
+    let next = waiting(attempt("lock"));
+    let mut parked = rig.stand(&next).await;
+    let broken = rig.break_lock(&lock, None).await.unwrap();
     assert_eq!(broken, Breaking::Broken(holder));
-    let news = timeout(TIMEOUT, parked.news()).await.unwrap();
-    assert!(matches!(news, News::Granted(lease) if lease.fence > fence));
+    assert!(hear_grant(&mut parked).await.fence > fence);
 }
 
 #[tokio::test]
@@ -56,19 +36,19 @@ async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
     let lock = name("lock");
     let [mine, other] = [MINE, OTHER].map(|mark| ForeignMark::new(mark).unwrap());
     let break_lock = async |mark: ForeignMark| {
-        let breaking = rig.store.break_lock(&lock, Some(mark.into())).await;
+        let breaking = rig.break_lock(&lock, Some(mark.into())).await;
         breaking.unwrap()
     };
     assert_eq!(break_lock(mine).await, Breaking::NotHeld);
     // What is shown is what is meant.
     foreign(&rig, "lock", "mine").await;
-    let shown = rig.store.inspect(&lock).await.unwrap();
+    let shown = rig.inspect(&lock).await.unwrap();
     assert_eq!(shown, held_by(foreign_holder(MINE)));
     // Another one has come since.
     foreign(&rig, "lock", "other").await;
     let changed = Breaking::HolderChanged(foreign_holder(OTHER));
     assert_eq!(break_lock(mine).await, changed);
-    assert_eq!(rig.server.text(&["GET", "lg:{lock}:lock"]).await, "other");
+    assert_eq!(rig.text(&["GET", "lg:{lock}:lock"]).await, "other");
     let broken = Breaking::Broken(foreign_holder(OTHER));
     assert_eq!(break_lock(other).await, broken);
     assert_eq!(break_lock(other).await, Breaking::NotHeld);
@@ -79,7 +59,7 @@ async fn a_foreign_client_that_is_meant_is_broken_and_no_other_holder() {
     let is_ours =
         matches!(&kept, Breaking::HolderChanged(Holder::Lease(it)) if it.fence == lease.fence);
     assert!(is_ours, "{kept:?}");
-    rig.store.must_renew(&asked, None).await;
+    rig.must_renew(&asked, None).await;
 }
 
 #[tokio::test]
@@ -87,9 +67,9 @@ async fn a_break_of_all_leases_ends_no_foreign_client() {
     let rig = Rig::start().await;
     foreign(&rig, "lock", "mine").await;
     let (lock, all) = (name("lock"), Some(BreakTarget::All));
-    let changed = rig.store.break_lock(&lock, all).await.unwrap();
+    let changed = rig.break_lock(&lock, all).await.unwrap();
     assert_eq!(changed, Breaking::HolderChanged(foreign_holder(MINE)));
-    assert_eq!(rig.server.text(&["GET", "lg:{lock}:lock"]).await, "mine");
+    assert_eq!(rig.text(&["GET", "lg:{lock}:lock"]).await, "mine");
 }
 
 #[tokio::test]
@@ -101,14 +81,11 @@ async fn what_is_not_to_be_understood_is_named_and_left_alone() {
             rig.grant(&asked).await;
         }
         let key = format!("lg:{{{}}}:{part}", asked.name);
-        rig.server.run(&["DEL", &key]).await;
-        rig.server.run(&["SADD", &key, "mine"]).await;
-        let before = rig.server.digest().await;
-        match rig.store.break_lock(&asked.name, None).await {
-            Err(StoreError::ForeignData { key: named, .. }) => assert_eq!(named, key),
-            other => panic!("{key} is in the way, but: {other:?}"),
-        }
-        assert_eq!(rig.server.digest().await, before);
+        rig.run(&["DEL", &key]).await;
+        rig.run(&["SADD", &key, "mine"]).await;
+        let before = rig.digest().await;
+        assert_foreign(rig.break_lock(&asked.name, None).await, &key);
+        assert_eq!(rig.digest().await, before);
     }
 }
 
@@ -117,17 +94,13 @@ async fn a_server_without_memory_breaks_and_passes_on() {
     let rig = Rig::start().await;
     let holder = keyed("lock", "a");
     let held = rig.grant(&holder).await;
-    let next = waiting("lock");
-    let mut parked = rig.store.parking().park(name("lock"), next.token);
-    rig.store.acquire(&next).await.unwrap();
-    rig.server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let next = waiting(attempt("lock"));
+    let mut parked = rig.stand(&next).await;
+    rig.server.set("maxmemory", "1").await;
     let target = Some(held.fence.into());
-    rig.store.must_break(&name("lock"), target).await;
-    let news = timeout(TIMEOUT, parked.news()).await.unwrap();
-    assert!(matches!(news, News::Granted(_)), "{news:?}");
-    rig.store
-        .must_lose(&holder, Loss::Broken { held: true })
-        .await;
+    rig.must_break(&name("lock"), target).await;
+    hear_grant(&mut parked).await;
+    rig.must_lose(&holder, Loss::Broken { held: true }).await;
 }
 
 #[tokio::test]
@@ -137,20 +110,19 @@ async fn a_break_whose_reply_was_lost_breaks_nobody_else() {
         let lock = format!("lost-{with_fence}");
         let holder = attempt(&lock);
         let held = rig.grant(&holder).await;
-        let next = waiting(&lock);
-        let mut parked = rig.store.parking().park(holder.name.clone(), next.token);
-        rig.store.acquire(&next).await.unwrap();
+        let next = waiting(attempt(&lock));
+        let mut parked = rig.stand(&next).await;
         // The fence of the lease is an argument of the break alone.
         proxy.strike(&format!("{}\r\n", held.fence.get()), Fault::CutReply);
         let meant = with_fence.then_some(held.fence.into());
-        let broken = rig.store.break_lock(&holder.name, meant).await.unwrap();
+        let broken = rig.break_lock(&holder.name, meant).await.unwrap();
         match broken {
             Breaking::Broken(Holder::Lease(lease)) => assert_eq!(lease.fence, held.fence),
             other => panic!("{other:?}"),
         }
         // The reply with the grant was lost; it is found within a period.
         timeout(TIMEOUT, parked.news()).await.unwrap();
-        rig.store.must_renew(&next, None).await;
+        rig.must_renew(&next, None).await;
     }
     assert_eq!(proxy.strikes(), 2);
 }
@@ -166,12 +138,12 @@ async fn a_release_that_was_asked_for_and_whose_reply_was_lost_is_unknown() {
             reason: Reason::new("a test").unwrap(),
             within: Duration::from_mins(5),
         };
-        let asked = rig.store.request_release(lock, all, &request).await;
+        let asked = rig.request_release(lock, all, &request).await;
         assert!(matches!(asked, Ok(Requesting::Requested(_))), "{asked:?}");
         proxy.strike(&holder.token.to_string(), Fault::CutReply);
-        assert_unknown(rig.store.release(lock, &holder.token).await);
+        assert_unknown(rig.release(lock, &holder.token).await);
         let left = format!("lg:{{{lock}}}:asked:2{}", holder.token);
-        assert_eq!(rig.server.integer(&["EXISTS", &left]).await, 0);
+        assert_eq!(rig.integer(&["EXISTS", &left]).await, 0);
     }
     assert_eq!(proxy.strikes(), 2);
 }
@@ -185,16 +157,14 @@ async fn a_late_copy_breaks_nothing_that_came_after_it() {
     // Behind the mark of what is broken: nothing but a break has that.
     let mark = "ff3390557335ba88d37755e41514beb03bc499ec";
     proxy.strike(mark, Fault::HoldRequest);
-    rig.store.must_break(&lock, None).await;
+    rig.must_break(&lock, None).await;
     foreign(&rig, "late", "same").await;
     assert_eq!(proxy.strikes(), 1);
-    let before = scripts_run(&rig).await;
+    let before = rig.server.calls("evalsha").await;
     proxy.let_go();
-    until("the late copy arrives", async || {
-        scripts_run(&rig).await > before
-    })
-    .await;
-    let Value::BulkString(value) = rig.server.run(&["GET", "lg:{late}:lock"]).await else {
+    let is_so = async || rig.server.calls("evalsha").await > before;
+    until("the late copy arrives", is_so).await;
+    let Value::BulkString(value) = rig.run(&["GET", "lg:{late}:lock"]).await else {
         panic!("a late copy broke the next client's lock");
     };
     assert_eq!(value, b"same");
@@ -215,9 +185,7 @@ async fn a_stream_that_no_word_reaches_ends_with_its_next_renewal() {
         panic!("not granted");
     };
     // Nobody may publish: a break is no less a break.
-    rig.server
-        .run(&["ACL", "SETUSER", "default", "resetchannels"])
-        .await;
+    rig.server.set_user("default resetchannels").await;
     store
         .must_break(&name("lock"), Some(lease.held.fence.into()))
         .await;

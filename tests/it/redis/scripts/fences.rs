@@ -2,91 +2,68 @@
 
 use crate::redis::prelude::*;
 
-/// Grants and releases, and answers the fence.
-async fn fence(rig: &Rig, lock: &str) -> u64 {
-    let asked = attempt(lock);
-    let lease = rig.grant(&asked).await;
-    rig.store.must_release(&asked).await;
-    lease.fence.get()
-}
-
-/// The server's time in microseconds.
-async fn server_time(rig: &Rig) -> u64 {
-    let time = rig.server.run(&["TIME"]).await;
-    let time: Vec<u64> = from_redis_value(time).unwrap();
-    time[0] * 1_000_000 + time[1]
-}
-
 #[tokio::test]
 async fn a_fence_is_at_least_the_time_and_rises_with_every_grant() {
     let rig = Rig::start().await;
-    let mut last = server_time(&rig).await;
+    let mut last = rig.server.micros().await;
     for _ in 0..50 {
-        let next = fence(&rig, "rising").await;
+        let next = turn(&rig.store, "rising").await;
         assert!(next > last);
         last = next;
     }
     let key = fence_key(&name("rising"));
-    assert_eq!(
-        rig.server.text(&["GET", &key]).await,
-        last.to_string(),
-        "all digits are kept"
-    );
+    let found = rig.text(&["GET", &key]).await;
+    assert_eq!(found, last.to_string(), "all digits are kept");
 }
 
 #[tokio::test]
 async fn a_counter_ahead_of_the_time_goes_on_from_where_it_is() {
     let rig = Rig::start().await;
-    let ahead = server_time(&rig).await + 3_600_000_000;
+    let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("ahead"));
-    rig.server.run(&["SET", &key, &ahead.to_string()]).await;
-    assert_eq!(fence(&rig, "ahead").await, ahead + 1);
+    rig.run(&["SET", &key, &ahead.to_string()]).await;
+    assert_eq!(turn(&rig.store, "ahead").await, ahead + 1);
     // Lost, while the clock is behind it: the gateway has seen it.
-    rig.server.run(&["DEL", &key]).await;
-    assert_eq!(fence(&rig, "ahead").await, ahead + 2);
+    rig.run(&["DEL", &key]).await;
+    assert_eq!(turn(&rig.store, "ahead").await, ahead + 2);
     // A floor holds in its slot alone.
-    assert!(fence(&rig, "another-slot").await < ahead);
+    assert!(turn(&rig.store, "another-slot").await < ahead);
 }
 
 #[tokio::test]
 async fn a_fence_that_was_shown_is_never_fallen_below() {
     let rig = Rig::start().await;
-    let other = open(&rig.server.url(), &quick(), &rig.lifecycle);
-    let ahead = server_time(&rig).await + 3_600_000_000;
+    let other = open(&rig.server.url());
+    let ahead = rig.server.micros().await + 3_600_000_000;
     let key = fence_key(&name("shown"));
-    for (turn, seen_by) in ["acquire", "inspect", "renew"].iter().enumerate() {
+    for (ahead_by, seen_by) in (0..).zip(["acquire", "inspect", "renew"]) {
         // Each turn begins with a counter that only the other gateway has met.
-        let ahead = ahead + 1_000_000 * u64::try_from(turn).unwrap();
-        rig.server.run(&["SET", &key, &ahead.to_string()]).await;
+        let ahead = ahead + 1_000_000 * ahead_by;
+        rig.run(&["SET", &key, &ahead.to_string()]).await;
         let held = attempt("shown");
         assert_eq!(granted(other.acquire(&held).await).fence.get(), ahead + 1);
-        match *seen_by {
-            "acquire" => drop(rig.store.acquire(&attempt("shown")).await.unwrap()),
-            "inspect" => drop(rig.store.inspect(&held.name).await.unwrap()),
-            _ => drop(
-                rig.store
-                    .renew(&held.name, &held.token, None)
-                    .await
-                    .unwrap(),
-            ),
+        match seen_by {
+            "acquire" => drop(rig.acquire(&attempt("shown")).await.unwrap()),
+            "inspect" => drop(rig.inspect(&held.name).await.unwrap()),
+            _ => drop(rig.must_renew(&held, None).await),
         }
         // Counter and lease are lost, and the clock is behind both.
-        rig.server.run(&["FLUSHALL"]).await;
-        assert_eq!(fence(&rig, "shown").await, ahead + 2, "{seen_by}");
+        rig.run(&["FLUSHALL"]).await;
+        assert_eq!(turn(&rig.store, "shown").await, ahead + 2, "{seen_by}");
     }
 }
 
 #[tokio::test]
 async fn a_counter_that_was_lost_issues_no_old_number() {
     let rig = Rig::start().await;
-    let before = fence(&rig, "lost").await;
-    rig.server.run(&["FLUSHALL"]).await;
-    let after = fence(&rig, "lost").await;
+    let before = turn(&rig.store, "lost").await;
+    rig.run(&["FLUSHALL"]).await;
+    let after = turn(&rig.store, "lost").await;
     assert!(after > before);
     // And through a gateway that has seen nothing.
     let rig = Rig::on(rig.server);
-    rig.server.run(&["FLUSHALL"]).await;
-    assert!(fence(&rig, "lost").await > after);
+    rig.run(&["FLUSHALL"]).await;
+    assert!(turn(&rig.store, "lost").await > after);
 }
 
 #[tokio::test]
@@ -97,9 +74,9 @@ async fn names_of_one_slot_share_a_counter() {
     let other = names
         .find(|other| Slot::of(other.as_bytes()) == slot)
         .unwrap();
-    let before = fence(&rig, "one").await;
-    assert!(fence(&rig, &other).await > before);
-    assert_eq!(rig.server.keys().await, [fence_key(&name("one"))]);
+    let before = turn(&rig.store, "one").await;
+    assert!(turn(&rig.store, &other).await > before);
+    assert_eq!(rig.keys().await, [fence_key(&name("one"))]);
     let keyslot = ["CLUSTER", "KEYSLOT", &fence_key(&name(&other))];
     let sharded = RedisServer::start_with(&["--cluster-enabled", "yes"]).await;
     let theirs = usize::try_from(sharded.integer(&keyslot).await).unwrap();
@@ -111,14 +88,12 @@ async fn after_the_last_fence_there_is_none() {
     let rig = Rig::start().await;
     let key = fence_key(&name("last"));
     let last = FencingToken::MAX.get();
-    rig.server
-        .run(&["SET", &key, &(last - 1).to_string()])
-        .await;
-    assert_eq!(fence(&rig, "last").await, last);
-    let before = rig.server.digest().await;
-    let refused = rig.store.acquire(&attempt("last")).await.unwrap_err();
+    rig.run(&["SET", &key, &(last - 1).to_string()]).await;
+    assert_eq!(turn(&rig.store, "last").await, last);
+    let before = rig.digest().await;
+    let refused = rig.acquire(&attempt("last")).await.unwrap_err();
     assert_eq!(refused, StoreError::FenceExhausted);
-    assert_eq!(rig.server.digest().await, before, "nothing was written");
+    assert_eq!(rig.digest().await, before, "nothing was written");
 }
 
 #[tokio::test]
@@ -134,11 +109,7 @@ async fn no_fence_is_made_from_an_impossible_time() {
         let mut command = vec!["EVAL", &script, "2", key, counter];
         command.extend(["token", "1000", "rest", &gateway, "", "", "", "9"]);
         let refused = format!("clock token 0:10:{seconds:0>10}");
-        assert_eq!(rig.server.text(&command).await, refused);
+        assert_eq!(rig.text(&command).await, refused);
     }
-    assert_eq!(
-        rig.server.integer(&["DBSIZE"]).await,
-        0,
-        "nothing was written"
-    );
+    assert_eq!(rig.integer(&["DBSIZE"]).await, 0, "nothing was written");
 }

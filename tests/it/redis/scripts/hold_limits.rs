@@ -13,13 +13,13 @@ async fn reach_limit(rig: &Rig, asked: &Attempt) {
     let (lock, id) = (key_of(asked, "lock"), format!("2{}", asked.token));
     if asked.sharing.is_some() {
         let leases = key_of(asked, "leases");
-        let lease = rig.server.text(&["HGET", &leases, &id]).await;
+        let lease = rig.text(&["HGET", &leases, &id]).await;
         let set = ["HSET", &leases, &id, &over(&lease)];
-        rig.server.run(&set).await;
+        rig.run(&set).await;
     } else {
-        let lease = rig.server.text(&["GET", &lock]).await;
+        let lease = rig.text(&["GET", &lock]).await;
         let set = ["SET", &lock, &over(&lease), "KEEPTTL"];
-        rig.server.run(&set).await;
+        rig.run(&set).await;
     }
 }
 
@@ -28,10 +28,7 @@ fn key_of(asked: &Attempt, key: &str) -> String {
 }
 
 async fn renewed(rig: &Rig, asked: &Attempt, ttl_ms: Option<u64>) -> Renewal {
-    let renewed = rig
-        .store
-        .renew(&asked.name, &asked.token, ttl_ms.map(ttl))
-        .await;
+    let renewed = rig.renew(&asked.name, &asked.token, ttl_ms.map(ttl)).await;
     renewed.unwrap()
 }
 
@@ -39,13 +36,12 @@ async fn renewed(rig: &Rig, asked: &Attempt, ttl_ms: Option<u64>) -> Renewal {
 async fn a_renewal_when_nothing_is_left_finds_the_lease_over() {
     let rig = Rig::start().await;
     for ttl_ms in [None, Some(60_000), Some(5_000)] {
-        let asked = attempt("alone");
-        rig.grant(&asked).await;
+        let asked = rig.must_hold(attempt("alone")).await;
         reach_limit(&rig, &asked).await;
         let lost = renewed(&rig, &asked, ttl_ms).await;
         assert_eq!(lost, Renewal::Lost(Loss::Free), "{ttl_ms:?}");
         let lock = key_of(&asked, "lock");
-        assert_eq!(rig.server.integer(&["EXISTS", &lock]).await, 0);
+        assert_eq!(rig.integer(&["EXISTS", &lock]).await, 0);
     }
 }
 
@@ -61,12 +57,12 @@ async fn a_renewal_of_one_who_shares_a_lock_when_nothing_is_left_ends_that_lease
         reach_limit(&rig, &asked).await;
         let lost = renewed(&rig, &asked, None).await;
         assert_eq!(lost, Renewal::Lost(loss));
-        match rig.store.inspect(&asked.name).await.unwrap().holder {
+        match rig.inspect(&asked.name).await.unwrap().holder {
             Some(Holder::Shared(holders)) => assert_eq!(holders.count, others),
             None => assert_eq!(others, 0),
             shown => panic!("{shown:?}"),
         }
-        drop(rig.store.release(&other.name, &other.token).await);
+        drop(rig.release(&other.name, &other.token).await);
     }
 }
 
@@ -77,7 +73,7 @@ async fn a_renewal_when_nothing_is_left_says_that_the_holder_was_asked_to_releas
         rig.grant(&asked).await;
         reach_limit(&rig, &asked).await;
         let request = key_of(&asked, &format!("asked:2{}", asked.token));
-        rig.server.run(&["SET", &request, "1735689601000000"]).await;
+        rig.run(&["SET", &request, "1735689601000000"]).await;
         let lost = renewed(&rig, &asked, None).await;
         assert_eq!(lost, Renewal::Lost(Loss::Broken { held: false }));
     }

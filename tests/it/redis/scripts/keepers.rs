@@ -5,17 +5,13 @@ use crate::redis::prelude::*;
 #[tokio::test]
 async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let lease = attempt("adopted");
-    rig.grant(&lease).await;
+    let lease = rig.must_hold(attempt("adopted")).await;
     let id = KeeperId::random();
     proxy.strike(&id.to_string(), Fault::CutReply);
-    rig.store.must_renew_as(Renewer::Adopter(id), &lease).await;
+    rig.must_renew_as(Renewer::Adopter(id), &lease).await;
     assert_eq!(proxy.strikes(), 1);
     let first = KeeperId::of_attempt(&lease.token);
-    let release = |keeper| {
-        rig.store
-            .release_as(Some(keeper), &lease.name, &lease.token)
-    };
+    let release = |keeper| rig.release_as(Some(keeper), &lease.name, &lease.token);
     assert_eq!(release(first).await.unwrap(), Release::Adopted);
     assert_eq!(release(id).await.unwrap(), Release::Released);
 }
@@ -23,34 +19,19 @@ async fn an_adoption_whose_reply_is_lost_is_an_adoption() {
 #[tokio::test]
 async fn a_late_copy_of_an_adoption_does_not_take_the_lease_from_the_next() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let lease = attempt("late");
-    rig.grant(&lease).await;
+    let lease = rig.must_hold(attempt("late")).await;
     let [older, newer] = [KeeperId::random(), KeeperId::random()];
-    let renew = |renewer| {
-        rig.store
-            .renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default())
-    };
+    let renew = |renewer| rig.renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default());
     proxy.strike(&older.to_string(), Fault::HoldRequest);
     for adopter in [older, newer] {
-        rig.store
-            .must_renew_as(Renewer::Adopter(adopter), &lease)
-            .await;
+        rig.must_renew_as(Renewer::Adopter(adopter), &lease).await;
     }
     assert_eq!(proxy.strikes(), 1, "the first copy is on its way");
-    let scripts = async || {
-        let stats = rig.server.text(&["INFO", "commandstats"]).await;
-        let line = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        let calls: u64 = line.unwrap().split(',').next().unwrap().parse().unwrap();
-        calls
-    };
+    let scripts = async || rig.server.calls("evalsha").await;
     let before = scripts().await;
     proxy.let_go();
     until("the late copy arrives", async || scripts().await > before).await;
-    rig.store
-        .must_renew_as(Renewer::Keeper(newer), &lease)
-        .await;
+    rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
     // Nor does it when it is sent again.
     assert_eq!(renew(Renewer::Adopter(older)).await, Ok(Renewal::Adopted));
 }
@@ -60,18 +41,11 @@ async fn an_attempt_that_was_answered_again_does_not_take_the_lease_back_later()
     let rig = Rig::start().await;
     let (lease, again) = (keyed("again", "k"), keyed("again", "k"));
     rig.grant(&lease).await;
-    let renew = |renewer| {
-        rig.store
-            .renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default())
-    };
-    let answer = rig.store.acquire(&again).await.unwrap();
-    assert!(matches!(answer, Acquisition::Replayed(..)), "{answer:?}");
+    let renew = |renewer| rig.renew_as(renewer, &lease.name, &lease.token, RenewalTtl::default());
+    rig.must_replay(&again).await;
     let newer = KeeperId::random();
     renew(Renewer::Adopter(newer)).await.unwrap();
     // Its answer may have been lost, and then it is sent again.
-    let answer = rig.store.acquire(&again).await.unwrap();
-    assert_eq!(answer, Acquisition::Superseded);
-    rig.store
-        .must_renew_as(Renewer::Keeper(newer), &lease)
-        .await;
+    rig.must_answer(&again, Acquisition::Superseded).await;
+    rig.must_renew_as(Renewer::Keeper(newer), &lease).await;
 }

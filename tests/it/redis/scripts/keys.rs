@@ -8,30 +8,23 @@ use crate::redis::waiting::gate::is_memory;
 #[tokio::test]
 async fn what_is_remembered_of_a_key_outlives_the_lease_by_a_minute() {
     let rig = Rig::start().await;
-    let asked = keyed("instant", "a");
-    rig.grant(&asked).await;
-    let keys = rig.server.keys().await;
+    let asked = rig.must_hold(keyed("instant", "a")).await;
+    let keys = rig.keys().await;
     let of_key = keys.iter().find(|key| key.starts_with("lg:{instant}:key:"));
     let of_key = of_key.expect("it is remembered whose the key is");
     for new in [ttl(45_000), ttl(10_000)] {
-        let expiry = async |key: &str| rig.server.integer(&["PEXPIRETIME", key]).await;
-        assert_eq!(
-            expiry(of_key).await,
-            expiry("lg:{instant}:lock").await + 60_000
-        );
-        rig.store
-            .renew(&asked.name, &asked.token, Some(new))
-            .await
-            .unwrap();
+        let expiry = async |key: &str| rig.integer(&["PEXPIRETIME", key]).await;
+        let found = expiry(of_key).await;
+        assert_eq!(found, expiry("lg:{instant}:lock").await + 60_000);
+        rig.must_renew(&asked, Some(new)).await;
     }
 }
 
 #[tokio::test]
 async fn a_store_holds_no_secret() {
     let rig = Rig::start().await;
-    let asked = keyed("secret", "a");
-    rig.grant(&asked).await;
-    let value = rig.server.text(&["GET", "lg:{secret}:lock"]).await;
+    let asked = rig.must_hold(keyed("secret", "a")).await;
+    let value = rig.text(&["GET", "lg:{secret}:lock"]).await;
     assert!(value.starts_with(&format!("2{}", asked.token)), "{value}");
 }
 
@@ -42,27 +35,18 @@ async fn every_key_but_the_fences_expires_and_only_fences_stay() {
     for n in 0..30 {
         // Some run out, some are released, some given back; some under a key.
         let lock = format!("key-{n}");
-        let mut asked = if n % 2 == 0 {
-            attempt(&lock)
-        } else {
-            keyed(&lock, "a")
-        };
+        let plain = [attempt(&lock), keyed(&lock, "a")][n % 2].clone();
+        let asked = with(plain, |it| it.ttl = ttl(400));
         fences.push(fence_key(&asked.name));
-        asked.ttl = ttl(400);
         rig.grant(&asked).await;
         match n % 3 {
-            0 => drop(rig.store.release(&asked.name, &asked.token).await.unwrap()),
-            1 => drop(
-                rig.store
-                    .give_back(&asked.name, &asked.token)
-                    .await
-                    .unwrap(),
-            ),
+            0 => rig.must_release(&asked).await,
+            1 => rig.must_give_back(&asked, GiveBack::GivenBack).await,
             _ => {}
         }
     }
-    for key in rig.server.keys().await {
-        let left = rig.server.integer(&["PTTL", &key]).await;
+    for key in rig.keys().await {
+        let left = rig.integer(&["PTTL", &key]).await;
         if fences.contains(&key) {
             assert_eq!(left, -1, "{key} stays");
         } else {
@@ -72,31 +56,18 @@ async fn every_key_but_the_fences_expires_and_only_fences_stay() {
     fences.sort();
     fences.dedup();
     until("all leases have ended", async || {
-        let keys = rig.server.keys().await;
+        let keys = rig.keys().await;
         let of_leases = |key: &&String| key.ends_with(":lock");
         keys.iter().find(of_leases).is_none()
     })
     .await;
     // The minute of the memories is not waited for.
-    for key in rig.server.keys().await {
+    for key in rig.keys().await {
         if is_memory(&key) {
-            rig.server.run(&["PEXPIRE", &key, "1"]).await;
+            rig.run(&["PEXPIRE", &key, "1"]).await;
         }
     }
-    until("only fences are left", async || {
-        rig.server.keys().await == fences
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_release_without_a_key_leaves_nothing_but_the_fence() {
-    let rig = Rig::start().await;
-    let asked = attempt("clean");
-    rig.grant(&asked).await;
-    rig.store.must_release(&asked).await;
-    assert_eq!(rig.server.keys().await, [fence_key(&name("clean"))]);
-    rig.store.must_be_free(&asked.name).await;
+    until("only fences are left", async || rig.keys().await == fences).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,12 +75,11 @@ async fn very_many_names_leave_nothing_but_the_counters_of_their_slots() {
     let rig = Rig::start().await;
     let names = if full() { 1_000_000 } else { 20_000 };
     let turn = async |name: usize| {
-        let asked = attempt(&format!("job:{name}"));
-        granted(rig.store.acquire(&asked).await);
-        rig.store.must_release(&asked).await;
+        let asked = rig.must_hold(attempt(&format!("job:{name}"))).await;
+        rig.must_release(&asked).await;
     };
     stream::iter(0..names).for_each_concurrent(100, turn).await;
-    let keys = rig.server.keys().await;
+    let keys = rig.keys().await;
     let others: Vec<_> = keys.iter().filter(|key| !key.ends_with(":fence")).collect();
     assert!(others.is_empty(), "{others:?}");
     assert!(keys.len() <= Slot::COUNT, "{} counters", keys.len());

@@ -18,9 +18,9 @@ async fn a_late_copy_does_not_take_a_lock_that_was_released() {
     proxy.strike("{late}", Fault::HoldRequest);
     rig.grant(&asked).await;
     assert_eq!(proxy.strikes(), 1, "the second copy was granted");
-    rig.store.must_release(&asked).await;
+    rig.must_release(&asked).await;
     let_late_copy_arrive(&rig, &proxy, &asked).await;
-    rig.store.must_be_free(&asked.name).await;
+    rig.must_be_free(&asked.name).await;
 }
 
 #[tokio::test]
@@ -32,11 +32,11 @@ async fn a_late_copy_of_an_attempt_that_was_refused_does_not_take_the_lock_eithe
         let (rig, proxy) = Rig::with_proxy().await;
         rig.grant(&holder).await;
         proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
-        rig.store.must_refuse(&asked).await;
+        rig.must_refuse(&asked).await;
         assert_eq!(proxy.strikes(), 1);
-        rig.store.must_release(&holder).await;
+        rig.must_release(&holder).await;
         let_late_copy_arrive(&rig, &proxy, &asked).await;
-        rig.store.must_be_free(&asked.name).await;
+        rig.must_be_free(&asked.name).await;
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_refusal_is_unknown_while_a_late_copy_cannot_be_withdrawn() {
     for _ in 0..1_000 {
         proxy.strike(&give_back, Fault::CutRequest);
     }
-    assert_unknown(rig.store.acquire(&asked).await);
+    assert_unknown(rig.acquire(&asked).await);
     assert!(proxy.strikes() > 2, "the give-back was tried");
 }
 
@@ -65,14 +65,12 @@ async fn an_attempt_that_was_given_back_before_it_arrived_is_refused_when_it_doe
     proxy.strike("{gone}", Fault::HoldRequest);
     // Its caller hangs up.
     tokio::select! {
-        answered = rig.store.acquire(&asked) => panic!("{answered:?}"),
+        answered = rig.acquire(&asked) => panic!("{answered:?}"),
         () = proxy.struck(1) => {}
     }
-    rig.store
-        .must_give_back(&asked, GiveBack::NothingHeld)
-        .await;
+    rig.must_give_back(&asked, GiveBack::NothingHeld).await;
     let_late_copy_arrive(&rig, &proxy, &asked).await;
-    rig.store.must_be_free(&asked.name).await;
+    rig.must_be_free(&asked.name).await;
 }
 
 #[tokio::test]
@@ -81,15 +79,15 @@ async fn a_frozen_server_leaves_nothing_behind_that_was_given_back() {
     rig.grant(&attempt("warm")).await;
     let asked = attempt("frozen");
     rig.server.freeze();
-    assert_unknown(rig.store.acquire(&asked).await);
+    assert_unknown(rig.acquire(&asked).await);
     // No connection can be made any more, so this is known not to have been sent.
-    assert_unavailable(rig.store.give_back(&asked.name, &asked.token).await);
+    assert_unavailable(rig.give_back(&asked.name, &asked.token).await);
     rig.server.thaw();
     // Every copy of the acquire is carried out now, before or after what comes next.
-    let give_back = timeout(TIMEOUT, rig.store.give_back(&asked.name, &asked.token));
+    let give_back = timeout(TIMEOUT, rig.give_back(&asked.name, &asked.token));
     give_back.await.expect("the server answers again").unwrap();
-    rig.store.must_withdraw(&asked).await;
-    rig.store.must_be_free(&asked.name).await;
+    rig.must_withdraw(&asked).await;
+    rig.must_be_free(&asked.name).await;
     rig.grant(&attempt("frozen")).await;
 }
 
@@ -105,32 +103,26 @@ async fn a_pause_shorter_than_the_deadline_is_survived() {
         rig.server.thaw();
     };
     let (lease, ()) = tokio::join!(rig.grant(&asked), thaw);
-    let fence = rig
-        .server
-        .text(&["GETRANGE", "lg:{paused}:lock", "70", "85"])
-        .await;
+    let fence = fence_at(&rig.server, "paused").await;
     assert_eq!(fence, lease.fence.to_string(), "all copies are one grant");
-    rig.store.must_release(&asked).await;
+    rig.must_release(&asked).await;
 }
 
 #[tokio::test]
 async fn late_copies_of_a_renewal_do_not_make_a_lease_end_earlier_than_its_holder_was_told() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let asked = attempt("shorter");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(attempt("shorter")).await;
     let (name, token) = (&asked.name, &asked.token);
     for _ in 0..100 {
         let renewal = format!("{token}\r\n$4\r\n5000\r\n");
         proxy.strike(&renewal, Fault::HoldRequest);
     }
-    assert_unknown(rig.store.renew(name, token, Some(ttl(5_000))).await);
-    rig.store.must_renew(&asked, Some(ttl(60_000))).await;
+    assert_unknown(rig.renew(name, token, Some(ttl(5_000))).await);
+    rig.must_renew(&asked, Some(ttl(60_000))).await;
     write_down_everything(&rig.server).await;
     proxy.let_go();
-    until("all copies arrive", async || {
-        runs(&rig.server, token).await == proxy.strikes()
-    })
-    .await;
-    let left = rig.server.integer(&["PTTL", "lg:{shorter}:lock"]).await;
+    let is_so = async || runs(&rig.server, token).await == proxy.strikes();
+    until("all copies arrive", is_so).await;
+    let left = rig.integer(&["PTTL", "lg:{shorter}:lock"]).await;
     assert!(left > 40_000, "{left}");
 }

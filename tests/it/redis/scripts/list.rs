@@ -6,25 +6,12 @@ use latchgate::store::cursor::Cursor;
 
 use crate::redis::prelude::*;
 
-pub(crate) fn all(limit: usize, cursor: Option<Cursor>) -> ListQuery {
-    ListQuery {
-        filter: ListFilter::default(),
-        limit,
-        cursor,
-    }
-}
-
-async fn walk(rig: &Rig, mut cursor: Option<Cursor>) -> BTreeMap<String, Holder> {
-    let mut walked = BTreeMap::new();
-    loop {
-        let page = rig.store.list(&all(100, cursor)).await.unwrap();
-        let locks = page.locks.into_iter();
-        walked.extend(locks.map(|lock| (lock.name.to_string(), lock.holder)));
-        cursor = page.next;
-        if cursor.is_none() {
-            return walked;
-        }
-    }
+async fn walk(rig: &Rig, cursor: Option<Cursor>) -> BTreeMap<String, Holder> {
+    let pages = rig.pages(100, cursor).await;
+    let locks = pages.into_iter().flat_map(|page| page.locks);
+    locks
+        .map(|lock| (lock.name.to_string(), lock.holder))
+        .collect()
 }
 
 #[tokio::test]
@@ -52,32 +39,15 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
     let expected = ["2newer", "expires", "for-ever", "odd-lock", "ours"];
     assert_eq!(names, expected);
     for (name, holder) in walked {
-        match (name.as_str(), holder) {
-            ("ours", Holder::Lease(_))
-            | (
-                "for-ever",
-                Holder::Foreign {
-                    expires_in: None,
-                    mark: Some(_),
-                },
-            )
-            | (
-                "odd-lock",
-                Holder::Foreign {
-                    expires_in: None,
-                    mark: None,
-                },
-            ) => {}
-            (
-                _,
-                Holder::Foreign {
-                    expires_in: Some(left),
-                    ..
-                },
-            ) => {
-                assert!(left > Duration::from_secs(50), "{name}: {left:?}");
-            }
-            other => panic!("{other:?}"),
+        let Holder::Foreign { expires_in, mark } = holder else {
+            let expected = matches!(holder, Holder::Lease(_)) && name == "ours";
+            assert!(expected, "{holder:?}");
+            continue;
+        };
+        assert_eq!(mark.is_some(), name != "odd-lock", "{name}");
+        match expires_in {
+            Some(left) => assert!(left > Duration::from_secs(50), "{name}: {left:?}"),
+            None => assert!(["for-ever", "odd-lock"].contains(&name.as_str()), "{name}"),
         }
     }
 }
@@ -85,18 +55,17 @@ async fn what_is_not_ours_shows_as_foreign_and_what_is_no_lock_not_at_all() {
 #[tokio::test]
 async fn a_server_that_was_started_anew_is_walked_through_anew() {
     // Else what is written while the log is synchronised may not be in it yet.
-    let logged = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut rig = Rig::on(RedisServer::start_with(&logged).await);
+    let mut rig = Rig::on(RedisServer::start_logged().await);
     for number in 0..200 {
         rig.grant(&attempt(&format!("lock:{number}"))).await;
     }
-    let first = rig.store.list(&all(20, None)).await.unwrap();
+    let first = rig.list(&list_query(20, None)).await.unwrap();
     assert!(first.next.is_some());
     rig.server.kill();
     rig.server.start_again().await;
     // What another run has answered would lead somewhere into the middle.
     let walked = eventually("the server is back", async || {
-        rig.store.list(&all(1, None)).await.ok()?;
+        rig.list(&list_query(1, None)).await.ok()?;
         Some(walk(&rig, first.next).await)
     })
     .await;
@@ -106,10 +75,10 @@ async fn a_server_that_was_started_anew_is_walked_through_anew() {
 #[tokio::test]
 async fn a_replica_shows_nothing() {
     let rig = Rig::start().await;
-    rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    assert_unavailable(rig.store.list(&all(100, None)).await);
-    rig.server.run(&["REPLICAOF", "NO", "ONE"]).await;
-    assert!(rig.store.list(&all(100, None)).await.is_ok());
+    rig.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    assert_unavailable(rig.list(&list_query(100, None)).await);
+    rig.run(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(rig.list(&list_query(100, None)).await.is_ok());
 }
 
 #[tokio::test]
@@ -118,7 +87,7 @@ async fn a_lost_reply_costs_another_question() {
     rig.grant(&attempt("lost")).await;
     for part in ["SCAN", "{lost}"] {
         proxy.strike(part, Fault::CutReply);
-        let page = rig.store.list(&all(100, None)).await.unwrap();
+        let page = rig.list(&list_query(100, None)).await.unwrap();
         assert_eq!(page.locks.len(), 1);
     }
     assert_eq!(proxy.strikes(), 2);
@@ -127,22 +96,14 @@ async fn a_lost_reply_costs_another_question() {
 #[tokio::test]
 async fn the_work_for_a_page_is_bounded_whatever_is_found() {
     let rig = Rig::start().await;
-    rig.server.run(&["DEBUG", "POPULATE", "200000"]).await;
+    rig.run(&["DEBUG", "POPULATE", "200000"]).await;
     rig.grant(&attempt("needle")).await;
-    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
-    let (mut pages, mut cursor, mut found) = (0_u64, None, 0);
-    loop {
-        let Page { locks, next } = rig.store.list(&all(100, cursor)).await.unwrap();
-        found += locks.len();
-        pages += 1;
-        cursor = next;
-        if cursor.is_none() {
-            break;
-        }
-    }
-    assert_eq!(found, 1);
+    rig.run(&["CONFIG", "RESETSTAT"]).await;
+    let pages = rig.pages(100, None).await;
+    assert_eq!(pages.iter().flat_map(|page| &page.locks).count(), 1);
+    let pages = pages.len();
     assert!(pages > 10, "{pages} pages, most of them empty");
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
+    let stats = rig.text(&["INFO", "commandstats"]).await;
     assert!(!stats.contains("cmdstat_keys"), "{stats}");
     let of = |field: &str| {
         let line = stats.lines().find(|line| line.starts_with("cmdstat_scan:"));
@@ -151,34 +112,29 @@ async fn the_work_for_a_page_is_bounded_whatever_is_found() {
         number.parse::<f64>().unwrap()
     };
     assert!(of("calls=") <= 32.0 * pages as f64, "{stats}");
-    assert!(
-        of("usec_per_call=") < 2_000.0,
-        "one step blocks the server: {stats}"
-    );
+    let expected = of("usec_per_call=") < 2_000.0;
+    assert!(expected, "one step blocks the server: {stats}");
 }
 
 #[tokio::test]
 async fn a_user_who_may_not_list_is_told_so_at_once_and_takes_locks_all_the_same() {
     let rig = Rig::start().await;
     rig.grant(&attempt("held")).await;
-    let connection = &mut rig.server.connection().await;
-    let words = [
-        "ACL", "SETUSER", "noscan", "on", ">pw", "~*", "&*", "+@all", "-scan",
-    ];
-    cmd(&words).query_async::<()>(connection).await.unwrap();
+    rig.server.set_user("noscan on >pw ~* &* +@all -scan").await;
     let url = rig.server.url_as("noscan", "pw");
-    let store = open(&url, &quick(), &rig.lifecycle);
-    let refused = store.list(&all(1, None)).await.unwrap_err().to_string();
-    assert!(
-        refused.contains("scan") && refused.contains("ACL SETUSER"),
-        "{refused}"
-    );
+    let store = open(&url);
+    let refused = store
+        .list(&list_query(1, None))
+        .await
+        .unwrap_err()
+        .to_string();
+    let expected = refused.contains("scan") && refused.contains("ACL SETUSER");
+    assert!(expected, "{refused}");
     let Some(Health::Misconfigured(what)) = health(&store, "permissions").await else {
         panic!("ready without SCAN");
     };
     assert!(what.starts_with("the user may not run SCAN;"), "{what}");
-    let taken = attempt("no-list");
-    granted(store.acquire(&taken).await);
+    let taken = store.must_hold(attempt("no-list")).await;
     store.must_release(&taken).await;
 }
 
@@ -188,20 +144,13 @@ async fn leases_are_shown_without_a_script_for_each() {
     for number in 0..300 {
         rig.grant(&attempt(&format!("lock:{number}"))).await;
     }
-    rig.server.run(&["SET", "lg:{foreign}:lock", "x"]).await;
-    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    rig.run(&["SET", "lg:{foreign}:lock", "x"]).await;
+    rig.run(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(walk(&rig, None).await.len(), 301);
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    let calls = |command: &str| {
-        let prefix = format!("cmdstat_{command}:calls=");
-        let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
-        line.map_or(0, |line| {
-            line.split(',').next().unwrap().parse::<u32>().unwrap()
-        })
-    };
-    assert!(calls("getrange") >= 301, "{stats}");
+    assert!(rig.server.calls("getrange").await >= 301);
     // The foreign lock, and the probe.
-    assert!(calls("evalsha") + calls("eval") < 20, "{stats}");
+    let scripts = rig.server.calls("evalsha").await + rig.server.calls("eval").await;
+    assert!(scripts < 20, "{scripts}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -215,15 +164,15 @@ async fn a_lock_that_passes_on_while_it_is_looked_at_is_never_taken_for_a_foreig
             let (one, two) = (attempt("passes"), attempt("still"));
             rig.grant(&one).await;
             rig.grant(&two).await;
-            rig.store.must_release(&one).await;
-            rig.store.must_release(&two).await;
+            rig.must_release(&one).await;
+            rig.must_release(&two).await;
         }
     };
     let mut passing = std::pin::pin!(passing);
     loop {
         let page = tokio::select! {
             () = &mut passing => break,
-            page = async { rig.store.list(&all(100, None)).await } => page.unwrap(),
+            page = async { rig.list(&list_query(100, None)).await } => page.unwrap(),
         };
         looks.set(looks.get() + 1);
         for lock in page.locks {

@@ -1,29 +1,11 @@
 //! Locks that are shared, on one server: foreign clients, keys of others, what is left behind, late copies.
 
-use super::{foreign::assert_foreign, late::let_late_copy_arrive};
+use super::late::let_late_copy_arrive;
 use crate::redis::prelude::*;
 
-async fn sharers(store: &impl Store, asked: &Attempt) -> SharedHolders {
-    match store.inspect(&asked.name).await.unwrap().holder {
-        Some(Holder::Shared(holders)) => holders,
-        other => panic!("not shared: {other:?}"),
-    }
-}
-
-async fn release(store: &impl Store, asked: &Attempt) {
-    store.must_release(asked).await;
-}
-
 async fn is_foreign(rig: &Rig, asked: &Attempt) {
-    let held = rig.store.acquire(asked).await.unwrap();
-    let foreign = matches!(
-        held,
-        Acquisition::Held(Contention {
-            holder: Some(Holder::Foreign { .. }),
-            ..
-        })
-    );
-    assert!(foreign, "{held:?}");
+    let holder = rig.must_refuse(asked).await.holder;
+    assert!(matches!(holder, Some(Holder::Foreign { .. })), "{holder:?}");
 }
 
 /// How many of the keys of the lock there are.
@@ -42,28 +24,24 @@ async fn a_foreign_client_is_excluded_as_long_as_anybody_shares_the_lock_and_exc
     let set = ["SET", key, "theirs", "NX", "PX", "60000"];
     for asked in &sharing {
         rig.grant(asked).await;
-        assert_eq!(rig.server.text(&set).await, "");
+        assert_eq!(rig.text(&set).await, "");
     }
     for (gone, asked) in sharing.iter().enumerate() {
-        assert_eq!(rig.server.text(&set).await, "", "{gone} have gone");
-        release(&rig.store, asked).await;
+        assert_eq!(rig.text(&set).await, "", "{gone} have gone");
+        rig.must_release(asked).await;
     }
-    assert_eq!(
-        keys_left(&rig.server, "foreign").await,
-        0,
-        "nothing is left"
-    );
-    assert_eq!(rig.server.text(&set).await, "OK");
+    let found = keys_left(&rig.server, "foreign").await;
+    assert_eq!(found, 0, "nothing is left");
+    assert_eq!(rig.text(&set).await, "OK");
     for asked in [reader("foreign"), one_of(9, "foreign"), attempt("foreign")] {
         is_foreign(&rig, &asked).await;
     }
     for asked in &sharing {
         let lost = Loss::HeldByAnother;
-        rig.store.must_lose(asked, lost).await;
-        rig.store.must_not_release(asked, lost).await;
+        rig.must_have_lost(asked, lost).await;
     }
-    assert_eq!(rig.server.text(&["GET", key]).await, "theirs");
-    rig.server.run(&["DEL", key]).await;
+    assert_eq!(rig.text(&["GET", key]).await, "theirs");
+    rig.run(&["DEL", key]).await;
     rig.grant(&reader("foreign")).await;
 }
 
@@ -77,19 +55,18 @@ async fn those_who_shared_a_lock_that_was_deleted_by_hand_do_not_come_back() {
         for asked in &dead {
             last = Some(rig.grant(asked).await.fence);
         }
-        rig.server.run(&["DEL", key]).await;
+        rig.run(&["DEL", key]).await;
         let name = &dead[0].name;
-        rig.store.must_be_free(name).await;
+        rig.must_be_free(name).await;
         match between {
             "alone" => {
-                let alone = attempt("by-hand");
-                rig.grant(&alone).await;
-                release(&rig.store, &alone).await;
+                let alone = rig.must_hold(attempt("by-hand")).await;
+                rig.must_release(&alone).await;
             }
             "foreign" => {
-                rig.server.run(&["SET", key, "theirs", "PX", "60000"]).await;
+                rig.run(&["SET", key, "theirs", "PX", "60000"]).await;
                 is_foreign(&rig, &reader("by-hand")).await;
-                rig.server.run(&["DEL", key]).await;
+                rig.run(&["DEL", key]).await;
             }
             _ => {}
         }
@@ -97,13 +74,12 @@ async fn those_who_shared_a_lock_that_was_deleted_by_hand_do_not_come_back() {
         let held = rig.grant(&next).await;
         assert!(Some(held.fence) > last);
         assert_eq!(held.mode.slot(), Some(0), "{between}: no slot is taken");
-        assert_eq!(sharers(&rig.store, &next).await.count, 1);
+        assert_eq!(rig.must_be_shared(&next.name).await.count, 1);
         for asked in &dead {
-            rig.store.must_lose(asked, Loss::HeldByAnother).await;
-            rig.store.must_not_release(asked, Loss::HeldByAnother).await;
+            rig.must_have_lost(asked, Loss::HeldByAnother).await;
         }
-        assert_eq!(sharers(&rig.store, &next).await.count, 1);
-        release(&rig.store, &next).await;
+        assert_eq!(rig.must_be_shared(&next.name).await.count, 1);
+        rig.must_release(&next).await;
         assert_eq!(keys_left(&rig.server, "by-hand").await, 0);
     }
 }
@@ -114,20 +90,18 @@ async fn what_of_a_shared_lock_was_evicted_is_restored_from_the_leases() {
     for kind in ["shared", "slots"] {
         let lock = format!("evicted-{kind}");
         let held = [one_of(4, &lock), one_of(4, &lock)];
-        for asked in &held {
-            rig.grant(asked).await;
-        }
+        rig.must_grant_each(&held).await;
         let key = format!("lg:{{{lock}}}:{kind}");
-        rig.server.run(&["DEL", &key]).await;
-        rig.store.must_refuse(&attempt(&lock)).await;
+        rig.run(&["DEL", &key]).await;
+        rig.must_refuse(&attempt(&lock)).await;
         let third = one_of(4, &lock);
         assert_eq!(rig.grant(&third).await.mode.slot(), Some(2), "{kind}");
-        assert_eq!(sharers(&rig.store, &third).await.count, 3);
-        let lasts = rig.server.integer(&["PTTL", &key]).await;
+        assert_eq!(rig.must_be_shared(&third.name).await.count, 3);
+        let lasts = rig.integer(&["PTTL", &key]).await;
         assert!(lasts > 0, "{kind} ends with the lock: {lasts}");
-        for asked in [&held[0], &third, &held[1]] {
-            release(&rig.store, asked).await;
-        }
+        rig.store
+            .must_release_each([&held[0], &third, &held[1]])
+            .await;
         assert_eq!(keys_left(&rig.server, &lock).await, 0);
     }
 }
@@ -135,12 +109,10 @@ async fn what_of_a_shared_lock_was_evicted_is_restored_from_the_leases() {
 #[tokio::test]
 async fn a_shared_lock_whose_leases_were_evicted_is_free() {
     let rig = Rig::start().await;
-    let dead = one_of(4, "evicted");
-    rig.grant(&dead).await;
-    rig.server.run(&["DEL", "lg:{evicted}:leases"]).await;
-    let alone = attempt("evicted");
-    rig.grant(&alone).await;
-    release(&rig.store, &alone).await;
+    rig.must_grant(&one_of(4, "evicted")).await;
+    rig.run(&["DEL", "lg:{evicted}:leases"]).await;
+    let alone = rig.must_hold(attempt("evicted")).await;
+    rig.must_release(&alone).await;
     assert_eq!(keys_left(&rig.server, "evicted").await, 0);
 }
 
@@ -152,38 +124,36 @@ async fn a_key_of_another_type_is_named_and_nothing_is_granted_or_lost() {
         let key = format!("lg:{{{lock}}}:{kind}");
         let held = with(keyed(&lock, "k"), |it| it.sharing = Some(sharing(Some(3))));
         let other = one_of(3, &lock);
-        for asked in [&held, &other] {
-            rig.grant(asked).await;
-        }
-        let fence = sharers(&rig.store, &held).await.leases[0].fence;
+        rig.must_grant_each([&held, &other]).await;
+        let fence = rig.must_be_shared(&held.name).await.leases[0].fence;
         let aside = format!("{key}:aside");
-        rig.server.run(&["RENAME", &key, &aside]).await;
-        rig.server.run(&["RPUSH", &key, "mine"]).await;
-        let before = rig.server.digest().await;
+        rig.run(&["RENAME", &key, &aside]).await;
+        rig.run(&["RPUSH", &key, "mine"]).await;
+        let before = rig.digest().await;
         for asked in [reader(&lock), one_of(9, &lock), attempt(&lock)] {
-            assert_foreign(rig.store.acquire(&asked).await, &key);
-            assert_eq!(rig.server.digest().await, before, "acquire");
+            assert_foreign(rig.acquire(&asked).await, &key);
+            assert_eq!(rig.digest().await, before, "acquire");
         }
         let Attempt { name, token, .. } = &held;
-        assert_foreign(rig.store.release(name, token).await, &key);
-        assert_eq!(rig.server.digest().await, before, "release");
+        assert_foreign(rig.release(name, token).await, &key);
+        assert_eq!(rig.digest().await, before, "release");
         if kind != "slots" {
             // The slot of a lease stays as it is, whatever its end.
-            assert_foreign(rig.store.renew(name, token, None).await, &key);
-            assert_eq!(rig.server.digest().await, before, "renew");
+            assert_foreign(rig.renew(name, token, None).await, &key);
+            assert_eq!(rig.digest().await, before, "renew");
         }
-        assert_foreign(rig.store.give_back(name, token).await, &key);
-        assert_eq!(rig.server.digest().await, before, "give back");
-        let broken = rig.store.break_lock(name, Some(fence.into())).await;
+        assert_foreign(rig.give_back(name, token).await, &key);
+        assert_eq!(rig.digest().await, before, "give back");
+        let broken = rig.break_lock(name, Some(fence.into())).await;
         assert!(broken.is_err(), "{broken:?}");
-        assert_eq!(rig.server.digest().await, before, "break");
+        assert_eq!(rig.digest().await, before, "break");
         // Mended, all is as it was.
-        rig.server.run(&["DEL", &key]).await;
-        rig.server.run(&["RENAME", &aside, &key]).await;
-        assert_eq!(sharers(&rig.store, &held).await.count, 2);
-        rig.store.must_renew(&held, None).await;
+        rig.run(&["DEL", &key]).await;
+        rig.run(&["RENAME", &aside, &key]).await;
+        assert_eq!(rig.must_be_shared(&held.name).await.count, 2);
+        rig.must_renew(&held, None).await;
         assert_eq!(rig.grant(&one_of(3, &lock)).await.mode.slot(), Some(2));
-        release(&rig.store, &held).await;
+        rig.must_release(&held).await;
     }
 }
 
@@ -192,21 +162,17 @@ async fn a_queue_of_another_type_keeps_nobody_from_going() {
     let rig = Rig::start().await;
     let key = "lg:{queue}:wait";
     let sharing = ["queue"; 3].map(|lock| one_of(3, lock));
-    for asked in &sharing {
-        rig.grant(asked).await;
-    }
-    rig.server.run(&["SET", key, "mine"]).await;
-    assert_foreign(rig.store.acquire(&one_of(9, "queue")).await, key);
+    rig.must_grant_each(&sharing).await;
+    rig.run(&["SET", key, "mine"]).await;
+    assert_foreign(rig.acquire(&one_of(9, "queue")).await, key);
     let count = ["ZCARD", "lg:{queue}:shared"];
-    assert_eq!(rig.server.integer(&count).await, 3);
-    release(&rig.store, &sharing[0]).await;
-    assert_eq!(rig.server.integer(&count).await, 2);
-    rig.store
-        .must_give_back(&sharing[1], GiveBack::GivenBack)
-        .await;
-    release(&rig.store, &sharing[2]).await;
+    assert_eq!(rig.integer(&count).await, 3);
+    rig.must_release(&sharing[0]).await;
+    assert_eq!(rig.integer(&count).await, 2);
+    rig.must_give_back(&sharing[1], GiveBack::GivenBack).await;
+    rig.must_release(&sharing[2]).await;
     assert_eq!(keys_left(&rig.server, "queue").await, 0);
-    assert_eq!(rig.server.text(&["GET", key]).await, "mine");
+    assert_eq!(rig.text(&["GET", key]).await, "mine");
 }
 
 #[tokio::test]
@@ -217,7 +183,7 @@ async fn all_that_a_lock_leaves_goes_by_itself() {
     for asked in [brief(400, reader("expires")), last.clone()] {
         rig.grant(&asked).await;
     }
-    let left = async |key: &str| rig.server.integer(&["PTTL", key]).await;
+    let left = async |key: &str| rig.integer(&["PTTL", key]).await;
     let [lock, others @ ..] = shared_keys("expires");
     let ends = left(&lock).await;
     assert!((1..=900).contains(&ends), "{ends}");
@@ -225,10 +191,8 @@ async fn all_that_a_lock_leaves_goes_by_itself() {
         let ends = left(key).await;
         assert!((1..=61_000).contains(&ends), "{key}: {ends}");
     }
-    until("the lock is free although nobody looks at it", async || {
-        left(&lock).await == -2
-    })
-    .await;
+    let is_so = async || left(&lock).await == -2;
+    until("the lock is free although nobody looks at it", is_so).await;
     for key in &others {
         let ends = left(key).await;
         assert!((1..=91_000).contains(&ends), "{key}: {ends}");
@@ -242,16 +206,14 @@ async fn a_late_copy_of_an_acquire_takes_no_place_after_the_release() {
     for others in [0, 1] {
         let (rig, proxy) = Rig::with_proxy().await;
         let stays: Vec<_> = (0..others).map(|_| one_of(3, "late")).collect();
-        for asked in &stays {
-            rig.grant(asked).await;
-        }
+        rig.must_grant_each(&stays).await;
         let asked = one_of(3, "late");
         proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
         rig.grant(&asked).await;
         assert_eq!(proxy.strikes(), 1, "the second copy was granted");
-        release(&rig.store, &asked).await;
+        rig.must_release(&asked).await;
         let_late_copy_arrive(&rig, &proxy, &asked).await;
-        let holder = rig.store.inspect(&asked.name).await.unwrap().holder;
+        let holder = rig.inspect(&asked.name).await.unwrap().holder;
         assert_eq!(holder.map_or(0, |it| it.count()), others);
         // Nor its slot.
         let next = rig.grant(&one_of(3, "late")).await;
@@ -263,13 +225,10 @@ async fn a_late_copy_of_an_acquire_takes_no_place_after_the_release() {
 async fn those_who_share_a_lock_keep_it_and_their_slots_over_a_failover() {
     let watched = Watched::start().await;
     let config = waits_for(2, 5_000);
-    let lifecycle = Lifecycle::new();
-    let store = open(&watched.url(), &config, &lifecycle);
+    let store = open_with(&watched.url(), &config);
     let sharing =
         [one_of(2, "kept"), one_of(2, "kept")].map(|asked| with(asked, |it| it.ttl = ttl(600_000)));
-    for asked in &sharing {
-        granted(store.acquire(asked).await);
-    }
+    store.must_grant_each(&sharing).await;
     watched.settled(0).await;
     watched.fail_over().await;
     watched.replaced(0).await;
@@ -298,21 +257,18 @@ async fn those_who_share_a_lock_keep_it_and_their_slots_over_a_failover() {
 #[tokio::test]
 async fn a_lease_that_ended_is_forgotten_by_whoever_looks_next() {
     let rig = Rig::start().await;
-    let stays = one_of(2, "pruned");
-    rig.grant(&stays).await;
-    let brief = with(one_of(2, "pruned"), |it| it.ttl = ttl(150));
-    rig.grant(&brief).await;
-    let entries = async || rig.server.integer(&["HLEN", "lg:{pruned}:leases"]).await;
-    until("it has ended", async || {
-        sharers(&rig.store, &stays).await.count == 1
-    })
-    .await;
+    let stays = rig.must_hold(one_of(2, "pruned")).await;
+    rig.must_grant(&with(one_of(2, "pruned"), |it| it.ttl = ttl(150)))
+        .await;
+    let entries = async || rig.integer(&["HLEN", "lg:{pruned}:leases"]).await;
+    let is_so = async || rig.must_be_shared(&stays.name).await.count == 1;
+    until("it has ended", is_so).await;
     // Only who grants or ends something writes.
     assert_eq!(entries().await, 2);
     let next = rig.grant(&one_of(2, "pruned")).await;
     assert_eq!(next.mode.slot(), Some(1));
     assert_eq!(entries().await, 2);
-    let left = rig.server.integer(&["ZCARD", "lg:{pruned}:shared"]).await;
+    let left = rig.integer(&["ZCARD", "lg:{pruned}:shared"]).await;
     assert_eq!(left, 2);
     assert!(next.expires_in > Duration::from_secs(20));
 }

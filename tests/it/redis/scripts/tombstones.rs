@@ -8,15 +8,14 @@ const LEASES: usize = 100;
 async fn each_lasts_a_minute_and_there_are_two_of_a_lease_with_a_key() {
     let rig = Rig::start().await;
     for lease in 0..LEASES {
-        let attempt = keyed("busy", &lease.to_string());
-        rig.grant(&attempt).await;
-        rig.store.must_release(&attempt).await;
+        let attempt = rig.must_hold(keyed("busy", &lease.to_string())).await;
+        rig.must_release(&attempt).await;
     }
-    let mut memories = rig.server.keys().await;
+    let mut memories = rig.keys().await;
     memories.retain(|key| !key.ends_with(":fence"));
     assert_eq!(memories.len(), 2 * LEASES);
     for key in memories {
-        let left = rig.server.integer(&["PTTL", &key]).await;
+        let left = rig.integer(&["PTTL", &key]).await;
         assert!((0..=60_000).contains(&left), "{key}: {left}");
     }
 }
@@ -53,10 +52,8 @@ async fn every_end_of_an_attempt_refuses_its_acquire() {
         remember(&rig.server, attempt, letter).await;
     }
     // A replica may not know of it any more that it does not count.
-    rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    let refused = asked
-        .iter()
-        .map(|(_, _, attempt)| rig.store.acquire(attempt));
+    rig.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let refused = asked.iter().map(|(_, _, attempt)| rig.acquire(attempt));
     for refused in join_all(refused).await {
         match refused {
             Err(StoreError::Unavailable(Unavailability::Refused(why))) => {
@@ -65,21 +62,21 @@ async fn every_end_of_an_attempt_refuses_its_acquire() {
             other => panic!("a replica answers {other:?}"),
         }
     }
-    rig.server.run(&["REPLICAOF", "NO", "ONE"]).await;
+    rig.run(&["REPLICAOF", "NO", "ONE"]).await;
     for (letter, has_key, attempt) in asked {
         let expected = match (*letter, has_key) {
             ("a" | "s", _) => Ok(Acquisition::Superseded),
             ("r", true) => Ok(Acquisition::IdempotencyExpired),
             _ => Err(Unavailability::Withdrawn.into()),
         };
-        assert_eq!(rig.store.acquire(attempt).await, expected, "{letter}");
+        assert_eq!(rig.acquire(attempt).await, expected, "{letter}");
         let lock = format!("lg:{{{}}}:lock", attempt.name);
-        assert_eq!(rig.server.integer(&["EXISTS", &lock]).await, 0, "{letter}");
+        assert_eq!(rig.integer(&["EXISTS", &lock]).await, 0, "{letter}");
     }
     // A ticket without a place in the queue is no end.
     let lost = attempt("lost");
     remember(&rig.server, &lost, "q").await;
-    granted(rig.store.acquire(&lost).await);
+    granted(rig.acquire(&lost).await);
 }
 
 #[tokio::test]
@@ -94,8 +91,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         store.give_back(name, token).await.unwrap();
         assert_eq!(remembered(&given_back).await, before);
 
-        let adopted = attempt(&format!("adopted-{before}"));
-        rig.grant(&adopted).await;
+        let adopted = rig.must_hold(attempt(&format!("adopted-{before}"))).await;
         remember(server, &adopted, before).await;
         let newer = Renewer::Adopter(KeeperId::random());
         let renewal = store.renew_as(newer, &adopted.name, &adopted.token, RenewalTtl::default());
@@ -103,8 +99,7 @@ async fn no_end_of_an_attempt_is_replaced_by_an_earlier_one() {
         let later = if before == "g" { "a" } else { before };
         assert_eq!(remembered(&adopted).await, later);
 
-        let broken = attempt(&format!("broken-{before}"));
-        rig.grant(&broken).await;
+        let broken = rig.must_hold(attempt(&format!("broken-{before}"))).await;
         remember(server, &broken, before).await;
         store.must_break(&broken.name, None).await;
         assert_eq!(remembered(&broken).await, "b");

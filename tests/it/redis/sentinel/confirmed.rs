@@ -1,6 +1,6 @@
 //! A failover in which nothing is forgotten that was answered, because every replica had it by then.
 
-use super::watched::{OPTIONS, url};
+use super::{named::Named, watched::OPTIONS};
 use crate::redis::prelude::*;
 
 /// Longer than a failover takes on a machine that is busy.
@@ -90,33 +90,16 @@ fn waits_for_both() -> RedisConfig {
 
 #[tokio::test]
 async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happened_there() {
-    let lifecycle = Lifecycle::new();
-    let servers = [RedisServer::start().await, RedisServer::start().await];
-    let sentinel =
-        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
-    let config = RedisConfig {
-        wait_replicas: 1,
-        wait_timeout_ms: Millis(5_000),
-        deadline_ms: Millis(10_000),
-        ..quick()
-    };
-    let store = open(&url([sentinel.node()].into_iter()), &config, &lifecycle);
+    let config = with(waits_for(1, 5_000), |it| it.deadline_ms = Millis(10_000));
+    let named = Named::start_with(1, &config).await;
+    let store = &named.store;
     // It has no replica; once that is known, nobody else asks.
-    eventually("the server is examined", async || {
-        let refused = store.acquire(&attempt("first")).await.err()?;
-        let too_few = Unavailability::TooFewReplicas {
-            wanted: 1,
-            confirmed: Some(0),
-        };
-        (refused == StoreError::Unavailable(too_few)).then_some(())
-    })
-    .await;
+    until_too_few(store).await;
     let asked = attempt("a");
     let (acquired, ()) = tokio::join!(store.acquire(&asked), async {
         let held = ["EXISTS", "lg:{a}:lock"];
-        until_integer(&servers[0], &held, 1).await;
-        sentinel.say(SentinelReply::Master(servers[1].port(), 2));
-        sentinel.hint();
+        until_integer(&named.servers[0], &held, 1).await;
+        named.hand_on();
     });
     let unknown = StoreError::Unavailable(Unavailability::TooFewReplicas {
         wanted: 1,
@@ -131,13 +114,12 @@ async fn a_grant_that_waits_while_another_server_becomes_the_master_has_not_happ
 async fn readiness_warns_before_a_failover_that_would_leave_too_few_replicas() {
     let watched = Watched::start_small().await;
     let waits_for = |wait_replicas| with(waits_for_both(), |it| it.wait_replicas = wait_replicas);
-    let lifecycle = Lifecycle::new();
-    let store = open(&watched.url(), &waits_for(1), &lifecycle);
+    let store = open_with(&watched.url(), &waits_for(1));
     granted(store.acquire(&attempt("granted-still")).await);
     assert_health(&store, "replicas", Health::Warning, "after a failover").await;
-    let master = watched.servers[0].port().to_string();
-    let another = [&OPTIONS[..], &["--replicaof", "127.0.0.1", &master]].concat();
-    let _another = RedisServer::start_with(&another).await;
+    let master = watched.servers[0].port();
+    let another = format!("{OPTIONS} --replicaof 127.0.0.1 {master}");
+    let _another = RedisServer::start_as(&another).await;
     until_passing(&store, "replicas").await;
 }
 
@@ -157,20 +139,17 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     }
     let handed_on = |it: &Callers| it.handed_on.load(Ordering::SeqCst);
     callers.more("locks are handed on", 100, handed_on).await;
-    callers
-        .more("locks are kept", 50, |it| it.kept.lock().unwrap().len())
-        .await;
+    let kept = |it: &Callers| it.kept.lock().unwrap().len();
+    callers.more("locks are kept", 50, kept).await;
 
     // From here on no replica hears of anything, and the master goes on for a while.
     watched.cut_off_replicas(0).await;
     let refused = |it: &Callers| it.refused.load(Ordering::SeqCst);
     callers.more("they are refused", 4, refused).await;
-    watched.servers[0].kill();
-    let master = watched.replaced(0).await;
-    watched.join_replicas(0).await;
+    let master = watched.lose_master().await;
     until("the new master is followed", async || {
         let node = format!("127.0.0.1:{}", watched.servers[master].port());
-        let follows = |gate: &Arc<TestGateway>| gate.store.figures().master.map(|(node, _)| node);
+        let follows = |gate: &Arc<TestGateway>| gate.figures().master.map(|(node, _)| node);
         gates
             .iter()
             .all(|gate| follows(gate).as_ref() == Some(&node))
@@ -178,28 +157,18 @@ async fn what_was_answered_is_held_after_the_failover_and_granted_to_nobody_else
     .await;
     // There is a second replica again.
     watched.servers[0].start_again().await;
-    callers
-        .more("locks are handed on again", 20, handed_on)
-        .await;
+    let again = "locks are handed on again";
+    callers.more(again, 20, handed_on).await;
     callers.over.store(true, Ordering::SeqCst);
-    while let Some(ended) = asking.join_next().await {
-        ended.expect("no lock was granted to two");
-    }
+    // No lock was granted to two.
+    asking.join_all().await;
 
     let kept = std::mem::take(&mut *callers.kept.lock().unwrap());
-    println!(
-        "{} leases were kept, {} were handed on, {} requests were refused",
-        kept.len(),
-        handed_on(&callers),
-        refused(&callers)
-    );
+    let (count, handed_on, refused) = (kept.len(), handed_on(&callers), refused(&callers));
+    println!("{count} leases were kept, {handed_on} handed on, {refused} requests refused");
     for lease in &kept {
-        let acquired = gates[0].store.acquire(&attempt(lease.name.as_str())).await;
-        assert!(matches!(acquired, Ok(Acquisition::Held(_))), "{acquired:?}");
-        let renewed = gates[1]
-            .store
-            .renew(&lease.name, &lease.token.hash(), None)
-            .await;
+        gates[0].must_refuse(&attempt(lease.name.as_str())).await;
+        let renewed = gates[1].renew(&lease.name, &lease.token.hash(), None).await;
         match renewed {
             Ok(Renewal::Renewed(held, _)) => assert_eq!(held.fence, lease.held.fence),
             other => panic!("{}: {other:?}", lease.name),

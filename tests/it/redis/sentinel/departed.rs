@@ -1,10 +1,10 @@
 //! Requests that were refused, and a server that has not heard of it when it takes over.
 
-use super::watched::url;
+use super::{named::Named, watched::PATIENT_MS};
 use crate::redis::prelude::*;
 use crate::redis::{
-    replicas::replicated::too_few,
-    server::power_loss::{LOGGED, length, lose_the_end},
+    replicas::replicated::left_queued,
+    server::power_loss::{length, lose_the_end},
     waiting::gate::keyed_request as keyed,
 };
 
@@ -23,17 +23,7 @@ fn waits_for_one() -> RedisConfig {
 }
 
 async fn take(gate: &TestGateway, lock: &str) -> Lease {
-    eventually("it is granted", async || {
-        let asked = AcquireRequest {
-            ttl: ttl(LONG_MS),
-            wait: Duration::ZERO,
-            ..request(lock)
-        };
-        let granted = gate.engine.acquire(asked).await.ok()?;
-        granted.delivery.delivered();
-        Some(granted.lease)
-    })
-    .await
+    until_taken(gate, lock, LONG_MS).await
 }
 
 async fn queued(server: &RedisServer, lock: &str) -> i64 {
@@ -41,32 +31,33 @@ async fn queued(server: &RedisServer, lock: &str) -> i64 {
     server.integer(&["LLEN", &key]).await
 }
 
+async fn until_empty(server: &RedisServer, lock: &str) {
+    let key = format!("lg:{{{lock}}}:wait");
+    until_integer(server, &["LLEN", &key], 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
     let mut watched = Watched::start().await;
+    // The master is not to be replaced before it is killed, also on a machine that is busy.
+    watched.notices_after(PATIENT_MS).await;
     let gates = [0, 1].map(|_| TestGateway::with(&watched.url(), &waits_for_one()));
     let first = take(&gates[0], "handed-on").await;
     take(&gates[0], "held").await;
     let taken_back = gates[1].queue(patient("handed-on")).await;
     let hung_up = gates[1].queue(patient("held")).await;
-    let brief =
-        [request("held"), keyed("held", "kept")].map(|asked| with(asked, |it| it.wait = BRIEF));
-    let [over, kept] = brief;
-    let (over, kept) = (gates[1].queue(over).await, gates[1].queue(kept).await);
+    let mut brief = Vec::new();
+    for asked in [request("held"), keyed("held", "kept")] {
+        brief.push(gates[1].queue(with(asked, |it| it.wait = BRIEF)).await);
+    }
     until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
-    // The replicas miss what happens for some seconds, and may become the master all the same.
-    watched.notices_after("2000").await;
+    // The replicas miss what happens for some seconds.
     watched.cut_off_replicas(0).await;
 
     gates[0].release(&first).await;
-    match taken_back.refusal().await {
-        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(why))) => {
-            assert_eq!(too_few(Some(why.into())), Some(0));
-        }
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(left_queued(taken_back).await, Some(0));
     drop(hung_up);
-    for asked in [over, kept] {
+    for asked in brief {
         let refused = asked.refusal().await;
         assert!(matches!(refused, AcquireError::Held { .. }), "{refused:?}");
     }
@@ -76,93 +67,67 @@ async fn those_who_were_refused_leave_the_queue_of_the_next_master_too() {
         queued(replica, "held").await,
     ];
     assert_eq!(missed, [1, 3], "the fault happens: it has not heard of it");
-    watched.servers[0].kill();
-    let master = watched.replaced(0).await;
-    watched.join_replicas(0).await;
+    // They may become the master although they were cut off for so long.
+    watched.notices_after("3000").await;
+    let master = watched.lose_master().await;
 
     let next = &watched.servers[master];
     for lock in ["handed-on", "held"] {
-        until("nobody is queued any more", async || {
-            queued(next, lock).await == 0
-        })
-        .await;
+        until_empty(next, lock).await;
     }
     // The release was forgotten as well. When the lock is free, it is for whoever comes next.
     gates[0].release(&first).await;
-    let stranger = gates[0].store.acquire(&attempt("handed-on")).await;
-    assert!(
-        !matches!(stranger, Ok(Acquisition::Held(_))),
-        "{stranger:?}"
-    );
+    let stranger = gates[0].acquire(&attempt("handed-on")).await;
+    let held = matches!(stranger, Ok(Acquisition::Held(_)));
+    assert!(!held, "{stranger:?}");
 }
 
 #[tokio::test]
 async fn a_grant_that_was_taken_back_ends_on_the_next_master_too() {
-    let lifecycle = Lifecycle::new();
-    let servers = [RedisServer::start().await, RedisServer::start().await];
-    let sentinel =
-        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
-    let store = open(
-        &url([sentinel.node()].into_iter()),
-        &waits_for_one(),
-        &lifecycle,
-    );
-    let unavailable = StoreError::Unavailable(Unavailability::TooFewReplicas {
-        wanted: 1,
-        confirmed: Some(0),
-    });
-    eventually("the server is examined", async || {
-        let refused = store.acquire(&attempt("first")).await.err()?;
-        (refused == unavailable).then_some(())
-    })
-    .await;
+    let named = Named::start_with(1, &waits_for_one()).await;
+    let (store, [first, second]) = (&named.store, &named.servers);
+    let too_few = until_too_few(store).await;
     let (asked, key) = (attempt("a"), "lg:{a}:lock");
     let (refused, copy) = tokio::join!(
         store.acquire(&asked),
         eventually("it waits for a replica", async || {
-            let lease = servers[0].run(&["GET", key]).await;
+            let lease = first.run(&["GET", key]).await;
             from_redis_value::<Option<String>>(lease).unwrap()
         })
     );
-    assert_eq!(refused.err(), Some(unavailable));
+    assert_eq!(refused.err(), Some(too_few));
     // The replica had the grant a moment too late, and what came after it not at all.
-    servers[1].run(&["SET", key, &copy, "PX", "300000"]).await;
-    sentinel.say(SentinelReply::Master(servers[1].port(), 2));
-    sentinel.hint();
-    until_integer(&servers[1], &["EXISTS", key], 0).await;
+    second.run(&["SET", key, &copy, "PX", "300000"]).await;
+    named.hand_on();
+    until_integer(second, &["EXISTS", key], 0).await;
 }
 
 #[tokio::test]
 async fn a_lease_that_was_given_back_ends_on_the_next_master_too() {
-    let lifecycle = Lifecycle::new();
-    let servers = [RedisServer::start().await, RedisServer::start().await];
-    let sentinel =
-        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
-    let store = open(&url([sentinel.node()].into_iter()), &quick(), &lifecycle);
+    let named = Named::start_with(1, &quick()).await;
+    let (store, [first, second]) = (&named.store, &named.servers);
     let [undelivered, unanswered] = ["undelivered", "unanswered"].map(attempt);
-    granted(store.acquire(&undelivered).await);
-    granted(store.acquire(&unanswered).await);
+    store.must_grant_each([&undelivered, &unanswered]).await;
     let keeper = KeeperId::random();
-    let (name, token) = (&unanswered.name, &unanswered.token);
-    let adopted = store.renew_as(Renewer::Adopter(keeper), name, token, RenewalTtl::default());
-    adopted.await.unwrap();
+    let adopter = Renewer::Adopter(keeper);
+    store.must_renew_as(adopter, &unanswered).await;
     let keys = ["lg:{undelivered}:lock", "lg:{unanswered}:lock"];
     let mut copies = Vec::new();
     for key in keys {
-        copies.push(servers[0].text(&["GET", key]).await);
+        copies.push(first.text(&["GET", key]).await);
     }
-    let given_back = [
-        store.give_back(&undelivered.name, &undelivered.token).await,
-        store.give_back_unanswered(name, token, keeper).await,
-    ];
-    assert_eq!(given_back, [const { Ok(GiveBack::GivenBack) }; 2]);
+    store
+        .must_give_back(&undelivered, GiveBack::GivenBack)
+        .await;
+    let (name, token) = (&unanswered.name, &unanswered.token);
+    let given_back = store.give_back_unanswered(name, token, keeper).await;
+    assert_eq!(given_back, Ok(GiveBack::GivenBack));
     // The replica had the grants, and has not heard what came after them.
     for (key, copy) in keys.iter().zip(&copies) {
-        servers[1].run(&["SET", key, copy, "PX", "300000"]).await;
+        second.run(&["SET", key, copy, "PX", "300000"]).await;
     }
-    sentinel.say(SentinelReply::Master(servers[1].port(), 2));
-    sentinel.hint();
-    until_integer(&servers[1], &["EXISTS", keys[0], keys[1]], 0).await;
+    named.hand_on();
+    until_integer(second, &["EXISTS", keys[0], keys[1]], 0).await;
 }
 
 /// The key of the only ticket of a lock, and the ticket.
@@ -177,55 +142,42 @@ async fn ticket(server: &RedisServer, lock: &str) -> (String, String) {
 
 #[tokio::test]
 async fn a_place_that_its_caller_came_back_for_stays_in_the_queue_of_the_next_master() {
-    let lifecycle = Lifecycle::new();
-    let servers = [RedisServer::start().await, RedisServer::start().await];
-    let sentinel =
-        FakeSentinel::start(SentinelReply::Master(servers[0].port(), 1), &lifecycle).await;
-    let gate = TestGateway::with(&url([sentinel.node()].into_iter()), &quick());
+    let named = Named::start_with(1, &quick()).await;
+    let [first, second] = &named.servers;
+    let gate = TestGateway::with(&named.url(), &quick());
     let locks = ["returned", "lapsed"];
     let (mut tickets, mut asked) = (Vec::new(), Vec::new());
     for lock in locks {
         take(&gate, lock).await;
         asked.push(gate.queue(keyed(lock, "key")).await);
-        tickets.push(ticket(&servers[0], lock).await);
+        tickets.push(ticket(first, lock).await);
     }
     // The place of the first is kept, taken again, and lapses before the place of the second does.
     drop(asked.remove(0));
-    until("the place is kept", async || {
-        ticket(&servers[0], locks[0]).await != tickets[0]
-    })
-    .await;
+    let is_so = async || ticket(first, locks[0]).await != tickets[0];
+    until("the place is kept", is_so).await;
     let _returned = gate.queue(keyed(locks[0], "key")).await;
     drop(asked);
-    until("the place has lapsed", async || {
-        queued(&servers[0], locks[1]).await == 0
-    })
-    .await;
+    until_empty(first, locks[1]).await;
     // The replica has not heard of any of this.
     for (lock, (key, ticket)) in locks.iter().zip(&tickets) {
-        let lease = servers[0]
-            .text(&["GET", &format!("lg:{{{lock}}}:lock")])
-            .await;
+        let lease = first.text(&["GET", &format!("lg:{{{lock}}}:lock")]).await;
         let (wait, id) = (format!("lg:{{{lock}}}:wait"), &key[key.len() - 65..]);
         let lock = format!("lg:{{{lock}}}:lock");
         let ms = LONG_MS.to_string();
-        servers[1].run(&["SET", &lock, &lease, "PX", &ms]).await;
-        servers[1].run(&["SET", key, ticket, "PX", &ms]).await;
-        servers[1].run(&["RPUSH", &wait, id]).await;
+        second.run(&["SET", &lock, &lease, "PX", &ms]).await;
+        second.run(&["SET", key, ticket, "PX", &ms]).await;
+        second.run(&["RPUSH", &wait, id]).await;
     }
-    sentinel.say(SentinelReply::Master(servers[1].port(), 2));
-    sentinel.hint();
-    until("the place that has lapsed is gone", async || {
-        queued(&servers[1], locks[1]).await == 0
-    })
-    .await;
+    named.hand_on();
+    until_empty(second, locks[1]).await;
     let (key, ticket) = &tickets[0];
-    assert_eq!(servers[1].text(&["GET", key]).await, *ticket);
+    assert_eq!(second.text(&["GET", key]).await, *ticket);
 }
 
 #[tokio::test]
 async fn those_who_have_left_do_so_again_when_the_server_is_back_with_older_data() {
-    let mut server = RedisServer::start_with(&LOGGED).await;
+    let mut server = RedisServer::start_logged().await;
     let gate = TestGateway::on(&server).await;
     let lease = gate.take_for("lock", LONG_MS).await;
     let gone = gate.queue(patient("lock")).await;

@@ -4,7 +4,7 @@
 use tokio::sync::Mutex;
 
 use super::{
-    observer::Observer,
+    observer::{Observer, until_heard},
     watched::{BACK_WITHIN, is_master},
 };
 use crate::redis::prelude::*;
@@ -24,11 +24,8 @@ const CALLERS: usize = 6;
 impl BusyCallers {
     async fn start() -> Self {
         let watched = Watched::start().await;
-        let lifecycle = Lifecycle::new();
         let (url, config) = (watched.url(), quick());
-        let stores: Vec<_> = (0..2)
-            .map(|_| Arc::new(open(&url, &config, &lifecycle)))
-            .collect();
+        let stores: Vec<_> = (0..2).map(|_| Arc::new(open_with(&url, &config))).collect();
         let observer = Arc::new(Observer::default());
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {
@@ -65,7 +62,7 @@ impl BusyCallers {
     }
 
     #[expect(clippy::print_stdout, reason = "the figures are what one wants to see")]
-    async fn end(mut self, what: &str, back: &[Duration]) {
+    async fn end(self, what: &str, back: &[Duration]) {
         eventually(
             "there is traffic, and those at the two gateways want the same",
             async || {
@@ -75,18 +72,13 @@ impl BusyCallers {
         )
         .await;
         self.observer.stop();
-        while let Some(ended) = self.callers.join_next().await {
-            ended.expect("no caller was answered wrongly");
-        }
+        // No caller was answered wrongly.
+        self.callers.join_all().await;
         let worst = back.iter().max().copied().unwrap_or_default();
         let seen = self.observer.seen();
         println!("{what}: back after {worst:?} at most, {seen:?}");
         assert!(worst < BACK_WITHIN, "{back:?}");
-        until("messages are heard", async || {
-            let mut stores = self.stores.iter();
-            stores.all(|store| store.figures().hears == Some(true))
-        })
-        .await;
+        until_heard(&self.stores).await;
     }
 }
 
@@ -154,12 +146,7 @@ async fn without_any_sentinel_the_master_serves_on() {
         busy.watched.servers[0].run(&kill).await;
     }
     let back = busy.observer.served(Instant::now(), BACK_WITHIN).await;
-    until("messages are heard again", async || {
-        busy.stores
-            .iter()
-            .all(|store| store.figures().hears == Some(true))
-    })
-    .await;
+    until_heard(&busy.stores).await;
     for sentinel in &mut busy.watched.sentinels {
         sentinel.start_again().await;
     }
@@ -197,11 +184,10 @@ async fn turn(store: &RedisStore) -> u64 {
 async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
     for ahead in [-WRONG, WRONG] {
         let mut watched = Watched::start_with_replicas_on(&Clock::ahead(ahead)).await;
-        let lifecycle = Lifecycle::new();
-        let store = open(&watched.url(), &patient(), &lifecycle);
-        let mut held = attempt("held");
-        held.ttl = ttl(600_000);
-        granted(store.acquire(&held).await);
+        let store = open_with(&watched.url(), &patient());
+        store
+            .must_grant(&with(attempt("held"), |it| it.ttl = ttl(600_000)))
+            .await;
         turn(&store).await;
         // `WAIT` would speak of what its own connection has written.
         for replica in &watched.servers[1..] {
@@ -212,12 +198,9 @@ async fn fences_rise_for_gateways_that_go_on_and_long_leases_are_kept() {
         let forgotten = attempt("forgotten");
         let missed = granted(store.acquire(&forgotten).await).fence.get();
         let last = turn(&store).await;
-        watched.servers[0].kill();
-        let master = watched.replaced(0).await;
-        watched.join_replicas(0).await;
-        let key = watched.servers[master]
-            .text(&["GET", "lg:{forgotten}:lock"])
-            .await;
+        let master = watched.lose_master().await;
+        let server = &watched.servers[master];
+        let key = server.text(&["GET", "lg:{forgotten}:lock"]).await;
         assert_eq!(key, "", "the fault happened: a grant was forgotten");
 
         let next = turn(&store).await;
@@ -263,8 +246,7 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     let first = gates[0].take_for("queue", FORGOTTEN_MS).await;
     let mut queue = Vec::new();
     for turn in 0..WAITERS {
-        let mut asked = request("queue");
-        asked.ttl = ttl(FORGOTTEN_MS);
+        let asked = with(request("queue"), |it| it.ttl = ttl(FORGOTTEN_MS));
         queue.push(gates[turn % 2].queue(asked).await);
     }
     until_integer(&watched.servers[0], &["WAIT", "2", "1000"], 2).await;
@@ -277,15 +259,11 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     for (turn, asked) in queue.by_ref().take(3) {
         wait_and_use(&gates[turn % 2], asked, &fences).await;
     }
-    let lost = attempt("lost");
-    granted(gates[0].store.acquire(&lost).await);
-    watched.servers[0].kill();
-    let master = watched.replaced(0).await;
-    watched.join_replicas(0).await;
+    gates[0].must_grant(&attempt("lost")).await;
+    let master = watched.lose_master().await;
 
-    let key = watched.servers[master]
-        .text(&["GET", "lg:{lost}:lock"])
-        .await;
+    let server = &watched.servers[master];
+    let key = server.text(&["GET", "lg:{lost}:lock"]).await;
     assert_eq!(key, "", "the fault happened: a grant was forgotten");
     let rest = queue.map(|(turn, asked)| wait_and_use(&gates[turn % 2], asked, &fences));
     join_all(rest).await;
@@ -297,11 +275,10 @@ async fn all_who_wait_are_served_and_fences_rise_although_the_last_grants_are_fo
     }
     eventually("the lock is free for the next", async || {
         let next = attempt("queue");
-        let next = gates[1].store.acquire(&next).await.ok()?;
+        let next = gates[1].acquire(&next).await.ok()?;
         matches!(next, Acquisition::Granted(_)).then_some(())
     })
     .await;
-    timeout(Duration::from_mins(1), gates[0].store.close())
-        .await
-        .unwrap();
+    let closed = timeout(TIMEOUT, gates[0].close()).await;
+    closed.unwrap();
 }

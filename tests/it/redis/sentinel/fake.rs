@@ -3,11 +3,11 @@
 use latchgate::config::RedisNode;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::watch,
 };
 
-use crate::redis::prelude::*;
+use crate::{redis::prelude::*, support};
 
 /// A sentinel that is none; it works as long as its lifecycle.
 pub(crate) struct FakeSentinel {
@@ -36,27 +36,21 @@ pub(crate) enum SentinelReply {
 
 impl FakeSentinel {
     pub(crate) async fn start(says: SentinelReply, lifecycle: &Lifecycle) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a port is free");
-        let address = listener.local_addr().expect("a listener has an address");
         let says = Arc::new(Mutex::new(says));
         let thinks = Arc::new(Mutex::new(Duration::ZERO));
-        let thinking = Arc::clone(&thinks);
         let told = watch::Sender::new(0);
-        let (said, tasks, telling) = (Arc::clone(&says), lifecycle.clone(), told.clone());
         let asked = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&asked);
-        lifecycle.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (said, telling) = (Arc::clone(&said), telling.subscribe());
-                let (counted, thinking) = (Arc::clone(&counted), Arc::clone(&thinking));
-                tasks.spawn(async move {
-                    drop(serve(client, (&said, &thinking), telling, &counted).await);
-                });
+        let (said, thinking) = (Arc::clone(&says), Arc::clone(&thinks));
+        let (counted, telling) = (Arc::clone(&asked), told.clone());
+        let each = move |client| {
+            let (said, telling) = (Arc::clone(&said), telling.subscribe());
+            let (counted, thinking) = (Arc::clone(&counted), Arc::clone(&thinking));
+            async move {
+                drop(serve(client, (&said, &thinking), telling, &counted).await);
             }
-        });
+        };
         Self {
-            port: address.port(),
+            port: support::serve(lifecycle, each).await,
             says,
             thinks,
             told,
@@ -75,12 +69,12 @@ impl FakeSentinel {
 
     /// What it says from now on.
     pub(crate) fn say(&self, says: SentinelReply) {
-        *self.says.lock().expect("no code panics with this lock") = says;
+        *self.says.lock().unwrap() = says;
     }
 
     /// For how long it thinks from now on before it answers.
     pub(crate) fn think(&self, time: Duration) {
-        *self.thinks.lock().expect("no code panics with this lock") = time;
+        *self.thinks.lock().unwrap() = time;
     }
 
     /// Tells those who listen that the master has changed.
@@ -121,11 +115,11 @@ async fn serve(
             words.push(lines.next_line().await?.unwrap_or_default());
         }
         asked.fetch_add(usize::from(!listens), Ordering::SeqCst);
-        let thinks = *thinks.lock().expect("no code panics with this lock");
+        let thinks = *thinks.lock().unwrap();
         if words.first().is_some_and(|word| word == "SENTINEL") {
             sleep(thinks).await;
         }
-        let said = *says.lock().expect("no code panics with this lock");
+        let said = *says.lock().unwrap();
         let Some(answer) = answer(&words, said, &mut listens) else {
             return Ok(());
         };
@@ -162,8 +156,7 @@ fn answer(words: &[String], says: SentinelReply, listens: &mut bool) -> Option<S
 
 /// A list of texts.
 fn texts(texts: &[&str]) -> String {
-    let list = texts
-        .iter()
-        .map(|text| format!("${}\r\n{text}\r\n", text.len()));
-    format!("*{}\r\n{}", texts.len(), list.collect::<String>())
+    let text = |text: &&str| format!("${}\r\n{text}\r\n", text.len());
+    let list: String = texts.iter().map(text).collect();
+    format!("*{}\r\n{list}", texts.len())
 }

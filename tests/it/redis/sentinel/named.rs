@@ -1,35 +1,61 @@
 //! Whom a gateway believes, and which server it then connects to.
 
+use latchgate::config::ServersUrl;
+
 use super::watched::url;
 use crate::redis::prelude::*;
 
 /// Two servers that do not know of each other, sentinels that say what they are told to, and a store.
-struct Rig {
-    servers: [RedisServer; 2],
+pub(super) struct Named {
+    pub(super) servers: [RedisServer; 2],
     sentinels: Vec<FakeSentinel>,
-    store: RedisStore,
+    pub(super) store: RedisStore,
 }
 
 /// Says that the first server is the master.
-const FIRST: fn(&Rig) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[0].port(), 1);
+const FIRST: fn(&Named) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[0].port(), 1);
 /// Says that the second one is, since then.
-const SECOND: fn(&Rig) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[1].port(), 2);
+const SECOND: fn(&Named) -> SentinelReply = |rig| SentinelReply::Master(rig.servers[1].port(), 2);
 
-// === impl Rig ===
+// === impl Named ===
 
-impl Rig {
+impl Named {
     async fn start(sentinels: usize) -> Self {
+        Self::start_with(sentinels, &config()).await
+    }
+
+    /// The same, where the first server has granted a lock already.
+    async fn serving(sentinels: usize) -> Self {
+        let named = Self::start(sentinels).await;
+        named.acquires_on(0, "first").await;
+        named
+    }
+
+    pub(super) async fn start_with(sentinels: usize, config: &RedisConfig) -> Self {
         let servers = [RedisServer::start().await, RedisServer::start().await];
         let lifecycle = Lifecycle::new();
         let says = SentinelReply::Master(servers[0].port(), 1);
         let sentinels = join_all((0..sentinels).map(|_| FakeSentinel::start(says, &lifecycle)));
         let sentinels = sentinels.await;
         let url = url(sentinels.iter().map(FakeSentinel::node));
-        let store = open(&url, &config(), &lifecycle);
+        let store = open_in(&url, config, &lifecycle);
         Self {
             servers,
             sentinels,
             store,
+        }
+    }
+
+    /// Where the sentinels are.
+    pub(super) fn url(&self) -> ServersUrl {
+        url(self.sentinels.iter().map(FakeSentinel::node))
+    }
+
+    /// The second server is the master from now on, and whoever listens is told so.
+    pub(super) fn hand_on(&self) {
+        self.all_say(SECOND(self));
+        for sentinel in &self.sentinels {
+            sentinel.hint();
         }
     }
 
@@ -41,8 +67,7 @@ impl Rig {
 
     /// Takes a lock on this server, and leaves it.
     async fn acquires_on(&self, server: usize, lock: &str) {
-        let asked = attempt(lock);
-        granted(self.store.acquire(&asked).await);
+        let asked = self.store.must_hold(attempt(lock)).await;
         assert_holds(&self.servers[server], lock, &asked.token, "").await;
         self.store.must_release(&asked).await;
     }
@@ -84,17 +109,10 @@ fn config() -> RedisConfig {
 
 #[tokio::test]
 async fn the_master_that_is_named_has_the_locks() {
-    let rig = Rig::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     let checks = rig.store.check().await;
-    let said = |check: &str| {
-        checks
-            .iter()
-            .find(|found| found.name == check)?
-            .note
-            .clone()
-    };
-    let master = said("master").unwrap();
+    let master = checks.iter().find(|found| found.name == "master");
+    let master = master.unwrap().note.clone().unwrap();
     assert!(master.starts_with("the same since "), "{master}");
     // Everybody may ask.
     assert!(!master.contains("127.0.0.1"), "{master}");
@@ -110,8 +128,7 @@ async fn the_master_that_is_named_has_the_locks() {
 
 #[tokio::test]
 async fn a_master_that_was_demoted_is_left_although_its_connections_live() {
-    let rig = Rig::start(1).await;
-    rig.acquires_on(0, "before").await;
+    let rig = Named::serving(1).await;
     let [first, second] = &rig.servers;
     let port = second.port().to_string();
     first.run(&["REPLICAOF", "127.0.0.1", &port]).await;
@@ -130,7 +147,7 @@ async fn a_master_that_was_demoted_is_left_although_its_connections_live() {
 
 #[tokio::test]
 async fn a_sentinel_that_names_a_replica_leads_nobody_there() {
-    let rig = Rig::start(3).await;
+    let rig = Named::start(3).await;
     let [first, second] = &rig.servers;
     let port = first.port().to_string();
     rig.acquires_on(0, "a").await;
@@ -147,8 +164,7 @@ async fn a_sentinel_that_names_a_replica_leads_nobody_there() {
 
 #[tokio::test]
 async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
-    let rig = Rig::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     rig.all_say(SECOND(&rig));
     rig.follows(1).await;
     // The others are gone, and the deposed master still believes in itself.
@@ -170,8 +186,7 @@ async fn a_sentinel_that_has_missed_a_failover_leads_nobody_back() {
 
 #[tokio::test]
 async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
-    let rig = Rig::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     // Most name a server that is not there, and one has missed it.
     let nobody = free_port();
     rig.sentinels[0].say(SentinelReply::Master(nobody, 2));
@@ -189,8 +204,7 @@ async fn a_master_that_most_have_deposed_is_not_gone_back_to() {
 
 #[tokio::test]
 async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
-    let rig = Rig::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     rig.sentinels[2].say(SECOND(&rig));
     rig.follows(1).await;
     rig.acquires_on(1, "b").await;
@@ -207,8 +221,7 @@ async fn the_first_sentinel_to_see_a_failover_is_followed_at_once() {
 
 #[tokio::test]
 async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_not_there_yet() {
-    let rig = Rig::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(3).await;
     let nobody = free_port();
     rig.all_say(SentinelReply::Master(nobody, 2));
     // Of what was under way to the deposed master the outcome is not known.
@@ -217,10 +230,7 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
     })
     .await;
     // A connection that was closed is noticed before it is known that there is no master.
-    until("there is no master", async || {
-        matches!(health(&rig.store, "master").await, Some(Health::Outage(_)))
-    })
-    .await;
+    until_health(&rig.store, "master", Health::Outage, "").await;
     assert_unavailable(rig.store.acquire(&attempt("c")).await);
     let wrote = rig.servers[0].text(&["GET", "lg:{c}:lock"]).await;
     assert_eq!(wrote, "", "the deposed master has not heard of it");
@@ -230,8 +240,7 @@ async fn a_master_is_left_that_more_than_half_have_deposed_although_the_next_is_
 
 #[tokio::test]
 async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
-    let mut rig = Rig::start(3).await;
-    rig.acquires_on(0, "a").await;
+    let mut rig = Named::serving(3).await;
     rig.all_say(SentinelReply::Nothing);
     eventually("nobody answers", async || {
         match health(&rig.store, "sentinels").await {
@@ -261,27 +270,19 @@ async fn without_sentinels_the_master_is_used_as_long_as_its_process_lives() {
 
 #[tokio::test]
 async fn a_service_that_no_sentinel_knows_is_a_mistake_in_the_configuration() {
-    let rig = Rig::start(2).await;
+    let rig = Named::start(2).await;
     rig.all_say(SentinelReply::NoSuchService);
-    let lifecycle = Lifecycle::new();
-    let url = url(rig.sentinels.iter().map(FakeSentinel::node));
-    let store = open(&url, &config(), &lifecycle);
-    assert_misconfigured(
-        store.acquire(&attempt("a")).await,
-        "knows no service \"locks\"",
-    );
+    let store = open_with(&rig.url(), &config());
+    let refused = store.acquire(&attempt("a")).await;
+    assert_misconfigured(refused, "knows no service \"locks\"");
     // One that knows it is enough.
     rig.sentinels[1].say(FIRST(&rig));
-    eventually("it is found", async || {
-        store.acquire(&attempt("b")).await.ok()
-    })
-    .await;
+    until_answered(&store, "b").await;
 }
 
 #[tokio::test]
 async fn a_hint_is_followed_without_waiting_for_the_next_question() {
-    let rig = Rig::start(1).await;
-    rig.acquires_on(0, "a").await;
+    let rig = Named::serving(1).await;
     until_passing(&rig.store, "sentinels").await;
     // Each is said when the one before has just been followed: the next regular question is a second away.
     let [mut hinted, mut unhinted] = [Duration::ZERO; 2];
@@ -299,21 +300,19 @@ async fn a_hint_is_followed_without_waiting_for_the_next_question() {
             (master == node).then_some(())
         })
         .await;
-        let took = if is_hinted {
+        *(if is_hinted {
             &mut hinted
         } else {
             &mut unhinted
-        };
-        *took += told.elapsed();
+        }) += told.elapsed();
     }
     assert!(hinted < unhinted / 2, "{hinted:?}, else {unhinted:?}");
 }
 
 #[tokio::test]
 async fn what_is_held_goes_on_over_a_new_connection_to_the_same_master() {
-    let rig = Rig::start(2).await;
-    let held = attempt("held");
-    granted(rig.store.acquire(&held).await);
+    let rig = Named::start(2).await;
+    let held = rig.store.must_hold(attempt("held")).await;
     rig.hang_up(0).await;
     rig.store.must_renew(&held, None).await;
     rig.store.must_release(&held).await;
@@ -333,27 +332,20 @@ async fn answering(store: &RedisStore, wanted: [bool; 3]) {
 
 #[tokio::test]
 async fn one_that_is_back_and_slow_is_not_said_to_be_away() {
-    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
-    let says = SentinelReply::Master(server.port(), 1);
-    let sentinels = join_all((0..3).map(|_| FakeSentinel::start(says, &lifecycle))).await;
-    let mut config = quick();
-    config.sentinel.timeout_ms = Millis(10_000);
-    let store = open(
-        &url(sentinels.iter().map(FakeSentinel::node)),
-        &config,
-        &lifecycle,
-    );
+    let config = with(quick(), |it| it.sentinel.timeout_ms = Millis(10_000));
+    let rig = Named::start_with(3, &config).await;
+    let (store, sentinels, says) = (&rig.store, &rig.sentinels, FIRST(&rig));
     granted(store.acquire(&attempt("a")).await);
-    answering(&store, [true; 3]).await;
+    answering(store, [true; 3]).await;
     sentinels[2].say(SentinelReply::Nothing);
-    answering(&store, [true, true, false]).await;
+    answering(store, [true, true, false]).await;
 
     sentinels[2].think(SLOW);
     sentinels[2].say(says);
-    answering(&store, [true; 3]).await;
+    answering(store, [true; 3]).await;
     // As it was told: what is asked for is a second old at most.
-    until_passing(&store, "sentinels").await;
+    until_passing(store, "sentinels").await;
     // It goes away again, and takes its time for that.
     sentinels[2].say(SentinelReply::Nothing);
-    answering(&store, [true, true, false]).await;
+    answering(store, [true, true, false]).await;
 }

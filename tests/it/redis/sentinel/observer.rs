@@ -13,28 +13,29 @@ pub(crate) struct Observer {
     over: AtomicBool,
     /// The largest fence of each lock that was answered.
     fences: Mutex<BTreeMap<String, u64>>,
-    granted: AtomicUsize,
-    /// Somebody else had it.
-    held: AtomicUsize,
-    /// Nothing happened.
-    unavailable: AtomicUsize,
-    /// It may have happened.
-    unknown: AtomicUsize,
-    /// Leases that were forgotten, as they may be in a failover.
-    forgotten: AtomicUsize,
+    seen: Mutex<Seen>,
     /// Each grant, since the beginning.
     grants: Mutex<Vec<Instant>>,
 }
 
 /// What was seen in all.
-#[derive(Debug, Clone, Copy)]
-#[expect(dead_code, reason = "they are read where a test prints them")]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Seen {
     pub(crate) granted: usize,
+    /// Somebody else had it.
     pub(crate) held: usize,
-    pub(crate) unavailable: usize,
-    pub(crate) unknown: usize,
+    /// Nothing happened.
+    unavailable: usize,
+    /// It may have happened.
+    unknown: usize,
+    /// Leases that were forgotten, as they may be in a failover.
     pub(crate) forgotten: usize,
+}
+
+/// Waits until all of these stores hear messages.
+pub(crate) async fn until_heard(stores: &[Arc<RedisStore>]) {
+    let hears = |store: &Arc<RedisStore>| store.figures().hears == Some(true);
+    until("messages are heard", async || stores.iter().all(hears)).await;
 }
 
 // === impl Observer ===
@@ -47,10 +48,8 @@ impl Observer {
             if self.over.load(Ordering::SeqCst) {
                 return;
             }
-            let asked = with(
-                attempt(&format!("pair-{}-{}", caller / 2, turn % 5)),
-                |it| it.ttl = ttl(SHARED_MS),
-            );
+            let lock = format!("pair-{}-{}", caller / 2, turn % 5);
+            let asked = with(attempt(&lock), |it| it.ttl = ttl(SHARED_MS));
             self.visit(store, &asked).await;
             // A caller needs some time for what it does with the lock.
             sleep(Duration::from_millis(2)).await;
@@ -77,7 +76,7 @@ impl Observer {
         let before = self.last_fence(name);
         match store.acquire(asked).await {
             Ok(Acquisition::Granted(lease)) => {
-                self.granted.fetch_add(1, Ordering::SeqCst);
+                self.seen.lock().unwrap().granted += 1;
                 self.grants.lock().unwrap().push(Instant::now());
                 let fence = lease.fence.get();
                 assert!(fence > before, "{name}: {fence} after {before}");
@@ -86,22 +85,22 @@ impl Observer {
                 *last = fence.max(*last);
             }
             Ok(Acquisition::Held(_)) => {
-                self.held.fetch_add(1, Ordering::SeqCst);
+                self.seen.lock().unwrap().held += 1;
                 return true;
             }
             Ok(other) => panic!("{}: {other:?}", asked.name),
             Err(StoreError::Unavailable(_)) => {
-                self.unavailable.fetch_add(1, Ordering::SeqCst);
+                self.seen.lock().unwrap().unavailable += 1;
                 return false;
             }
             Err(StoreError::Indeterminate(_)) => {
-                self.unknown.fetch_add(1, Ordering::SeqCst);
+                self.seen.lock().unwrap().unknown += 1;
             }
             Err(other) => panic!("{}: {other:?}", asked.name),
         }
         match store.release(&asked.name, &asked.token).await {
             Ok(Release::Lost(Loss::Free | Loss::HeldByAnother)) => {
-                self.forgotten.fetch_add(1, Ordering::SeqCst);
+                self.seen.lock().unwrap().forgotten += 1;
             }
             Ok(Release::Released)
             | Err(StoreError::Unavailable(_) | StoreError::Indeterminate(_)) => {}
@@ -123,32 +122,17 @@ impl Observer {
     /// Waits until somebody is granted a lock from now on, and says how long that took.
     pub(crate) async fn served(&self, since: Instant, within: Duration) -> Duration {
         loop {
-            let next = self
-                .grants
-                .lock()
-                .unwrap()
-                .iter()
-                .copied()
-                .find(|at| *at > since);
-            if let Some(at) = next {
+            let grants = self.grants.lock().unwrap().clone();
+            if let Some(at) = grants.into_iter().find(|at| *at > since) {
                 return at - since;
             }
-            assert!(
-                since.elapsed() < within,
-                "nobody was served within {within:?}"
-            );
+            let expected = since.elapsed() < within;
+            assert!(expected, "nobody was served within {within:?}");
             sleep(Duration::from_millis(5)).await;
         }
     }
 
     pub(crate) fn seen(&self) -> Seen {
-        let of = |count: &AtomicUsize| count.load(Ordering::SeqCst);
-        Seen {
-            granted: of(&self.granted),
-            held: of(&self.held),
-            unavailable: of(&self.unavailable),
-            unknown: of(&self.unknown),
-            forgotten: of(&self.forgotten),
-        }
+        *self.seen.lock().unwrap()
     }
 }

@@ -1,16 +1,13 @@
 //! A `redis-server --sentinel` of a test's own.
 
-use std::{
-    fs::File,
-    process::{Child, Stdio},
-};
+use std::process::Child;
 
 use bb8_redis::redis;
 use latchgate::config::RedisNode;
 use tempfile::TempDir;
 
 use crate::redis::prelude::*;
-use crate::support::spawn;
+use crate::support::spawn_in;
 
 /// A running sentinel; killed when it is dropped.
 pub(crate) struct SentinelProcess {
@@ -154,22 +151,5 @@ impl Drop for SentinelProcess {
 }
 
 fn launch(directory: &TempDir) -> Child {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(directory.path().join("log"));
-    spawn::command("redis-server")
-        .arg(directory.path().join("conf"))
-        .arg("--sentinel")
-        .current_dir(directory.path())
-        .stdin(Stdio::null())
-        .stdout(log.expect("the log can be opened"))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| {
-            panic!(
-                "redis-server cannot be started ({error}); the tests need Redis 7: \
-                 apt-get install redis-server, brew install redis, or see https://redis.io"
-            )
-        })
+    spawn_in(directory.path(), &["conf", "--sentinel"], None)
 }

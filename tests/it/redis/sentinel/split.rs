@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::watched::{OPTIONS, healthy, is_master, url};
-use crate::redis::prelude::*;
+use crate::redis::{prelude::*, replicas::replicated::left_queued};
 
 /// A master, and a replica and sentinels that reach it by a cable. Beside the master there is a sentinel
 /// that hears of nothing.
@@ -20,14 +20,13 @@ struct Split {
 
 impl Split {
     /// `options`: of both servers.
-    async fn start(options: &[&str]) -> Self {
+    async fn start(options: &str) -> Self {
         let lifecycle = Lifecycle::new();
-        let options = [&OPTIONS, options].concat();
-        let master = RedisServer::start_with(&options).await;
+        let options = format!("{OPTIONS} {options}");
+        let master = RedisServer::start_as(&options).await;
         let cable = Cable::to(master.port(), &lifecycle).await;
-        let port = cable.port().to_string();
-        let replica = [&options[..], &["--replicaof", "127.0.0.1", &port]].concat();
-        let replica = RedisServer::start_with(&replica).await;
+        let replica = format!("{options} --replicaof 127.0.0.1 {}", cable.port());
+        let replica = RedisServer::start_as(&replica).await;
         let sentinels = (0..3).map(|_| SentinelProcess::start(cable.port(), 2, &[]));
         let sentinels = join_all(sentinels).await;
         for sentinel in &sentinels {
@@ -50,17 +49,14 @@ impl Split {
 
     /// The gateway beside the master.
     fn beside(&self, config: &RedisConfig) -> RedisStore {
-        open(
-            &url([self.beside.node()].into_iter()),
-            config,
-            &self.lifecycle,
-        )
+        let url = url([self.beside.node()].into_iter());
+        open_in(&url, config, &self.lifecycle)
     }
 
     /// The gateway that reaches the sentinels, and the master by the cable.
     fn among_the_others(&self, config: &RedisConfig) -> RedisStore {
         let url: ServersUrl = url(self.sentinels.iter().map(SentinelProcess::node));
-        open(&url, config, &self.lifecycle)
+        open_in(&url, config, &self.lifecycle)
     }
 
     /// Waits until the replica is the master of those who reach the sentinels.
@@ -76,20 +72,17 @@ impl Split {
     /// Mends the cable, and waits until the master that was cut off is a replica.
     async fn heals(&self) {
         self.cable.mend();
-        until("the old master is told", async || {
-            !is_master(&self.master).await
-        })
-        .await;
+        let is_so = async || !is_master(&self.master).await;
+        until("the old master is told", is_so).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_same() {
-    let split = Split::start(&[]).await;
+    let split = Split::start("").await;
     let config = quick();
     let [beside, others] = [split.beside(&config), split.among_the_others(&config)];
-    let before = attempt("before");
-    granted(beside.acquire(&before).await);
+    beside.must_grant(&attempt("before")).await;
     others.must_refuse(&attempt("before")).await;
 
     split.cable.cut();
@@ -119,13 +112,12 @@ async fn both_sides_grant_until_the_old_master_is_told_and_fences_rise_all_the_s
         }
     })
     .await;
-    split
-        .beside
-        .say(SentinelReply::Master(split.replica.port(), 1));
+    let healed = SentinelReply::Master(split.replica.port(), 1);
+    split.beside.say(healed);
     let last = last.expect("there was a last one");
     until("there is one holder again", async || {
-        let asked = attempt(last.name.as_str());
-        matches!(beside.acquire(&asked).await, Ok(Acquisition::Held(_)))
+        let acquired = beside.acquire(&attempt(last.name.as_str())).await;
+        matches!(acquired, Ok(Acquisition::Held(_)))
     })
     .await;
     beside.must_renew(&last, None).await;
@@ -137,19 +129,10 @@ const LAG: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
-    let options = [
-        "--min-replicas-to-write",
-        "1",
-        "--min-replicas-max-lag",
-        "1",
-    ];
-    let split = Split::start(&options).await;
+    let split = Split::start("--min-replicas-to-write 1 --min-replicas-max-lag 1").await;
     let config = quick();
     let [beside, others] = [split.beside(&config), split.among_the_others(&config)];
-    eventually("the master has its replica", async || {
-        beside.acquire(&attempt("before")).await.ok()
-    })
-    .await;
+    until_answered(&beside, "before").await;
     split.cable.cut();
     let cut = Instant::now();
     let granted_until = Cell::new(Duration::ZERO);
@@ -168,10 +151,8 @@ async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
         }
     })
     .await;
-    println!(
-        "a master that was cut off granted locks for {:?}",
-        granted_until.get()
-    );
+    let until = granted_until.get();
+    println!("a master that was cut off granted locks for {until:?}");
     // The new one has no replica either, until it is told that it need not.
     let alone = ["CONFIG", "SET", "min-replicas-to-write", "0"];
     split.replica.run(&alone).await;
@@ -185,30 +166,17 @@ async fn a_master_that_must_have_a_replica_stops_granting_when_it_is_cut_off() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows() {
-    let split = Split::start(&[]).await;
+    let split = Split::start("").await;
     let waits = waits_for(1, 500);
     let beside = TestGateway::with(&url([split.beside.node()].into_iter()), &waits);
     let others = split.among_the_others(&quick());
-    let held = eventually("the replica is known", async || {
-        let asked = AcquireRequest {
-            ttl: ttl(2_000),
-            wait: Duration::ZERO,
-            ..request("lock")
-        };
-        let granted = beside.engine.acquire(asked).await.ok()?;
-        granted.delivery.delivered();
-        Some(granted.lease)
-    })
-    .await;
+    let held = until_taken(&beside, "lock", 2_000).await;
     let asked = with(request("lock"), |it| it.wait = Duration::from_mins(5));
     let waiter = beside.queue(asked).await;
     until_integer(&split.master, &["WAIT", "1", "1000"], 1).await;
     split.cable.cut();
     beside.release(&held).await;
-    match waiter.refusal().await {
-        AcquireError::Store(StoreError::Indeterminate(Uncertainty::LeftQueued(_))) => {}
-        other => panic!("{other:?}"),
-    }
+    left_queued(waiter).await;
     split.is_replaced(&others).await;
     // Here its gateway counts as dead by now, or it is granted the lock for three seconds.
     until_granted(&others, &attempt("lock")).await;
@@ -216,20 +184,15 @@ async fn one_who_waited_beside_the_old_master_is_not_told_that_nothing_follows()
     let healed = SentinelReply::Master(split.replica.port(), 1);
     split.beside.say(healed);
     split.beside.hint();
-    until("nobody is queued", async || {
-        let queued = ["LLEN", "lg:{lock}:wait"];
-        split.replica.integer(&queued).await == 0
-    })
-    .await;
+    until_integer(&split.replica, &["LLEN", "lg:{lock}:wait"], 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_waits_for_a_replica_is_answered_on_one_side_only() {
-    let split = Split::start(&[]).await;
+    let split = Split::start("").await;
     let waits = waits_for(1, 1_000);
     let [beside, others] = [split.beside(&waits), split.among_the_others(&quick())];
-    let held = attempt("held");
-    granted(beside.acquire(&held).await);
+    beside.must_grant(&attempt("held")).await;
     split.cable.cut();
     split.is_replaced(&others).await;
     // What was answered is held on the other side, too.

@@ -13,12 +13,7 @@ pub(crate) struct Watched {
 }
 
 /// A replica is synchronised at once and not when others may have come too.
-pub(super) const OPTIONS: [&str; 4] = [
-    "--repl-diskless-sync-delay",
-    "0",
-    "--repl-ping-replica-period",
-    "1",
-];
+pub(super) const OPTIONS: &str = "--repl-diskless-sync-delay 0 --repl-ping-replica-period 1";
 
 // === impl Watched ===
 
@@ -35,7 +30,7 @@ impl Watched {
 
     /// While all of them are started, a master that does not answer at once is busy and not gone.
     async fn begin_to_watch(clock: Option<&Clock>) -> Self {
-        let watched = Self::begin(2, 3, &[&patient()], clock).await;
+        let watched = Self::begin(2, 3, clock).await;
         watched.settled(0).await;
         watched.notices_after(DOWN_AFTER_MS).await;
         watched
@@ -54,21 +49,17 @@ impl Watched {
     /// does not answer for a while because the machine is busy with something else: grants that wait for the
     /// replica then would be refused.
     pub(crate) async fn start_small() -> Self {
-        let watched = Self::begin(1, 1, &[&patient()], None).await;
+        let watched = Self::begin(1, 1, None).await;
         watched.has_replicas(0).await;
         watched
     }
 
-    async fn begin(
-        replicas: usize,
-        sentinels: usize,
-        lines: &[&str],
-        clock: Option<&Clock>,
-    ) -> Self {
-        let master = RedisServer::start_with(&OPTIONS).await;
-        let port = master.port().to_string();
-        let mut options = OPTIONS.to_vec();
-        options.extend(["--replicaof", "127.0.0.1", &port]);
+    async fn begin(replicas: usize, sentinels: usize, clock: Option<&Clock>) -> Self {
+        let patient = format!("sentinel down-after-milliseconds {SERVICE} {PATIENT_MS}");
+        let lines = &[&*patient];
+        let master = RedisServer::start_as(OPTIONS).await;
+        let options = format!("{OPTIONS} --replicaof 127.0.0.1 {}", master.port());
+        let options: Vec<_> = words(&options).collect();
         let replicas = join_all((0..replicas).map(async |_| match clock {
             Some(clock) => RedisServer::start_on(clock.clone(), &options).await,
             None => RedisServer::start_with(&options).await,
@@ -94,10 +85,9 @@ impl Watched {
     /// all sentinels that run know all of that.
     pub(crate) async fn settled(&self, master: usize) {
         self.has_replicas(master).await;
-        let (replicas, port) = (
-            self.servers.len() - 1,
-            self.servers[master].port().to_string(),
-        );
+        let replicas = self.servers.len() - 1;
+        let port = self.servers[master].port().to_string();
+        let others = (self.sentinels.len() - 1).to_string();
         for sentinel in &self.sentinels {
             let start = Instant::now();
             loop {
@@ -105,10 +95,7 @@ impl Watched {
                     (sentinel.master("port").await, port.clone()),
                     (sentinel.master("flags").await, "master".to_owned()),
                     (sentinel.master("num-slaves").await, replicas.to_string()),
-                    (
-                        sentinel.master("num-other-sentinels").await,
-                        (self.sentinels.len() - 1).to_string(),
-                    ),
+                    (sentinel.master("num-other-sentinels").await, others.clone()),
                 ];
                 let healthy = healthy(sentinel).await == replicas;
                 if healthy && known.iter().all(|(found, wanted)| found == wanted) {
@@ -192,7 +179,7 @@ impl Watched {
     pub(crate) async fn cut_off_replicas(&self, master: usize) {
         for (n, server) in self.servers.iter().enumerate() {
             if n != master {
-                server.run(&["CONFIG", "SET", "masterauth", "wrong"]).await;
+                server.set("masterauth", "wrong").await;
             }
         }
         let master = &self.servers[master];
@@ -202,6 +189,14 @@ impl Watched {
             info.contains("connected_slaves:0")
         })
         .await;
+    }
+
+    /// Kills the first master, whose replicas were cut off, and lets them find the next, which this answers.
+    pub(super) async fn lose_master(&mut self) -> usize {
+        self.servers[0].kill();
+        let master = self.replaced(0).await;
+        self.join_replicas(0).await;
+        master
     }
 
     /// Lets the servers that were cut off find a master again.
@@ -252,10 +247,6 @@ async fn named(sentinel: &SentinelProcess) -> Option<u16> {
     address.get(1)?.parse().ok()
 }
 
-fn patient() -> String {
-    format!("sentinel down-after-milliseconds {SERVICE} {PATIENT_MS}")
-}
-
 /// How many replicas a sentinel could make the master.
 pub(super) async fn healthy(sentinel: &SentinelProcess) -> usize {
     let Value::Array(replicas) = sentinel.run(&["SENTINEL", "REPLICAS", SERVICE]).await else {
@@ -273,7 +264,7 @@ pub(super) async fn healthy(sentinel: &SentinelProcess) -> usize {
 }
 
 /// Longer than any test.
-const PATIENT_MS: u64 = 600_000;
+pub(super) const PATIENT_MS: &str = "600000";
 /// How long the sentinels may take to elect one of them, and that one to make a replica the master.
 const ELECTED_WITHIN: Duration = Duration::from_mins(1);
 /// How long it may take until service is back after a new master takes writes: ten times what is

@@ -15,14 +15,6 @@ async fn rig() -> (Rig, Clock) {
     (rig, clock)
 }
 
-/// Acquires and releases, and answers the fence.
-async fn turn(store: &RedisStore) -> u64 {
-    let asked = attempt("turn");
-    let lease = granted(store.acquire(&asked).await);
-    store.must_release(&asked).await;
-    lease.fence.get()
-}
-
 #[tokio::test]
 async fn set_forward_it_ends_leases_early_and_fences_rise() {
     let (rig, clock) = rig().await;
@@ -31,24 +23,24 @@ async fn set_forward_it_ends_leases_early_and_fences_rise() {
     clock.set(STEP);
     let next = rig.grant(&attempt("held")).await;
     assert!(next.fence > lease.fence);
-    rig.store.must_lose(&held, Loss::HeldByAnother).await;
+    rig.must_lose(&held, Loss::HeldByAnother).await;
     // Set right again: what was counted by the wrong time is gone on from.
     clock.set(0);
-    assert!(turn(&rig.store).await > lease.fence.get());
-    rig.store.must_refuse(&attempt("held")).await;
+    assert!(turn(&rig.store, "turn").await > lease.fence.get());
+    rig.must_refuse(&attempt("held")).await;
 }
 
 #[tokio::test]
 async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
     let (rig, clock) = rig().await;
-    let mut last = turn(&rig.store).await;
+    let mut last = turn(&rig.store, "turn").await;
     let brief = with(attempt("brief"), |it| it.ttl = ttl(500));
     let lease = rig.grant(&brief).await;
     let granted_at = Instant::now();
     clock.set(-STEP);
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let fresh = open(&rig.server.url());
     for store in [&rig.store, &fresh, &rig.store] {
-        let next = turn(store).await;
+        let next = turn(store, "turn").await;
         assert!(next > last, "{next} after {last}");
         last = next;
     }
@@ -56,10 +48,8 @@ async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
         fresh.must_refuse(&attempt("brief")).await;
     }
     // Nobody has to wait for as long.
-    fresh
-        .break_lock(&brief.name, Some(lease.fence.into()))
-        .await
-        .unwrap();
+    let meant = Some(lease.fence.into());
+    fresh.must_break(&brief.name, meant).await;
     let next = granted(fresh.acquire(&attempt("brief")).await);
     assert!(next.fence > lease.fence);
 }
@@ -67,16 +57,16 @@ async fn set_back_it_makes_leases_last_longer_and_fences_rise_all_the_same() {
 #[tokio::test]
 async fn a_fence_comes_again_only_if_data_and_time_are_lost_and_the_gateway_was_started_anew() {
     let (rig, clock) = rig().await;
-    let before = turn(&rig.store).await;
-    rig.server.run(&["FLUSHALL"]).await;
+    let before = turn(&rig.store, "turn").await;
+    rig.run(&["FLUSHALL"]).await;
     clock.set(-STEP);
     // This one has seen what was granted.
-    let after = turn(&rig.store).await;
+    let after = turn(&rig.store, "turn").await;
     assert!(after > before, "{after} after {before}");
-    rig.server.run(&["FLUSHALL"]).await;
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    rig.run(&["FLUSHALL"]).await;
+    let fresh = open(&rig.server.url());
     // The documentation says so (docs/stores/redis.md, "Fencing tokens"): this is the hole that is left.
-    assert!(turn(&fresh).await < before);
+    assert!(turn(&fresh, "turn").await < before);
 }
 
 #[tokio::test]
@@ -84,10 +74,7 @@ async fn nobody_waits_for_ever_although_it_is_set() {
     for (step, at_once) in [(STEP, true), (-STEP, false)] {
         let clock = Clock::ahead(0);
         let server = RedisServer::start_on(clock.clone(), &[]).await;
-        let gates = [
-            TestGateway::on(&server).await,
-            TestGateway::on(&server).await,
-        ];
+        let gates = gateways_on(&server).await;
         let lease = gates[0].take("clock").await;
         let first = gates[1].queue(request("clock")).await;
         let second = gates[0].queue(request("clock")).await;
@@ -163,22 +150,18 @@ async fn one_that_is_impossible_spoils_no_lease_that_is_renewed() {
     let now = i64::try_from(now.unwrap().as_secs()).unwrap();
     // Half a minute after the beginning of 1970.
     clock.set(30 - now);
-    let renewed = rig.store.must_renew(&asked, None).await;
+    let renewed = rig.must_renew(&asked, None).await;
     assert_eq!(renewed.fence, lease.fence);
-    let seen = rig.store.inspect(&asked.name).await.unwrap();
-    assert!(matches!(seen.holder, Some(Holder::Lease(_))), "{seen:?}");
-    rig.store.must_release(&asked).await;
+    rig.must_be_held(&asked.name).await;
+    rig.must_release(&asked).await;
 }
 
 #[tokio::test]
 async fn of_another_server_makes_no_lease_longer_than_it_lasts() {
     let rig = Rig::start().await;
-    let asked = attempt("moved");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(attempt("moved")).await;
     // A server to which its slot was moved has taken over what was left of it, and its clock is behind.
-    rig.server
-        .run(&["PEXPIRE", "lg:{moved}:lock", "5000"])
-        .await;
-    let again = granted(rig.store.acquire(&asked).await);
+    rig.run(&["PEXPIRE", "lg:{moved}:lock", "5000"]).await;
+    let again = granted(rig.acquire(&asked).await);
     assert!(again.expires_in <= Duration::from_secs(5), "{again:?}");
 }

@@ -12,21 +12,13 @@ async fn a_server_that_is_down_is_unavailable_and_comes_back_by_itself() {
     // It is not its deadline that ends the question.
     let mut rig = Rig::of(server, &patient());
     let start = Instant::now();
-    let refused = rig.store.acquire(&attempt("down")).await.unwrap_err();
-    let expected = matches!(
-        &refused,
-        StoreError::Unavailable(Unavailability::Connect(_))
-    );
-    assert!(expected, "{refused:?}");
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "an outage is told soon"
-    );
-    assert_unavailable(
-        rig.store
-            .release(&name("down"), &attempt("down").token)
-            .await,
-    );
+    let refused = rig.acquire(&attempt("down")).await.unwrap_err();
+    let StoreError::Unavailable(Unavailability::Connect(_)) = &refused else {
+        panic!("{refused:?}");
+    };
+    let expected = start.elapsed() < Duration::from_secs(10);
+    assert!(expected, "an outage is told soon");
+    assert_unavailable(rig.release(&name("down"), &attempt("down").token).await);
     assert_health(&rig.store, "connection", Health::Outage, "").await;
 
     rig.server.start_again().await;
@@ -45,18 +37,11 @@ async fn a_restart_is_over_when_the_server_answers() {
         rig.server.kill();
         rig.server.start_again().await;
         let back = Instant::now();
-        let again = attempt(&format!("after-{round}"));
-        rig.grant(&again).await;
-        rig.store.must_release(&again).await;
+        let again = rig.must_hold(attempt(&format!("after-{round}"))).await;
+        rig.must_release(&again).await;
         // Hearing messages again takes no longer.
-        until("messages are heard", async || {
-            let channels = rig
-                .server
-                .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
-                .await;
-            channels != Value::Array(Vec::new())
-        })
-        .await;
+        let is_so = async || subscribers(&rig.server).await > 0;
+        until("messages are heard", is_so).await;
         assert!(back.elapsed() < 10 * RECOVERY, "{:?}", back.elapsed());
     }
 }
@@ -71,7 +56,7 @@ async fn a_restart_shorter_than_the_patience_is_not_noticed() {
         rig.server.launch_again();
         let begun = Instant::now();
         let asked = attempt(&token().to_string());
-        let (answered, took) = tokio::join!(rig.store.acquire(&asked), async {
+        let (answered, took) = tokio::join!(rig.acquire(&asked), async {
             eventually("it answers", async || {
                 let pong = rig.server.try_run(&["PING"]).await;
                 (pong == Some(Value::SimpleString("PONG".to_owned()))).then_some(begun.elapsed())
@@ -91,11 +76,10 @@ async fn a_restart_shorter_than_the_patience_is_not_noticed() {
 #[tokio::test]
 async fn a_script_that_the_server_forgot_is_sent_again() {
     let rig = Rig::start().await;
-    let asked = attempt("script");
-    rig.grant(&asked).await;
-    rig.server.run(&["SCRIPT", "FLUSH"]).await;
-    rig.store.must_release(&asked).await;
-    rig.server.run(&["SCRIPT", "FLUSH"]).await;
+    let asked = rig.must_hold(attempt("script")).await;
+    rig.run(&["SCRIPT", "FLUSH"]).await;
+    rig.must_release(&asked).await;
+    rig.run(&["SCRIPT", "FLUSH"]).await;
     rig.grant(&attempt("script")).await;
 }
 
@@ -107,16 +91,10 @@ async fn an_acquire_whose_reply_was_lost_answers_the_lease_that_it_got() {
         proxy.strike("{lost-reply}", fault);
         let lease = rig.grant(&asked).await;
         assert_eq!(proxy.strikes(), 1, "{fault:?}");
-        let counter = rig
-            .server
-            .text(&["GETRANGE", "lg:{lost-reply}:lock", "70", "85"])
-            .await;
-        assert_eq!(
-            counter,
-            lease.fence.to_string(),
-            "{fault:?}: there is one grant"
-        );
-        rig.store.must_release(&asked).await;
+        // There is one grant.
+        let fence = fence_at(&rig.server, "lost-reply").await;
+        assert_eq!(fence, lease.fence.to_string(), "{fault:?}");
+        rig.must_release(&asked).await;
     }
 }
 
@@ -136,41 +114,29 @@ async fn a_release_whose_reply_was_lost_is_unknown_unless_its_end_is_remembered(
         rig.grant(asked).await;
         proxy.strike(&asked.token.to_string(), Fault::CutReply);
     }
-    assert_unknown(rig.store.release(&plain.name, &plain.token).await);
-    rig.store.must_be_free(&plain.name).await;
-    rig.store.must_release(&remembered).await;
+    assert_unknown(rig.release(&plain.name, &plain.token).await);
+    rig.must_be_free(&plain.name).await;
+    rig.must_release(&remembered).await;
     assert_eq!(proxy.strikes(), 2);
 }
 
 #[tokio::test]
 async fn a_lost_request_does_no_harm_to_any_other_command() {
     let (rig, proxy) = Rig::with_proxy().await;
-    let asked = attempt("other");
-    rig.grant(&asked).await;
+    let asked = rig.must_hold(attempt("other")).await;
     for fault in [Fault::CutRequest, Fault::CutReply] {
         proxy.strike("{other}", fault);
-        rig.store.must_renew(&asked, None).await;
+        rig.must_renew(&asked, None).await;
         proxy.strike("{other}", fault);
-        let inspection = rig.store.inspect(&asked.name).await.unwrap();
-        let expected = matches!(
-            inspection,
-            Inspection {
-                holder: Some(_),
-                ..
-            }
-        );
-        assert!(expected, "{inspection:?}");
+        rig.must_be_held(&asked.name).await;
     }
     proxy.strike("{other}", Fault::CutReply);
-    rig.store
-        .must_give_back(&asked, GiveBack::NothingHeld)
-        .await;
+    rig.must_give_back(&asked, GiveBack::NothingHeld).await;
     rig.grant(&attempt("other")).await;
     proxy.strike("{third}", Fault::CutRequest);
-    let third = attempt("third");
-    rig.grant(&third).await;
+    let third = rig.must_hold(attempt("third")).await;
     proxy.strike("{third}", Fault::CutRequest);
-    rig.store.must_release(&third).await;
+    rig.must_release(&third).await;
 }
 
 #[tokio::test]
@@ -182,13 +148,9 @@ async fn what_stays_unknown_until_the_deadline_is_told_as_unknown() {
         proxy.strike("{unknown}", Fault::CutReply);
     }
     let start = Instant::now();
-    let unknown = rig.store.acquire(&asked).await.unwrap_err();
-    let expected = matches!(unknown, StoreError::Indeterminate(_));
-    assert!(expected, "{unknown:?}");
-    assert!(
-        start.elapsed() <= Duration::from_secs(30),
-        "the deadline is kept"
-    );
+    assert_unknown(rig.acquire(&asked).await);
+    let expected = start.elapsed() <= Duration::from_secs(30);
+    assert!(expected, "the deadline is kept");
     assert!(proxy.strikes() > 2, "it was sent again");
     // It may have happened, and here it has.
     assert_holds(&rig.server, "unknown", &asked.token, "").await;
@@ -198,7 +160,7 @@ async fn what_stays_unknown_until_the_deadline_is_told_as_unknown() {
 async fn connections_that_the_server_closes_are_replaced() {
     let rig = Rig::start().await;
     for round in 0..20 {
-        rig.server.run(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+        rig.run(&["CLIENT", "KILL", "TYPE", "normal"]).await;
         rig.grant(&attempt(&format!("round-{round}"))).await;
     }
 }
@@ -214,7 +176,7 @@ async fn every_caller_gets_the_answer_to_its_own_question() {
         } else {
             Duration::from_micros(u64::try_from(n).unwrap() * 50)
         };
-        timeout(patience, rig.store.acquire(asked))
+        timeout(patience, rig.acquire(asked))
     });
     let answers = join_all(calls).await;
     for (n, (asked, answer)) in attempts.iter().zip(answers).enumerate() {
@@ -233,7 +195,7 @@ async fn a_reply_that_comes_after_its_caller_gave_up_reaches_nobody() {
     proxy.strike("{slow}", Fault::HoldReply);
     // Given up as soon as it has been sent and the reply is held.
     tokio::select! {
-        answered = rig.store.acquire(&slow) => panic!("{answered:?}"),
+        answered = rig.acquire(&slow) => panic!("{answered:?}"),
         () = proxy.struck(1) => {}
     }
     // On the same connection, behind the reply that is held; then it comes.
@@ -245,53 +207,36 @@ async fn a_reply_that_comes_after_its_caller_gave_up_reaches_nobody() {
     };
     let (leases, ()) = tokio::join!(calls, release);
     for (asked, lease) in others.iter().zip(leases) {
-        let key = format!("lg:{{{}}}:lock", asked.name);
-        let fence = rig.server.text(&["GETRANGE", &key, "70", "85"]).await;
+        let fence = fence_at(&rig.server, asked.name.as_str()).await;
         assert_eq!(fence, lease.fence.to_string());
     }
 }
 
 #[tokio::test]
-async fn a_closed_store_answers_that_it_is_closing() {
+async fn a_closed_store_comes_to_rest() {
     let rig = Rig::start().await;
-    let asked = attempt("closed");
-    rig.grant(&asked).await;
-    timeout(TIMEOUT, rig.store.close())
-        .await
-        .expect("closing an idle store takes no time");
-    let closing = StoreError::Unavailable(Unavailability::Closing);
-    assert_eq!(rig.store.acquire(&asked).await.unwrap_err(), closing);
-    assert_eq!(
-        rig.store
-            .release(&asked.name, &asked.token)
-            .await
-            .unwrap_err(),
-        closing
-    );
+    rig.must_grant(&attempt("closed")).await;
+    let closed = timeout(TIMEOUT, rig.close()).await;
+    closed.expect("closing an idle store takes no time");
     assert_health(&rig.store, "connection", Health::Outage, "").await;
     until("its connections are closed", async || {
-        let clients = rig.server.text(&["CLIENT", "LIST"]).await;
+        let clients = rig.text(&["CLIENT", "LIST"]).await;
         clients.lines().count() == 1
     })
     .await;
-    rig.lifecycle
-        .stop(TIMEOUT)
-        .await
-        .expect("no task outlives the lifecycle");
+    let stopped = rig.lifecycle.stop(TIMEOUT).await;
+    stopped.expect("no task outlives the lifecycle");
 }
 
 #[tokio::test]
 async fn no_text_shows_the_password() {
     let server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
     let url = server.url_as("nobody", "s3cret");
-    let store = open(&url, &quick(), &lifecycle);
+    let store = open(&url);
     let refused = store.acquire(&attempt("secret")).await.unwrap_err();
-    let expected = matches!(
-        &refused,
-        StoreError::Unavailable(Unavailability::Misconfigured(_))
-    );
-    assert!(expected, "{refused:?}");
+    let StoreError::Unavailable(Unavailability::Misconfigured(_)) = &refused else {
+        panic!("{refused:?}");
+    };
     let checks = store.check().await;
     let texts = format!(
         "{refused} {refused:?} {checks:?} {store:?} {}",

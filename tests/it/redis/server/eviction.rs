@@ -1,6 +1,6 @@
 //! A server that evicts keys frees locks that are held.
 
-use super::examination::{COMMANDS, store_as};
+use super::examination::store_as_documented;
 use crate::redis::prelude::*;
 
 /// Whether an acquire is refused because keys are evicted by this policy. Until it is, it may be
@@ -20,51 +20,27 @@ async fn refused_for(store: &RedisStore, policy: &str) -> Option<()> {
 async fn a_server_that_evicts_grants_nothing_and_keeps_what_is_held() {
     let rig = Rig::start().await;
     let [renewed, released] = ["renewed", "released"].map(attempt);
-    for asked in [&renewed, &released] {
-        rig.grant(asked).await;
-    }
-    rig.server
-        .run(&["CONFIG", "SET", "maxmemory", "100mb"])
-        .await;
+    rig.must_grant_each([&renewed, &released]).await;
+    rig.server.set("maxmemory", "100mb").await;
     assert_eq!(rig.health("eviction").await, Some(Health::Passing));
-    rig.server
-        .run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"])
-        .await;
+    rig.server.set("maxmemory-policy", "volatile-ttl").await;
     // A new connection is a reason to look again; so is somebody who asks.
     eventually("the policy is found", async || {
-        rig.store.check().await;
+        rig.check().await;
         refused_for(&rig.store, "volatile-ttl").await
     })
     .await;
     assert_health(&rig.store, "eviction", Health::Misconfigured, "").await;
-    let renewal = rig
-        .store
-        .renew(&renewed.name, &renewed.token, None)
-        .await
-        .unwrap();
-    assert!(matches!(renewal, Renewal::Renewed(..)));
-    rig.store.must_release(&released).await;
-    let inspection = rig.store.inspect(&renewed.name).await.unwrap();
-    assert!(matches!(
-        inspection,
-        Inspection {
-            holder: Some(_),
-            ..
-        }
-    ));
+    rig.must_renew(&renewed, None).await;
+    rig.must_release(&released).await;
+    rig.must_be_held(&renewed.name).await;
 
-    let lifecycle = Lifecycle::new();
     let config = with(quick(), |it| it.accept_eviction = true);
-    let accepting = open(&rig.server.url(), &config, &lifecycle);
+    let accepting = open_with(&rig.server.url(), &config);
     granted(accepting.acquire(&attempt("accepted")).await);
     assert_health(&accepting, "eviction", Health::Warning, "").await;
-    rig.server
-        .run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
-        .await;
-    eventually("acquires are let through", async || {
-        rig.store.acquire(&attempt("new")).await.ok()
-    })
-    .await;
+    rig.server.set("maxmemory-policy", "noeviction").await;
+    until_answered(&rig.store, "new").await;
 }
 
 #[tokio::test]
@@ -73,9 +49,8 @@ async fn a_server_that_comes_back_with_another_policy_is_looked_at_again() {
     let mut rig = Rig::on(server);
     rig.grant(&attempt("before")).await;
     rig.server.kill();
-    rig.server
-        .start_again_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"])
-        .await;
+    let evicts = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    rig.server.start_again_with(&evicts).await;
     eventually("the policy is found", async || {
         refused_for(&rig.store, "allkeys-lru").await
     })
@@ -87,11 +62,9 @@ async fn a_policy_that_cannot_be_read_any_more_is_the_one_that_was_read_last() {
     for policy in ["noeviction", "allkeys-lru"] {
         let options = ["--maxmemory", "100mb", "--maxmemory-policy", policy];
         let server = RedisServer::start_with(&options).await;
-        let lifecycle = Lifecycle::new();
-        let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
-        let store = store_as(&server, &lifecycle, &rules).await;
+        let store = store_as_documented(&server).await;
         let before = health(&store, "eviction").await.unwrap();
-        server.run(&["ACL", "SETUSER", "gate", "-info"]).await;
+        server.set_user("gate -info").await;
         let now = eventually("the policy is not told any more", async || {
             let health = health(&store, "eviction").await?;
             (health != before).then_some(health)
@@ -114,7 +87,7 @@ async fn an_examination_that_is_cut_off_leaves_the_verdict_as_it_was() {
         let (rig, proxy) = Rig::with_proxy().await;
         for setting in [["maxmemory", "100mb"], ["maxmemory-policy", policy]] {
             let set = ["CONFIG", "SET", setting[0], setting[1]];
-            rig.server.run(&set).await;
+            rig.run(&set).await;
         }
         let safe = policy == "noeviction";
         until("the policy is found", async || {
@@ -125,11 +98,7 @@ async fn an_examination_that_is_cut_off_leaves_the_verdict_as_it_was() {
         for _ in 0..1_000 {
             proxy.strike("memory", Fault::CutReply);
         }
-        until("it cannot be read any more", async || {
-            let health = rig.health("connection").await;
-            matches!(health, Some(Health::Outage(_)))
-        })
-        .await;
+        until_health(&rig.store, "connection", Health::Outage, "").await;
         assert!(proxy.strikes() > 0);
         if safe {
             rig.grant(&attempt("cut-off")).await;

@@ -13,20 +13,21 @@ pub(crate) const COMMANDS: &str = "+evalsha +eval +info +type +time +exists +get
     +publish +subscribe +ping";
 
 /// A store that logs in as a user who may do what the documentation says.
-pub(super) async fn store_as_documented(server: &RedisServer, lifecycle: &Lifecycle) -> RedisStore {
-    store_as(server, lifecycle, &format!("~lg:* &lg:* -@all {COMMANDS}")).await
+pub(super) async fn store_as_documented(server: &RedisServer) -> RedisStore {
+    store_without(server, "").await
+}
+
+/// The same with further rules.
+pub(super) async fn store_without(server: &RedisServer, rules: &str) -> RedisStore {
+    store_as(server, &format!("~lg:* &lg:* -@all {COMMANDS} {rules}")).await
 }
 
 /// A user with these rules, and a store that logs in as this user.
-pub(super) async fn store_as(
-    server: &RedisServer,
-    lifecycle: &Lifecycle,
-    rules: &str,
-) -> RedisStore {
-    let mut command = vec!["ACL", "SETUSER", "gate", "reset", "on", ">s3cret"];
-    command.extend(rules.split_whitespace());
-    assert_eq!(server.text(&command).await, "OK");
-    open(&server.url_as("gate", "s3cret"), &quick(), lifecycle)
+pub(super) async fn store_as(server: &RedisServer, rules: &str) -> RedisStore {
+    server
+        .set_user(&format!("gate reset on >s3cret {rules}"))
+        .await;
+    open(&server.url_as("gate", "s3cret"))
 }
 
 #[track_caller]
@@ -40,96 +41,63 @@ fn misconfigured<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
 #[tokio::test]
 async fn a_healthy_server_passes_every_check() {
     let rig = Rig::start().await;
-    let checks = rig.store.check().await;
+    let checks = rig.check().await;
     let names: Vec<_> = checks.iter().map(|check| check.name).collect();
     assert_eq!(names, ["connection", "permissions", "eviction", "clock"]);
     for check in checks {
         assert_eq!(check.health, Health::Passing, "{}", check.name);
     }
-    assert_eq!(
-        rig.server.keys().await,
-        [""; 0],
-        "the probe leaves nothing behind"
-    );
+    assert_eq!(rig.keys().await, [""; 0], "the probe leaves nothing behind");
 }
 
 #[tokio::test]
 async fn checks_that_are_asked_for_together_are_one_examination() {
     let rig = Rig::start().await;
-    rig.store.check().await;
-    rig.server.run(&["CONFIG", "RESETSTAT"]).await;
+    rig.check().await;
+    rig.run(&["CONFIG", "RESETSTAT"]).await;
     for _ in 0..50 {
-        rig.store.check().await;
+        rig.check().await;
     }
-    let stats = rig.server.text(&["INFO", "commandstats"]).await;
-    let publish = stats
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_publish:calls="));
-    let probes: u64 = publish.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap());
+    let probes = rig.server.calls("publish").await;
     assert!(probes < 10, "{probes} probes for 50 checks");
 }
 
 #[tokio::test]
 async fn the_documented_user_may_do_everything_that_is_needed() {
     let server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
-    let store = store_as_documented(&server, &lifecycle).await;
+    let store = store_as_documented(&server).await;
     for check in store.check().await {
         assert_eq!(check.health, Health::Passing, "{}", check.name);
     }
-    let asked = keyed("as-user", "a");
-    granted(store.acquire(&asked).await);
+    let asked = store.must_hold(keyed("as-user", "a")).await;
     store.acquire(&keyed("as-user", "a")).await.unwrap();
-    let inspection = store.inspect(&asked.name).await.unwrap();
-    assert!(matches!(
-        inspection,
-        Inspection {
-            holder: Some(_),
-            ..
-        }
-    ));
-    let renewal = store.renew(&asked.name, &asked.token, None).await.unwrap();
-    assert!(matches!(renewal, Renewal::Renewed(..)));
-    let page = store
-        .list(&crate::redis::scripts::list::all(10, None))
-        .await
-        .unwrap();
-    assert_eq!(page.locks.len(), 1);
+    store.must_be_held(&asked.name).await;
+    store.must_renew(&asked, None).await;
+    let pages = store.pages(10, None).await;
+    assert_eq!(pages.iter().flat_map(|page| &page.locks).count(), 1);
     store.must_release(&asked).await;
     let free = store.break_lock(&asked.name, None).await.unwrap();
     assert_eq!(free, Breaking::NotHeld);
     store.give_back(&asked.name, &asked.token).await.unwrap();
     server.run(&["RPUSH", "lg:{wrong}:lock", "x"]).await;
-    let foreign = store.acquire(&attempt("wrong")).await.unwrap_err();
-    let expected = matches!(foreign, StoreError::ForeignData { .. });
-    assert!(expected, "{foreign:?}");
+    let foreign = store.acquire(&attempt("wrong")).await;
+    assert_foreign(foreign, "lg:{wrong}:lock");
 }
 
 #[tokio::test]
 async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
     let server = RedisServer::start().await;
     for command in COMMANDS.split_whitespace() {
-        let told_otherwise = [
-            "+info",
-            "+scan",
-            "+type",
-            "+eval",
-            "+publish",
-            "+subscribe",
-            "+ping",
-        ];
-        if told_otherwise.contains(&command) {
+        let told_otherwise = "+info +scan +type +eval +publish +subscribe +ping";
+        if words(told_otherwise).any(|it| it == command) {
             continue;
         }
-        let lifecycle = Lifecycle::new();
         let lacking = command.replace('+', "-");
-        let rules = format!("~lg:* &lg:* -@all {COMMANDS} {lacking}");
-        let store = store_as(&server, &lifecycle, &rules).await;
+        let store = store_without(&server, &lacking).await;
         let what = misconfigured(store.acquire(&attempt("lacking")).await);
         let named = lacking.trim_start_matches('-').to_uppercase();
-        let (why, line) = what
-            .split_once("; give the user")
-            .expect("it says what helps");
+        let helps = what.split_once("; give the user");
+        let (why, line) = helps.expect("it says what helps");
         // A script that is refused before it begins names the command in the words of the server.
         let words = why.to_uppercase();
         let mut words = words.split(|c: char| !c.is_alphanumeric());
@@ -146,24 +114,14 @@ async fn a_user_that_lacks_a_command_is_told_which_and_granted_nothing() {
 #[tokio::test]
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
     let server = RedisServer::start().await;
-    for command in ["+set", "+time", "+exists"] {
-        let lifecycle = Lifecycle::new();
-        let store = store_as_documented(&server, &lifecycle).await;
-        granted(
-            store
-                .acquire(&attempt(&format!("safe{command}").replace('+', "-")))
-                .await,
-        );
-        server
-            .run(&["ACL", "SETUSER", "gate", &command.replace('+', "-")])
-            .await;
+    for command in ["set", "time", "exists"] {
+        let store = store_as_documented(&server).await;
+        store.must_grant(&attempt(&format!("safe-{command}"))).await;
+        server.set_user(&format!("gate -{command}")).await;
         let what = misconfigured(store.acquire(&keyed("half", "a")).await);
         assert!(what.contains("permission"), "{what}");
-        assert_eq!(
-            server.text(&["GET", "lg:{half}:lock"]).await,
-            "",
-            "{command}"
-        );
+        let key = server.text(&["GET", "lg:{half}:lock"]).await;
+        assert_eq!(key, "", "{command}");
     }
 }
 
@@ -171,20 +129,18 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_granted() {
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_shared() {
     let server = RedisServer::start().await;
     for command in ["del", "setbit", "zadd", "hset", "pexpire"] {
-        let lifecycle = Lifecycle::new();
-        let store = store_as_documented(&server, &lifecycle).await;
+        let store = store_as_documented(&server).await;
         let asked = || {
             with(keyed(&format!("half-{command}"), "a"), |it| {
                 it.sharing = one_of(2, "any").sharing;
             })
         };
         granted(store.acquire(&one_of(2, &format!("safe-{command}"))).await);
-        let rule = |sign: &str| format!("{sign}{command}");
-        server.run(&["ACL", "SETUSER", "gate", &rule("-")]).await;
+        server.set_user(&format!("gate -{command}")).await;
         store.acquire(&asked()).await.unwrap_err();
         let key = format!("lg:{{half-{command}}}:lock");
         assert_eq!(server.text(&["GET", &key]).await, "", "{command}");
-        server.run(&["ACL", "SETUSER", "gate", &rule("+")]).await;
+        server.set_user(&format!("gate +{command}")).await;
         let lease = eventually("acquires are let through", async || {
             store.acquire(&asked()).await.ok()
         })
@@ -198,8 +154,7 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_shared() {
 async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
     let server = RedisServer::start().await;
     for command in ["set", "lpop", "del"] {
-        let lifecycle = Lifecycle::new();
-        let store = store_as_documented(&server, &lifecycle).await;
+        let store = store_as_documented(&server).await;
         for give_back in [false, true] {
             let held = keyed(&format!("half-{command}-{give_back}"), "a");
             granted(store.acquire(&held).await);
@@ -210,13 +165,11 @@ async fn a_permission_that_is_taken_away_leaves_no_lock_half_released() {
                     store.release(&held.name, &held.token).await.map(drop)
                 }
             };
-            let forbidden = format!("-{command}");
-            server.run(&["ACL", "SETUSER", "gate", &forbidden]).await;
+            server.set_user(&format!("gate -{command}")).await;
             end().await.unwrap_err();
             // "Nothing happened" must be true, and the command can be repeated.
             assert_holds(&server, held.name.as_str(), &held.token, command).await;
-            let allowed = format!("+{command}");
-            server.run(&["ACL", "SETUSER", "gate", &allowed]).await;
+            server.set_user(&format!("gate +{command}")).await;
             end().await.unwrap();
             store.must_be_free(&held.name).await;
         }
@@ -248,8 +201,8 @@ struct Ending<'a> {
 impl Ending<'_> {
     /// Goes through all commands, and of each through the ways to end a lease.
     async fn each(check: impl AsyncFn(&Ending<'_>)) {
-        let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
-        let here = store_as_documented(&server, &lifecycle).await;
+        let server = RedisServer::start().await;
+        let here = store_as_documented(&server).await;
         let there = TestGateway::on(&server).await;
         for (n, command) in taken_away().enumerate() {
             for (waits_here, by) in [
@@ -298,11 +251,13 @@ impl Ending<'_> {
         fence: FencingToken,
         nothing_happened: impl AsyncFnOnce(&str),
     ) {
-        let rule = |sign: &str| format!("{sign}{}", self.command);
-        let (server, set) = (self.server, ["ACL", "SETUSER", "gate"]);
-        server.run(&[&set[..], &[&rule("-")]].concat()).await;
+        self.server
+            .set_user(&format!("gate -{}", self.command))
+            .await;
         let ended = self.end(held, fence).await;
-        server.run(&[&set[..], &[&rule("+")]].concat()).await;
+        self.server
+            .set_user(&format!("gate +{}", self.command))
+            .await;
         if let Err(error) = ended {
             nothing_happened(&format!("{} -{}: {error}", self.lock, self.command)).await;
             self.end(held, fence).await.unwrap();
@@ -311,10 +266,9 @@ impl Ending<'_> {
 }
 
 /// Lets an attempt stand in the queue, and answers its id.
-async fn stand(store: &RedisStore, asked: Attempt) -> (Parked, String) {
-    let asked = waiting(asked);
-    let place = store.stand(&asked).await;
-    (place, format!("2{}", asked.token))
+async fn queued(store: &RedisStore, asked: Attempt) -> (Parked, String) {
+    let (place, token) = stand(store, asked).await;
+    (place, format!("2{token}"))
 }
 
 /// Asserts that these stand in the queue, in this order, with their tickets.
@@ -353,7 +307,7 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_in_the_queue() {
         let (server, lock) = (ending.server, &ending.lock);
         let held = attempt(lock);
         let fence = granted(ending.here.acquire(&held).await).fence;
-        let (_place, id) = stand(ending.stores()[0], attempt(lock)).await;
+        let (_place, id) = queued(ending.stores()[0], attempt(lock)).await;
         let nothing_happened = async |why: &str| {
             assert_holds(server, lock, &held.token, why).await;
             assert_stand(server, lock, &[&id], why).await;
@@ -373,10 +327,10 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_who_is_to_share_th
         let held = attempt(lock);
         let fence = granted(ending.here.acquire(&held).await).fence;
         let [one, other] = ending.stores();
-        let (_first, first) = stand(one, one_of(3, lock)).await;
-        let (_second, second) = stand(other, one_of(3, lock)).await;
+        let (_first, first) = queued(one, one_of(3, lock)).await;
+        let (_second, second) = queued(other, one_of(3, lock)).await;
         // It is not to share the lock, and its gateway is looked after all the same.
-        let (_last, last) = stand(ending.there, attempt(lock)).await;
+        let (_last, last) = queued(ending.there, attempt(lock)).await;
         let nothing_happened = async |why: &str| {
             let [key, shared, leases, slots] = &shared_keys(lock);
             assert_holds(server, lock, &held.token, why).await;
@@ -389,11 +343,8 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_who_is_to_share_th
         ending.end_without(&held, fence, nothing_happened).await;
         // Who comes looks first whether those before it can be granted the lock.
         ending.there.must_refuse(&one_of(3, lock)).await;
-        assert_eq!(
-            in_slots(server, lock, lock).await,
-            [first, second],
-            "{lock}"
-        );
+        let found = in_slots(server, lock, lock).await;
+        assert_eq!(found, [first, second], "{lock}");
         assert_stand(server, lock, &[&last], lock).await;
     })
     .await;
@@ -407,8 +358,8 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_beside_those_who_s
         let fence = granted(ending.here.acquire(&held).await).fence;
         granted(ending.here.acquire(&stays).await);
         let [held_id, stays] = [&held, &stays].map(|asked| format!("2{}", asked.token));
-        let (_place, waits) = stand(ending.stores()[0], one_of(2, lock)).await;
-        let (_last, last) = stand(ending.there, attempt(lock)).await;
+        let (_place, waits) = queued(ending.stores()[0], one_of(2, lock)).await;
+        let (_last, last) = queued(ending.there, attempt(lock)).await;
         let nothing_happened = async |why: &str| {
             let holders = in_slots(server, lock, why).await;
             assert_eq!(holders, [held_id, stays.clone()], "{why}");
@@ -425,17 +376,11 @@ async fn a_permission_that_is_taken_away_costs_nobody_a_place_beside_those_who_s
 #[tokio::test]
 async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
     let server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
     let rules = format!("~lg:* resetchannels -@all {COMMANDS}");
-    let store = store_as(&server, &lifecycle, &rules).await;
+    let store = store_as(&server, &rules).await;
     granted(store.acquire(&attempt("channel")).await);
     assert_health(&store, "permissions", Health::Misconfigured, "&lg:*").await;
-    let store = store_as(
-        &server,
-        &lifecycle,
-        &format!("~app:* &lg:* -@all {COMMANDS}"),
-    )
-    .await;
+    let store = store_as(&server, &format!("~app:* &lg:* -@all {COMMANDS}")).await;
     let what = misconfigured(store.acquire(&attempt("pattern")).await);
     assert!(what.contains("~lg:*"), "{what}");
 }
@@ -443,30 +388,24 @@ async fn a_missing_channel_is_reported_and_a_missing_key_pattern_refused() {
 #[tokio::test]
 async fn permissions_that_are_given_later_are_found_by_itself() {
     let server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
-    let lacking = format!("~lg:* &lg:* -@all {COMMANDS} -lset");
-    let store = store_as(&server, &lifecycle, &lacking).await;
+    let store = store_without(&server, "-lset").await;
     misconfigured(store.acquire(&attempt("later")).await);
-    server.run(&["ACL", "SETUSER", "gate", "+lset"]).await;
-    eventually("acquires are let through", async || {
-        store.acquire(&attempt("later")).await.ok()
-    })
-    .await;
+    server.set_user("gate +lset").await;
+    until_answered(&store, "later").await;
 }
 
 #[tokio::test]
 async fn a_database_that_the_server_lacks_is_told_with_what_helps() {
     let server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
     let database = |login: &str| url(&format!("redis://{login}127.0.0.1:{}/99", server.port()));
-    let store = open(&database(""), &quick(), &lifecycle);
+    let store = open(&database(""));
     let what = misconfigured(store.acquire(&attempt("nowhere")).await);
     assert!(what.contains("no database 99"), "{what}");
     assert!(what.contains("`databases`"), "{what}");
     assert!(!what.contains("ACL"), "{what}");
 
-    drop(store_as_documented(&server, &lifecycle).await);
-    let store = open(&database("gate:s3cret@"), &quick(), &lifecycle);
+    drop(store_as_documented(&server).await);
+    let store = open(&database("gate:s3cret@"));
     let what = misconfigured(store.acquire(&attempt("nowhere")).await);
     assert!(what.contains("+select"), "{what}");
 }
@@ -484,8 +423,7 @@ async fn clocks_that_differ_and_fences_ahead_of_the_time_are_worth_a_look() {
     let rig = Rig::on(server);
     let ahead = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap() + Duration::from_hours(1);
     let key = fence_key(&name("ahead"));
-    rig.server
-        .run(&["SET", &key, &ahead.as_micros().to_string()])
+    rig.run(&["SET", &key, &ahead.as_micros().to_string()])
         .await;
     rig.grant(&attempt("ahead")).await;
     until_health(&rig.store, "clock", Health::Warning, "fencing").await;
@@ -493,13 +431,11 @@ async fn clocks_that_differ_and_fences_ahead_of_the_time_are_worth_a_look() {
 
 #[tokio::test]
 async fn nothing_is_granted_and_nothing_lost_and_with_a_new_one_all_goes_on() {
-    let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
-    let rules = format!("~lg:* &lg:* -@all {COMMANDS}");
-    let store = store_as(&server, &lifecycle, &rules).await;
+    let server = RedisServer::start().await;
+    let store = store_as_documented(&server).await;
     let held = attempt("held");
     let lease = granted(store.acquire(&held).await);
-    let revoke = ["ACL", "SETUSER", "gate", "resetpass", ">an0ther"];
-    server.run(&revoke).await;
+    server.set_user("gate resetpass >an0ther").await;
     server.run(&["CLIENT", "KILL", "USER", "gate"]).await;
     eventually("it is told as what it is", async || {
         match store.acquire(&attempt("new")).await {
@@ -511,17 +447,11 @@ async fn nothing_is_granted_and_nothing_lost_and_with_a_new_one_all_goes_on() {
     })
     .await;
     assert_eq!(server.text(&["GET", "lg:{new}:lock"]).await, "");
-    until("readiness says so", async || {
-        let found = health(&store, "permissions").await;
-        matches!(found, Some(Health::Misconfigured(_)))
-    })
-    .await;
+    until_health(&store, "permissions", Health::Misconfigured, "").await;
     // Whoever has the new one finds what was held.
-    let other = open(&server.url_as("gate", "an0ther"), &quick(), &lifecycle);
+    let other = open(&server.url_as("gate", "an0ther"));
     other.must_refuse(&attempt("held")).await;
-    server
-        .run(&["ACL", "SETUSER", "gate", "resetpass", ">s3cret"])
-        .await;
+    server.set_user("gate resetpass >s3cret").await;
     let renewed = eventually("the first goes on", async || {
         store.renew(&held.name, &held.token, None).await.ok()
     })

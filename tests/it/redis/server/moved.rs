@@ -30,10 +30,8 @@ impl Moving {
 
     /// Waits until the store has left `a`.
     async fn left(&self) {
-        until("no connection leads to the first server", async || {
-            connections_at(&self.a).await == [0, 0]
-        })
-        .await;
+        let is_so = async || connections_at(&self.a).await == [0, 0];
+        until("no connection leads to the first server", is_so).await;
     }
 
     /// Asserts that of many names none is granted twice, and each at `b`.
@@ -96,10 +94,8 @@ async fn a_subscription_that_is_lost_shows_that_the_address_of_the_only_connecti
     kill_one(&moving.a, true).await;
     moving.left().await;
     moving.assert_all_granted_once_at_b().await;
-    until("messages come from where locks are", async || {
-        connections_at(&moving.b).await[1] == 1
-    })
-    .await;
+    let is_so = async || connections_at(&moving.b).await[1] == 1;
+    until("messages come from where locks are", is_so).await;
 }
 
 #[tokio::test]
@@ -111,10 +107,8 @@ async fn a_lost_connection_is_a_reason_to_look_at_once() {
         let [from, to] = servers;
         // The next check that is due anyway is two seconds away.
         let before = moving.proxy.connections();
-        until("it has just looked", async || {
-            moving.proxy.connections() > before
-        })
-        .await;
+        let is_so = async || moving.proxy.connections() > before;
+        until("it has just looked", is_so).await;
         moving.proxy.lead_to(to.port());
         let since = Instant::now();
         kill_one(from, false).await;
@@ -186,8 +180,7 @@ async fn those_who_wait_are_in_the_queue_of_the_server_to_which_the_address_has_
 #[tokio::test]
 async fn a_server_that_was_started_again_is_used_again_and_is_not_called_another_one() {
     let mut server = RedisServer::start().await;
-    let lifecycle = Lifecycle::new();
-    let store = open(&server.url(), &patient(), &lifecycle);
+    let store = open_with(&server.url(), &patient());
     for _ in 0..3 {
         granted(store.acquire(&fresh()).await);
         server.kill();
@@ -243,29 +236,25 @@ async fn an_address_that_leads_to_two_servers_in_turn_is_refused_for_as_long_as_
 }
 
 /// A server that does not tell its run to the gateway's user.
-async fn mute(lifecycle: &Lifecycle) -> (RedisServer, RedisStore) {
+async fn mute() -> (RedisServer, RedisStore) {
     let server = RedisServer::start().await;
     server
-        .run(&[
-            "ACL", "SETUSER", "mute", "on", ">secret", "~lg:*", "&lg:*", "+@all", "-info",
-        ])
+        .set_user("mute on >secret ~lg:* &lg:* +@all -info")
         .await;
-    let store = open(&server.url_as("mute", "secret"), &quick(), lifecycle);
+    let store = open(&server.url_as("mute", "secret"));
     (server, store)
 }
 
 #[tokio::test]
 async fn a_login_that_may_not_ask_for_the_run_is_served_and_readiness_says_what_is_missed() {
-    let lifecycle = Lifecycle::new();
-    let (_server, store) = mute(&lifecycle).await;
+    let (_server, store) = mute().await;
     granted(store.acquire(&fresh()).await);
     assert_health(&store, "connection", Health::Warning, "run_id").await;
 }
 
 #[tokio::test]
 async fn at_a_server_that_does_not_say_its_run_nobody_leaves_again_in_each_late_round() {
-    let lifecycle = Lifecycle::new();
-    let (server, store) = mute(&lifecycle).await;
+    let (server, store) = mute().await;
     granted(store.acquire(&attempt("lock")).await);
     let gone = attempt("lock");
     store.leave(&gone.name, &gone.token, None).await.unwrap();

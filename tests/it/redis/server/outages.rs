@@ -47,11 +47,7 @@ async fn a_redis_that_goes_away_is_one_line_however_many_callers_are_refused() {
     let lines = Lines::default();
     let _collecting = lines.collect();
     let mut server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
-    let store = open(
-        &server.url_as("default", "s3cret"),
-        &quick(),
-        &Lifecycle::new(),
-    );
+    let store = open(&server.url_as("default", "s3cret"));
     found_well(&lines, 1).await;
     goes_and_comes_back(&lines, &mut server).await;
 
@@ -71,7 +67,7 @@ async fn a_redis_that_hangs_is_one_line_on_an_idle_gateway() {
     let lines = Lines::default();
     let _collecting = lines.collect();
     let server = RedisServer::start().await;
-    let _store = open(&server.url(), &quick(), &Lifecycle::new());
+    let _store = open(&server.url());
     found_well(&lines, 1).await;
     server.freeze();
     logs_once(&lines, &[AWAY]).await;
@@ -84,7 +80,7 @@ async fn a_master_of_sentinels_that_goes_away_is_one_line() {
     let lines = Lines::default();
     let _collecting = lines.collect();
     let mut watched = Watched::start_small().await;
-    let _store = open(&watched.url(), &quick(), &Lifecycle::new());
+    let _store = open(&watched.url());
     found_well(&lines, 1).await;
     goes_and_comes_back(&lines, &mut watched.servers[0]).await;
 }
@@ -94,7 +90,7 @@ async fn a_master_of_a_cluster_that_goes_away_is_one_line() {
     let lines = Lines::default();
     let _collecting = lines.collect();
     let mut cluster = Cluster::start(3, false, NEVER).await;
-    let _store = open(&cluster.url(), &quick(), &Lifecycle::new());
+    let _store = open(&cluster.url());
     found_well(&lines, 3).await;
     goes_and_comes_back(&lines, &mut cluster.servers[0]).await;
 }

@@ -5,8 +5,6 @@ use std::{fs, path::PathBuf};
 
 use crate::redis::prelude::*;
 
-pub(crate) const LOGGED: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
-
 /// Where the server writes down what it does.
 pub(crate) fn log(server: &RedisServer) -> PathBuf {
     let directory = server.directory().join("appendonlydir");
@@ -39,7 +37,7 @@ pub(crate) async fn read_again(server: &mut RedisServer) {
 
 #[tokio::test]
 async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_passed() {
-    let mut rig = Rig::on(RedisServer::start_with(&LOGGED).await);
+    let mut rig = Rig::on(RedisServer::start_logged().await);
     let (kept, lost) = (attempt("kept"), attempt("lost"));
     let first = rig.grant(&kept).await;
     let before = length(&rig.server);
@@ -47,7 +45,7 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
     let after = length(&rig.server);
     // In the middle of what the grant has written: none of it counts.
     lose_the_end(&mut rig.server, before + (after - before) / 2).await;
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let fresh = open(&rig.server.url());
     fresh.must_refuse(&attempt("kept")).await;
     let renewal = fresh.renew(&kept.name, &kept.token, None).await;
     assert!(matches!(&renewal, Ok(Renewal::Renewed(lease, _)) if lease.fence == first.fence));
@@ -55,12 +53,12 @@ async fn what_was_granted_in_the_end_that_is_missing_is_free_and_its_fence_is_pa
     // Through a gateway that has never heard of it.
     let next = granted(fresh.acquire(&attempt("lost")).await);
     assert!(next.fence > forgotten.fence);
-    rig.store.must_not_release(&lost, Loss::HeldByAnother).await;
+    rig.must_not_release(&lost, Loss::HeldByAnother).await;
 }
 
 #[tokio::test]
 async fn a_release_that_is_missing_passes_the_lock_on_when_its_lease_ends() {
-    let mut server = RedisServer::start_with(&LOGGED).await;
+    let mut server = RedisServer::start_logged().await;
     let gate = TestGateway::on(&server).await;
     let lease = gate.take_for("release", 2_000).await;
     let asked = gate.queue(request("release")).await;
@@ -78,16 +76,16 @@ async fn a_release_that_is_missing_passes_the_lock_on_when_its_lease_ends() {
 
 #[tokio::test]
 async fn a_backup_that_is_restored_brings_back_old_locks_and_no_old_fence() {
-    let mut rig = Rig::on(RedisServer::start_with(&LOGGED).await);
+    let mut rig = Rig::on(RedisServer::start_logged().await);
     let (old, new) = (attempt("lock"), attempt("lock"));
     rig.grant(&old).await;
     let backup = fs::read(log(&rig.server)).unwrap();
-    rig.store.must_release(&old).await;
+    rig.must_release(&old).await;
     let current = rig.grant(&new).await;
     rig.server.kill();
     fs::write(log(&rig.server), backup).unwrap();
     rig.server.start_again().await;
-    let fresh = open(&rig.server.url(), &quick(), &rig.lifecycle);
+    let fresh = open(&rig.server.url());
     eventually("it has read the backup", async || {
         fresh.inspect(&old.name).await.ok()
     })

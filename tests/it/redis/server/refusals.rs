@@ -2,14 +2,14 @@
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::TcpStream,
 };
 
-use crate::redis::prelude::*;
+use crate::{redis::prelude::*, support::serve};
 
 /// The code with which an acquire is refused.
 async fn refusal(rig: &Rig) -> String {
-    match rig.store.acquire(&attempt("refused")).await {
+    match rig.acquire(&attempt("refused")).await {
         Err(StoreError::Unavailable(Unavailability::Refused(what))) => {
             what.split(':').next().unwrap().to_owned()
         }
@@ -20,39 +20,28 @@ async fn refusal(rig: &Rig) -> String {
 #[tokio::test]
 async fn a_replica_refuses_until_it_is_a_master_again() {
     let rig = Rig::start().await;
-    let held = attempt("held");
-    rig.grant(&held).await;
-    rig.server.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let held = rig.must_hold(attempt("held")).await;
+    rig.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
     assert_eq!(refusal(&rig).await, "READONLY");
-    assert_unavailable(rig.store.release(&held.name, &held.token).await);
-    rig.server
-        .run(&["CONFIG", "SET", "replica-serve-stale-data", "no"])
-        .await;
+    assert_unavailable(rig.release(&held.name, &held.token).await);
+    rig.server.set("replica-serve-stale-data", "no").await;
     assert_eq!(refusal(&rig).await, "MASTERDOWN");
-    rig.server.run(&["REPLICAOF", "NO", "ONE"]).await;
+    rig.run(&["REPLICAOF", "NO", "ONE"]).await;
     rig.grant(&attempt("refused")).await;
-    rig.store.must_release(&held).await;
+    rig.must_release(&held).await;
 }
 
 #[tokio::test]
 async fn a_server_that_loads_its_data_refuses_until_it_has() {
-    let options = [
-        "--key-load-delay",
-        "700",
-        "--loading-process-events-interval-bytes",
-        "1024",
-    ];
-    let mut rig = Rig::on(RedisServer::start_with(&options).await);
+    let slow = "--key-load-delay 700 --loading-process-events-interval-bytes 1024";
+    let mut rig = Rig::on(RedisServer::start_as(slow).await);
     rig.grant(&attempt("before")).await;
-    rig.server.run(&["DEBUG", "POPULATE", "4000"]).await;
-    rig.server.run(&["SAVE"]).await;
+    rig.run(&["DEBUG", "POPULATE", "4000"]).await;
+    rig.run(&["SAVE"]).await;
     rig.server.kill();
     rig.server.start_again().await;
     assert_eq!(refusal(&rig).await, "LOADING");
-    eventually("the data is loaded", async || {
-        rig.store.acquire(&attempt("refused")).await.ok()
-    })
-    .await;
+    until_answered(&rig.store, "refused").await;
 }
 
 #[tokio::test]
@@ -60,35 +49,28 @@ async fn a_server_without_memory_grants_nothing_and_keeps_what_is_held() {
     let rig = Rig::start().await;
     let [plain, renewed] = ["plain", "renewed"].map(attempt);
     let [kept, returned] = ["kept", "returned"].map(|lock| keyed(lock, "a"));
-    for asked in [&plain, &renewed, &kept, &returned] {
-        rig.grant(asked).await;
-    }
-    rig.server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let (keys, dump) = (rig.server.keys().await, rig.server.digest().await);
-    let refused = rig.store.acquire(&attempt("new")).await.unwrap_err();
-    assert_eq!(
-        refused,
-        StoreError::Unavailable(Unavailability::OutOfMemory)
-    );
-    assert_eq!(rig.server.keys().await, keys);
-    assert_eq!(rig.server.digest().await, dump, "nothing was written");
+    rig.must_grant_each([&plain, &renewed, &kept, &returned])
+        .await;
+    rig.server.set("maxmemory", "1").await;
+    let (keys, dump) = (rig.keys().await, rig.digest().await);
+    let refused = rig.acquire(&attempt("new")).await.unwrap_err();
+    let no_memory = StoreError::Unavailable(Unavailability::OutOfMemory);
+    assert_eq!(refused, no_memory);
+    assert_eq!(rig.keys().await, keys);
+    assert_eq!(rig.digest().await, dump, "nothing was written");
 
     let new = ttl(45_000);
     for asked in [&renewed, &kept] {
-        rig.store.must_renew(asked, Some(new)).await;
+        rig.must_renew(asked, Some(new)).await;
     }
     // The living lease is answered again under its key.
-    rig.store.acquire(&keyed("kept", "a")).await.unwrap();
-    for asked in [&plain, &renewed, &kept] {
-        rig.store.must_release(asked).await;
-    }
-    rig.store
-        .must_give_back(&returned, GiveBack::GivenBack)
-        .await;
+    rig.acquire(&keyed("kept", "a")).await.unwrap();
+    rig.must_release_each([&plain, &renewed, &kept]).await;
+    rig.must_give_back(&returned, GiveBack::GivenBack).await;
     let late = attempt("late");
-    rig.store.must_give_back(&late, GiveBack::NothingHeld).await;
-    rig.server.run(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    rig.store.must_withdraw(&late).await;
+    rig.must_give_back(&late, GiveBack::NothingHeld).await;
+    rig.server.set("maxmemory", "0").await;
+    rig.must_withdraw(&late).await;
 }
 
 #[tokio::test]
@@ -98,18 +80,13 @@ async fn a_server_that_is_busy_with_a_script_refuses_until_it_is_killed() {
     let mut busy = rig.server.connection().await;
     rig.lifecycle.spawn(async move {
         // It never answers: the script is killed.
-        drop(
-            busy.send_packed_command(&cmd(&["EVAL", "while true do end", "0"]))
-                .await,
-        );
+        let endless = cmd(&["EVAL", "while true do end", "0"]);
+        drop(busy.send_packed_command(&endless).await);
     });
-    let answer = eventually("the script runs", async || {
-        let ping = rig.server.run(&["PING"]).await;
-        matches!(ping, Value::ServerError(_)).then_some(ping)
-    });
-    answer.await;
+    let is_so = async || matches!(rig.run(&["PING"]).await, Value::ServerError(_));
+    until("the script runs", is_so).await;
     assert_eq!(refusal(&rig).await, "BUSY");
-    rig.server.run(&["SCRIPT", "KILL"]).await;
+    rig.run(&["SCRIPT", "KILL"]).await;
     rig.grant(&attempt("refused")).await;
 }
 
@@ -119,26 +96,20 @@ async fn a_server_that_cannot_save_or_has_too_few_replicas_refuses() {
     std::fs::create_dir(server.directory().join("taken")).unwrap();
     let rig = Rig::on(server);
     rig.grant(&attempt("before")).await;
-    rig.server
-        .run(&["CONFIG", "SET", "min-replicas-to-write", "1"])
-        .await;
+    rig.server.set("min-replicas-to-write", "1").await;
     assert_eq!(refusal(&rig).await, "NOREPLICAS");
     until_health(&rig.store, "connection", Health::Outage, "NOREPLICAS").await;
-    rig.server
-        .run(&["CONFIG", "SET", "min-replicas-to-write", "0"])
-        .await;
+    rig.server.set("min-replicas-to-write", "0").await;
 
-    rig.server.run(&["CONFIG", "SET", "save", "3600 1"]).await;
-    rig.server.run(&["BGSAVE"]).await;
+    rig.server.set("save", "3600 1").await;
+    rig.run(&["BGSAVE"]).await;
     until("saving fails", async || {
-        let info = rig.server.text(&["INFO", "persistence"]).await;
+        let info = rig.text(&["INFO", "persistence"]).await;
         info.contains("rdb_last_bgsave_status:err")
     })
     .await;
     assert_eq!(refusal(&rig).await, "MISCONF");
-    rig.server
-        .run(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"])
-        .await;
+    rig.server.set("stop-writes-on-bgsave-error", "no").await;
     rig.grant(&attempt("refused")).await;
 }
 
@@ -154,14 +125,12 @@ async fn a_server_with_too_many_clients_is_unavailable_until_there_is_room() {
         guest.send_packed_command(&cmd(command)).await.unwrap();
     }
     // The first one may still have gone out on a connection that was about to be closed.
-    drop(rig.store.acquire(&attempt("first")).await);
+    drop(rig.acquire(&attempt("first")).await);
     for _ in 0..2 {
-        assert_unavailable(rig.store.acquire(&attempt("full")).await);
+        assert_unavailable(rig.acquire(&attempt("full")).await);
     }
-    guest
-        .send_packed_command(&cmd(&["CONFIG", "SET", "maxclients", "100"]))
-        .await
-        .unwrap();
+    let room = cmd(&["CONFIG", "SET", "maxclients", "100"]);
+    guest.send_packed_command(&room).await.unwrap();
     rig.grant(&attempt("full")).await;
 }
 
@@ -169,40 +138,25 @@ async fn a_server_with_too_many_clients_is_unavailable_until_there_is_room() {
 async fn a_password_that_is_asked_for_and_not_given_is_a_matter_of_configuration() {
     let server = RedisServer::start_with(&["--requirepass", "s3cret"]).await;
     let rig = Rig::on(server);
-    assert_misconfigured(rig.store.acquire(&attempt("refused")).await, "password");
-    let lifecycle = Lifecycle::new();
-    let store = open(
-        &rig.server.url_as("default", "s3cret"),
-        &quick(),
-        &lifecycle,
-    );
+    assert_misconfigured(rig.acquire(&attempt("refused")).await, "password");
+    let store = open(&rig.server.url_as("default", "s3cret"));
     granted(store.acquire(&attempt("refused")).await);
     assert!(store.describe().contains("***"), "{}", store.describe());
 }
 
 /// A server that gives this answer to each command.
 async fn answering(answer: &'static [u8], lifecycle: &Lifecycle) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let tasks = lifecycle.clone();
-    lifecycle.spawn(async move {
-        while let Ok((mut client, _)) = listener.accept().await {
-            tasks.spawn(async move {
-                let mut request = [0; 4096];
-                while let Ok(length @ 1..) = client.read(&mut request).await {
-                    let commands = request[..length].iter().filter(|&&byte| byte == b'*');
-                    if client
-                        .write_all(&answer.repeat(commands.count()))
-                        .await
-                        .is_err()
-                    {
-                        return;
-                    }
-                }
-            });
+    let each = move |mut client: TcpStream| async move {
+        let mut request = [0; 4096];
+        while let Ok(length @ 1..) = client.read(&mut request).await {
+            let commands = request[..length].iter().filter(|&&byte| byte == b'*');
+            let answers = answer.repeat(commands.count());
+            if client.write_all(&answers).await.is_err() {
+                return;
+            }
         }
-    });
-    port
+    };
+    serve(lifecycle, each).await
 }
 
 #[tokio::test]
@@ -216,25 +170,16 @@ async fn an_answer_to_somebody_else_is_not_believed() {
     ] {
         let lifecycle = Lifecycle::new();
         let port = answering(answer, &lifecycle).await;
-        let store = open(
-            &url(&format!("redis://127.0.0.1:{port}")),
-            &quick(),
-            &lifecycle,
-        );
+        let store = open(&url(&format!("redis://127.0.0.1:{port}")));
         let unknown = store.release(&name("any"), &token()).await.unwrap_err();
-        let expected = matches!(
-            &unknown,
-            StoreError::Indeterminate(Uncertainty::UnexpectedReply(_))
-        );
-        assert!(expected, "{unknown:?}");
+        let StoreError::Indeterminate(Uncertainty::UnexpectedReply(_)) = unknown else {
+            panic!("{unknown:?}");
+        };
+        // Nothing is granted by a server that fails its examination.
         let refused = store.acquire(&attempt("any")).await.unwrap_err();
-        assert!(
-            matches!(
-                &refused,
-                StoreError::Unavailable(Unavailability::Connect(_))
-            ),
-            "nothing is granted by a server that fails its examination: {refused:?}"
-        );
+        let StoreError::Unavailable(Unavailability::Connect(_)) = refused else {
+            panic!("{refused:?}");
+        };
     }
 }
 
@@ -242,14 +187,7 @@ async fn an_answer_to_somebody_else_is_not_believed() {
 async fn what_is_no_redis_at_all_is_never_taken_for_an_answer() {
     let lifecycle = Lifecycle::new();
     let port = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", &lifecycle).await;
-    let store = open(
-        &url(&format!("redis://127.0.0.1:{port}")),
-        &quick(),
-        &lifecycle,
-    );
-    let refused = store.release(&name("any"), &token()).await.unwrap_err();
-    assert!(
-        matches!(refused, StoreError::Unavailable(_)),
-        "nothing was sent: {refused:?}"
-    );
+    let store = open(&url(&format!("redis://127.0.0.1:{port}")));
+    // Nothing was sent.
+    assert_unavailable(store.release(&name("any"), &token()).await);
 }

@@ -15,9 +15,8 @@ fn by(cable: &Cable) -> ServersUrl {
 async fn what_is_sent_over_them_is_given_up_in_time_and_a_new_one_serves() {
     let (server, lifecycle) = (RedisServer::start().await, Lifecycle::new());
     let cable = Cable::to(server.port(), &lifecycle).await;
-    let store = open(&by(&cable), &quick(), &lifecycle);
-    let held = attempt("held");
-    granted(store.acquire(&held).await);
+    let store = open(&by(&cable));
+    let held = store.must_hold(attempt("held")).await;
     cable.cut();
     let start = Instant::now();
     let unknown = store.acquire(&attempt("lock")).await;
@@ -75,13 +74,10 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let gate = TestGateway::with(&proxy.url(), &config);
     // From then on the server knows the scripts.
     let warm = gate.take("warm").await;
-    gate.engine
-        .renew(warm.name.clone(), warm.token.clone(), RenewalTtl::default())
-        .await
-        .unwrap();
-    let mut asked = request("slow");
-    asked.ttl = ttl(TTL_MS);
-    asked.wait = Duration::ZERO;
+    let (name, token) = (warm.name.clone(), warm.token.clone());
+    let renewal = gate.engine.renew(name, token, RenewalTtl::default());
+    renewal.await.unwrap();
+    let asked = at_once(with(request("slow"), |it| it.ttl = ttl(TTL_MS)));
     let mut hold = gate.engine.hold(asked).await.unwrap();
     assert!(matches!(hold.next().await, Some(HoldEvent::Granted(_))));
     proxy.strike("{slow}", Fault::HoldReply);
@@ -99,10 +95,8 @@ async fn a_stream_tells_its_renewal_without_the_time_that_the_reply_took() {
     let now = Instant::now();
     let (left, took) = (lease.left_at(now), now - since);
     assert!(took >= LATE);
-    assert!(
-        left + took <= lease.ttl.duration(),
-        "{left:?} after {took:?}"
-    );
+    let expected = left + took <= lease.ttl.duration();
+    assert!(expected, "{left:?} after {took:?}");
     assert!(!left.is_zero());
 }
 
@@ -156,27 +150,26 @@ async fn a_renewal_stands_in_line_behind_few_of_those_who_ask() {
 /// Many ask while the server serves nobody, then somebody renews, then all are served.
 async fn round() -> Round {
     let rig = Rig::with(&endless()).await;
-    let held = attempt("held");
-    rig.grant(&held).await;
+    let held = rig.must_hold(attempt("held")).await;
     let asked: Vec<_> = (1..=MANY).map(|n| attempt(&format!("n{n}"))).collect();
     // Nobody is served before all have asked, however long that takes.
-    rig.server.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    rig.run(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let begun = AtomicUsize::new(0);
     let all = join_all(asked.iter().map(async |attempt| {
         begun.fetch_add(1, Ordering::Relaxed);
-        rig.store.acquire(attempt).await
+        rig.acquire(attempt).await
     }));
     let renewal = async {
         while begun.load(Ordering::Relaxed) < MANY {
             yield_now().await;
         }
-        let renewal = rig.store.renew(&held.name, &held.token, None);
+        let renewal = rig.renew(&held.name, &held.token, None);
         let serve = async {
             // By now it has been asked for, and stands in the queue before a connection has been made.
             for _ in 0..100 {
                 yield_now().await;
             }
-            rig.server.run(&["CLIENT", "UNPAUSE"]).await;
+            rig.run(&["CLIENT", "UNPAUSE"]).await;
         };
         tokio::join!(biased; renewal, serve).0
     };
@@ -191,6 +184,6 @@ async fn round() -> Round {
     let counted = ["EVAL", BEFORE, "0", &MANY.to_string()];
     Round {
         granted: answers.iter().filter(|answer| answer.is_ok()).count(),
-        before: rig.server.integer(&counted).await,
+        before: rig.integer(&counted).await,
     }
 }

@@ -1,20 +1,6 @@
 //! What waiting costs, and what happens where something has run out.
 
-use crate::redis::prelude::*;
-
-/// How often each command was called since the last time, those of an examination left out.
-async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
-    let stats = server.text(&["INFO", "commandstats"]).await;
-    server.run(&["CONFIG", "RESETSTAT"]).await;
-    let call = |line: &str| {
-        let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        Some((command.to_owned(), stats.split(',').next()?.parse().ok()?))
-    };
-    let ours = |(command, _): &(String, u64)| {
-        !["info", "config|resetstat", "client|setinfo", "ping"].contains(&command.as_str())
-    };
-    stats.lines().filter_map(call).filter(ours).collect()
-}
+use crate::redis::{prelude::*, scripts::bounds::calls};
 
 /// How many commands a hand-off takes, with those that its scripts send: to a waiter of the same gateway, and to one
 /// of another, which confirms it. In each a script is sent twice, as the server did not know it yet.
@@ -93,8 +79,7 @@ async fn nothing_is_sent_for_those_who_only_wait() {
 #[tokio::test]
 async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
     const STREAMS: u64 = 600;
-    let (server, gate) = gateway().await;
-    gate.take("watched").await;
+    let (server, gate, _) = gateway_holding("watched").await;
     let mut holds = Vec::new();
     for _ in 0..STREAMS {
         holds.push(gate.engine.hold(request("watched")).await.unwrap());
@@ -113,8 +98,7 @@ async fn positions_are_looked_up_for_a_bounded_number_of_streams() {
 
 #[tokio::test]
 async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("oom").await;
+    let (server, gates, lease) = two_gateways_holding("oom").await;
     let here = gates[0].queue(request("oom")).await;
     let there = gates[1].queue(request("oom")).await;
     let mut brief = request("oom");
@@ -122,21 +106,20 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
     let brief = gates[0].queue(brief).await;
     let expired = gates[1].queue(request("oom")).await;
     let kept = waiting(keyed("oom", "k"));
-    let _place = gates[0].store.park(&kept);
-    gates[0].store.acquire(&kept).await.unwrap();
-    server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let _place = gates[0].stand(&kept).await;
+    server.set("maxmemory", "1").await;
 
     let lease = gates[0].pass(&lease, here).await;
     let lease = gates[0].pass(&lease, there).await;
     assert!(lease.held.expires_in > Duration::from_secs(25), "confirmed");
     // Handing back is as good as releasing.
     let token = lease.token.hash();
-    gates[1].store.give_back(&lease.name, &token).await.unwrap();
+    gates[1].give_back(&lease.name, &token).await.unwrap();
     brief.lease().await;
     let lease = expired.lease().await;
     // A place is kept, and what it is granted is passed on when it ends.
     let grace = Some(Duration::from_millis(300));
-    gates[0].store.must_leave(&kept, grace).await;
+    gates[0].must_leave(&kept, grace).await;
     gates[1].release(&lease).await;
     until("the lock is free", async || {
         let seen = gates[0].look("oom").await;
@@ -149,8 +132,7 @@ async fn a_lock_is_passed_on_although_the_server_is_out_of_memory() {
 
 #[tokio::test]
 async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("spent").await;
+    let (server, gate, lease) = gateway_holding("spent").await;
     let asked = gate.queue(request("spent")).await;
     let key = fence_key(&name("spent"));
     let before = server.text(&["GET", &key]).await;
@@ -169,8 +151,7 @@ async fn without_a_fence_nobody_is_granted_and_the_queue_stays() {
 
 #[tokio::test]
 async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("odd").await;
+    let (server, gate, lease) = gateway_holding("odd").await;
     for (id, body) in [("junk", "junk"), ("bare", ""), ("over", "g")] {
         server.run(&["RPUSH", "lg:{odd}:wait", id]).await;
         let key = format!("lg:{{odd}}:of:{id}");
@@ -186,19 +167,16 @@ async fn what_is_no_ticket_is_cleared_away_and_a_memory_stays() {
 
 #[tokio::test]
 async fn a_confirmation_that_comes_too_late_finds_the_grant_passed_on() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("slow").await;
+    let (server, gates, lease) = two_gateways_holding("slow").await;
     let asked = waiting(attempt("slow"));
-    let mut parked = gates[1].store.park(&asked);
-    gates[1].store.must_queue(&asked).await;
+    let mut parked = gates[1].stand(&asked).await;
     let behind = gates[0].queue(request("slow")).await;
     let start = Instant::now();
     gates[0].release(&lease).await;
     assert_eq!(parked.news().await, News::GrantedProvisionally);
     let lease = behind.lease().await;
     assert!(start.elapsed() < Duration::from_secs(30));
-    let late = gates[1].store.confirm(&asked.name, &asked.token).await;
-    assert_eq!(late.unwrap(), Confirmation::Lost);
+    gates[1].must_not_confirm(&asked, Confirmation::Lost).await;
     gates[0].release(&lease).await;
     assert_eq!(leftovers(&server, "slow").await, [""; 0]);
 }

@@ -2,13 +2,6 @@
 
 use crate::{api::fixture::Lines, redis::prelude::*};
 
-/// An attempt that stands in the queue by the store alone.
-async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
-    let asked = waiting(attempt(lock));
-    let parked = gate.store.stand(&asked).await;
-    (parked, asked.token)
-}
-
 #[tokio::test]
 async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once() {
     let (server, [doomed, other]) = two_gateways().await;
@@ -19,8 +12,7 @@ async fn a_gateway_that_is_killed_with_a_thousand_waiters_delays_the_others_once
     doomed.kill().await;
     let start = Instant::now();
     other.release(&lease).await;
-    let (at, outcome) = next.outcome().await;
-    let lease = keep(outcome);
+    let (at, lease) = next.granted().await;
     // One grant that nobody confirms; all others of that gateway are dead by then.
     let delay = at - start;
     assert!(delay > Duration::from_secs(2), "{delay:?}");
@@ -39,60 +31,48 @@ async fn many_who_are_dead_already_are_cleared_away_without_waiting_for_a_round(
     // More than three scripts clear away: three rounds would have to follow, two seconds after each other.
     let crowd = doomed.crowd("many", 1_600).await;
     doomed.kill().await;
-    for key in server.keys().await {
-        if key.contains(":gw:") {
-            server.run(&["DEL", &key]).await;
-        }
-    }
+    forget_gateways(&server).await;
     let next = other.queue(request("many")).await;
     let start = Instant::now();
     other.release(&lease).await;
-    let (at, outcome) = next.outcome().await;
-    keep(outcome);
+    let (at, _) = next.granted().await;
     drop(crowd);
     assert!(at - start < Duration::from_secs(4), "{:?}", at - start);
 }
 
 #[tokio::test]
 async fn a_grant_to_one_who_is_no_longer_there_is_passed_on_at_once() {
-    let (_server, [here, there]) = two_gateways().await;
-    let lease = here.take("left").await;
+    let (_server, [here, there], lease) = two_gateways_holding("left").await;
     // They vanish without leaving the queue.
     for gate in [&here, &there, &here, &there] {
-        drop(stand(gate, "left").await);
+        drop(stand(&*gate.store, attempt("left")).await);
     }
     let stays = here.queue(request("left")).await;
     let start = Instant::now();
     here.release(&lease).await;
-    let (at, outcome) = stays.outcome().await;
-    keep(outcome);
+    let (at, _) = stays.granted().await;
     // Left to end, two grants last three seconds each that nobody confirms, and two as long as their TTL.
     assert!(at - start < Duration::from_secs(5), "{:?}", at - start);
 }
 
 #[tokio::test]
 async fn a_grant_that_nobody_took_has_not_used_its_key() {
-    let (_server, gate) = gateway().await;
-    let lease = gate.take("unused").await;
+    let (_server, gate, lease) = gateway_holding("unused").await;
     let vanished = waiting(keyed("unused", "k"));
-    let parked = gate.store.park(&vanished);
-    gate.store.acquire(&vanished).await.unwrap();
+    let parked = gate.stand(&vanished).await;
     drop(parked);
     gate.release(&lease).await;
-    gate.store.until_free("unused").await;
-    let granted = gate.store.acquire(&keyed("unused", "k")).await.unwrap();
-    assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
+    gate.until_free("unused").await;
+    gate.must_grant(&keyed("unused", "k")).await;
 }
 
 #[tokio::test]
 async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
-    let (server, [here, there]) = two_gateways().await;
-    let lease = here.take("alive").await;
+    let (server, [here, there], lease) = two_gateways_holding("alive").await;
     let asked = there.queue(request("alive")).await;
     let _behind = there.queue(request("alive")).await;
     here.pass(&lease, asked).await;
-    let keys = server.keys().await.into_iter();
-    let alive: Vec<_> = keys.filter(|key| key.contains(":gw:")).collect();
+    let alive = alive(&server).await;
     // Through the other gateway nobody was queued.
     assert_eq!(alive.len(), 1, "{alive:?}");
     let left = server.integer(&["PTTL", &alive[0]]).await;
@@ -103,22 +83,18 @@ async fn a_gateway_that_confirms_is_alive_for_its_other_waiters() {
 async fn a_gateway_that_counted_as_dead_hears_so_when_it_queues_another() {
     let (server, [cut_off, other]) = two_gateways().await;
     let lease = other.take("lapsed").await;
-    let mut stood = vec![stand(&cut_off, "lapsed").await];
-    stood.push(stand(&cut_off, "lapsed").await);
+    let mut stood = vec![stand(&*cut_off.store, attempt("lapsed")).await];
+    stood.push(stand(&*cut_off.store, attempt("lapsed")).await);
     for (parked, _) in &mut stood {
         let news = parked.try_news();
         assert_eq!(news, None, "it is known to be alive from the first on");
     }
-    for key in server.keys().await {
-        if key.contains(":gw:") {
-            server.run(&["DEL", &key]).await;
-        }
-    }
+    forget_gateways(&server).await;
     // Its waiters are cleared away as dead before its round finds out.
     other.release(&lease).await;
     assert_eq!(other.look("lapsed").await.waiters, 0);
     other.take("lapsed").await;
-    let _one_more = stand(&cut_off, "lapsed").await;
+    let _one_more = stand(&*cut_off.store, attempt("lapsed")).await;
     // With that one, if nobody has said so for a second; else in the round.
     for (parked, _) in &mut stood {
         let told = timeout(Duration::from_secs(30), parked.news()).await;
@@ -134,13 +110,8 @@ async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHas
         .split_once("local held = redis")
         .expect("it looks who holds");
     let script = format!("{before}redis.call('DEL', KEYS[1])\nlocal held = redis{after}");
-    let tag = SlotTags::compute();
-    let fence = format!("lg:{{{}}}:fence", tag.of(Slot::of(lock.as_bytes())));
-    let key = format!("lg:{{{lock}}}:lock");
-    let (id, gateway) = (
-        format!("2{token}"),
-        format!("{:016}{}", 0, "0123456789abcdef"),
-    );
+    let (key, fence) = (format!("lg:{{{lock}}}:lock"), fence_key(&name(lock)));
+    let (id, gateway) = (format!("2{token}"), format!("{:016}0123456789abcdef", 0));
     let mut command = vec!["EVAL", &script, "2", &key, &fence];
     command.extend([&*id, &*gateway, "0", ""]);
     server.run(&command).await
@@ -148,17 +119,16 @@ async fn give_back_at_the_end(server: &RedisServer, lock: &str, token: &TokenHas
 
 #[tokio::test]
 async fn an_attempt_that_is_given_back_at_the_head_of_a_free_lock_is_not_granted_it() {
-    let (server, gate) = gateway().await;
-    gate.take("head").await;
-    let (mut given_up, token) = stand(&gate, "head").await;
-    let (mut behind, next) = stand(&gate, "head").await;
+    let (server, gate, _) = gateway_holding("head").await;
+    let (mut given_up, token) = stand(&*gate.store, attempt("head")).await;
+    let (mut behind, next) = stand(&*gate.store, attempt("head")).await;
     give_back_at_the_end(&server, "head", &token).await;
     assert_holds(&server, "head", &next, "").await;
     assert_eq!(behind.news().await, News::GrantedProvisionally);
     assert_eq!(given_up.try_news(), None::<News>);
 
     gate.take("alone").await;
-    let (mut given_up, token) = stand(&gate, "alone").await;
+    let (mut given_up, token) = stand(&*gate.store, attempt("alone")).await;
     give_back_at_the_end(&server, "alone", &token).await;
     assert_eq!(server.text(&["GET", "lg:{alone}:lock"]).await, "");
     assert_eq!(gate.look("alone").await.waiters, 0);
@@ -171,22 +141,21 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         let (_server, [doomed, other]) = two_gateways().await;
         let lease = other.take("crowded").await;
         let mut crowd = Vec::new();
-        crowd.push(stand(&other, "crowded").await);
+        crowd.push(stand(&*other.store, attempt("crowded")).await);
         for _ in 1..length {
-            crowd.push(stand(&doomed, "crowded").await);
+            crowd.push(stand(&*doomed.store, attempt("crowded")).await);
         }
         let mut asks = waiting(attempt("crowded"));
         asks.wait = asks.wait.map(|wait| Waiting {
             longest_queue: length,
             ..wait
         });
-        let full = other.store.acquire(&asks).await.unwrap();
-        assert_eq!(full, Acquisition::QueueFull, "nobody is dead yet");
+        other.must_answer(&asks, Acquisition::QueueFull).await;
         doomed.kill().await;
         let start = Instant::now();
         let queued = eventually("the dead are found", async || {
             let asks = with(asks.clone(), |it| it.token = token());
-            match other.store.acquire(&asks).await {
+            match other.acquire(&asks).await {
                 // On a machine that is busy the server may take longer than one command may.
                 Ok(Acquisition::QueueFull)
                 | Err(StoreError::Indeterminate(Uncertainty::TimedOut)) => None,
@@ -203,8 +172,7 @@ async fn the_dead_of_a_full_queue_do_not_keep_out_the_living() {
         // Who lives has kept the place.
         other.release(&lease).await;
         let (parked, _) = &mut crowd[0];
-        let news = parked.news().await;
-        assert!(matches!(news, News::Granted(_)), "{news:?}");
+        hear_grant(parked).await;
     }
 }
 
@@ -213,8 +181,7 @@ const LONG: usize = 512;
 
 #[tokio::test]
 async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("left").await;
+    let (server, gate, lease) = gateway_holding("left").await;
     let mut crowd = gate.crowd("left", 3 * LONG).await;
     // Every third stays at first; the others leave from both ends and from between.
     let stays: Vec<_> = (0..LONG).map(|n| crowd.swap_remove(2 * n)).collect();
@@ -235,15 +202,12 @@ async fn many_who_hang_up_in_any_order_are_all_gone_and_the_next_is_granted() {
 
 #[tokio::test]
 async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("passed").await;
+    let (server, gate, lease) = gateway_holding("passed").await;
     let mut crowd = gate.crowd("passed", 3 * LONG).await;
     // Less than a quarter: their ids stay in the queue, at its head, and are passed over.
     drop(crowd.drain(..LONG / 2));
-    until("they have left", async || {
-        server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string()
-    })
-    .await;
+    let is_so = async || server.text(&["GET", "lg:{passed}:gone"]).await == (LONG / 2).to_string();
+    until("they have left", is_so).await;
     gate.release(&lease).await;
     until("they were passed over", async || {
         let left = server.integer(&["LLEN", "lg:{passed}:wait"]).await;
@@ -252,18 +216,11 @@ async fn those_who_left_and_were_passed_over_are_not_looked_for_again_and_again(
     .await;
     server.run(&["CONFIG", "RESETSTAT"]).await;
     drop(crowd.drain(crowd.len() - LONG / 2..));
-    eventually("others have left", async || {
-        let seen = server.run(&["INFO", "commandstats"]).await;
-        let seen = format!("{seen:?}");
-        let calls = |command: &str| {
-            let (_, rest) = seen.split_once(&format!("cmdstat_{command}:calls="))?;
-            rest.split(',').next()?.parse::<usize>().ok()
-        };
-        // Each leave removes its ticket.
-        let left = calls("del")? >= LONG / 2;
-        left.then(|| assert!(calls("getrange") < Some(2 * 3 * LONG), "{seen}"))
-    })
-    .await;
+    // Each leave removes its ticket.
+    let is_so = async || server.calls("del").await >= LONG as u64 / 2;
+    until("others have left", is_so).await;
+    let looks = server.calls("getrange").await;
+    assert!(looks < 2 * 3 * LONG as u64, "{looks}");
 }
 
 /// Asks until there is an answer: on a machine that is busy one may take longer than a command may. What is asked here does
@@ -286,13 +243,13 @@ async fn removed_if_they_leave(mut next: impl FnMut(usize) -> usize) {
     for _ in 0..6_000 {
         let mut asked = waiting(attempt("together"));
         asked.wait.as_mut().unwrap().max_wait = Duration::from_mins(10);
-        let queued = answered(async || gate.store.acquire(&asked).await).await;
+        let queued = answered(async || gate.acquire(&asked).await).await;
         assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
         crowd.push(asked);
     }
     while crowd.len() > 1_500 {
         let leaves = crowd.remove(next(crowd.len()));
-        let leave = async || gate.store.leave(&leaves.name, &leaves.token, None).await;
+        let leave = async || gate.leave(&leaves.name, &leaves.token, None).await;
         let left = answered(leave).await;
         assert!(matches!(left, Leaving::Left(_)), "{left:?}");
     }
@@ -338,8 +295,7 @@ async fn a_look_where_few_have_left_forgets_few_of_those_who_stand_elsewhere() {
 async fn one_who_hangs_up_and_cannot_be_taken_out_of_the_queue_is_logged() {
     let lines = Lines::default();
     let _collecting = lines.collect();
-    let (server, gate) = gateway().await;
-    let lease = gate.take("a").await;
+    let (server, gate, lease) = gateway_holding("a").await;
     let waiter = gate.queue(request("a")).await;
     server.freeze();
     drop(waiter);

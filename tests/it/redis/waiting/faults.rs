@@ -2,24 +2,19 @@
 
 use crate::redis::prelude::*;
 
-/// Ten times a period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(30);
-
 /// Two gateways whose user may neither send a message nor hear one.
 pub(super) async fn without_messages(server: &RedisServer) -> [TestGateway; 2] {
-    let user = [
-        "ACL",
-        "SETUSER",
-        "mute",
-        "on",
-        ">s3cret",
-        "~lg:*",
-        "+@all",
-        "resetchannels",
-    ];
-    server.run(&user).await;
+    server
+        .set_user("mute on >s3cret ~lg:* +@all resetchannels")
+        .await;
     let url = server.url_as("mute", "s3cret");
     [TestGateway::at(&url), TestGateway::at(&url)]
+}
+
+/// Every grant has its own fence.
+pub(super) fn assert_distinct(fences: &[FencingToken]) {
+    let distinct: BTreeSet<_> = fences.iter().collect();
+    assert_eq!(distinct.len(), fences.len(), "{fences:?}");
 }
 
 /// Lets everybody have the lock, one after the other.
@@ -30,10 +25,7 @@ async fn serve_all(gate: &TestGateway, asked: Vec<PendingAcquire>) {
         fences.push(lease.held.fence);
         gate.release(&lease).await;
     }
-    let mut unique = fences.clone();
-    unique.sort();
-    unique.dedup();
-    assert_eq!(unique.len(), fences.len(), "every grant has its own fence");
+    assert_distinct(&fences);
 }
 
 /// Releases for everybody at once, whoever is granted first.
@@ -43,11 +35,7 @@ async fn serve_in_any_order(gate: &TestGateway, asked: Vec<PendingAcquire>) {
         gate.release(&lease).await;
         lease.held.fence
     });
-    let mut fences = join_all(all).await;
-    let count = fences.len();
-    fences.sort();
-    fences.dedup();
-    assert_eq!(fences.len(), count, "every grant has its own fence");
+    assert_distinct(&join_all(all).await);
 }
 
 async fn queue_many(gates: &[TestGateway], lock: &str, count: usize) -> Vec<PendingAcquire> {
@@ -60,20 +48,15 @@ async fn queue_many(gates: &[TestGateway], lock: &str, count: usize) -> Vec<Pend
 
 #[tokio::test]
 async fn a_lost_message_costs_a_period() {
-    let (server, gates) = two_gateways().await;
-    let mut lease = gates[0].take("message").await;
+    let (server, gates, mut lease) = two_gateways_holding("message").await;
     for _ in 0..3 {
         let asked = gates[1].queue(request("message")).await;
         server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         let start = Instant::now();
         gates[0].release(&lease).await;
-        let (at, outcome) = asked.outcome().await;
-        lease = keep(outcome);
-        assert!(at - start < NOTICED, "{:?}", at - start);
-        until("both gateways listen again", async || {
-            subscribers(&server).await == 2
-        })
-        .await;
+        lease = asked.noticed_since(start).await;
+        let is_so = async || subscribers(&server).await == 2;
+        until("both gateways listen again", is_so).await;
     }
 }
 
@@ -89,9 +72,7 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
     let second = gates[0].queue(request("mute")).await;
     let start = Instant::now();
     gates[0].release(&lease).await;
-    let (at, outcome) = first.outcome().await;
-    let lease = keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    let lease = first.noticed_since(start).await;
     let left = lease.held.expires_in;
     assert!(left > Duration::from_millis(350), "{left:?}");
     let left = lease.held.hold_expires_in.unwrap();
@@ -108,26 +89,12 @@ async fn without_any_channel_waiters_are_served_once_a_period() {
 #[tokio::test]
 async fn a_user_that_may_publish_but_not_subscribe_is_told() {
     let server = RedisServer::start().await;
-    let user = [
-        "ACL",
-        "SETUSER",
-        "deaf",
-        "on",
-        ">s3cret",
-        "~lg:*",
-        "&lg:*",
-        "+@all",
-        "-subscribe",
-    ];
-    server.run(&user).await;
+    server
+        .set_user("deaf on >s3cret ~lg:* &lg:* +@all -subscribe")
+        .await;
     let gate = TestGateway::at(&server.url_as("deaf", "s3cret"));
-    until_health(
-        &*gate.store,
-        "permissions",
-        Health::Misconfigured,
-        "subscribe",
-    )
-    .await;
+    let (store, misconfigured) = (&*gate.store, Health::Misconfigured);
+    until_health(store, "permissions", misconfigured, "subscribe").await;
 }
 
 #[tokio::test]
@@ -142,9 +109,7 @@ async fn a_release_whose_reply_is_lost_has_passed_the_lock_on() {
     proxy.strike(&lease.token.hash().to_string(), Fault::CutReply);
     let start = Instant::now();
     assert_unknown(behind.store.release(&lease.name, &lease.token.hash()).await);
-    let (at, outcome) = asked.outcome().await;
-    let lease = keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    let lease = asked.noticed_since(start).await;
     assert!(lease.held.expires_in > Duration::from_secs(25));
 }
 
@@ -165,18 +130,14 @@ async fn those_who_wait_for_a_server_that_loses_all_ask_again() {
 
 #[tokio::test]
 async fn a_queue_survives_a_restart_with_its_data() {
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = RedisServer::start_with(&options).await;
-    let gates = [
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    ];
+    let mut server = RedisServer::start_logged().await;
+    let gates = gateways_on(&server).await;
     let lease = gates[0].take("kept").await;
     let asked = queue_many(&gates, "kept", 10).await;
     server.kill();
     server.start_again().await;
     until("the gateways are back", async || {
-        subscribers(&server).await == 2 && gates[0].store.inspect(&lease.name).await.is_ok()
+        subscribers(&server).await == 2 && gates[0].inspect(&lease.name).await.is_ok()
     })
     .await;
     gates[0].release(&lease).await;
@@ -185,18 +146,11 @@ async fn a_queue_survives_a_restart_with_its_data() {
 
 #[tokio::test]
 async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("forgotten").await;
+    let (server, gates, lease) = two_gateways_holding("forgotten").await;
     let mut asked = queue_many(&gates[1..], "forgotten", 5).await;
     asked.push(gates[0].queue(request("forgotten")).await);
     // As after a pause of that gateway: others take its waiters for dead.
-    let Value::Array(keys) = server.run(&["KEYS", "lg:*:gw:*"]).await else {
-        panic!("a list of keys");
-    };
-    for key in keys {
-        let key: String = from_redis_value(key).unwrap();
-        server.run(&["DEL", &key]).await;
-    }
+    forget_gateways(&server).await;
     gates[0].release(&lease).await;
     let lease = asked.pop().unwrap().lease().await;
     assert_eq!(gates[0].look("forgotten").await.waiters, 0);
@@ -208,8 +162,7 @@ async fn a_gateway_that_was_forgotten_asks_again_for_its_waiters() {
 
 #[tokio::test]
 async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("deleted").await;
+    let (server, gate, lease) = gateway_holding("deleted").await;
     let asked = vec![gate.queue(request("deleted")).await];
     lose_queue(&server, "deleted").await;
     gate.release(&lease).await;
@@ -218,17 +171,12 @@ async fn a_queue_that_was_deleted_by_hand_is_made_anew_when_the_lock_is_free() {
 
 #[tokio::test]
 async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
-    let options = ["--appendonly", "yes", "--appendfsync", "always"];
-    let mut server = RedisServer::start_with(&options).await;
+    let mut server = RedisServer::start_logged().await;
     let gate = TestGateway::on(&server).await;
     let lease = gate.take("tail").await;
     let asked = queue_many(std::slice::from_ref(&gate), "tail", 3).await;
     // A round has come and gone since the server was first connected to.
-    let alive = server.run(&["KEYS", "lg:*:gw:*"]).await;
-    let [alive]: [String; 1] = from_redis_value::<Vec<_>>(alive)
-        .unwrap()
-        .try_into()
-        .unwrap();
+    let [alive]: [String; 1] = alive(&server).await.try_into().unwrap();
     until("the first round is made", async || {
         let left = server.integer(&["PTTL", &alive]).await;
         left > 5_500
@@ -238,10 +186,8 @@ async fn a_queue_whose_end_was_lost_in_a_crash_is_made_anew_at_once() {
     server.kill();
     server.start_again().await;
     // It answers while it reads its data, and to this with an error.
-    until("the gateway still counts as alive", async || {
-        server.run(&["EXISTS", &alive]).await == Value::Int(1)
-    })
-    .await;
+    let is_so = async || server.run(&["EXISTS", &alive]).await == Value::Int(1);
+    until("the gateway still counts as alive", is_so).await;
     // Although the lock is held, and this gateway still counts as alive.
     gate.until_queued("tail", 3).await;
     gate.release(&lease).await;
@@ -255,13 +201,9 @@ async fn lose_queue(server: &RedisServer, lock: &str) {
 
 #[tokio::test]
 async fn waiters_get_through_while_the_subscriptions_are_cut_again_and_again() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("storm").await;
-    let mut asked = Vec::new();
-    for turn in 0..30 {
-        let request: AcquireRequest = request("storm");
-        asked.push(gates[turn % 2].ask(request));
-    }
+    let (server, gates, lease) = two_gateways_holding("storm").await;
+    let ask = |turn: usize| gates[turn % 2].ask(request("storm"));
+    let asked: Vec<_> = (0..30).map(ask).collect();
     gates[0].until_queued("storm", 30).await;
     gates[0].release(&lease).await;
     let cut = async {
@@ -290,15 +232,13 @@ fn brief(lock: &str) -> AcquireRequest {
 
 /// How long after the end of a short lease that began then, or a little before, the next was granted the lock.
 async fn lateness(began: Instant, next: PendingAcquire) -> Duration {
-    let (at, outcome) = next.outcome().await;
-    keep(outcome);
+    let (at, _) = next.granted().await;
     at.saturating_duration_since(began + SHORT)
 }
 
 /// The holder is answered, and dies with the gateway that answered it.
 async fn begins(holder: PendingAcquire, there: &TestGateway) -> Instant {
-    let (began, outcome) = holder.outcome().await;
-    keep(outcome);
+    let (began, _) = holder.granted().await;
     there.kill().await;
     began
 }
@@ -320,13 +260,8 @@ enum Before {
 
 #[tokio::test]
 async fn the_end_of_a_short_lease_is_noticed_whatever_was_before() {
-    for before in [
-        Before::FromHere,
-        Before::ByReply,
-        Before::ByMessage,
-        Before::LostTicket,
-        Before::Left,
-    ] {
+    use Before::{ByMessage, ByReply, FromHere, Left, LostTicket};
+    for before in [FromHere, ByReply, ByMessage, LostTicket, Left] {
         println!("{before:?}");
         assert_most_precede_rounds(after(before).await);
     }
@@ -368,11 +303,7 @@ async fn after(before: Before) -> Vec<Duration> {
 
 #[tokio::test]
 async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
-    let server = RedisServer::start().await;
-    let (here, doomed) = (
-        TestGateway::on(&server).await,
-        TestGateway::on(&server).await,
-    );
+    let (server, [here, doomed]) = two_gateways().await;
     let mut queues = Vec::new();
     for lock in LOCKS {
         let there = TestGateway::on(&server).await;
@@ -383,10 +314,8 @@ async fn the_end_is_noticed_although_the_first_behind_it_is_dead() {
         queues.push((there, lease, holder, dead, next));
     }
     doomed.kill().await;
-    until("it hears nothing any more", async || {
-        subscribers(&server).await == 1 + LOCKS.len()
-    })
-    .await;
+    let is_so = async || subscribers(&server).await == 1 + LOCKS.len();
+    until("it hears nothing any more", is_so).await;
     let keys = server.keys().await;
     for key in keys.iter().filter(|key| key.contains(":gw:")) {
         let id = key.rsplit(':').next().unwrap();
@@ -410,16 +339,14 @@ async fn the_end_is_noticed_of_one_that_was_confirmed_late() {
     let mut late = Vec::new();
     for lock in LOCKS {
         let lease = here.take(lock).await;
-        let mut asked = waiting(attempt(lock));
-        asked.ttl = brief(lock).ttl;
-        let mut parked = there.store.park(&asked);
-        there.store.acquire(&asked).await.unwrap();
+        let asked = with(waiting(attempt(lock)), |it| it.ttl = brief(lock).ttl);
+        let mut parked = there.stand(&asked).await;
         let next = here.queue(request(lock)).await;
         here.release(&lease).await;
         assert_eq!(parked.news().await, News::GrantedProvisionally);
         // As if the word of the grant had been lost: it is confirmed when a round has found it.
         sleep(3 * SHORT / 2).await;
-        there.store.must_confirm(&asked).await;
+        there.must_confirm(&asked).await;
         late.push(lateness(Instant::now(), next).await);
     }
     assert_most_precede_rounds(late);

@@ -1,10 +1,12 @@
 //! A gateway on a server that others share, and those who ask it.
 
+use std::ops::Deref;
+
 use tokio::sync::oneshot;
 
 use crate::redis::prelude::*;
 
-/// A gateway of its own.
+/// A gateway of its own, which is asked as its store where it has no word of its own for that.
 pub(crate) struct TestGateway {
     pub(crate) store: Arc<RedisStore>,
     pub(crate) engine: Engine,
@@ -18,6 +20,8 @@ pub(crate) struct PendingAcquire {
 
 /// How long the place of one with an idempotency key is kept here.
 pub(crate) const GRACE: Duration = Duration::from_millis(1_500);
+/// Ten times a period and a second, for a machine that is busy with something else.
+pub(crate) const NOTICED: Duration = Duration::from_secs(30);
 /// How long anybody waits for what comes about without a message: a few periods of two seconds.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
@@ -28,10 +32,8 @@ impl TestGateway {
     pub(crate) async fn on(server: &RedisServer) -> Self {
         let before = subscribers(server).await;
         let gate = Self::at(&server.url());
-        until("the gateway listens", async || {
-            subscribers(server).await > before
-        })
-        .await;
+        let is_so = async || subscribers(server).await > before;
+        until("the gateway listens", is_so).await;
         gate
     }
 
@@ -42,16 +44,12 @@ impl TestGateway {
 
     pub(crate) fn with(url: &ServersUrl, config: &RedisConfig) -> Self {
         let lifecycle = Lifecycle::new();
-        let store = Arc::new(open(url, config, &lifecycle));
+        let store = Arc::new(open_in(url, config, &lifecycle));
         let limits = with(LimitsConfig::default(), |it| {
             it.reconnect_grace_ms = Millis(u64::try_from(GRACE.as_millis()).unwrap());
         });
-        let engine = Engine::start(
-            store.clone(),
-            lifecycle.clone(),
-            &limits,
-            Metrics::default(),
-        );
+        let (of, metrics) = (store.clone(), Metrics::default());
+        let engine = Engine::start(of, lifecycle.clone(), &limits, metrics);
         Self {
             store,
             engine,
@@ -70,9 +68,7 @@ impl TestGateway {
     }
 
     pub(crate) async fn take_for(&self, lock: &str, ttl_ms: u64) -> Lease {
-        let mut asked = request(lock);
-        asked.ttl = ttl(ttl_ms);
-        asked.wait = Duration::ZERO;
+        let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
         keep(self.engine.acquire(asked).await)
     }
 
@@ -84,10 +80,8 @@ impl TestGateway {
             let _ = queued.send(());
         });
         // Its length would not say so: others may leave the queue meanwhile.
-        timeout(LONG, told)
-            .await
-            .expect("the store answers")
-            .expect("it waits");
+        let told = timeout(LONG, told).await;
+        told.expect("the store answers").expect("it waits");
         asked
     }
 
@@ -121,10 +115,8 @@ impl TestGateway {
         let mut crowd = Vec::new();
         while crowd.len() < many {
             let group = (many - crowd.len()).min(250);
-            crowd.extend(
-                (0..group)
-                    .map(|_| self.ask(with(request(lock), |it| it.wait = Duration::from_mins(5)))),
-            );
+            let patient = || with(request(lock), |it| it.wait = Duration::from_mins(5));
+            crowd.extend((0..group).map(|_| self.ask(patient())));
             self.until_queued(lock, before + crowd.len() as u64).await;
         }
         crowd
@@ -159,10 +151,16 @@ impl TestGateway {
 
     /// Waits until a lock has so many in its queue.
     pub(crate) async fn until_queued(&self, lock: &str, waiters: u64) {
-        until("the queue has this length", async || {
-            self.look(lock).await.waiters == waiters
-        })
-        .await;
+        let is_so = async || self.look(lock).await.waiters == waiters;
+        until("the queue has this length", is_so).await;
+    }
+}
+
+impl Deref for TestGateway {
+    type Target = RedisStore;
+
+    fn deref(&self) -> &RedisStore {
+        &self.store
     }
 }
 
@@ -179,15 +177,34 @@ impl PendingAcquire {
     /// When, and what it is answered.
     pub(crate) async fn outcome(self) -> (Instant, Result<Granted, AcquireError>) {
         let outcome = timeout(LONG, self.outcome).await;
-        outcome
-            .expect("it is answered in time")
-            .expect("the gateway answers")
+        let outcome = outcome.expect("it is answered in time");
+        outcome.expect("the gateway answers")
+    }
+
+    /// When, and the lease that it is granted.
+    pub(crate) async fn granted(self) -> (Instant, Lease) {
+        let (at, outcome) = self.outcome().await;
+        (at, keep(outcome))
+    }
+
+    /// The lease that it is granted within a few periods.
+    pub(crate) async fn noticed_since(self, start: Instant) -> Lease {
+        let (at, lease) = self.granted().await;
+        assert!(at - start < NOTICED, "{:?}", at - start);
+        lease
     }
 
     /// Why it is refused.
     pub(crate) async fn refusal(self) -> AcquireError {
         self.outcome().await.1.expect_err("it is refused")
     }
+}
+
+/// Takes a lock once its store is ready to grant it.
+pub(crate) async fn until_taken(gate: &TestGateway, lock: &str, ttl_ms: u64) -> Lease {
+    let asked = at_once(with(request(lock), |it| it.ttl = ttl(ttl_ms)));
+    let ask = async || gate.engine.acquire(asked.clone()).await.ok();
+    keep(Ok(eventually("it is granted", ask).await))
 }
 
 /// Half a minute, for whoever waits as long as it takes.
@@ -205,6 +222,11 @@ pub(crate) fn request(lock: &str) -> AcquireRequest {
         authorization: Authorization::default(),
         idempotency_key: None,
     }
+}
+
+/// The same for whoever does not wait.
+pub(crate) fn at_once(request: AcquireRequest) -> AcquireRequest {
+    with(request, |it| it.wait = Duration::ZERO)
 }
 
 pub(crate) fn request_by(lock: &str, owner: &str) -> AcquireRequest {
@@ -241,11 +263,13 @@ pub(crate) fn keep(outcome: Result<Granted, AcquireError>) -> Lease {
 
 /// How many gateways listen.
 pub(crate) async fn subscribers(server: &RedisServer) -> usize {
-    let reply = server
-        .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
-        .await;
-    let channels: Vec<String> = from_redis_value(reply).unwrap();
-    channels.len()
+    channels(server).await.len()
+}
+
+/// The channels on which they listen.
+pub(crate) async fn channels(server: &RedisServer) -> Vec<String> {
+    let channels = ["PUBSUB", "CHANNELS", "lg:gw:????????????????"];
+    from_redis_value(server.run(&channels).await).unwrap()
 }
 
 /// Whether a key says what became of an attempt, or that an idempotency key was used.
@@ -287,9 +311,28 @@ pub(crate) async fn gateway() -> (RedisServer, TestGateway) {
     (server, gate)
 }
 
+/// The same, where the gateway holds a lock.
+pub(crate) async fn gateway_holding(lock: &str) -> (RedisServer, TestGateway, Lease) {
+    let (server, gate) = gateway().await;
+    let lease = gate.take(lock).await;
+    (server, gate, lease)
+}
+
+/// A server and two gateways on it, of which the first holds a lock.
+pub(crate) async fn two_gateways_holding(lock: &str) -> (RedisServer, [TestGateway; 2], Lease) {
+    let (server, gates) = two_gateways().await;
+    let lease = gates[0].take(lock).await;
+    (server, gates, lease)
+}
+
 /// A server and two gateways on it.
 pub(crate) async fn two_gateways() -> (RedisServer, [TestGateway; 2]) {
-    let (server, here) = gateway().await;
-    let there = TestGateway::on(&server).await;
-    (server, [here, there])
+    let server = RedisServer::start().await;
+    let gates = gateways_on(&server).await;
+    (server, gates)
+}
+
+/// Two gateways on a server.
+pub(crate) async fn gateways_on(server: &RedisServer) -> [TestGateway; 2] {
+    [TestGateway::on(server).await, TestGateway::on(server).await]
 }

@@ -28,17 +28,14 @@ async fn what_somebody_came_back_for_is_released_although_no_answer_arrived() {
     let again = there.engine.acquire(asked).await;
     assert_eq!(proxy.strikes(), 1);
     drop(again.expect("it is answered the lease"));
-    here.store.until_free("lost").await;
+    here.until_free("lost").await;
 }
 
 #[tokio::test]
 async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
-    let (server, [here, there]) = two_gateways().await;
-    let _lease = here.take("shown").await;
-    there
-        .ask(brief(50, keyed_request("shown", "k")))
-        .refusal()
-        .await;
+    let (server, [here, there], _lease) = two_gateways_holding("shown").await;
+    let brief = brief(50, keyed_request("shown", "k"));
+    there.ask(brief).refusal().await;
     there.kill().await;
     let _behind = here.queue(request("shown")).await;
     let shown = here.look("shown").await;
@@ -51,43 +48,28 @@ async fn a_place_that_a_dead_gateway_kept_is_shown_no_longer_than_the_grace() {
 
 #[tokio::test]
 async fn an_attempt_whose_place_was_taken_over_does_not_come_back_for_it() {
-    let (_server, [here, there]) = two_gateways().await;
-    let lease = here.take("back").await;
+    let (_server, [here, there], lease) = two_gateways_holding("back").await;
     let older = waiting(keyed("back", "k"));
     let newer = waiting(keyed("back", "k"));
-    let park = |gate: &TestGateway, attempt: &Attempt| {
-        let parking = gate.store.parking();
-        parking.park(attempt.name.clone(), attempt.token)
-    };
-    let mut told = park(&here, &older);
-    here.store.acquire(&older).await.unwrap();
-    let mut stands = park(&there, &newer);
-    there.store.acquire(&newer).await.unwrap();
+    let mut told = here.stand(&older).await;
+    let mut stands = there.stand(&newer).await;
     assert_eq!(told.news().await, News::Superseded);
     // Its gateway asks again for it: the message was lost, or the queue seemed to be.
     drop(told);
-    let _place = park(&here, &older);
-    let answer = here.store.acquire(&older).await.unwrap();
-    assert_eq!(answer, Acquisition::Superseded);
-    let left = here.store.leave(&older.name, &older.token, Some(GRACE));
-    assert_eq!(left.await.unwrap(), Leaving::Superseded);
+    let _place = here.park(&older);
+    here.must_answer(&older, Acquisition::Superseded).await;
+    here.must_be_superseded(&older, Some(GRACE)).await;
     here.release(&lease).await;
     assert_eq!(stands.news().await, News::GrantedProvisionally);
 }
 
 #[tokio::test]
 async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
-    let (server, [here, there]) = two_gateways().await;
-    let lease = here.take("leaves").await;
+    let (server, [here, there], lease) = two_gateways_holding("leaves").await;
     let asked = waiting(attempt("leaves"));
-    let parking = there.store.parking();
-    let _place = parking.park(asked.name.clone(), asked.token);
-    there.store.acquire(&asked).await.unwrap();
+    let _place = there.stand(&asked).await;
     here.release(&lease).await;
-    let left = there.store.leave(&asked.name, &asked.token, None).await;
-    let Ok(Leaving::Granted(lease)) = left else {
-        panic!("{left:?}");
-    };
+    let lease = there.must_leave_granted(&asked).await;
     assert!(lease.expires_in > Duration::from_secs(29));
     let left = server.integer(&["PTTL", "lg:{leaves}:lock"]).await;
     assert!(left > 29_000, "{left}");
@@ -95,14 +77,11 @@ async fn a_grant_that_comes_while_its_attempt_leaves_has_its_full_ttl() {
 
 #[tokio::test]
 async fn who_leaves_a_lock_that_is_free_gets_it_in_the_last_moment() {
-    let (server, gate) = gateway().await;
-    gate.take("last").await;
+    let (server, gate, _) = gateway_holding("last").await;
     let asked = waiting(keyed("last", "k"));
-    let parking = gate.store.parking();
-    let _place = parking.park(asked.name.clone(), asked.token);
-    gate.store.acquire(&asked).await.unwrap();
+    let _place = gate.stand(&asked).await;
     server.run(&["DEL", "lg:{last}:lock"]).await;
-    let left = gate.store.leave(&asked.name, &asked.token, Some(GRACE));
+    let left = gate.leave(&asked.name, &asked.token, Some(GRACE));
     let left = left.await.unwrap();
     assert!(matches!(left, Leaving::Granted(_)), "{left:?}");
 }
@@ -116,7 +95,7 @@ async fn one_that_was_overtaken(
 ) -> Attempt {
     let lease = gates[0].take(lock).await;
     let older = waiting(keyed(lock, "k"));
-    gates[1].store.acquire(&older).await.unwrap();
+    gates[1].acquire(&older).await.unwrap();
     gates[0].release(&lease).await;
     let key = format!("lg:{{{lock}}}:lock");
     server.run(&["SET", &key, "theirs"]).await;
@@ -127,10 +106,10 @@ async fn one_that_was_overtaken(
 /// place of the newer one.
 async fn none_stands_beside(gate: &TestGateway, lock: &str, ends: impl Future<Output = ()>) {
     let newer = waiting(keyed(lock, "k"));
-    gate.store.must_queue(&newer).await;
+    gate.must_queue(&newer).await;
     ends.await;
     let newest = waiting(keyed(lock, "k"));
-    gate.store.must_queue(&newest).await;
+    gate.must_queue(&newest).await;
     assert_eq!(gate.look(lock).await.waiters, 1);
 }
 
@@ -141,7 +120,7 @@ async fn an_older_attempt_that_leaves_late_does_not_free_the_key_of_a_newer_one(
         let lock = if keep.is_some() { "keeps" } else { "leaves" };
         let older = one_that_was_overtaken(&gates, &server, lock).await;
         none_stands_beside(&gates[0], lock, async {
-            let left = gates[1].store.leave(&older.name, &older.token, keep).await;
+            let left = gates[1].leave(&older.name, &older.token, keep).await;
             let expected = matches!(left, Ok(Leaving::Left(_) | Leaving::Superseded));
             assert!(expected, "{left:?}");
         })
@@ -154,7 +133,7 @@ async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_new
     let (server, gates) = two_gateways().await;
     let older = one_that_was_overtaken(&gates, &server, "gives").await;
     none_stands_beside(&gates[0], "gives", async {
-        let back = gates[1].store.give_back(&older.name, &older.token).await;
+        let back = gates[1].give_back(&older.name, &older.token).await;
         back.unwrap();
     })
     .await;
@@ -163,16 +142,10 @@ async fn an_older_attempt_that_is_given_back_late_does_not_free_the_key_of_a_new
 /// Whether the server has run the script that gives up the place of an attempt: the only one of one key that is given
 /// its id.
 async fn has_lapsed(server: &RedisServer, id: &str) -> bool {
-    let Value::Array(log) = server.run(&["SLOWLOG", "GET", "-1"]).await else {
-        panic!("the log is a list");
-    };
     let [one, id] = ["1", id].map(|word| Value::BulkString(word.into()));
-    log.iter().any(|entry| match entry {
-        // Number, time, duration, and the command: EVALSHA, hash, number of keys, ..
-        Value::Array(entry) => matches!(&entry[3], Value::Array(words)
-            if words.get(2) == Some(&one) && words.contains(&id)),
-        _ => panic!("an entry is a list"),
-    })
+    // EVALSHA, hash, number of keys, ..
+    let lapses = |words: &Vec<Value>| words.get(2) == Some(&one) && words.contains(&id);
+    written_down(server).await.iter().any(lapses)
 }
 
 #[tokio::test]
@@ -180,18 +153,15 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
     let (server, gate) = gateway().await;
     write_down_everything(&server).await;
     let lease = gate.take("lapses").await;
-    gate.ask(brief(50, keyed_request("lapses", "k")))
-        .refusal()
-        .await;
+    let brief = brief(50, keyed_request("lapses", "k"));
+    gate.ask(brief).refusal().await;
     let older = server.text(&["LINDEX", "lg:{lapses}:wait", "0"]).await;
     gate.release(&lease).await;
     // What was granted to nobody ended, and somebody else has the lock.
     server.run(&["SET", "lg:{lapses}:lock", "theirs"]).await;
     let newer = gate.queue(keyed_request("lapses", "k")).await;
-    until("the older place lapses", async || {
-        has_lapsed(&server, &older).await
-    })
-    .await;
+    let is_so = async || has_lapsed(&server, &older).await;
+    until("the older place lapses", is_so).await;
     let newest = gate.ask(keyed_request("lapses", "k"));
     let told = newer.refusal().await;
     assert!(matches!(told, AcquireError::Superseded), "{told:?}");
@@ -201,8 +171,7 @@ async fn a_kept_place_that_lapses_late_does_not_free_the_key_of_a_newer_one() {
 
 #[tokio::test]
 async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("elsewhere").await;
+    let (server, gate, lease) = gateway_holding("elsewhere").await;
     let older = gate.queue(keyed_request("elsewhere", "k")).await;
     let behind = gate.queue(request("elsewhere")).await;
     let keys = server.keys().await;
@@ -218,19 +187,15 @@ async fn a_ticket_whose_key_leads_elsewhere_is_granted_nothing() {
 
 #[tokio::test]
 async fn an_older_attempt_that_asks_again_late_does_not_take_the_lease_of_a_newer_one() {
-    let (server, gates) = two_gateways().await;
-    let lease = gates[0].take("late").await;
+    let (server, gates, lease) = two_gateways_holding("late").await;
     let older = waiting(keyed("late", "k"));
     // It is there, and does not get to confirm what it is granted.
-    let parking = gates[1].store.parking();
-    let _place = parking.park(older.name.clone(), older.token);
-    gates[1].store.acquire(&older).await.unwrap();
+    let _place = gates[1].stand(&older).await;
     gates[0].release(&lease).await;
     server.run(&["DEL", "lg:{late}:lock"]).await;
     let newer = waiting(keyed("late", "k"));
-    let granted = gates[0].store.acquire(&newer).await.unwrap();
-    assert!(matches!(granted, Acquisition::Granted(_)), "{granted:?}");
-    let late = gates[1].store.acquire(&older).await.unwrap();
+    gates[0].must_grant(&newer).await;
+    let late = gates[1].acquire(&older).await.unwrap();
     assert!(matches!(late, Acquisition::Superseded), "{late:?}");
 }
 
@@ -257,9 +222,7 @@ const MARGIN: i64 = 200;
 
 impl Pair {
     async fn start() -> Self {
-        let server = RedisServer::start().await;
-        let here = TestGateway::on(&server).await;
-        let there = TestGateway::on(&server).await;
+        let (server, [here, there]) = two_gateways().await;
         Self {
             server,
             here,
@@ -269,10 +232,9 @@ impl Pair {
 
     /// Lets one wait at a gateway with a TTL.
     async fn queue(&self, gate: &TestGateway, lock: &str, ttl_ms: u64) -> Keyed {
-        let holder = attempt(lock);
-        granted(self.here.store.acquire(&holder).await);
+        let holder = self.here.must_hold(attempt(lock)).await;
         let asked = with(waiting(keyed(lock, "k")), |it| it.ttl = ttl(ttl_ms));
-        let parked = gate.store.stand(&asked).await;
+        let parked = gate.stand(&asked).await;
         let key = self.key_of(lock).await;
         let waits = Keyed {
             holder,
@@ -299,8 +261,7 @@ impl Pair {
     }
 
     async fn release(&self, holder: &Attempt) {
-        let released = self.here.store.release(&holder.name, &holder.token).await;
-        released.unwrap();
+        self.here.must_release(holder).await;
     }
 
     /// What is under the key.
@@ -333,11 +294,11 @@ async fn a_grant_that_another_gateway_confirms_uses_the_key_for_a_minute_beyond_
     // Nobody has heard of it yet.
     let place = format!("q2{}", waits.asked.token);
     assert_eq!(pair.under(&waits).await, place);
-    pair.there.store.must_confirm(&waits.asked).await;
+    pair.there.must_confirm(&waits.asked).await;
     pair.is_used_beyond_the_lease(&waits).await;
     // As long as it is renewed the key stays.
     let hour = Some(ttl(3_600_000));
-    pair.there.store.must_renew(&waits.asked, hour).await;
+    pair.there.must_renew(&waits.asked, hour).await;
     pair.is_used_beyond_the_lease(&waits).await;
 }
 
@@ -357,18 +318,17 @@ async fn the_key_of_a_confirmed_lease_that_has_run_out_is_used() {
     let mut waits = pair.queue_there("over", 300).await;
     pair.release(&waits.holder).await;
     assert_eq!(waits.parked.news().await, News::GrantedProvisionally);
-    pair.there.store.must_confirm(&waits.asked).await;
-    pair.here.store.until_free("over").await;
+    pair.there.must_confirm(&waits.asked).await;
+    pair.here.until_free("over").await;
     let again = with(keyed("over", "k"), |it| it.ttl = ttl(300));
-    let used = pair.here.store.acquire(&again).await;
-    assert_eq!(used, Ok(Acquisition::IdempotencyExpired));
+    pair.here.must_expire(&again).await;
 }
 
 #[tokio::test]
 async fn who_leaves_the_queue_leaves_nothing_under_its_key() {
     let pair = Pair::start().await;
     let waits = pair.queue_there("leaves", 30_000).await;
-    pair.there.store.must_leave(&waits.asked, None).await;
+    pair.there.must_leave(&waits.asked, None).await;
     pair.is_unused(&waits).await;
 }
 
@@ -376,7 +336,7 @@ async fn who_leaves_the_queue_leaves_nothing_under_its_key() {
 async fn a_kept_place_that_lapses_leaves_nothing_under_its_key() {
     let pair = Pair::start().await;
     let waits = pair.queue_there("lapses", 30_000).await;
-    pair.there.store.must_leave(&waits.asked, Some(GRACE)).await;
+    pair.there.must_leave(&waits.asked, Some(GRACE)).await;
     // What is kept is kept no longer than its place and a minute.
     let left = pair.server.integer(&["PTTL", &waits.key]).await;
     let kept = i64::try_from((GRACE + TOMBSTONE).as_millis()).unwrap();
@@ -390,14 +350,10 @@ async fn a_ticket_of_a_dead_gateway_that_is_passed_over_leaves_nothing_under_its
     let pair = Pair::start().await;
     let waits = pair.queue_there("dead", 30_000).await;
     pair.there.kill().await;
-    for key in pair.server.keys().await {
-        if key.contains(":gw:") {
-            pair.server.run(&["DEL", &key]).await;
-        }
-    }
+    forget_gateways(&pair.server).await;
     pair.release(&waits.holder).await;
     assert_eq!(pair.server.text(&["GET", "lg:{dead}:lock"]).await, "");
     pair.is_unused(&waits).await;
     // Whoever asks again is granted it.
-    granted(pair.here.store.acquire(&keyed("dead", "k")).await);
+    granted(pair.here.acquire(&keyed("dead", "k")).await);
 }

@@ -7,60 +7,50 @@
 use crate::redis::prelude::*;
 
 /// A lock that is held, and an attempt that is queued for it by the second copy of its acquire.
-async fn queued() -> (Rig, Proxy, Attempt, Attempt) {
+async fn queued(asked: Attempt) -> (Rig, Proxy, Attempt, Attempt) {
     let (rig, proxy) = Rig::with_proxy().await;
-    let (holder, asked) = (attempt("late"), waiting(attempt("late")));
+    let (holder, asked) = (attempt("late"), waiting(asked));
     rig.grant(&holder).await;
     proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
-    asks(&rig, &asked).await;
+    rig.must_queue(&asked).await;
     assert_eq!(proxy.strikes(), 1, "the first copy is held");
     (rig, proxy, holder, asked)
-}
-
-async fn asks(rig: &Rig, asked: &Attempt) {
-    rig.store.must_queue(asked).await;
 }
 
 /// Takes it out of the queue as one whose gateway has died.
 async fn lose_place(rig: &Rig, asked: &Attempt) {
     let id = format!("2{}", asked.token);
     let place = ["LREM", "lg:{late}:wait", "1", &id];
-    assert_eq!(rig.server.integer(&place).await, 1);
+    assert_eq!(rig.integer(&place).await, 1);
     let ticket = ["DEL", &format!("lg:{{late}}:of:{id}")];
-    assert_eq!(rig.server.integer(&ticket).await, 1);
+    assert_eq!(rig.integer(&ticket).await, 1);
 }
 
 async fn nothing_is_granted_when_it_arrives(rig: &Rig, proxy: &Proxy, asked: &Attempt) {
     write_down_everything(&rig.server).await;
     proxy.let_go();
     until_runs(&rig.server, &asked.token, 1).await;
-    rig.store.must_be_free(&asked.name).await;
+    rig.must_be_free(&asked.name).await;
 }
 
 #[tokio::test]
 async fn one_that_has_left_although_its_place_was_lost_is_granted_nothing() {
-    let (rig, proxy, holder, asked) = queued().await;
+    let (rig, proxy, holder, asked) = queued(attempt("late")).await;
     lose_place(&rig, &asked).await;
-    rig.store.must_leave(&asked, None).await;
-    rig.store.must_release(&holder).await;
+    rig.must_leave(&asked, None).await;
+    rig.must_release(&holder).await;
     nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;
 }
 
 #[tokio::test]
 async fn one_whose_place_was_kept_until_nobody_came_is_granted_nothing() {
-    let (rig, proxy) = Rig::with_proxy().await;
-    let (holder, asked) = (attempt("late"), waiting(keyed("late", "k")));
-    rig.grant(&holder).await;
-    proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
-    asks(&rig, &asked).await;
-    assert_eq!(proxy.strikes(), 1, "the first copy is held");
-    let left = rig.store.leave(&asked.name, &asked.token, Some(GRACE));
-    assert!(matches!(left.await, Ok(Leaving::Left(_))));
+    let (rig, proxy, holder, asked) = queued(keyed("late", "k")).await;
+    rig.must_leave(&asked, Some(GRACE)).await;
     // Its time is over when its turn comes, and nobody has taken it out before.
     let ticket = format!("lg:{{late}}:of:2{}", asked.token);
     let over = ["SETRANGE", &ticket, "41", "1735689600000000"];
-    rig.server.run(&over).await;
-    rig.store.must_release(&holder).await;
+    rig.run(&over).await;
+    rig.must_release(&holder).await;
     nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;
 }
 
@@ -69,24 +59,22 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
     for ends in ["released", "left"] {
         let (rig, proxy) = Rig::with_proxy().await;
         let (holder, asked) = (attempt("late"), waiting(attempt("late")));
-        let parking = rig.store.parking();
-        let mut parked = parking.park(asked.name.clone(), asked.token);
+        let mut parked = rig.park(&asked);
         rig.grant(&holder).await;
         proxy.strike(&asked.token.to_string(), Fault::HoldRequest);
-        asks(&rig, &asked).await;
+        rig.must_queue(&asked).await;
         assert_eq!(proxy.strikes(), 1, "the first copy is held");
         lose_place(&rig, &asked).await;
         parked.rearm();
         // One copy is enough now, and it knows of the other.
-        asks(&rig, &asked).await;
+        rig.must_queue(&asked).await;
         if ends == "left" {
-            rig.store.must_leave(&asked, None).await;
+            rig.must_leave(&asked, None).await;
         }
-        rig.store.must_release(&holder).await;
+        rig.must_release(&holder).await;
         if ends == "released" {
-            let news = parked.news().await;
-            assert!(matches!(news, News::Granted(_)), "{news:?}");
-            rig.store.must_release(&asked).await;
+            hear_grant(&mut parked).await;
+            rig.must_release(&asked).await;
         }
         drop(parked);
         nothing_is_granted_when_it_arrives(&rig, &proxy, &asked).await;
@@ -97,9 +85,8 @@ async fn one_that_asked_again_for_its_lost_place_is_granted_the_lock_once() {
 async fn hand_over(gates: &[TestGateway; 2], asked: &Attempt) {
     let [here, there] = gates;
     let lease = there.take(asked.name.as_str()).await;
-    let parking = here.store.parking();
-    let mut parked = parking.park(asked.name.clone(), asked.token);
-    here.store.must_queue(asked).await;
+    let mut parked = here.park(&asked);
+    here.must_queue(asked).await;
     there.release(&lease).await;
     assert_eq!(parked.news().await, News::GrantedProvisionally);
 }
@@ -138,13 +125,13 @@ async fn a_provisional_grant_gets_its_own_ttl_and_limit_once() {
     let left = async || server.integer(&["PTTL", "lg:{own}:lock"]).await;
     assert_eq!(server.text(&state).await, "p");
     assert!(left().await <= 3_000, "it lasts until it is confirmed");
-    let held = gates[0].store.must_confirm(&asked).await;
+    let held = gates[0].must_confirm(&asked).await;
     assert_eq!(server.text(&state).await, "h");
     assert_eq!((held.ttl, held.held_for), (asked.ttl, Duration::ZERO));
     assert_eq!(held.hold_expires_in, Some(Duration::from_mins(1)));
     let first = left().await;
     assert!((30_000..=40_000).contains(&first), "{first}");
-    gates[0].store.must_confirm(&asked).await;
+    gates[0].must_confirm(&asked).await;
     assert!(left().await <= first, "it does not begin anew");
 }
 
@@ -153,27 +140,20 @@ async fn a_confirmation_does_not_touch_a_lease_that_a_newer_request_keeps() {
     let (server, gates) = two_gateways().await;
     let [older, newer] = ["k"; 2].map(|key| waiting(keyed("kept", key)));
     hand_over(&gates, &older).await;
-    let collected = gates[1].store.acquire(&newer).await.unwrap();
+    let collected = gates[1].acquire(&newer).await.unwrap();
     let expected = matches!(collected, Acquisition::Collected(..));
     assert!(expected, "{collected:?}");
     let before = server.text(&["GET", "lg:{kept}:lock"]).await;
-    let confirmed = gates[0].store.confirm(&older.name, &older.token).await;
-    assert_eq!(confirmed, Ok(Confirmation::Superseded));
+    gates[0]
+        .must_not_confirm(&older, Confirmation::Superseded)
+        .await;
     assert_eq!(server.text(&["GET", "lg:{kept}:lock"]).await, before);
-}
-
-/// An attempt that stands in the queue by the store alone.
-async fn stand(gate: &TestGateway, lock: &str) -> (Parked, TokenHash) {
-    let asked = waiting(attempt(lock));
-    let parked = gate.store.stand(&asked).await;
-    (parked, asked.token)
 }
 
 /// Tells every gateway that an attempt was granted the lease that it has, and waits until the one that had it
 /// has looked into the matter.
 async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
-    let fence = ["GETRANGE", &format!("lg:{{{lock}}}:lock"), "70", "85"];
-    let fence = server.text(&fence).await.parse().unwrap();
+    let fence = fence_at(server, lock).await.parse().unwrap();
     tell_late_of(server, lock, token, fence).await;
 }
 
@@ -181,11 +161,7 @@ async fn tell_late(server: &RedisServer, lock: &str, token: &TokenHash) {
 async fn tell_late_of(server: &RedisServer, lock: &str, token: &TokenHash, fence: u64) {
     write_down_everything(server).await;
     let before = runs(server, token).await;
-    let channels = server
-        .run(&["PUBSUB", "CHANNELS", "lg:gw:????????????????"])
-        .await;
-    let channels: Vec<String> = from_redis_value(channels).unwrap();
-    for channel in channels {
+    for channel in channels(server).await {
         let message = format!("granted {token} {lock} {fence}");
         server.run(&["PUBLISH", &channel, &message]).await;
     }
@@ -197,45 +173,31 @@ async fn late_word_of_a_grant_takes_it_from_nobody() {
     let (server, [here, there]) = two_gateways().await;
     // Makes the script known: from then on one call is one run.
     let nobody = attempt("warm");
-    here.store
-        .must_give_back(&nobody, GiveBack::NothingHeld)
-        .await;
+    here.must_give_back(&nobody, GiveBack::NothingHeld).await;
     for (releasing, lock) in [(&here, "here"), (&there, "there")] {
         for heard_by in ["leaving", "confirming", "asking-again"] {
             let lock = format!("{lock}:{heard_by}");
             let lease = releasing.take(&lock).await;
             let asked = waiting(attempt(&lock));
-            let parked = here.store.stand(&asked).await;
+            let parked = here.stand(&asked).await;
             releasing.release(&lease).await;
-            let (name, token) = (&asked.name, &asked.token);
-            let heard = match heard_by {
-                "leaving" => {
-                    let left = here.store.leave(name, token, None).await.unwrap();
-                    matches!(left, Leaving::Granted(_))
-                }
-                "confirming" => {
-                    let confirmed = here.store.confirm(name, token).await.unwrap();
-                    matches!(confirmed, Confirmation::Confirmed(_))
-                }
-                _ => {
-                    let again = here.store.acquire(&asked).await.unwrap();
-                    matches!(again, Acquisition::Granted(_))
-                }
-            };
-            assert!(heard, "{lock}");
+            match heard_by {
+                "leaving" => drop(here.must_leave_granted(&asked).await),
+                "confirming" => drop(here.must_confirm(&asked).await),
+                _ => drop(here.must_grant(&asked).await),
+            }
             // It is answered, and leaves its place. Then comes the word that it needs no more.
             drop(parked);
-            tell_late(&server, &lock, token).await;
-            here.store.must_release(&asked).await;
+            tell_late(&server, &lock, &asked.token).await;
+            here.must_release(&asked).await;
         }
     }
 }
 
 #[tokio::test]
 async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_attempt() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("anew").await;
-    let (mut parked, token) = stand(&gate, "anew").await;
+    let (server, gate, lease) = gateway_holding("anew").await;
+    let (mut parked, token) = stand(&*gate.store, attempt("anew")).await;
     // It was granted the lock before, through another gateway, and lost it unconfirmed.
     let earlier = lease.held.fence.get() + 1;
     gate.release(&lease).await;
@@ -248,10 +210,8 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
     drop(parked);
     tell_late_of(&server, "anew", &token, earlier).await;
     let key = "lg:{anew}:lock";
-    assert_eq!(
-        server.text(&["GETRANGE", key, "1", "64"]).await,
-        token.to_string()
-    );
+    let found = server.text(&["GETRANGE", key, "1", "64"]).await;
+    assert_eq!(found, token.to_string());
     // Word of the grant that it has is as good as none if nobody was there to hear it.
     tell_late_of(&server, "anew", &token, held.fence.get()).await;
     until_integer(&server, &["EXISTS", key], 0).await;
@@ -259,9 +219,8 @@ async fn late_word_of_a_grant_that_was_lost_does_not_end_the_next_one_of_its_att
 
 #[tokio::test]
 async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() {
-    let (server, gate) = gateway().await;
-    gate.take("asked").await;
-    let (parked, token) = stand(&gate, "asked").await;
+    let (server, gate, _) = gateway_holding("asked").await;
+    let (parked, token) = stand(&*gate.store, attempt("asked")).await;
     // In the instant between two places.
     drop(parked);
     tell_late_of(&server, "asked", &token, 1).await;
@@ -270,13 +229,12 @@ async fn late_word_does_not_take_the_place_of_an_attempt_that_has_asked_again() 
 
 #[tokio::test]
 async fn a_grant_that_nobody_has_heard_of_is_given_back_on_the_word_of_it() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("nobody").await;
-    let (parked, token) = stand(&gate, "nobody").await;
+    let (server, gate, lease) = gateway_holding("nobody").await;
+    let (parked, token) = stand(&*gate.store, attempt("nobody")).await;
     gate.release(&lease).await;
     drop(parked);
     tell_late(&server, "nobody", &token).await;
-    gate.store.until_free("nobody").await;
+    gate.until_free("nobody").await;
 }
 
 #[tokio::test]
@@ -290,7 +248,7 @@ async fn a_grant_that_nobody_has_heard_of_is_given_back_however_long_that_takes(
     let mut asked = waiting(attempt("away"));
     // Longer than the test waits for it.
     asked.ttl = ttl(600_000);
-    gate.store.must_queue(&asked).await;
+    gate.must_queue(&asked).await;
     for _ in 0..LOST {
         proxy.strike(&asked.token.to_string(), Fault::CutRequest);
     }
@@ -304,7 +262,7 @@ async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
     let (server, gate) = gateway().await;
     for confirms in [true, false] {
         let lease = gate.take("limit").await;
-        let (_parked, token) = stand(&gate, "limit").await;
+        let (_parked, token) = stand(&*gate.store, attempt("limit")).await;
         gate.release(&lease).await;
         // Redis keeps a key for as long as its last millisecond lasts.
         let limit = ["SETRANGE", "lg:{limit}:lock", "126", "000000001"];
@@ -312,10 +270,10 @@ async fn a_grant_whose_hold_limit_is_this_instant_is_over() {
         let since = ["SETRANGE", "lg:{limit}:lock", "86", "1735689600000000"];
         server.run(&since).await;
         let over = if confirms {
-            let confirmed = gate.store.confirm(&lease.name, &token).await.unwrap();
+            let confirmed = gate.confirm(&lease.name, &token).await.unwrap();
             matches!(confirmed, Confirmation::Lost)
         } else {
-            let left = gate.store.leave(&lease.name, &token, None).await.unwrap();
+            let left = gate.leave(&lease.name, &token, None).await.unwrap();
             matches!(left, Leaving::Left(_))
         };
         assert!(over, "confirms: {confirms}");

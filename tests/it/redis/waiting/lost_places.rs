@@ -13,8 +13,7 @@ async fn lose_first(server: &RedisServer, lock: &str) {
 
 #[tokio::test]
 async fn one_who_lost_its_place_unheard_is_queued_again() {
-    let (server, [here, there]) = two_gateways().await;
-    let lease = here.take("unheard").await;
+    let (server, [here, there], lease) = two_gateways_holding("unheard").await;
     let missing = there.queue(request("unheard")).await;
     let stays = here.queue(request("unheard")).await;
     // As after a grant of which it was not told and which has ended before it was looked for.
@@ -77,8 +76,7 @@ async fn of_many_at_one_gateway_each_who_lost_its_place_unheard_finds_out() {
 
 #[tokio::test]
 async fn who_is_granted_a_lock_elsewhere_does_not_stand_in_the_queue() {
-    let (server, [here, there]) = two_gateways().await;
-    let lease = here.take("granted").await;
+    let (server, [here, there], lease) = two_gateways_holding("granted").await;
     let asked = there.queue(request("granted")).await;
     let id = server.text(&["LINDEX", "lg:{granted}:wait", "0"]).await;
     there.kill().await;
@@ -91,21 +89,15 @@ async fn who_is_granted_a_lock_elsewhere_does_not_stand_in_the_queue() {
 
 #[tokio::test]
 async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
-    let (server, gate) = gateway().await;
-    gate.take("alive").await;
+    let (server, gate, _) = gateway_holding("alive").await;
     let patient = with(request("alive"), |it| it.wait = Duration::from_mins(5));
     let asked = gate.queue(patient).await;
-    let keys = server.keys().await;
-    let alive = keys.iter().find(|key| key.contains(":gw:")).unwrap();
+    let alive = &alive(&server).await[0];
     let mut took = Vec::new();
     for _ in 0..5 {
         assert_eq!(server.integer(&["DEL", alive]).await, 1);
         let start = Instant::now();
-        until("its subscription ends", async || {
-            let ended = ["CLIENT", "KILL", "TYPE", "pubsub"];
-            server.integer(&ended).await == 1
-        })
-        .await;
+        until_integer(&server, &["CLIENT", "KILL", "TYPE", "pubsub"], 1).await;
         until_integer(&server, &["EXISTS", alive], 1).await;
         took.push(start.elapsed());
     }
@@ -115,8 +107,7 @@ async fn a_gateway_that_was_thought_dead_says_at_once_that_it_is_alive() {
 
 #[tokio::test]
 async fn an_id_without_a_ticket_is_not_shown_and_not_counted() {
-    let (server, gate) = gateway().await;
-    gate.take("shown").await;
+    let (server, gate, _) = gateway_holding("shown").await;
     let asked = gate.queue(request("shown")).await;
     for (digit, memory) in [("a", Some("g")), ("b", None)] {
         let id = format!("2{}", digit.repeat(64));

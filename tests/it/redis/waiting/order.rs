@@ -5,13 +5,11 @@ use crate::redis::prelude::*;
 
 #[tokio::test]
 async fn nobody_passes_those_who_wait() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("barge").await;
+    let (server, gate, lease) = gateway_holding("barge").await;
     let waiting = gate.queue(request("barge")).await;
     // The lock falls free without a script: whoever comes first finds a queue.
     server.run(&["DEL", "lg:{barge}:lock"]).await;
-    let mut hasty = request("barge");
-    hasty.wait = Duration::ZERO;
+    let hasty = at_once(request("barge"));
     let refused = gate.ask(hasty).refusal().await;
     let AcquireError::Held {
         contention: Contention { holder, waiters },
@@ -30,26 +28,8 @@ async fn nobody_passes_those_who_wait() {
 }
 
 #[tokio::test]
-async fn a_grant_at_the_same_gateway_comes_with_the_release_and_needs_no_message() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("reply").await;
-    let asked = gate.queue(request("reply")).await;
-    server.run(&["CONFIG", "RESETSTAT"]).await;
-    gate.pass(&lease, asked).await;
-    let stats = server.text(&["INFO", "commandstats"]).await;
-    let line = |name: &str| {
-        let name = format!("cmdstat_{name}:calls=");
-        stats.lines().find_map(|line| line.strip_prefix(&name))
-    };
-    // One script, of which nothing is published.
-    assert!(line("evalsha").unwrap().starts_with("1,"), "{stats}");
-    assert_eq!(line("publish"), None);
-}
-
-#[tokio::test]
 async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
-    let (server, gate) = gateway().await;
-    let lease = gate.take("clock").await;
+    let (server, gate, lease) = gateway_holding("clock").await;
     let first = gate.queue(request("clock")).await;
     // It was queued when the clock showed a time in an hour from now.
     let ticket = server.text(&["LINDEX", "lg:{clock}:wait", "0"]).await;
@@ -58,9 +38,8 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
         let end: usize = at.parse::<usize>().unwrap() + 15;
         let us = server.text(&["GETRANGE", &key, at, &end.to_string()]).await;
         let later = us.parse::<u64>().unwrap() + 3_600_000_000;
-        server
-            .run(&["SETRANGE", &key, at, &later.to_string()])
-            .await;
+        let later = ["SETRANGE", &key, at, &later.to_string()];
+        server.run(&later).await;
     }
     let second = gate.queue(request("clock")).await;
     let third = gate.queue(request("clock")).await;
@@ -73,11 +52,11 @@ async fn who_asks_later_stands_behind_although_the_clock_has_stepped_back() {
 
 #[tokio::test]
 async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
-    let (server, gate) = gateway().await;
-    gate.take("longest").await;
+    let (server, gate, _) = gateway_holding("longest").await;
     let waits = [5, 50, 20].map(|seconds| {
-        let mut asks = request("longest");
-        asks.wait = Duration::from_secs(seconds);
+        let asks = with(request("longest"), |it| {
+            it.wait = Duration::from_secs(seconds)
+        });
         asks
     });
     let mut asked = Vec::new();
@@ -99,8 +78,7 @@ async fn a_queue_that_never_empties_is_kept_by_those_who_wait() {
 #[tokio::test]
 async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
     let (server, gate) = gateway().await;
-    let mut first = request_by("traces", "first");
-    first.wait = Duration::ZERO;
+    let first = with(request_by("traces", "first"), |it| it.wait = Duration::ZERO);
     gate.ask(first).lease().await;
     let asked = gate.queue(request("traces")).await;
     server.run(&["DEL", "lg:{traces}:lock"]).await;
@@ -111,9 +89,6 @@ async fn a_lease_that_was_deleted_by_hand_leaves_nothing_to_the_next() {
     assert_eq!(held.owner, None);
 }
 
-/// Ten times a period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(30);
-
 #[tokio::test]
 async fn a_foreign_release_is_noticed_within_a_period() {
     let (server, gate) = gateway().await;
@@ -122,9 +97,7 @@ async fn a_foreign_release_is_noticed_within_a_period() {
     let asked = gate.queue(request("theirs")).await;
     let start = Instant::now();
     server.run(&["DEL", "lg:{theirs}:lock"]).await;
-    let (at, outcome) = asked.outcome().await;
-    keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    asked.noticed_since(start).await;
 }
 
 #[tokio::test]
@@ -133,13 +106,10 @@ async fn a_foreign_holder_without_an_expiry_is_waited_for() {
     server.run(&["SET", "lg:{ever}:lock", "x"]).await;
     let asked = gate.queue(request("ever")).await;
     // They take it again without asking anybody, for a moment.
-    server
-        .run(&["SET", "lg:{ever}:lock", "y", "PX", "500"])
-        .await;
+    let again = ["SET", "lg:{ever}:lock", "y", "PX", "500"];
+    server.run(&again).await;
     let start = Instant::now();
-    let (at, outcome) = asked.outcome().await;
-    keep(outcome);
-    assert!(at - start < NOTICED, "{:?}", at - start);
+    asked.noticed_since(start).await;
 }
 
 #[tokio::test]
@@ -151,8 +121,7 @@ async fn a_foreign_holder_is_waited_for_until_its_lock_expires() {
         let start = Instant::now();
         let set = ["SET", "lg:{soon}:lock", "x", "PX", "600"];
         server.run(&set).await;
-        let (at, outcome) = gate.ask(request("soon")).outcome().await;
-        let lease = keep(outcome);
+        let (at, lease) = gate.ask(request("soon")).granted().await;
         let waited = at - start;
         assert!(waited >= LASTS, "{waited:?}");
         late.push(waited.saturating_sub(LASTS));

@@ -35,14 +35,7 @@ fn counter_key() -> String {
 }
 
 /// The scripts that pass a lock on: those that end its lease, and those that come upon a free lock with a queue.
-const PASSING: [&str; 6] = [
-    "release",
-    "give_back",
-    "break",
-    "advance",
-    "leave",
-    "acquire",
-];
+const PASSING: &str = "release give_back break advance leave acquire";
 
 // === impl Queue ===
 
@@ -50,16 +43,12 @@ impl Queue {
     async fn start() -> Self {
         let (server, gate) = gateway().await;
         let held = attempt("rules");
-        let Ok(Acquisition::Granted(lease)) = gate.store.acquire(&held).await else {
-            panic!("it is free");
-        };
+        let lease = gate.must_grant(&held).await;
         let waits = waiting(attempt("rules"));
-        let _place = gate.store.stand(&waits).await;
+        let _place = gate.stand(&waits).await;
         gate.kill().await;
-        for key in server.keys().await {
-            if key.contains(":gw:") {
-                server.run(&["PEXPIRE", &key, "600000"]).await;
-            }
+        for key in alive(&server).await {
+            server.run(&["PEXPIRE", &key, "600000"]).await;
         }
         Self {
             server,
@@ -116,10 +105,8 @@ impl Queue {
         assert_eq!(queue, [id]);
         let ticket = self.server.text(&["GET", &self.ticket()]).await;
         assert!(ticket.starts_with('q'), "{ticket}");
-        assert_eq!(
-            lease, "",
-            "who ends a lease ends it although nobody can be granted the lock"
-        );
+        // Who ends a lease ends it although nobody can be granted the lock.
+        assert_eq!(lease, "");
         Seen::Free
     }
 
@@ -132,7 +119,7 @@ impl Queue {
 
 #[tokio::test]
 async fn at_an_impossible_time_nobody_is_granted_the_lock_and_nobody_loses_a_place() {
-    for script in PASSING {
+    for script in words(PASSING) {
         for seconds in ["25", "1000000000", "7258118400", "99999999999"] {
             let queue = Queue::start().await;
             let counter = queue.server.text(&["GET", &counter_key()]).await;
@@ -151,7 +138,7 @@ async fn at_an_impossible_time_nobody_is_granted_the_lock_and_nobody_loses_a_pla
 
 #[tokio::test]
 async fn a_counter_of_another_length_is_compared_as_a_number() {
-    for script in PASSING {
+    for script in words(PASSING) {
         // Fewer digits than the time has: as text the first would be larger.
         for counter in ["999999999999999", "9", "0"] {
             let queue = Queue::start().await;
@@ -177,15 +164,14 @@ async fn a_counter_of_another_length_is_compared_as_a_number() {
 
 #[tokio::test]
 async fn whoever_waits_is_granted_a_higher_fence_although_the_counter_is_missing_or_behind() {
-    for script in PASSING {
+    for script in words(PASSING) {
         let queue = Queue::start().await;
         queue.server.run(&["DEL", &counter_key()]).await;
         queue.free_by(script, UNSEEN, None).await;
-        let seen = queue.seen().await;
-        assert!(
-            matches!(seen, Seen::Passed(fence) if fence > queue.fence),
-            "{script}: {seen:?}"
-        );
+        let Seen::Passed(fence) = queue.seen().await else {
+            panic!("{script}");
+        };
+        assert!(fence > queue.fence, "{script}: {fence}");
 
         // A gateway has seen a fence that is ahead of the time.
         let queue = Queue::start().await;
@@ -199,7 +185,7 @@ async fn whoever_waits_is_granted_a_higher_fence_although_the_counter_is_missing
 
 #[tokio::test]
 async fn a_counter_that_is_no_number_costs_nobody_a_place_and_is_left_alone() {
-    for script in PASSING {
+    for script in words(PASSING) {
         for counter in ["", "mine", "-1", "1e3", " 7"] {
             let queue = Queue::start().await;
             queue.server.run(&["SET", &counter_key(), counter]).await;
@@ -222,16 +208,14 @@ async fn a_ticket_without_a_key_counts_until_its_wait_is_over() {
 
     let at = |us: u64| ((us / 1_000_000).to_string(), (us % 1_000_000).to_string());
     let (seconds, micros) = at(ends - 1);
-    queue
-        .free_by("release", UNSEEN, Some((&seconds, &micros)))
-        .await;
+    let time = Some((&*seconds, &*micros));
+    queue.free_by("release", UNSEEN, time).await;
     assert_eq!(queue.seen().await, Seen::Passed(ends - 1));
 
     let queue = Queue::start().await;
     let (seconds, micros) = at(queue.micros(41).await);
-    queue
-        .free_by("release", UNSEEN, Some((&seconds, &micros)))
-        .await;
+    let time = Some((&*seconds, &*micros));
+    queue.free_by("release", UNSEEN, time).await;
     assert_eq!(queue.server.text(&["GET", &queue.lock]).await, "");
     let left = queue.server.integer(&["LLEN", "lg:{rules}:wait"]).await;
     assert_eq!(left, 0, "a dead ticket is cleared away");
@@ -256,20 +240,17 @@ async fn who_takes_a_place_over_stands_there_since_the_first_and_until_its_own_w
     // The second waits for longer than the first, and the third for less long.
     for seconds in [50, 500, 5] {
         let asked = under_the_key(seconds, 10);
-        let _place = gate.store.park(&asked);
-        let before = time(&server).await;
-        let queued = gate.store.acquire(&asked).await.unwrap();
-        assert!(matches!(queued, Acquisition::Queued(_)), "{queued:?}");
-        let after = time(&server).await;
+        let _place = gate.park(&asked);
+        let before = server.micros().await;
+        gate.must_queue(&asked).await;
+        let after = server.micros().await;
         let ticket = format!("lg:{{rules}}:of:2{}", asked.token);
         let ticket = server.text(&["GET", &ticket]).await;
         let number = |from: usize| ticket[from..from + 16].parse::<u64>().unwrap();
         let (queued, ends) = (number(25), number(41));
         let slack = (seconds + 5) * 1_000_000;
-        assert!(
-            (before + slack..=after + slack).contains(&ends),
-            "{seconds}"
-        );
+        let expected = (before + slack..=after + slack).contains(&ends);
+        assert!(expected, "{seconds}");
         if let Some((first, last)) = stood {
             assert_eq!(queued, first, "{seconds}");
             assert_ne!(ends, last, "{seconds}");
@@ -280,18 +261,12 @@ async fn who_takes_a_place_over_stands_there_since_the_first_and_until_its_own_w
     assert_eq!(left, 1);
 }
 
-/// The server's time in microseconds.
-async fn time(server: &RedisServer) -> u64 {
-    let time: Vec<u64> = from_redis_value(server.run(&["TIME"]).await).unwrap();
-    time[0] * 1_000_000 + time[1]
-}
-
 #[tokio::test]
 async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
     let (server, gate) = gateway().await;
     gate.take_for("rules", 600_000).await;
     let lost = under_the_key(50, 10);
-    let place = gate.store.stand(&lost).await;
+    let place = gate.stand(&lost).await;
     let key = eventually("the key leads to the place", async || {
         let keys = server.keys().await;
         keys.into_iter()
@@ -302,9 +277,8 @@ async fn one_whom_a_full_queue_refuses_leaves_nothing_under_its_key() {
     drop(place);
     server.run(&["DEL", "lg:{rules}:wait"]).await;
     let other = waiting(attempt("rules"));
-    let _place = gate.store.park(&other);
-    gate.store.acquire(&other).await.unwrap();
-    let refused = gate.store.acquire(&under_the_key(50, 1)).await;
+    let _place = gate.stand(&other).await;
+    let refused = gate.acquire(&under_the_key(50, 1)).await;
     assert!(matches!(refused, Ok(Acquisition::QueueFull)), "{refused:?}");
     assert_eq!(server.integer(&["EXISTS", &key]).await, 0);
 }
@@ -318,16 +292,8 @@ async fn a_ticket_of_another_type_keeps_who_leaves_from_passing_the_lock_on_unhe
     let before = queue.server.digest().await;
     let (text, counter) = (composed("leave"), counter_key());
     let gateway = format!("{UNSEEN:016}{ANOTHER}");
-    let command = [
-        "EVAL",
-        &text,
-        "2",
-        &queue.lock,
-        &counter,
-        SOMEBODY,
-        &gateway,
-        "",
-    ];
+    let mut command = vec!["EVAL", &text, "2", &queue.lock, &counter];
+    command.extend([SOMEBODY, &gateway, ""]);
     let reply = queue.server.run(&command).await;
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
     assert_eq!(queue.server.digest().await, before);

@@ -1,25 +1,11 @@
 //! Those who wait for a lock that is shared: at other gateways, through lost messages, and in crowds.
 
-use super::faults::without_messages;
+use super::faults::{assert_distinct, without_messages};
 use crate::redis::prelude::*;
 use crate::redis::scripts::bounds::calls;
 
-/// Ten times a period and a second, for a machine that is busy with something else.
-const NOTICED: Duration = Duration::from_secs(30);
-
 fn share(limit: Option<u64>, lock: &str) -> AcquireRequest {
     with(request(lock), |it| it.sharing = Some(sharing(limit)))
-}
-
-/// An attempt that stands in the queue by the store alone.
-async fn stand(gate: &TestGateway, asked: Attempt) -> (Parked, TokenHash) {
-    let asked = waiting(asked);
-    let parked = gate.store.stand(&asked).await;
-    (parked, asked.token)
-}
-
-async fn two_gateways(server: &RedisServer) -> [TestGateway; 2] {
-    [TestGateway::on(server).await, TestGateway::on(server).await]
 }
 
 /// How many hold a lock.
@@ -62,9 +48,7 @@ async fn a_reader_whose_message_is_lost_is_granted_the_lock_within_a_period() {
     gates[0].release(&writer).await;
     let mut held = vec![here.lease().await];
     for asked in there {
-        let (at, outcome) = asked.outcome().await;
-        held.push(keep(outcome));
-        assert!(at - start < NOTICED, "{:?}", at - start);
+        held.push(asked.noticed_since(start).await);
     }
     for lease in &held[1..] {
         let left = lease.held.expires_in;
@@ -79,11 +63,10 @@ async fn a_reader_whose_message_is_lost_is_granted_the_lock_within_a_period() {
 
 #[tokio::test]
 async fn a_round_finds_the_grants_that_its_gateway_has_not_confirmed() {
-    let server = RedisServer::start().await;
-    let [here, there] = two_gateways(&server).await;
+    let (server, [here, there]) = two_gateways().await;
     let stays = here.take("found").await;
-    let (_first, mine) = stand(&here, reader("found")).await;
-    let (_second, theirs) = stand(&there, reader("found")).await;
+    let (_first, mine) = stand(&*here.store, reader("found")).await;
+    let (_second, theirs) = stand(&*there.store, reader("found")).await;
     let [me, them] = [
         gateway_of(&server, "found", &mine).await,
         gateway_of(&server, "found", &theirs).await,
@@ -101,7 +84,7 @@ async fn a_round_finds_the_grants_that_its_gateway_has_not_confirmed() {
         assert!(told.contains(&word(finds)), "{told}");
         assert!(!told.contains(&word(not)), "{told}");
     }
-    let confirmed = here.store.confirm(&stays.name, &mine).await;
+    let confirmed = here.confirm(&stays.name, &mine).await;
     assert!(matches!(confirmed, Ok(Confirmation::Confirmed(_))));
     let told = run_as(&server, ("advance", ""), "found", &[&floor(&me)]).await;
     assert!(!told.contains("provisional"), "it is confirmed: {told}");
@@ -109,8 +92,7 @@ async fn a_round_finds_the_grants_that_its_gateway_has_not_confirmed() {
 
 #[tokio::test]
 async fn a_gateway_that_is_killed_with_grants_it_has_not_confirmed_costs_their_time_once() {
-    let server = RedisServer::start().await;
-    let [doomed, other] = two_gateways(&server).await;
+    let (server, [doomed, other]) = two_gateways().await;
     let writer = other.take_for("killed", 600_000).await;
     let mut dead = Vec::new();
     for _ in 0..6 {
@@ -122,8 +104,7 @@ async fn a_gateway_that_is_killed_with_grants_it_has_not_confirmed_costs_their_t
     other.release(&writer).await;
     // All three places are granted to those who were there first, of whom nobody comes.
     assert_eq!(holders(&other, "killed").await, 3);
-    let (at, outcome) = next.outcome().await;
-    let lease = keep(outcome);
+    let (at, lease) = next.granted().await;
     let delay = at - start;
     assert!(delay > Duration::from_secs(2), "{delay:?}");
     assert!(delay < NOTICED, "{delay:?}");
@@ -135,8 +116,7 @@ async fn a_gateway_that_is_killed_with_grants_it_has_not_confirmed_costs_their_t
 
 #[tokio::test]
 async fn a_lock_is_passed_on_to_readers_although_the_server_is_out_of_memory() {
-    let server = RedisServer::start().await;
-    let [here, there] = two_gateways(&server).await;
+    let (server, [here, there]) = two_gateways().await;
     let writer = here.take("oom").await;
     let readers = [
         here.queue(share(None, "oom")).await,
@@ -144,7 +124,7 @@ async fn a_lock_is_passed_on_to_readers_although_the_server_is_out_of_memory() {
     ];
     let limited = here.queue(share(Some(2), "oom")).await;
     let last = there.queue(request("oom")).await;
-    server.run(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    server.set("maxmemory", "1").await;
     here.release(&writer).await;
     let mut held = Vec::new();
     for asked in readers {
@@ -154,24 +134,23 @@ async fn a_lock_is_passed_on_to_readers_although_the_server_is_out_of_memory() {
     }
     // Renewals and breaks go on, and a place that becomes free is had by the next.
     let (name, token) = (&held[0].name, held[0].token.hash());
-    let renewed = here.store.renew(name, &token, Some(ttl(50_000))).await;
+    let renewed = here.renew(name, &token, Some(ttl(50_000))).await;
     assert!(renewed.is_ok(), "{renewed:?}");
     let target = Some(held[1].held.fence.into());
-    here.store.break_lock(name, target).await.unwrap();
+    here.break_lock(name, target).await.unwrap();
     held[1] = limited.lease().await;
     for lease in &held {
         there.release(lease).await;
     }
     here.release(&last.lease().await).await;
-    let refused = here.store.acquire(&reader("oom")).await;
+    let refused = here.acquire(&reader("oom")).await;
     assert!(refused.is_err(), "{refused:?}");
 }
 
 #[tokio::test]
 async fn one_script_grants_a_bounded_number_and_the_rest_follow() {
     const CROWD: u64 = 150;
-    let server = RedisServer::start().await;
-    let [here, there] = two_gateways(&server).await;
+    let (server, [here, there]) = two_gateways().await;
     let writer = here.take_for("crowd", 600_000).await;
     let crowd: Vec<_> = (0..CROWD)
         .map(|_| there.ask(share(None, "crowd")))
@@ -187,9 +166,7 @@ async fn one_script_grants_a_bounded_number_and_the_rest_follow() {
     for asked in crowd {
         fences.push(asked.lease().await.held.fence);
     }
-    fences.sort_unstable();
-    fences.dedup();
-    assert_eq!(fences.len() as u64, CROWD, "each has its own");
+    assert_distinct(&fences);
     assert_eq!(holders(&here, "crowd").await, CROWD);
 }
 
@@ -198,9 +175,9 @@ async fn a_reader_behind_a_crowd_of_the_dead_is_granted_the_lock_by_the_next_scr
     let server = RedisServer::start().await;
     let here = TestGateway::on(&server).await;
     let holder = reader("behind");
-    here.store.acquire(&holder).await.unwrap();
-    let (_first, writer) = stand(&here, attempt("behind")).await;
-    let (_second, _next) = stand(&here, reader("behind")).await;
+    here.acquire(&holder).await.unwrap();
+    let (_first, writer) = stand(&*here.store, attempt("behind")).await;
+    let (_second, _next) = stand(&*here.store, reader("behind")).await;
     let bury = "redis.call('LREM', KEYS[1], 1, ARGV[1]) \
                 for n = 1, 600 do redis.call('LPUSH', KEYS[1], '2' .. n) end";
     let (wait, id) = ("lg:{behind}:wait", format!("2{writer}"));
@@ -235,12 +212,11 @@ async fn to_look_for_one_lease_shows_no_other() {
 
 #[tokio::test]
 async fn a_gateway_that_was_looked_at_before_counts_as_dead_when_it_does_not_confirm() {
-    let server = RedisServer::start().await;
-    let [here, there] = two_gateways(&server).await;
+    let (server, [here, there]) = two_gateways().await;
     let holder = reader("unconfirmed");
-    here.store.acquire(&holder).await.unwrap();
-    let (_first, writer) = stand(&there, keyed("unconfirmed", "a")).await;
-    let (_second, next) = stand(&there, reader("unconfirmed")).await;
+    here.acquire(&holder).await.unwrap();
+    let (_first, writer) = stand(&*there.store, keyed("unconfirmed", "a")).await;
+    let (_second, next) = stand(&*there.store, reader("unconfirmed")).await;
     let gateway = format!(":gw:{}", gateway_of(&server, "unconfirmed", &next).await);
     there.kill().await;
     let keys = server.keys().await;
@@ -249,7 +225,7 @@ async fn a_gateway_that_was_looked_at_before_counts_as_dead_when_it_does_not_con
     // It does not wait, and so gives up the place under its key.
     let again = keyed("unconfirmed", "a");
     assert_ne!(again.token, writer);
-    here.store.must_refuse(&again).await;
+    here.must_refuse(&again).await;
     assert_eq!(holders(&here, "unconfirmed").await, 2);
     let left = server.integer(&["PTTL", alive]).await;
     assert!(left <= 3_000, "{left}");
@@ -257,8 +233,7 @@ async fn a_gateway_that_was_looked_at_before_counts_as_dead_when_it_does_not_con
 
 #[tokio::test]
 async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who_wait() {
-    let server = RedisServer::start().await;
-    let [here, there] = two_gateways(&server).await;
+    let (server, [here, there]) = two_gateways().await;
     let mut dead = Vec::new();
     for _ in 0..3 {
         let asked = with(share(Some(3), "deleted"), |it| it.wait = Duration::ZERO);
@@ -286,8 +261,7 @@ async fn a_foreign_client_that_deletes_a_shared_lock_raises_nobody_for_those_who
 
 #[tokio::test]
 async fn a_script_flush_between_a_grant_and_its_confirmation_costs_nothing() {
-    let server = RedisServer::start().await;
-    let [here, there] = two_gateways(&server).await;
+    let (server, [here, there]) = two_gateways().await;
     let mut last: Option<Lease> = Some(here.take("flushed").await);
     for _ in 0..3 {
         let asked = there.queue(share(Some(3), "flushed")).await;
@@ -310,15 +284,14 @@ async fn a_script_flush_between_a_grant_and_its_confirmation_costs_nothing() {
 async fn those_who_are_woken_by_the_last_reply_are_told_by_it() {
     let rig = Rig::start().await;
     let asked = [reader("told"), one_of(3, "told"), reader("told")];
-    let writer = attempt("told");
-    rig.grant(&writer).await;
+    let writer = rig.must_hold(attempt("told")).await;
     let mut parked = Vec::new();
     for asked in asked {
         let asked = waiting(asked);
-        parked.push(rig.store.parking().park(asked.name.clone(), asked.token));
-        rig.store.acquire(&asked).await.unwrap();
+        parked.push(rig.park(&asked));
+        rig.acquire(&asked).await.unwrap();
     }
-    rig.store.must_release(&writer).await;
+    rig.must_release(&writer).await;
     // No message and no round: it is all in the reply.
     for parked in &mut parked {
         let news = parked.try_news();
@@ -340,11 +313,10 @@ async fn a_place_is_passed_on_by_a_few_commands_however_many_share_the_lock() {
         let mut least = u64::MAX;
         for _ in 0..50 {
             let next = waiting(one_of(others, "handed"));
-            let _place = rig.store.park(&next);
-            rig.store.acquire(&next).await.unwrap();
-            calls(&rig).await;
-            rig.store.must_release(&holder).await;
-            least = least.min(calls(&rig).await.values().sum());
+            let _place = rig.stand(&next).await;
+            calls(&rig.server).await;
+            rig.must_release(&holder).await;
+            least = least.min(calls(&rig.server).await.values().sum());
             holder = next;
         }
         costs.push(least);

@@ -135,9 +135,8 @@ pub(super) async fn acquire(load: Arc<Load>, number: u16) {
         assert_eq!(status, 201, "{lease}");
         assert!(fence(&lease) > last, "{lease} after {last}");
         last = fence(&lease);
-        let (status, problem) = connection
-            .ask(&with(load.asks("DELETE", &path), &lease))
-            .await;
+        let release = with(load.asks("DELETE", &path), &lease);
+        let (status, problem) = connection.ask(&release).await;
         assert_eq!(status, 204, "{problem}");
         load.tally.count("turns");
         sleep(PAUSE).await;
@@ -284,14 +283,8 @@ impl Events {
 
 /// What HTTP/2 wants to know of a request.
 fn in_frames(asked: &HttpRequest) -> (Method, Vec<(&str, &str)>, String) {
-    let headers = asked.headers.iter();
-    let headers = headers
-        .map(|(name, value)| (*name, value.as_str()))
-        .collect();
-    let body = if asked.body.is_null() {
-        String::new()
-    } else {
-        asked.body.to_string()
-    };
-    (asked.method.parse().unwrap(), headers, body)
+    let headers = asked.headers.iter().map(|(name, value)| (*name, &**value));
+    let body = Some(&asked.body).filter(|body| !body.is_null());
+    let body = body.map_or_else(String::new, Value::to_string);
+    (asked.method.parse().unwrap(), headers.collect(), body)
 }

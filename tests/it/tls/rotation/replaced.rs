@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use super::load::{HOLDERS, Load};
 use crate::{
     api::fixture::Key,
-    support::{Authority, eventually, gateway::Setup, program::latchgate},
+    support::{Authority, eventually, gateway::Setup, program::latchgate, until},
     tls::{
         fixture::Certified,
         reload::{NAMES, replaced, shown},
@@ -79,10 +79,8 @@ async fn a_secret_is_replaced_and_nobody_who_holds_or_asks_notices() {
             .code
     };
     let comes_to = async |key: &Key, code: i32| {
-        eventually("the key is known, or not any more", async || {
-            (look(key) == Some(code)).then_some(())
-        })
-        .await;
+        let is_so = async || look(key) == Some(code);
+        until("the key is known, or not any more", is_so).await;
     };
     let clients = load.start();
     load.goes_on().await;
@@ -93,10 +91,8 @@ async fn a_secret_is_replaced_and_nobody_who_holds_or_asks_notices() {
     comes_to(&new, 0).await;
     load.goes_on().await;
     load.show(&new.header);
-    eventually("every stream is kept with the new secret", async || {
-        (load.tally.of("adoptions") == u64::from(HOLDERS)).then_some(())
-    })
-    .await;
+    let is_so = async || load.tally.of("adoptions") == u64::from(HOLDERS);
+    until("every stream is kept with the new secret", is_so).await;
     load.goes_on().await;
 
     write(&[&new]);

@@ -217,10 +217,8 @@ impl Client {
         let meant = Some(lease.held.fence.into());
         let broken = engine.break_lock(name(lock), meant, reason, None, |_| std::future::ready(()));
         broken.await.expect("it holds the lock");
-        let renewal =
-            self.gateways
-                .any()
-                .renew(name(lock), lease.token.clone(), RenewalTtl::default());
+        let (engine, own) = (self.gateways.any(), RenewalTtl::default());
+        let renewal = engine.renew(name(lock), lease.token.clone(), own);
         let renewed = renewal.await;
         assert!(
             matches!(renewed, Err(RenewError::Lost(Loss::Broken { .. }))),
@@ -246,10 +244,8 @@ impl Client {
             return true;
         }
         if self.random.below(4) == 0 {
-            let renewal =
-                self.gateways
-                    .any()
-                    .renew(name(lock), lease.token.clone(), RenewalTtl::default());
+            let (engine, own) = (self.gateways.any(), RenewalTtl::default());
+            let renewal = engine.renew(name(lock), lease.token.clone(), own);
             renewal.await.expect("it holds the lock");
         }
         sleep(Duration::from_micros(self.random.next() % 3_000)).await;

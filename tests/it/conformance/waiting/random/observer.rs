@@ -60,10 +60,8 @@ impl Observer {
             alone,
             "{inside:?} and {fence:?} are inside {lock}, {repeat}"
         );
-        assert!(
-            Some(fence) > last,
-            "{fence:?} came after {last:?}, {repeat}"
-        );
+        let expected = Some(fence) > last;
+        assert!(expected, "{fence:?} came after {last:?}, {repeat}");
     }
 
     /// It has stopped, and is about to release.

@@ -2,7 +2,7 @@
 //! compared with a model.
 
 use super::queue_model::{Answer, Ask, ExpectedNews, Holds, Model};
-use crate::conformance::prelude::*;
+use crate::{conformance::prelude::*, support::Ask as _};
 
 /// How many commands one sequence has.
 const COMMANDS: usize = 800;
@@ -46,6 +46,10 @@ pub(crate) async fn around_a_queue_behave_like_the_model(fixture: &dyn Fixture) 
 // === impl Game ===
 
 impl Game {
+    fn tell(&mut self, what: String) {
+        self.history.push(what);
+    }
+
     async fn one_command(&mut self) {
         let standing = self.model.standing();
         let Some(&one) = standing.get(self.random.below(standing.len() + 3)) else {
@@ -83,12 +87,9 @@ impl Game {
             ..plain
         };
         let store = self.stores[self.random.below(self.stores.len())].clone();
-        let place = ask
-            .waits
-            .then(|| store.parking().park(attempt.name.clone(), attempt.token));
+        let place = ask.waits.then(|| store.park(&attempt));
         let answer = store.acquire(&attempt).await.unwrap();
-        self.history
-            .push(format!("{number} asks, {ask:?}: {answer:?}"));
+        self.tell(format!("{number} asks, {ask:?}: {answer:?}"));
         self.players.push(Player {
             attempt,
             store,
@@ -129,7 +130,7 @@ impl Game {
         let Attempt { name, token, .. } = &self.players[holder].attempt;
         let store = &self.stores[self.random.below(self.stores.len())];
         let answer = store.release(name, token).await.unwrap();
-        self.history.push(format!("{holder} releases: {answer:?}"));
+        self.tell(format!("{holder} releases: {answer:?}"));
         self.check(answer == Release::Released, "it holds the lock");
         let used = self.model.release();
         self.renew_key(used);
@@ -142,7 +143,7 @@ impl Game {
         let Attempt { name, token, .. } = &self.players[holder].attempt;
         let store = &self.stores[self.random.below(self.stores.len())];
         let answer = store.renew(name, token, None).await.unwrap();
-        self.history.push(format!("{holder} renews: {answer:?}"));
+        self.tell(format!("{holder} renews: {answer:?}"));
     }
 
     async fn break_lock(&mut self) {
@@ -152,13 +153,11 @@ impl Game {
         let fence = self.fence.filter(|_| self.random.below(2) == 0);
         let Attempt { name, token, .. } = &self.players[holder].attempt;
         let store = &self.stores[self.random.below(self.stores.len())];
-        let answer = store
-            .break_lock(name, fence.map(BreakTarget::Lease))
-            .await
-            .unwrap();
+        let meant = fence.map(BreakTarget::Lease);
+        let answer = store.break_lock(name, meant).await.unwrap();
         let after = store.renew(name, token, None).await.unwrap();
         let what = format!("{holder} is broken, meaning {fence:?}: {answer:?}, and then {after:?}");
-        self.history.push(what);
+        self.tell(what);
         let used = self.model.release();
         let right = match answer {
             Breaking::Broken(Holder::Lease(held)) => held.owner == Some(owner(holder)),
@@ -178,8 +177,7 @@ impl Game {
         let Attempt { name, token, .. } = &player.attempt;
         let answer = player.store.give_back(name, token).await.unwrap();
         player.place = None;
-        self.history
-            .push(format!("{one} is given back: {answer:?}"));
+        self.tell(format!("{one} is given back: {answer:?}"));
         let (held, used) = self.model.give_back(one);
         let right = match answer {
             GiveBack::GivenBack => held,
@@ -199,8 +197,7 @@ impl Game {
         let Attempt { name, token, .. } = &player.attempt;
         let answer = player.store.leave(name, token, keep_for).await.unwrap();
         player.place = None;
-        self.history
-            .push(format!("{one} leaves, keeping {keep}: {answer:?}"));
+        self.tell(format!("{one} leaves, keeping {keep}: {answer:?}"));
         let right = match (self.model.holds(one), &answer) {
             (Some(Holds::Lease), Leaving::Granted(held)) => Some(held.fence) == self.fence,
             (Some(Holds::Superseded), Leaving::Superseded) => true,
@@ -212,17 +209,14 @@ impl Game {
 
     /// One that was granted the lock asks again, or confirms its grant, as if the answer had been lost.
     async fn ask_again(&mut self, one: usize) {
-        let Some(holds) = self
-            .model
-            .holds(one)
-            .filter(|_| self.model.is_attended(one))
-        else {
+        let is_attended = self.model.is_attended(one);
+        let Some(holds) = self.model.holds(one).filter(|_| is_attended) else {
             return;
         };
         let Player { attempt, store, .. } = &self.players[one];
         let again = store.acquire(attempt).await.unwrap();
         let confirmed = store.confirm(&attempt.name, &attempt.token).await.unwrap();
-        self.history.push(format!(
+        self.tell(format!(
             "{one} asks again: {again:?}, and confirms: {confirmed:?}"
         ));
         let right = match (holds, &again, &confirmed) {
@@ -240,7 +234,7 @@ impl Game {
         for (one, told) in self.model.take_news() {
             let mut place = self.players[one].place.take().expect("it waits");
             let mut news = timeout(LATE, place.news()).await;
-            self.history.push(format!("{one} hears {news:?}"));
+            self.tell(format!("{one} hears {news:?}"));
             let player = &self.players[one];
             if news == Ok(News::Forgotten) {
                 news = Ok(match player.store.acquire(&player.attempt).await.unwrap() {
