@@ -15,7 +15,7 @@ pub(crate) use http::{Method, Request};
 pub(crate) use http_body_util::BodyExt;
 pub(crate) use latchgate::{
     auth::{Gate, KeysFile, SessionSeal},
-    clock::{ManualClock, SystemClock},
+    clock::SystemClock,
     config::{Config, LogRequests, Millis},
     http::{ProblemCode, openapi},
     lifecycle::Lifecycle,
@@ -42,7 +42,7 @@ pub(crate) use tokio::{
 
 pub(crate) use super::fixture::*;
 pub(crate) use crate::support::{
-    Caller, Connection, HttpRequest, RedisServer, assert_has, eventually, fields,
+    Caller, Connection, HttpRequest, ManualClock, RedisServer, assert_has, eventually, fields,
     gateway::{Gateway, Setup},
     operations::{Operation, operations, paths},
     raise_the_limit, rows, with, words,

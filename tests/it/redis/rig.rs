@@ -154,11 +154,7 @@ pub(crate) fn open_with(url: &ServersUrl, config: &RedisConfig) -> RedisStore {
 }
 
 /// The same, whose tasks end with this.
-pub(crate) fn open_in(
-    url: &ServersUrl,
-    config: &RedisConfig,
-    lifecycle: &Lifecycle,
-) -> RedisStore {
+pub(crate) fn open_in(url: &ServersUrl, config: &RedisConfig, lifecycle: &Lifecycle) -> RedisStore {
     RedisStore::open(url, config, Arc::new(SystemClock), lifecycle)
 }
 

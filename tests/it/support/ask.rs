@@ -3,7 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use latchgate::{
-    lock::{BreakTarget, HeldLease, KeeperId, LockName, Salt, Ttl},
+    lock::{BreakTarget, HeldLease, LockName, Salt, Ttl},
     store::{
         Store, StoreError, Unavailability,
         contract::{

@@ -40,7 +40,7 @@ pub(crate) async fn the_same_key_answers_the_same_lease_and_salt(fixture: &dyn F
         }
         let gone = since.elapsed();
         let asked = keyed("lock", LONG, key);
-        let (again, salt, _) = fixture.store().must_replay(&asked).await;
+        let (again, salt) = fixture.store().must_replay(&asked).await;
         assert_eq!(Some(salt), first.idempotency.as_ref().map(|it| it.salt));
         assert_eq!(again.fence, held.fence);
         assert_not_renewed(&again, gone);
