@@ -4,6 +4,7 @@
 //! It knows nothing of the program but what a caller sees. `scripts/torture` makes histories, and
 //! `tests/it/checker` shows that every invariant finds what it is there for.
 
+mod check;
 mod faults;
 mod invariants;
 mod lease;
@@ -15,20 +16,10 @@ mod spans;
 mod terms;
 mod validity;
 
+pub(crate) use check::check;
 pub(crate) use line::{
     Ask, Event, Line, Mode, RecordedAnswer, Resource, ResourceWrite, Seen, Stage,
 };
 pub(crate) use read::History;
 pub(crate) use report::{Invariant, Report, Violation};
 pub(crate) use terms::Terms;
-
-/// Holds a history against every promise.
-pub(crate) fn check(history: &History, terms: &Terms) -> Report {
-    let mut report = Report::of(history);
-    for invariant in invariants::ALL {
-        invariant(history, terms, &mut report);
-    }
-    report.violations.sort_by_key(|violation| violation.at);
-    report.invalid = validity::why_not(history, terms, &report);
-    report
-}

@@ -237,7 +237,13 @@ pub(crate) trait Ask: Store {
         let mut pages = Vec::new();
         loop {
             let page = self.list(&list_query(limit, cursor)).await.unwrap();
-            assert!(page.locks.len() <= limit, "{} of {limit}", page.locks.len());
+            // A server of Redis shows a few locks together, however few are asked for.
+            let together = match page.next {
+                Some(Cursor::Embedded { .. }) => 0,
+                _ => 16,
+            };
+            let found = page.locks.len();
+            assert!(found <= limit.max(together), "{found} of {limit}");
             cursor = page.next;
             pages.push(page);
             if cursor.is_none() {

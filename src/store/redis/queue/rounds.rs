@@ -241,7 +241,8 @@ impl Rounds {
     /// Extends the expiry of each queue that somebody stands in here, once an hour: that of a queue which never empties is
     /// set by nobody else.
     async fn extend_queues(&mut self, names: &[LockName]) -> Result<(), Failure> {
-        if (self.extended).is_some_and(|last| last.elapsed() < EXTEND_EVERY) {
+        let is_recent = (self.extended).is_some_and(|last| last.elapsed() < EXTEND_EVERY);
+        if is_recent || names.is_empty() {
             return Ok(());
         }
         for names in names.chunks(BATCH) {

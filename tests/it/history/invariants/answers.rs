@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for op in &history.ops {
         if let Some((at, RecordedAnswer::Wrong { what })) = &op.heard {
             let what = format!("{:?} was answered {what}", op.ask);

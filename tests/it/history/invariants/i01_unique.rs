@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         let mut first = HashMap::new();
         for op in history.of(lock) {

@@ -5,7 +5,7 @@
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         alone(history, name, lock, report);
         limits(history, name, lock, report);

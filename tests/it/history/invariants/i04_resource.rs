@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     let mut marks = HashMap::<(&str, Option<u64>), u64>::new();
     for (at, write) in &history.writes {
         let lost = write.taken && write.base != write.was;

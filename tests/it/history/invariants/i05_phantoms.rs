@@ -3,7 +3,7 @@
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         for observation in &lock.observations {
             for seen in &observation.holders {

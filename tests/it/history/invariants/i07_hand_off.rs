@@ -17,7 +17,7 @@ const ENOUGH: usize = 100;
 /// The same of places that became free because a head has left, which are fewer: one of them may be slow.
 const ENOUGH_LEFT: usize = 50;
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     // After a release, and after one has left who wanted to be alone.
     let (mut healthy, mut after_leave) = (Vec::new(), Vec::new());
     for (name, lock) in &history.locks {

@@ -14,7 +14,7 @@ use super::prelude::*;
 const FEW: usize = 4;
 const ONE_OF: usize = 25;
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     kept_for_nobody(history, terms, report);
     for (name, lock) in &history.locks {
         for observation in &lock.observations {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         let forged = |op: &&Op| matches!(op.ask, Ask::Forge { .. });
         for op in history.of(lock).filter(forged) {

@@ -3,7 +3,7 @@
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         for (errand, requests) in &lock.errands {
             let requests = requests.iter().map(|place| &history.ops[*place]);

@@ -5,7 +5,7 @@
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     let within = terms.order_within_gateways;
     for (name, lock) in &history.locks {
         // Of each gateway, or of all together. Who asked at several stood in the line of each, and was granted

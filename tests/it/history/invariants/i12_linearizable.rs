@@ -52,7 +52,7 @@ const MOST_IN_DOUBT: usize = 10;
 /// A stretch with fewer operations says nothing.
 const FEWEST: usize = 3;
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         for (from, until) in stretches(history, lock, terms) {
             let inside = history

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         for op in history.of(lock) {
             if let Some(what) = wrong(lock, op) {

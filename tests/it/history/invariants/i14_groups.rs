@@ -4,7 +4,7 @@
 
 use super::prelude::*;
 
-pub(super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, _terms: &Terms, report: &mut Report) {
     for places in history.groups.values() {
         let parts: Vec<&Op> = places.iter().map(|place| &history.ops[*place]).collect();
         let granted = parts.iter().filter(|part| part.granted().is_some()).count();

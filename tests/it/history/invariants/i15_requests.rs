@@ -18,7 +18,7 @@ struct Requested {
     carried_out: u64,
 }
 
-pub(super) fn check(history: &History, terms: &Terms, report: &mut Report) {
+pub(in super::super) fn check(history: &History, terms: &Terms, report: &mut Report) {
     for (name, lock) in &history.locks {
         let requested = requested(history, lock);
         report.requests.made += requested.len();

@@ -1,44 +1,19 @@
 //! The invariants, one file each.
 
-mod answers;
-mod i01_unique;
-mod i02_rising;
-mod i03_exclusive;
-mod i04_resource;
-mod i05_phantoms;
-mod i06_lost_grants;
-mod i07_hand_off;
-mod i08_orphans;
-mod i09_holder_only;
-mod i10_one_per_key;
-mod i11_order;
-mod i12_linearizable;
-mod i13_slots;
-mod i14_groups;
-mod i15_requests;
+pub(super) mod answers;
+pub(super) mod i01_unique;
+pub(super) mod i02_rising;
+pub(super) mod i03_exclusive;
+pub(super) mod i04_resource;
+pub(super) mod i05_phantoms;
+pub(super) mod i06_lost_grants;
+pub(super) mod i07_hand_off;
+pub(super) mod i08_orphans;
+pub(super) mod i09_holder_only;
+pub(super) mod i10_one_per_key;
+pub(super) mod i11_order;
+pub(super) mod i12_linearizable;
+pub(super) mod i13_slots;
+pub(super) mod i14_groups;
+pub(super) mod i15_requests;
 mod prelude;
-
-use prelude::{History, Report, Terms};
-
-/// Looks for what breaks one promise.
-type Check = fn(&History, &Terms, &mut Report);
-
-/// All of them, in the order of their numbers.
-pub(super) const ALL: [Check; 16] = [
-    answers::check,
-    i01_unique::check,
-    i02_rising::check,
-    i03_exclusive::check,
-    i04_resource::check,
-    i05_phantoms::check,
-    i06_lost_grants::check,
-    i07_hand_off::check,
-    i08_orphans::check,
-    i09_holder_only::check,
-    i10_one_per_key::check,
-    i11_order::check,
-    i12_linearizable::check,
-    i13_slots::check,
-    i14_groups::check,
-    i15_requests::check,
-];

@@ -1,0 +1,37 @@
+//! Checks a history against every invariant.
+
+use super::{History, Report, Terms, invariants::*, validity};
+
+/// Looks for violations of one invariant.
+type Check = fn(&History, &Terms, &mut Report);
+
+/// All invariants, in the order of their numbers.
+const ALL: [Check; 16] = [
+    answers::check,
+    i01_unique::check,
+    i02_rising::check,
+    i03_exclusive::check,
+    i04_resource::check,
+    i05_phantoms::check,
+    i06_lost_grants::check,
+    i07_hand_off::check,
+    i08_orphans::check,
+    i09_holder_only::check,
+    i10_one_per_key::check,
+    i11_order::check,
+    i12_linearizable::check,
+    i13_slots::check,
+    i14_groups::check,
+    i15_requests::check,
+];
+
+/// Holds a history against every promise.
+pub(crate) fn check(history: &History, terms: &Terms) -> Report {
+    let mut report = Report::of(history);
+    for invariant in ALL {
+        invariant(history, terms, &mut report);
+    }
+    report.violations.sort_by_key(|violation| violation.at);
+    report.invalid = validity::why_not(history, terms, &report);
+    report
+}
