@@ -57,8 +57,8 @@ use super::{
 ///    ([`Renewer::Adopter`]), or answered again under its idempotency key, the adopter or the new attempt
 ///    becomes the keeper; the last of them counts. A former keeper that renews or releases the lease as its
 ///    keeper changes nothing, and is told so. A caller that has only the token renews and releases the lease
-///    whoever its keeper is, and does not become its keeper. A store may forget the keepers when all of them
-///    have gone with it.
+///    in every case, and does not become its keeper. If all keepers end together with a store (a store in the
+///    same process), the store may forget them.
 /// 10. **A list misses nothing.** A lock that is held throughout a walk through all pages is on at least one of
 ///     them, however often its lease is renewed or passes on, and whichever gateways are asked for the pages. A
 ///     lease that has ended is on no page. The work for a page is bounded, so a page may be short, or empty,
@@ -75,7 +75,7 @@ use super::{
 ///
 /// 13. **A request to release is carried out.** A lease whose holder was asked to release it
 ///     ([`Store::request_release`]) ends when the time of the request is over (and
-///     [`ReleaseRequest::BACKSTOP`]), whoever renews the lease and whatever becomes of the gateway that asked;
+///     [`ReleaseRequest::BACKSTOP`]), even if the lease is renewed or the gateway that asked is gone;
 ///     the earliest end counts. Each renewal answers the request with the lease. After such an end the token of
 ///     the lease is told that the lease was broken.
 ///
@@ -89,7 +89,7 @@ use super::{
 /// A store itself resends a command whose reply was lost, within a deadline of its own; callers need not. Every
 /// method may be dropped half-way: the command is then carried out or not, as if the reply had been lost.
 pub trait Store: Send + Sync + 'static {
-    /// Grants the lock to an attempt if it is free and nobody is queued for it.
+    /// Grants a lock to an attempt if the lock is free and has no waiters.
     ///
     /// An attempt that waits must be registered in [`Store::parking`] before it is sent here. If it cannot be
     /// granted at once, it is queued, and its news arrive there. An attempt with the idempotency key of a

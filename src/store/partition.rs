@@ -30,7 +30,7 @@ impl Partition {
     /// The only partition of a store that is reachable or unreachable as a whole.
     pub const WHOLE: Self = Self(0);
 
-    /// One of several partitions, with a unique number that is not zero.
+    /// The partition with this number, which must be unique and not zero.
     pub(crate) fn one_of(number: usize) -> Self {
         Self(number)
     }

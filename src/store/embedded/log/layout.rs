@@ -217,8 +217,8 @@ fn may_be_unfinished(bytes: &[u8], salt: u32) -> bool {
     }
 }
 
-/// The length that the header of the record at this place announces; `None` if no record with this salt begins
-/// here.
+/// The length that a record announces in its header at the beginning of these bytes; `None` if no record with
+/// this salt begins there.
 fn announced_len(bytes: &[u8], salt: u32) -> Option<usize> {
     let (begin, rest) = bytes.split_first_chunk()?;
     let (len, _rest) = rest.split_first_chunk()?;
