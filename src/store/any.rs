@@ -169,7 +169,7 @@ pub enum OpenError {
     /// The embedded store could not be opened.
     #[error(transparent)]
     Embedded(#[from] embedded::OpenError),
-    /// The credentials for Redis could not be read.
+    /// The password, the TLS files or the host name for Redis cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
 }

@@ -160,7 +160,7 @@ fn check(content: &[u8], filter: &ListFilter) -> [u8; CHECK] {
     hash.update(b"latchgate list");
     hash.update(content);
     hash.update(filter.prefix.as_str());
-    // A separator that occurs in no prefix and no owner, so that two filters never hash to the same bytes.
+    // A separator that occurs in no prefix and no owner, so that two filters never hash the same text.
     hash.update(b"\n");
     hash.update(filter.owner.as_ref().map_or("", Owner::as_str));
     if let Some(search) = &filter.search {

@@ -108,7 +108,7 @@ const DRAFT: &str = "latchgate.log.new";
 const PREFIX: &str = "latchgate.";
 /// Name of the reserve, the file into which the log is written when the disk is full.
 pub(crate) const RESERVE: &str = "latchgate.reserve";
-/// The zeros that are written at once.
+/// Zeros for filling a file: at most this many are written at once.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 // === impl LogFiles ===
